@@ -1,0 +1,1 @@
+//! The agent SDK: connect, publish, dial, reconnect.

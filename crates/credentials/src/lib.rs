@@ -1,0 +1,1 @@
+//! Token formats, claims, keys and their verification, without IO and without a clock.

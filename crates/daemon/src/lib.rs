@@ -1,0 +1,1 @@
+//! What every server process needs: configuration, TLS material and its reload, metrics listener, logs, start and stop.

@@ -1,0 +1,1 @@
+//! The edge: listeners, agents, live state, access decisions, the Engine API.

@@ -1,0 +1,1 @@
+//! Engines, agents, clocks and misbehaving upstreams for tests.

@@ -1,0 +1,1 @@
+//! The agent protocol: messages, framing, handshake and liveness, without sockets.

@@ -1,0 +1,1 @@
+//! The real program beside real third-party clients.
