@@ -31,7 +31,11 @@ pub struct Pumped {
 pub async fn pump<A: Stream, B: Stream>(a: &mut A, b: &mut B) -> Pumped {
     let (mut forth, mut back) = (Half::default(), Half::default());
     let result = poll_fn(|cx| poll_both(cx, (&mut forth, &mut back), a, b)).await;
-    Pumped { forth: forth.total(), back: back.total(), result }
+    Pumped {
+        forth: forth.total(),
+        back: back.total(),
+        result,
+    }
 }
 
 fn poll_both<A: Stream, B: Stream>(
@@ -148,11 +152,7 @@ impl Half {
     }
 
     /// Reads as much as is there, up to the buffer's size.
-    fn poll_fill<R: Stream>(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: &mut R,
-    ) -> io::Result<Poll<()>> {
+    fn poll_fill<R: Stream>(&mut self, cx: &mut Context<'_>, from: &mut R) -> io::Result<Poll<()>> {
         let mut bytes = Scratch::take(self.size);
         let mut fill = ReadBuf::new(&mut bytes);
         while fill.remaining() > 0 {
@@ -178,7 +178,11 @@ impl Half {
         } else if end < self.size / 4 {
             self.size = Scratch::SMALL;
         }
-        self.held = Some(Held { bytes, start: 0, end });
+        self.held = Some(Held {
+            bytes,
+            start: 0,
+            end,
+        });
         Ok(Poll::Ready(()))
     }
 }
@@ -234,7 +238,10 @@ mod tests {
         let (mut far, mut service) = duplex(64);
         let mut near = resetting();
         let pumped = pump(&mut near, &mut far).await;
-        assert_eq!(pumped.result.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(
+            pumped.result.unwrap_err().kind(),
+            io::ErrorKind::ConnectionReset
+        );
         drop(far);
         let mut got = Vec::new();
         service.read_to_end(&mut got).await.unwrap();

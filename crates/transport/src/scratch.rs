@@ -55,14 +55,15 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.0);
         // At thread exit the list may be gone already; then the buffer is simply freed.
-        drop(SPARE.try_with(|spare| {
+        let put_back = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             let class = Class::of(bytes.len());
             let list = spare.list(class);
             if list.len() < class.spare() {
                 list.push(bytes);
             }
-        }));
+        });
+        put_back.ok();
     }
 }
 
@@ -75,10 +76,12 @@ enum Class {
 
 impl Class {
     fn of(len: usize) -> Self {
-        match len {
-            0..=Scratch::SMALL => Self::Small,
-            ..=Scratch::MEDIUM => Self::Medium,
-            _ => Self::Large,
+        if len <= Scratch::SMALL {
+            Self::Small
+        } else if len <= Scratch::MEDIUM {
+            Self::Medium
+        } else {
+            Self::Large
         }
     }
 

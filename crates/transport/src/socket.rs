@@ -47,7 +47,12 @@ impl Socket {
     /// Wraps a connected stream; `peer` is the address to report (behind a trusted proxy not
     /// the socket's own).
     pub fn new(io: TcpStream, peer: SocketAddr) -> Self {
-        Self { io: Io::Attached(io), peer, ahead: None, memory: None }
+        Self {
+            io: Io::Attached(io),
+            peer,
+            ahead: None,
+            memory: None,
+        }
     }
 
     /// The other end's address.
@@ -87,7 +92,11 @@ impl Socket {
         let (front, back) = place.split_at_mut(bytes.len());
         front.copy_from_slice(bytes);
         back.copy_from_slice(rest);
-        self.ahead = (end > 0).then_some(Ahead { bytes: joined, start: 0, end });
+        self.ahead = (end > 0).then_some(Ahead {
+            bytes: joined,
+            start: 0,
+            end,
+        });
         Ok(())
     }
 
@@ -113,7 +122,7 @@ impl Socket {
             Io::Lost => return,
         };
         // A socket that refuses is closed already, which is all that is wanted.
-        drop(socket.set_linger(linger));
+        socket.set_linger(linger).ok();
     }
 
     fn attached(&mut self) -> io::Result<Pin<&mut TcpStream>> {
@@ -143,7 +152,11 @@ impl Socket {
         let mut fill = ReadBuf::new(&mut bytes);
         ready!(stream.poll_read(cx, &mut fill))?;
         let end = fill.filled().len();
-        let mut ahead = Ahead { bytes, start: 0, end };
+        let mut ahead = Ahead {
+            bytes,
+            start: 0,
+            end,
+        };
         if !ahead.serve(buf) {
             self.ahead = Some(ahead);
         }
@@ -220,7 +233,9 @@ mod tests {
 
     async fn pair() -> (Socket, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
         let (near, peer) = listener.accept().await.unwrap();
         (Socket::new(near, peer), far)
     }
@@ -269,6 +284,8 @@ mod tests {
         far.read_exact(&mut byte).await.unwrap();
         echo.await.unwrap();
         assert_eq!(&byte, b"x");
-        tokio::task::spawn_blocking(move || drop(workers)).await.unwrap();
+        tokio::task::spawn_blocking(move || drop(workers))
+            .await
+            .unwrap();
     }
 }

@@ -5,20 +5,26 @@ use super::*;
 use crate::pump;
 
 fn opening(tunnel: &str) -> StreamOpen {
-    StreamOpen { tunnel_id: tunnel.to_owned(), ..StreamOpen::default() }
+    StreamOpen {
+        tunnel_id: tunnel.to_owned(),
+        ..StreamOpen::default()
+    }
 }
 
 /// Both ends of a standing connection over a pipe of `capacity` bytes.
 fn ends(capacity: usize) -> (Standing<DuplexStream>, Standing<DuplexStream>) {
     let (engine, agent) = duplex(capacity);
-    (Standing::new(engine), Standing::new(agent))
+    (
+        Standing::new(engine, Side::Engine),
+        Standing::new(agent, Side::Agent),
+    )
 }
 
 #[tokio::test]
 async fn one_connection_carries_one_stream_after_another() {
     let (mut engine, mut agent) = ends(64);
     for round in 0..3_u8 {
-        let mut near = engine.open(&opening("tun_1"));
+        let mut near = engine.open(&opening("tun_1")).unwrap();
         let agent_side = tokio::spawn(async move {
             let (open, mut far) = agent.accept().await.unwrap().unwrap();
             assert_eq!(open.tunnel_id, "tun_1");
@@ -42,21 +48,29 @@ async fn one_connection_carries_one_stream_after_another() {
 #[tokio::test]
 async fn the_opening_waits_for_the_first_bytes_and_travels_with_them() {
     let (engine, mut agent) = duplex(1024);
-    let mut near = Standing::new(engine).open(&opening("tun_1"));
+    let mut near = Standing::new(engine, Side::Engine)
+        .open(&opening("tun_1"))
+        .unwrap();
     near.write_all(b"GET").await.unwrap();
     let mut seen = [0; 128];
     let read = agent.read(&mut seen).await.unwrap();
-    assert_eq!(seen.get(read - 3..read).unwrap(), b"GET", "opening, head and bytes in one piece");
+    assert_eq!(
+        seen.get(read - 3..read).unwrap(),
+        b"GET",
+        "opening, head and bytes in one piece"
+    );
 }
 
 #[tokio::test]
 async fn a_reset_is_seen_with_its_reason_and_the_connection_lives_on() {
     let (engine, agent) = ends(4096);
-    let mut near = engine.open(&opening("tun_1"));
+    let mut near = engine.open(&opening("tun_1")).unwrap();
     near.write_all(b"hello").await.unwrap();
     let agent_side = tokio::spawn(async move {
         let (_, mut far) = agent.accept().await.unwrap().unwrap();
-        far.reset(Some(&wire::Error::service_unavailable("nothing listens there")));
+        far.reset(Some(wire::Error::service_unavailable(
+            "nothing listens there",
+        )));
         far.recycle().await.unwrap()
     });
     let mut byte = [0; 1];
@@ -65,7 +79,7 @@ async fn a_reset_is_seen_with_its_reason_and_the_connection_lives_on() {
     assert_eq!(near.refusal().unwrap().text(), "nothing listens there");
     let engine = near.recycle().await.unwrap();
     let agent = agent_side.await.unwrap();
-    let mut near = engine.open(&opening("tun_2"));
+    let mut near = engine.open(&opening("tun_2")).unwrap();
     near.flush().await.unwrap();
     assert_eq!(agent.accept().await.unwrap().unwrap().0.tunnel_id, "tun_2");
 }
@@ -73,7 +87,7 @@ async fn a_reset_is_seen_with_its_reason_and_the_connection_lives_on() {
 #[tokio::test]
 async fn what_a_peer_still_sends_after_a_reset_is_discarded_within_a_limit() {
     let (engine, agent) = ends(4096);
-    let mut near = engine.open(&opening("tun_1"));
+    let mut near = engine.open(&opening("tun_1")).unwrap();
     near.flush().await.unwrap();
     let agent_side = tokio::spawn(async move {
         let (_, mut far) = agent.accept().await.unwrap().unwrap();
@@ -88,7 +102,7 @@ async fn what_a_peer_still_sends_after_a_reset_is_discarded_within_a_limit() {
 #[tokio::test]
 async fn a_half_written_chunk_ends_the_connection_with_the_stream() {
     let (engine, agent) = ends(32);
-    let mut near = engine.open(&opening("t"));
+    let mut near = engine.open(&opening("t")).unwrap();
     let writing = tokio::time::timeout(std::time::Duration::ZERO, near.write_all(&[1; 1000])).await;
     assert!(writing.is_err(), "the pipe is too small for the chunk");
     assert!(near.recycle().await.is_none());
@@ -105,11 +119,16 @@ async fn a_closed_connection_is_no_longer_alive() {
 
 #[tokio::test]
 async fn frames_that_have_no_place_end_the_connection() {
-    for kind in [Kind::Data, Kind::End, Kind::Reset] {
+    for (kind, len) in [(FrameType::Data, 1), (FrameType::End, 0)] {
         let (mut engine, agent) = duplex(64);
-        let len = usize::from(kind == Kind::Data);
-        engine.write_all(&Head { kind, len }.encode()).await.unwrap();
-        let error = Standing::new(agent).accept().await.unwrap_err();
+        engine
+            .write_all(&Head::new(kind, len).unwrap().encode())
+            .await
+            .unwrap();
+        let error = Standing::new(agent, Side::Agent)
+            .accept()
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }
@@ -124,7 +143,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let (engine, agent) = ends(capacity);
-            let mut near = engine.open(&opening("tun_1"));
+            let mut near = engine.open(&opening("tun_1")).unwrap();
             let echo = tokio::spawn(async move {
                 let (_, mut far) = agent.accept().await.unwrap().unwrap();
                 let (mut inner, mut service) = duplex(100);
