@@ -130,15 +130,12 @@ fn member(attribute: &str, line: &str) -> (String, u32, String) {
         .next()
         .expect("closed");
     let line = line.trim_end_matches(',');
-    let (name, inner) = match line.strip_prefix("pub ") {
-        Some(field) => {
-            let (name, ty) = field.split_once(": ").expect("a field");
-            (name.trim_start_matches("r#").to_owned(), ty.to_owned())
-        }
-        None => {
-            let (name, ty) = line.split_once('(').expect("a variant");
-            (snake(name), ty.trim_end_matches(')').to_owned())
-        }
+    let (name, inner) = if let Some(field) = line.strip_prefix("pub ") {
+        let (name, ty) = field.split_once(": ").expect("a field");
+        (name.trim_start_matches("r#").to_owned(), ty.to_owned())
+    } else {
+        let (name, ty) = line.split_once('(').expect("a variant");
+        (snake(name), ty.trim_end_matches(')').to_owned())
     };
     let message = inner
         .trim_start_matches("Option<")
