@@ -1,1 +1,3 @@
 //! The edge: listeners, agents, live state, access decisions, the Engine API.
+
+pub mod config;
