@@ -95,17 +95,17 @@ fn what_is_wrong_is_named() {
         ("type", |p| p.r#type = Some("stream".into())),
         ("protocol", |p| p.protocol = Some("HTTP".into())),
         ("geo_ip.1", |p| {
-            p.geoip = vec!["CH".to_owned(), "CHE".to_owned()]
+            p.geoip = vec!["CH".to_owned(), "CHE".to_owned()];
         }),
         ("trusted_ips.0", |p| {
-            p.trusted_ips = vec!["10.0.0.0/33".to_owned()]
+            p.trusted_ips = vec!["10.0.0.0/33".to_owned()];
         }),
         ("hostname", |p| p.hostname = Some("a..b".into())),
         ("port", |p| p.port = Some(0.into())),
         ("port", |p| p.port = Some(65_536.into())),
         ("tls_mode", |p| p.tls_mode = Some("off".into())),
         ("tls_min_version", |p| {
-            p.tls_min_version = Some("tls1.1".into())
+            p.tls_min_version = Some("tls1.1".into());
         }),
         ("http_version", |p| p.http_version = Some("http/2".into())),
         ("mtls_cacert_pem", |p| p.mtls_cacert_pem = Some("".into())),
