@@ -1,0 +1,8 @@
+//! What a peer can send, and what it may not cause.
+
+#[cfg(test)]
+mod framing;
+#[cfg(test)]
+mod schema;
+#[cfg(test)]
+mod standing;
