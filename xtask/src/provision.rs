@@ -115,7 +115,7 @@ const MANAGERS: [Manager; 5] = [
         // Without recommended packages gcc comes without the C library's headers.
         packages: [
             "gcc libc6-dev",
-            "curl ca-certificates",
+            "curl",
             "nginx-light",
             "python3 python3-venv",
         ],
@@ -215,7 +215,7 @@ mod tests {
         );
         assert_eq!(
             line(apt, &[Need::Curl], true),
-            "apt-get install --no-install-recommends curl ca-certificates"
+            "apt-get install --no-install-recommends curl"
         );
     }
 

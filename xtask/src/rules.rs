@@ -19,25 +19,35 @@ use self::catalogue::AREAS;
 use self::citations::Citations;
 use crate::repository::Repository;
 
-/// The number of rules that are still open. It only ever shrinks: whoever closes a rule lowers it
-/// in the same commit, and whoever breaks a rule's proof cannot hide it.
-const OPEN: usize = 87;
+/// The number of rules that are still open. It only ever shrinks: `cargo xtask rules`
+/// lowers it, and whoever breaks a rule's proof cannot hide it.
+const OPEN: usize = 86;
 
-/// Writes the document anew.
+/// Writes the document anew, and lowers the number of open rules where some were closed.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     let files = repository.text_files()?;
     let report = Report::of(&files);
-    fs::write(repository.path(DOCUMENT), document::render(&report))
-        .with_context(|| format!("cannot write {DOCUMENT}"))?;
-    eprintln!(
-        "{DOCUMENT}: {} closed, {} open",
-        report.closed.len(),
-        report.open.len()
-    );
-    if report.open.len() != OPEN {
-        eprintln!("xtask/src/rules.rs: write OPEN = {}", report.open.len());
+    write(repository, DOCUMENT, &document::render(&report))?;
+    let open = report.open.len();
+    if open < OPEN {
+        let source = repository.read(THIS_FILE)?;
+        write(
+            repository,
+            THIS_FILE,
+            &source.replace(&written(OPEN), &written(open)),
+        )?;
     }
+    eprintln!("{DOCUMENT}: {} closed, {open} open", report.closed.len());
     Ok(())
+}
+
+fn write(repository: &Repository, relative: &str, text: &str) -> Result<()> {
+    fs::write(repository.path(relative), text).with_context(|| format!("cannot write {relative}"))
+}
+
+/// The line of this file that holds the number of open rules.
+fn written(open: usize) -> String {
+    format!("\nconst OPEN: usize = {open};\n")
 }
 
 /// What is wrong with the document, with the number of open rules, and with citations of rules
@@ -130,6 +140,8 @@ impl Report {
 
 const DOCUMENT: &str = "docs/rules.md";
 
+const THIS_FILE: &str = "xtask/src/rules.rs";
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -194,9 +206,18 @@ mod tests {
     }
 
     #[test]
+    fn the_number_of_open_rules_stands_where_it_is_looked_for() {
+        let source = Repository::of_this_package()
+            .unwrap()
+            .read(THIS_FILE)
+            .unwrap();
+        assert_eq!(source.matches(&written(OPEN)).count(), 1);
+    }
+
+    #[test]
     fn the_number_of_open_rules_moves_in_one_direction() {
         assert_eq!(ratchet(5, 5), None);
-        assert!(ratchet(4, 5).unwrap().contains("lower"));
+        assert!(ratchet(4, 5).unwrap().contains("only 4"));
         assert!(ratchet(6, 5).unwrap().contains("lost its proof"));
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
         done: 0,
     };
 
-    steps.step("what the tests need", components)?;
+    steps.step("toolchain", components)?;
     let provisions = steps.step("provision", || provision::run(repository, yes))?;
     steps.step("rustfmt", || {
         run_cargo(repository, &["fmt", "--all", "--check"])

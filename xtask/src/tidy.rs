@@ -5,6 +5,7 @@
 
 mod bans;
 mod graph;
+mod links;
 mod manifests;
 mod sources;
 
@@ -13,17 +14,16 @@ use anyhow::{Result, bail};
 use crate::repository::Repository;
 use crate::rules;
 
-/// Runs every check and fails with all complaints at once.
+/// Runs every check, prints all complaints, and fails when there are any.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     let complaints = check(repository)?;
-    if complaints.is_empty() {
-        return Ok(());
+    for complaint in &complaints {
+        eprintln!("    {complaint}");
     }
-    bail!(
-        "{} complaints\n  {}",
-        complaints.len(),
-        complaints.join("\n  ")
-    )
+    match complaints.len() {
+        0 => Ok(()),
+        count => bail!("complaints: {count}"),
+    }
 }
 
 fn check(repository: &Repository) -> Result<Vec<String>> {
@@ -32,6 +32,7 @@ fn check(repository: &Repository) -> Result<Vec<String>> {
     complaints.extend(bans::check(repository)?);
     complaints.extend(manifests::check(&files));
     complaints.extend(sources::check(&files));
+    complaints.extend(links::check(&files));
     complaints.extend(rules::check(&files));
     Ok(complaints)
 }
