@@ -26,6 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(!to_head || head.body == ResponseBody::Empty);
     assert!(!(head.body == ResponseBody::UntilClose && head.keep_alive));
     let shorter = &bytes[..head_len - 1];
-    let early = parse_response(shorter, &limits, to_head, &mut Slots::new());
+    let mut slots = Slots::new();
+    let early = parse_response(shorter, &limits, to_head, &mut slots);
     assert!(matches!(early, Ok(Progress::Partial)));
 });
