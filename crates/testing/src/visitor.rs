@@ -1,5 +1,6 @@
 //! Clients of an edge.
 
+mod answer;
 mod h2;
 mod raw;
 
@@ -12,8 +13,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+pub use answer::Answer;
 pub use h2::{H2Body, H2Visitor};
-pub use raw::{Answer, RawVisitor, Stream};
+pub use raw::{RawVisitor, Stream};
 
 use crate::TestCa;
 

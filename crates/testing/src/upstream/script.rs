@@ -17,7 +17,7 @@ pub enum Step {
     ReadHead,
     /// Reads so many bytes and reports them.
     ReadBytes(usize),
-    /// Reads until the peer ends its side, and reports that.
+    /// Reads until the peer ends its side, and reports the bytes and the end.
     ReadToEnd,
     /// Writes bytes as they are.
     Write(Vec<u8>),
@@ -291,9 +291,9 @@ impl Connection {
                 self.report(Report::Bytes(bytes));
             }
             Step::ReadToEnd => {
-                while self.read_more().await.is_some() {
-                    self.held.clear();
-                }
+                while self.read_more().await.is_some() {}
+                let bytes = std::mem::take(&mut self.held);
+                self.report(Report::Bytes(bytes));
                 self.report(Report::Closed);
             }
             Step::Write(bytes) => self.stream.write_all(&bytes).await.ok()?,

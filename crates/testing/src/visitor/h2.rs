@@ -1,5 +1,7 @@
 //! A visitor who speaks HTTP/2.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
@@ -12,16 +14,17 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-use crate::visitor::raw::Answer;
+use super::answer::Answer;
 
 /// A request body of any kind.
 pub type H2Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-/// One HTTP/2 connection of a visitor.
+/// One HTTP/2 connection of a visitor. Clones share it.
+#[derive(Clone)]
 pub struct H2Visitor {
     sender: SendRequest<H2Body>,
     /// Drives the connection.
-    _connection: JoinSet<()>,
+    _connection: Arc<JoinSet<()>>,
 }
 
 impl H2Visitor {
@@ -37,7 +40,7 @@ impl H2Visitor {
         });
         Self {
             sender,
-            _connection: task,
+            _connection: Arc::new(task),
         }
     }
 

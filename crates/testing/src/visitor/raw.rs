@@ -2,48 +2,35 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 
+use super::answer::{Answer, pairs};
+
 /// One connection of a visitor who speaks HTTP/1.1, well or badly.
 pub struct RawVisitor {
-    reader: ReadHalf<Box<dyn Stream>>,
+    reader: Reader,
     writer: WriteHalf<Box<dyn Stream>>,
-    held: Vec<u8>,
 }
 
-/// An answer as it was received.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// The status.
-    pub status: u16,
-    /// Names in lower case, values as text.
-    pub headers: Vec<(String, String)>,
-    /// The payload, as far as it came.
-    pub body: Vec<u8>,
-    /// The trailers of a chunked body.
-    pub trailers: Vec<(String, String)>,
-    /// Whether the body ended as it should: all that was announced, or the last chunk. False for
-    /// one that ends with the connection, which nobody can tell.
-    pub whole: bool,
-}
+/// A byte stream in both directions.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl RawVisitor {
     /// Speaks over any stream.
     pub fn new(stream: impl Stream + 'static) -> Self {
         let stream: Box<dyn Stream> = Box::new(stream);
-        let (reader, writer) = tokio::io::split(stream);
+        let (half, writer) = tokio::io::split(stream);
         Self {
-            reader,
+            reader: Reader {
+                half,
+                held: Vec::new(),
+            },
             writer,
-            held: Vec::new(),
         }
     }
 
     /// Sends bytes as they are.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.writer
-            .write_all(bytes.as_ref())
-            .await
-            .expect("the edge reads");
-        self.writer.flush().await.expect("the edge reads");
+        send(&mut self.writer, bytes.as_ref()).await;
     }
 
     /// Sends a request without a body. `fields` are lines with their line ends.
@@ -58,9 +45,75 @@ impl RawVisitor {
         self.answer().await
     }
 
+    /// Sends bytes and reads an answer, both at once: for bodies larger than what is held on the
+    /// way.
+    pub async fn exchange(&mut self, bytes: &[u8]) -> Answer {
+        let (answer, ()) = tokio::join!(self.reader.answer(), send(&mut self.writer, bytes));
+        answer
+    }
+
     /// Reads the head of the next answer, interim ones too. The body is read with
     /// [`Self::read_exact`] or [`Self::body`].
     pub async fn head(&mut self) -> Answer {
+        self.reader.head().await
+    }
+
+    /// Reads the next answer whose status is not interim, with its body.
+    pub async fn answer(&mut self) -> Answer {
+        self.reader.answer().await
+    }
+
+    /// Reads the body behind a head, as far as it comes. Not for answers to HEAD.
+    pub async fn body(&mut self, head: Answer) -> Answer {
+        self.reader.body(head).await
+    }
+
+    /// Reads the next chunk of a chunked body; empty for the last one, whose trailer section is
+    /// read too; none where it broke off.
+    pub async fn chunk(&mut self) -> Option<Vec<u8>> {
+        let chunk = self.reader.chunk().await?;
+        if chunk.is_empty() {
+            self.reader.trailers().await?;
+        }
+        Some(chunk)
+    }
+
+    /// Reads so many bytes; none where the connection ends before.
+    pub async fn read_exact(&mut self, count: usize) -> Option<Vec<u8>> {
+        self.reader.read_exact(count).await
+    }
+
+    /// Reads to the end of the connection, and returns what came before.
+    pub async fn read_to_end(&mut self) -> Vec<u8> {
+        while self.reader.read_more().await.is_some() {}
+        std::mem::take(&mut self.reader.held)
+    }
+
+    /// Ends the sending side.
+    pub async fn finish(&mut self) {
+        self.writer.shutdown().await.expect("the edge reads");
+    }
+
+    /// The stream itself, for another protocol. Nothing may have been read ahead of it.
+    pub fn into_stream(self) -> Box<dyn Stream> {
+        assert!(self.reader.held.is_empty(), "bytes were read ahead");
+        self.reader.half.unsplit(self.writer)
+    }
+}
+
+async fn send(writer: &mut WriteHalf<Box<dyn Stream>>, bytes: &[u8]) {
+    writer.write_all(bytes).await.expect("the edge reads");
+    writer.flush().await.expect("the edge reads");
+}
+
+struct Reader {
+    half: ReadHalf<Box<dyn Stream>>,
+    /// Bytes that were read and that nobody has asked for yet.
+    held: Vec<u8>,
+}
+
+impl Reader {
+    async fn head(&mut self) -> Answer {
         let head = self
             .read_through(b"\r\n\r\n")
             .await
@@ -80,8 +133,7 @@ impl RawVisitor {
         }
     }
 
-    /// Reads the next answer whose status is not interim, with its body.
-    pub async fn answer(&mut self) -> Answer {
+    async fn answer(&mut self) -> Answer {
         loop {
             let head = self.head().await;
             if head.status >= 200 || head.status == 101 {
@@ -90,9 +142,8 @@ impl RawVisitor {
         }
     }
 
-    /// Reads the body behind a head, as far as it comes. Not for answers to HEAD.
-    pub async fn body(&mut self, mut answer: Answer) -> Answer {
-        if answer.is_chunked() {
+    async fn body(&mut self, mut answer: Answer) -> Answer {
+        if answer.header("transfer-encoding") == Some("chunked") {
             answer.whole = self.chunks(&mut answer).await.is_some();
         } else if matches!(answer.status, 100..200 | 204 | 304) {
             answer.whole = true;
@@ -109,8 +160,19 @@ impl RawVisitor {
         answer
     }
 
-    /// Reads the next chunk of a chunked body; empty for the last one; none where it broke off.
-    pub async fn chunk(&mut self) -> Option<Vec<u8>> {
+    async fn chunks(&mut self, answer: &mut Answer) -> Option<()> {
+        loop {
+            let chunk = self.chunk().await?;
+            if chunk.is_empty() {
+                answer.trailers = self.trailers().await?;
+                return Some(());
+            }
+            answer.body.extend_from_slice(&chunk);
+        }
+    }
+
+    /// Without the trailer section of the last one.
+    async fn chunk(&mut self) -> Option<Vec<u8>> {
         let line = self.read_through(b"\r\n").await?;
         let size = std::str::from_utf8(&line[..line.len() - 2]).ok();
         let size = size.and_then(|size| usize::from_str_radix(size, 16).ok());
@@ -124,48 +186,22 @@ impl RawVisitor {
         Some(chunk)
     }
 
-    /// Reads so many bytes; none where the connection ends before.
-    pub async fn read_exact(&mut self, count: usize) -> Option<Vec<u8>> {
+    async fn trailers(&mut self) -> Option<Vec<(String, String)>> {
+        let mut trailers = Vec::new();
+        loop {
+            let line = self.read_through(b"\r\n").await?;
+            if line == b"\r\n" {
+                return Some(trailers);
+            }
+            trailers.extend(pairs(&String::from_utf8_lossy(&line)));
+        }
+    }
+
+    async fn read_exact(&mut self, count: usize) -> Option<Vec<u8>> {
         while self.held.len() < count {
             self.read_more().await?;
         }
         Some(self.held.drain(..count).collect())
-    }
-
-    /// Reads to the end of the connection, and returns what came before.
-    pub async fn read_to_end(&mut self) -> Vec<u8> {
-        while self.read_more().await.is_some() {}
-        std::mem::take(&mut self.held)
-    }
-
-    /// Ends the sending side.
-    pub async fn finish(&mut self) {
-        self.writer.shutdown().await.expect("the edge reads");
-    }
-
-    /// The stream itself, for another protocol. Nothing may have been read ahead of it.
-    pub fn into_stream(self) -> Box<dyn Stream> {
-        assert!(self.held.is_empty(), "bytes were read ahead");
-        self.reader.unsplit(self.writer)
-    }
-
-    async fn chunks(&mut self, answer: &mut Answer) -> Option<()> {
-        loop {
-            let chunk = self.chunk().await?;
-            if chunk.is_empty() {
-                break;
-            }
-            answer.body.extend_from_slice(&chunk);
-        }
-        loop {
-            let line = self.read_through(b"\r\n").await?;
-            if line == b"\r\n" {
-                return Some(());
-            }
-            answer
-                .trailers
-                .extend(pairs(&String::from_utf8_lossy(&line)));
-        }
     }
 
     async fn read_through(&mut self, end: &[u8]) -> Option<Vec<u8>> {
@@ -178,41 +214,7 @@ impl RawVisitor {
     }
 
     async fn read_more(&mut self) -> Option<()> {
-        let read = self.reader.read_buf(&mut self.held).await.ok()?;
+        let read = self.half.read_buf(&mut self.held).await.ok()?;
         (read > 0).then_some(())
     }
-}
-
-impl Answer {
-    /// The value of the first field with this name.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    /// The body as text.
-    pub fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).expect("a body in UTF-8")
-    }
-
-    /// The body as JSON.
-    pub fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.body)
-            .unwrap_or_else(|error| panic!("not JSON: {error}: {}", self.body.escape_ascii()))
-    }
-
-    fn is_chunked(&self) -> bool {
-        self.header("transfer-encoding") == Some("chunked")
-    }
-}
-
-/// A byte stream in both directions.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-fn pairs(lines: &str) -> Vec<(String, String)> {
-    let lines = lines.split("\r\n").filter_map(|line| line.split_once(':'));
-    lines
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
-        .collect()
 }

@@ -156,6 +156,7 @@ async fn a_visitor_who_gives_up_is_reported() {
     visitor.request("GET", "/", "a", "").await;
     upstream.head().await;
     drop(visitor);
+    assert_eq!(upstream.report().await, Report::Bytes(Vec::new()));
     assert_eq!(upstream.report().await, Report::Closed);
 }
 
