@@ -22,9 +22,11 @@
 
 mod certificate;
 pub mod grpc;
+mod patience;
 mod upstream;
 mod visitor;
 
 pub use certificate::{Issued, TestCa};
+pub use patience::within;
 pub use upstream::{EventSource, Gate, Report, ScriptedUpstream, Step, Upstream};
 pub use visitor::{Answer, H2Body, H2Visitor, RawVisitor, Stream, Visitor};

@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 pub use events::EventSource;
 pub use script::{Gate, Report, ScriptedUpstream, Step};
 
-use crate::{TestCa, grpc};
+use crate::{TestCa, grpc, within};
 
 /// A server on a free port that counts the connections it accepts. It and all its connections end
 /// when it is dropped.
@@ -113,8 +113,8 @@ impl Upstream {
     /// Waits until it has accepted `count` connections.
     pub async fn wait_accepted(&self, count: usize) {
         let mut accepted = self.accepted.clone();
-        accepted
-            .wait_for(|now| *now >= count)
+        let counted = accepted.wait_for(|now| *now >= count);
+        within("connection to the server", counted)
             .await
             .expect("the server runs");
     }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
-use crate::Upstream;
+use crate::{Upstream, within};
 
 /// What a scripted server does with a connection, one after the other. After the last step it
 /// closes.
@@ -225,10 +225,8 @@ impl ScriptedUpstream {
 
     /// Waits for the next report.
     pub async fn report(&self) -> Report {
-        self.reports
-            .lock()
-            .await
-            .recv()
+        let mut reports = self.reports.lock().await;
+        within("report of the server", reports.recv())
             .await
             .expect("the server runs")
     }

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
+use crate::within;
 
 /// A request body of any kind.
 pub type H2Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -47,7 +48,7 @@ impl H2Visitor {
     /// Sends a request and returns the head of the answer. The uri must be absolute.
     pub async fn send(&mut self, request: Request<H2Body>) -> hyper::Result<Response<Incoming>> {
         self.sender.ready().await?;
-        self.sender.send_request(request).await
+        within("answer from the edge", self.sender.send_request(request)).await
     }
 
     /// Sends a GET and returns the answer with its body.
@@ -69,7 +70,7 @@ impl H2Visitor {
             trailers: Vec::new(),
             whole: true,
         };
-        while let Some(frame) = body.frame().await {
+        while let Some(frame) = within("frame from the edge", body.frame()).await {
             match frame.map(hyper::body::Frame::into_data) {
                 Ok(Ok(data)) => answer.body.extend_from_slice(&data),
                 Ok(Err(other)) => answer

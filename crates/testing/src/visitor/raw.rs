@@ -2,6 +2,8 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 
+use crate::within;
+
 use super::answer::{Answer, pairs};
 
 /// One connection of a visitor who speaks HTTP/1.1, well or badly.
@@ -102,8 +104,13 @@ impl RawVisitor {
 }
 
 async fn send(writer: &mut WriteHalf<Box<dyn Stream>>, bytes: &[u8]) {
-    writer.write_all(bytes).await.expect("the edge reads");
-    writer.flush().await.expect("the edge reads");
+    let writing = async {
+        writer.write_all(bytes).await?;
+        writer.flush().await
+    };
+    within("room for bytes to the edge", writing)
+        .await
+        .expect("the edge reads");
 }
 
 struct Reader {
@@ -214,7 +221,8 @@ impl Reader {
     }
 
     async fn read_more(&mut self) -> Option<()> {
-        let read = self.half.read_buf(&mut self.held).await.ok()?;
+        let reading = self.half.read_buf(&mut self.held);
+        let read = within("bytes from the edge", reading).await.ok()?;
         (read > 0).then_some(())
     }
 }
