@@ -132,6 +132,15 @@ fn an_accepted_stream_outlives_the_control_channel() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_burst_of_visitors_does_not_cost_it_its_control_channel() -> Result<()> {
+    let (first, last) = free_ports(2)?;
+    let svc = Svc::engine_with(&json!({"tcp": {"port_range": format!("{first}-{last}")}}))?;
+    let result = script(&svc, "burst.py", &[], &[])?;
+    assert_eq!(result, json!({"answered": 400, "control_open": true}));
+    Ok(())
+}
+
 /// EN-1, EN-2, EN-2a, EN-2b.
 #[test]
 fn it_lists_tunnels_and_clients() -> Result<()> {
