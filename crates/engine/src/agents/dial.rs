@@ -35,7 +35,7 @@ pub(super) async fn serve(mut stream: TlsStream, request: StreamReq, worker: &Ar
         }
     }
     if let Ok((through, _)) = opened {
-        raw::join(stream, through, &mut record, worker).await;
+        raw::join(stream, through, &mut record).await;
     }
 }
 

@@ -88,10 +88,9 @@ impl Visitor {
             seen = unread;
             let more = poll_fn(|cx| self.io.poll_more(cx));
             let deadline = if unread == 0 { idle } else { HEAD_DEADLINE };
-            let drain = self.worker.core.shutdown.drain().clone();
-            let read = tokio::select! {
+                        let read = tokio::select! {
                 read = timeout(deadline, more) => read,
-                () = drain.cancelled(), if unread == 0 => return None,
+                () = self.worker.drain.cancelled(), if unread == 0 => return None,
             };
             if !matches!(read, Ok(Ok(true))) {
                 return None;
@@ -119,7 +118,7 @@ impl Visitor {
                 return None;
             }
             Ok(Progress::Complete { head, head_len }) => {
-                let authority = head.authority();
+                let authority = authority(head.host, head.port);
                 let inbound = Inbound {
                     method: head.method,
                     target: head.target,
@@ -131,7 +130,7 @@ impl Visitor {
                     source: self.source,
                 };
                 let verdict = plan(&inbound, &head.fields, &self.worker.core, &mut record);
-                let draining = self.worker.core.shutdown.drain().is_cancelled();
+                let draining = self.worker.drain.is_cancelled();
                 let down =
                     Downward { version: head.version, keep_alive: head.keep_alive && !draining };
                 let is_head = head.method == http1::Method::Head;
@@ -201,6 +200,13 @@ impl Visitor {
         };
         // A visitor that does not listen has nothing to lose.
         timeout(LINGER, lingering).await.ok();
+    }
+}
+
+fn authority(host: &str, port: Option<u16>) -> String {
+    match port {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) async fn serve<V: Visitor>(
         return;
     }
     match tunnel.agent.open_stream(worker.index, tunnel.view.id, source).await {
-        Ok((stream, _)) => join(visitor, stream, &mut record, worker).await,
+        Ok((stream, _)) => join(visitor, stream, &mut record).await,
         Err(error) => {
             record.failed(error.to_string());
             visitor.socket().abort_on_close();
@@ -58,12 +58,11 @@ pub(crate) async fn serve<V: Visitor>(
     }
 }
 
-/// Moves bytes both ways until both directions have ended, one breaks, or the engine stops.
+/// Moves bytes both ways until both directions have ended or one breaks.
 pub(crate) async fn join<V: Visitor>(
     mut visitor: V,
     mut stream: TunnelStream,
     record: &mut Record,
-    worker: &Worker,
 ) {
     record.opened();
     let (mut forth, mut back) = (Half::default(), Half::default());
@@ -79,11 +78,7 @@ pub(crate) async fn join<V: Visitor>(
         }
         Poll::Pending
     });
-    let stopped = worker.core.shutdown.hard().cancelled();
-    let result = tokio::select! {
-        result = pumping => result,
-        () = stopped => Err(io::ErrorKind::ConnectionAborted.into()),
-    };
+    let result = pumping.await;
     record.bytes(forth.total(), back.total());
     match result {
         Ok(()) => record.ended(Outcome::Served),

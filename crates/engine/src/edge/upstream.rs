@@ -20,7 +20,7 @@ use types::id::TunnelId;
 use types::tunnel::HttpVersion;
 
 use super::buffered::Buffered;
-use super::http2::UpBody;
+use super::body::UpBody;
 use crate::agents::{Agent, OpenError, TunnelStream};
 use crate::core::Worker;
 use crate::live::LiveTunnel;
@@ -192,14 +192,9 @@ async fn open(
         .await
         .map_err(|_| ConnectError::Deadline)?
         .map_err(ConnectError::Http2)?;
-    let hard = worker.core.shutdown.hard().clone();
-    worker.spawn(async move {
-        tokio::select! {
-            // An error of the connection is every exchange's error, and told there.
-            ended = connection => drop(ended),
-            () = hard.cancelled() => {}
-        }
-    });
+    // Ends when the last sender is gone; the runtime owns it until then. An error of the
+    // connection is every exchange's error, and told there.
+    worker.runtime.spawn(async move { connection.await.ok() });
     worker.upstreams.lock().share(tunnel.view.id, send.clone());
     Ok(Connection::Http2 { send, reused: false })
 }
