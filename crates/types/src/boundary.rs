@@ -12,6 +12,9 @@ use crate::tunnel::{Tunnel, TunnelProperties};
 #[derive(Clone, Debug)]
 pub struct Boundary(());
 
+/// Patterns that one boundary may hold.
+pub const MAX_PATTERNS: usize = 16;
+
 impl Boundary {
     /// No boundary: everything that the permissions allow.
     pub fn none() -> Self {
