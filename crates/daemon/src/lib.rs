@@ -21,6 +21,7 @@
 //! cuts it, the access log is flushed, the metrics listener goes last so that the drain can be
 //! watched.
 
+pub mod access_log;
 pub mod config;
 mod files;
 pub mod logs;
