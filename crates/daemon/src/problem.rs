@@ -38,13 +38,14 @@ pub fn response<B: From<String>>(
     response
 }
 
-/// A problem as the error of an axum handler: `Result<T, Refusal>` with `?`.
+/// A problem as the error of an axum handler: `Result<T, Refusal>` with `?`. Boxed, so that the
+/// answers that go well stay small.
 #[derive(Debug)]
-pub struct Refusal(pub Problem);
+pub struct Refusal(Box<Problem>);
 
 impl<P: Into<Problem>> From<P> for Refusal {
     fn from(problem: P) -> Self {
-        Self(problem.into())
+        Self(Box::new(problem.into()))
     }
 }
 
