@@ -24,7 +24,7 @@ pub struct Tokens {
     replacing: Mutex<Sources>,
     changes: watch::Sender<u64>,
     /// Somebody came with a key that is not known.
-    pub(super) unknown_key: Notify,
+    unknown_key: Notify,
 }
 
 /// The keys in force, and how often they were replaced. A cached verdict holds for one epoch.
@@ -142,6 +142,12 @@ impl Tokens {
     /// Changes when keys or revocations change: whoever lives on a token then verifies it again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Waits until a token comes that no known key signed, or returns at once where one came since
+    /// the last call. Cancel-safe.
+    pub(super) async fn unknown_key(&self) {
+        self.unknown_key.notified().await;
     }
 
     fn put_in_force(&self, keyring: Keyring) {
