@@ -104,7 +104,9 @@ impl JwksSource {
 fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost"
-        || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        || address
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 /// The whole fetch; a key server that takes longer is as good as down.
