@@ -2,7 +2,6 @@
 //! the state, whatever happens meanwhile.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use credentials::{TokenKind, Verified};
@@ -11,8 +10,10 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use types::boundary::Boundary;
+use types::client::Client;
 use types::event::Event;
 use types::filter::WatchParams;
+use types::tunnel::TunnelProperties;
 
 use super::*;
 use crate::clock::ManualClock;
