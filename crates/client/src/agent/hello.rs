@@ -1,0 +1,90 @@
+//! The first messages of each kind of connection, and what their answers mean.
+
+use wire::{
+    ErrorCode, Kind,
+    handshake::{EXT_POOL, PROTOCOL_VERSION},
+    message::{
+        ClientDetails, ControlChannelLiveness, OpenControlChannelReq, ProxyReq, Secret, StreamReq,
+    },
+};
+
+use crate::{Config, ConnectError, Refusal, RefusalKind};
+
+/// Opens a control channel.
+pub(crate) fn control(config: &Config, liveness: ControlChannelLiveness) -> Kind {
+    let mut details = details(config);
+    details.labels.clone_from(&config.labels);
+    if config.standing {
+        details.extensions.push(EXT_POOL.to_owned());
+    }
+    details.token = Some(config.token.expose().into());
+    Kind::OpenControlChannelReq(OpenControlChannelReq {
+        client_details: Some(details),
+        liveness: Some(liveness),
+    })
+}
+
+/// Opens a data connection: of one stream, or (with an empty id) a standing one.
+///
+/// Without waiting for an answer: a secret that the engine does not accept ends the connection,
+/// and there is nothing else that an agent could do about it.
+pub(crate) fn data(config: &Config, stream_id: String, secret: Secret) -> Kind {
+    let mut details = details(config);
+    details.token = Some(secret);
+    Kind::ProxyReq(ProxyReq {
+        client_details: Some(details),
+        stream_id,
+        zero_rtt: Some(true.into()),
+    })
+}
+
+/// Dials a private tunnel.
+pub(crate) fn dial(config: &Config, id_or_name: &str, zero_rtt: bool) -> Kind {
+    let mut details = details(config);
+    details.token = Some(config.token.expose().into());
+    Kind::StreamReq(StreamReq {
+        client_details: Some(details),
+        tunnel_id_name: id_or_name.to_owned(),
+        zero_rtt: Some(zero_rtt.into()),
+        datagram_channel: None,
+    })
+}
+
+/// What an error of the engine means to a caller.
+pub(crate) fn refused(error: &wire::Error) -> ConnectError {
+    let kind = match error.kind() {
+        ErrorCode::Unauthorized => RefusalKind::Unauthorized,
+        ErrorCode::InvalidRequest
+        | ErrorCode::ProtocolVersionMissing
+        | ErrorCode::ProtocolVersionInvalid
+        | ErrorCode::ProtocolVersionIncompatible
+        | ErrorCode::InvalidStream => RefusalKind::Invalid,
+        ErrorCode::TunnelNotFound => RefusalKind::NotFound,
+        ErrorCode::FeatureNotAvailable => RefusalKind::NotAvailable,
+        ErrorCode::ServiceUnavailable
+        | ErrorCode::CapacityExhausted
+        | ErrorCode::Internal
+        | ErrorCode::Unspecified => return ConnectError::Unavailable(error.to_string()),
+    };
+    Refusal::new(kind, sentence(error)).into()
+}
+
+fn details(config: &Config) -> ClientDetails {
+    let ours = &config.details;
+    ClientDetails {
+        agent: Some(ours.agent.as_str().into()),
+        channel: Some(ours.channel.as_str().into()),
+        version: Some(ours.version.as_str().into()),
+        os: Some(ours.os.as_str().into()),
+        arch: Some(ours.arch.as_str().into()),
+        protocol_version: Some(PROTOCOL_VERSION.into()),
+        ..ClientDetails::default()
+    }
+}
+
+fn sentence(error: &wire::Error) -> String {
+    match error.text() {
+        "" => error.to_string(),
+        text => text.to_owned(),
+    }
+}
