@@ -30,10 +30,7 @@ async fn keep_online(shared: &Arc<Shared>) -> Option<crate::Refusal> {
     let mut backoff = shared.config().backoff.clone();
     loop {
         let (error, lived) = attempt(shared).await;
-        let error = match error {
-            None => return None,
-            Some(error) => error,
-        };
+        let error = error?;
         if lived >= HEALTHY {
             backoff.reset();
         }

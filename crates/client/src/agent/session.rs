@@ -291,10 +291,13 @@ impl Session {
             Kind::ProxyConnReq(visitor) => {
                 inbound::take(&self.shared, visitor, self.answer.clone());
             }
-            Kind::PoolReq(request) => match &self.pool {
-                Some(pool) => pool.grow(&request),
-                None => debug!("standing connections were not agreed on"),
-            },
+            Kind::PoolReq(request) => {
+                if let Some(pool) = &self.pool {
+                    pool.grow(&request);
+                } else {
+                    debug!("standing connections were not agreed on");
+                }
+            }
             Kind::CloseControlChannelRsp(_) if self.ending.is_some() => return Ok(true),
             Kind::CloseControlChannelRsp(_) => {
                 return Err(ConnectError::Unavailable(

@@ -104,8 +104,7 @@ impl Shared {
         };
         let kill = self.kill.clone();
         let bounded = async move {
-            // `None` when killed; the work is dropped, which is all there is to do.
-            drop(kill.run_until_cancelled_owned(work).await);
+            kill.run_until_cancelled_owned(work).await;
         };
         drop(runtime.spawn(self.streams.track_future(bounded)));
     }
