@@ -20,33 +20,28 @@ impl<'b> Authority<'b> {
     /// empty port. One final dot is cut, because clients cut it from the TLS server name as well.
     pub fn parse(value: &'b [u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?;
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let end = rest.find(']')?;
-                rest.get(..end)?.parse::<Ipv6Addr>().ok()?;
-                (text.get(..end + 2)?, text.get(end + 2..)?)
-            }
-            None => {
-                let (host, port) = text.split_at(text.find(':').unwrap_or(text.len()));
-                (dns_name(host)?, port)
-            }
+        let (host, rest) = if let Some(bracketed) = text.strip_prefix('[') {
+            let end = bracketed.find(']')?;
+            bracketed.get(..end)?.parse::<Ipv6Addr>().ok()?;
+            text.split_at_checked(end + 2)?
+        } else {
+            let (host, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
+            (dns_name(host)?, rest)
         };
-        Some(Self {
-            host,
-            port: parse_port(port)?,
-        })
+        let port = match rest.strip_prefix(':') {
+            Some(digits) => Some(parse_port(digits)?),
+            None if rest.is_empty() => None,
+            None => return None,
+        };
+        Some(Self { host, port })
     }
 }
 
-/// Empty for no port, else `:` and 1 to 5 digits.
-fn parse_port(text: &str) -> Option<Option<u16>> {
-    let Some(digits) = text.strip_prefix(':') else {
-        return text.is_empty().then_some(None);
-    };
-    if digits.is_empty() || digits.len() > 5 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+fn parse_port(digits: &str) -> Option<u16> {
+    if digits.len() > 5 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    digits.parse().ok().filter(|port| *port != 0).map(Some)
+    digits.parse().ok().filter(|port| *port != 0)
 }
 
 fn dns_name(text: &str) -> Option<&str> {

@@ -77,25 +77,20 @@ pub enum BadBody {
 impl BodyReader {
     /// Reads the next stretch of the body from the start of `buf`: at most one run of payload.
     pub fn advance(&mut self, buf: &[u8]) -> Result<Advance, BadBody> {
-        match self {
-            Self::Chunked(scanner) => {
-                let advance = scanner.advance(buf)?;
-                if advance.state != BodyState::More {
-                    *self = Self::Done;
-                }
-                Ok(advance)
-            }
-            _ => {
-                let Verbatim {
-                    consumed, state, ..
-                } = self.advance_verbatim(buf)?;
-                Ok(Advance {
-                    consumed,
-                    data: 0..consumed,
-                    state,
-                })
-            }
+        let Self::Chunked(scanner) = self else {
+            let verbatim = self.advance_verbatim(buf)?;
+            let consumed = verbatim.consumed;
+            return Ok(Advance {
+                consumed,
+                data: 0..consumed,
+                state: verbatim.state,
+            });
+        };
+        let advance = scanner.advance(buf)?;
+        if advance.state != BodyState::More {
+            *self = Self::Done;
         }
+        Ok(advance)
     }
 
     /// Reads as much of the body as `buf` holds, for a peer that gets the same framing.

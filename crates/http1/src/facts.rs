@@ -31,7 +31,6 @@ impl<'b> Facts<'b> {
     ) -> Result<Self, &'static str> {
         let mut facts = Self::default();
         let mut options = ConnectionOptions::default();
-        let mut transfer_encoding_seen = false;
         slots.clear();
         for header in headers {
             let slot = locate(head, header, false)?;
@@ -40,22 +39,21 @@ impl<'b> Facts<'b> {
                 FieldKind::Host => facts.host_repeated |= facts.host.replace(value).is_some(),
                 FieldKind::ContentLength => {
                     let length = content_length(value)?;
-                    if facts.content_length.replace(length).is_some() {
-                        return Err("Content-Length is repeated");
-                    }
+                    once(
+                        &mut facts.content_length,
+                        length,
+                        "Content-Length is repeated",
+                    )?;
                 }
                 FieldKind::TransferEncoding => {
-                    if transfer_encoding_seen || !value.eq_ignore_ascii_case(b"chunked") {
+                    if facts.chunked || !value.eq_ignore_ascii_case(b"chunked") {
                         return Err("Transfer-Encoding is not exactly chunked");
                     }
-                    transfer_encoding_seen = true;
                     facts.chunked = true;
                 }
                 FieldKind::Connection => options.read(value, &mut facts)?,
                 FieldKind::Upgrade => {
-                    if facts.upgrade.replace(protocols(value)?).is_some() {
-                        return Err("Upgrade is repeated");
-                    }
+                    once(&mut facts.upgrade, protocols(value)?, "Upgrade is repeated")?;
                 }
                 FieldKind::Expect => {
                     facts.expect_continue |= value.eq_ignore_ascii_case(b"100-continue");
@@ -73,6 +71,15 @@ impl<'b> Facts<'b> {
             mark_named(head, slots);
         }
         Ok(facts)
+    }
+}
+
+/// Keeps the value of a field that may be there once.
+fn once<T>(place: &mut Option<T>, value: T, repeated: &'static str) -> Result<(), &'static str> {
+    if place.replace(value).is_some() {
+        Err(repeated)
+    } else {
+        Ok(())
     }
 }
 

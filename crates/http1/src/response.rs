@@ -121,14 +121,11 @@ fn understand<'b>(
         304 => ResponseBody::Empty,
         _ if to_head => ResponseBody::Empty,
         _ if facts.chunked => ResponseBody::Chunked,
-        _ => match facts.content_length {
-            Some(length) => ResponseBody::Length(length),
-            None => {
-                keep_alive = false;
-                ResponseBody::UntilClose
-            }
-        },
+        _ => facts
+            .content_length
+            .map_or(ResponseBody::UntilClose, ResponseBody::Length),
     };
+    keep_alive &= body != ResponseBody::UntilClose;
     Ok(ResponseHead {
         status,
         reason: tokens.reason.unwrap_or_default(),

@@ -1,1 +1,3 @@
+//! svc: publish a private service, or dial one.
+
 fn main() {}

@@ -73,3 +73,75 @@ fn major(version: &str) -> Option<u32> {
     parts.next()??;
     parts.next().is_none().then_some(major)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{EXT_POOL, PROTOCOL_VERSION, agreed_extensions, check_version};
+    use crate::error::ErrorCode;
+    use crate::message::ClientDetails;
+
+    fn check(version: Option<&str>) -> Option<ErrorCode> {
+        let details = ClientDetails {
+            protocol_version: version.map(Into::into),
+            ..ClientDetails::default()
+        };
+        check_version(&details).err().map(|error| error.kind())
+    }
+
+    #[test]
+    fn our_major_version_is_accepted() {
+        for version in [PROTOCOL_VERSION, "1.0.0", "1.3.0", "1.4.3", "1.999.0"] {
+            assert_eq!(check(Some(version)), None, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_missing_version_is_2010() {
+        assert_eq!(check(None), Some(ErrorCode::ProtocolVersionMissing));
+    }
+
+    #[test]
+    fn an_unreadable_version_is_2020() {
+        for version in [
+            "",
+            "1",
+            "1.4",
+            "1.4.5.6",
+            "v1.4.5",
+            "1.4.x",
+            "1..5",
+            "+1.4.5",
+            "1.4.5 ",
+            "1.4.99999999999",
+        ] {
+            assert_eq!(
+                check(Some(version)),
+                Some(ErrorCode::ProtocolVersionInvalid),
+                "{version}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_major_version_is_2030() {
+        for version in ["0.4.5", "2.0.0", "11.4.5"] {
+            let expected = Some(ErrorCode::ProtocolVersionIncompatible);
+            assert_eq!(check(Some(version)), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn an_extension_is_used_when_both_named_it() {
+        let named = |names: &[&str]| {
+            agreed_extensions(
+                &names
+                    .iter()
+                    .map(|&name| name.to_owned())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(named(&[]), Vec::<&str>::new());
+        assert_eq!(named(&["later/9", EXT_POOL, EXT_POOL]), [EXT_POOL]);
+        assert_eq!(named(&["lane/1", "pool/2"]), Vec::<&str>::new());
+    }
+}

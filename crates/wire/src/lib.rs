@@ -15,6 +15,7 @@ pub mod handshake;
 pub mod liveness;
 pub mod message;
 pub mod pool;
+pub mod properties;
 
 pub use error::{Error, ErrorCode};
 pub use frame::{Decoder, FrameError, encode};

@@ -1,0 +1,129 @@
+//! A client: one live agent connection, as the Engine API shows it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::id::ClientId;
+use crate::tunnel::{PropertyError, Status};
+
+/// Labels of a client or of a tunnel.
+pub type Labels = BTreeMap<String, String>;
+
+/// A live agent connection. Fields without a value are left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Client {
+    /// Server-assigned id of the control channel.
+    #[schema(value_type = String, example = "cli_01h455vb4pex5vsknk084sn02q")]
+    pub id: ClientId,
+    /// Whether the control channel is up.
+    pub status: Status,
+    /// Owner: the user of the agent's credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    /// Workspace of the project, on managed engines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<String>,
+    /// Project that the client belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<String>,
+    /// Cluster that serves the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// Plan of the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// Provider of the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Region of the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Name of the agent program, as it gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Release channel of the agent program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// Version of the agent program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Operating system of the agent's host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os: Option<String>,
+    /// Processor architecture of the agent's host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arch: Option<String>,
+    /// Version of the agent protocol that the client speaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol_version: Option<String>,
+    /// Labels that the agent gave itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: Labels,
+}
+
+impl Client {
+    /// A client that is online and has told nothing of itself yet.
+    pub fn online(id: ClientId) -> Self {
+        Self {
+            id,
+            status: Status::Online,
+            user_id: None,
+            workspace_id: None,
+            project_id: None,
+            cluster_id: None,
+            plan: None,
+            provider: None,
+            region: None,
+            agent: None,
+            channel: None,
+            version: None,
+            os: None,
+            arch: None,
+            protocol_version: None,
+            labels: Labels::new(),
+        }
+    }
+
+    /// The object of the Engine API. Clients have no field with a second spelling.
+    pub fn to_json(&self) -> serde_json::Value {
+        // Strings and maps with string keys always serialise.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+/// Checks the limits of a label map: at most [`MAX_LABELS`] entries, keys of 1 to
+/// [`MAX_LABEL_KEY_BYTES`] bytes, values of at most [`MAX_LABEL_VALUE_BYTES`] bytes, no control
+/// characters.
+pub fn check_labels(labels: &Labels) -> Result<(), PropertyError> {
+    if labels.len() > MAX_LABELS {
+        return Err(PropertyError::new(
+            "labels",
+            format!("at most {MAX_LABELS} labels"),
+        ));
+    }
+    for (key, value) in labels {
+        let key_fits = (1..=MAX_LABEL_KEY_BYTES).contains(&key.len());
+        if !key_fits || key.chars().any(char::is_control) {
+            let message = format!(
+                "a label key is 1 to {MAX_LABEL_KEY_BYTES} bytes without control characters"
+            );
+            return Err(PropertyError::new("labels", message));
+        }
+        if value.len() > MAX_LABEL_VALUE_BYTES || value.chars().any(char::is_control) {
+            let message = format!(
+                "a label value is at most {MAX_LABEL_VALUE_BYTES} bytes without control characters"
+            );
+            return Err(PropertyError::new(format!("labels.{key}"), message));
+        }
+    }
+    Ok(())
+}
+
+/// Bounds what one tunnel or client adds to every list and event.
+pub const MAX_LABELS: usize = 64;
+/// Room for a reversed domain name and a path.
+pub const MAX_LABEL_KEY_BYTES: usize = 128;
+/// Room for a signed statement: a registered `WebTTY` server proves itself in a label.
+pub const MAX_LABEL_VALUE_BYTES: usize = 4096;

@@ -1,0 +1,295 @@
+//! Problem responses: RFC 9457 bodies and RFC 6750 challenges.
+//!
+//! A problem says to the caller what the caller may know. What went wrong inside goes to the log,
+//! not here; nothing in this type holds a secret.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::filter::ParamError;
+use crate::tunnel::PropertyError;
+
+/// A refusal or failure on its way to the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// HTTP status.
+    pub status: u16,
+    /// Stable `snake_case` code for programs.
+    pub code: &'static str,
+    /// What happened, for people.
+    pub detail: Cow<'static, str>,
+    /// Dotted path of the one input at fault.
+    pub field: Option<String>,
+    /// Space-separated permissions that are missing (403) or would be needed.
+    pub scope: Option<String>,
+    /// Where a person can go on, for example to pay.
+    pub url: Option<String>,
+    /// Seconds after which it is worth to try again (`Retry-After`).
+    pub retry_after: Option<u32>,
+}
+
+/// The JSON body of a problem, `application/problem+json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct ProblemBody {
+    /// Kind of the problem as a URI; `about:blank` means that the status says it (RFC 9457
+    /// section 4.2.1).
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Phrase of the status.
+    pub title: String,
+    /// HTTP status.
+    pub status: u16,
+    /// What happened, for people.
+    pub detail: String,
+    /// Stable code for programs.
+    pub code: String,
+    /// The same text as `detail`, where older SDKs look for it.
+    pub error: String,
+    /// Dotted path of the one input at fault, for example `filters.name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// Space-separated permissions that are missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// Where a person can go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// Media type of a problem body (RFC 9457 section 3).
+pub const MEDIA_TYPE: &str = "application/problem+json";
+
+macro_rules! problems {
+    ($($(#[$doc:meta])* $name:ident $status:literal $code:literal $detail:literal)*) => {
+        impl Problem {
+            $($(#[$doc])* pub const fn $name() -> Self { Self::new($status, $code, $detail) })*
+        }
+    };
+}
+
+problems! {
+    /// No credential was sent: a challenge without `error` (RFC 6750 section 3.1).
+    unauthenticated 401 "unauthenticated" "A bearer token is needed."
+    /// A credential was sent and is no good; which part failed is for the log alone.
+    invalid_token 401 "invalid_token" "The token is not valid."
+    /// Certificate and token, or certificate and session (ED-5).
+    ambiguous_credentials 400 "ambiguous_credentials" "One proof of identity at a time."
+    /// An empty, malformed or repeated query credential (ED-1b).
+    malformed_query_credential 400 "invalid_request" "The query credential is malformed."
+    /// A reserved query credential on the plain listener (ED-1e).
+    token_in_clear 400 "invalid_request" "A token in the address needs https."
+    /// A method other than GET and HEAD on the plain listener.
+    https_required 403 "https_required" "Use https."
+    /// A request that is no navigation, on a tunnel that challenges browsers (ED-6).
+    challenge_required 403 "challenge_required" "A browser has to pass the challenge first."
+    /// Not there, or not the caller's to see.
+    not_found 404 "not_found" "There is nothing here."
+    /// No tunnel holds this name.
+    tunnel_not_found 404 "tunnel_not_found" "No tunnel has this name."
+    /// The path exists; the method does not.
+    method_not_allowed 405 "method_not_allowed" "The method is not allowed here."
+    /// The state does not allow it now.
+    conflict 409 "conflict" "This conflicts with the current state."
+    /// The preview no longer holds (CP-4b).
+    creation_preview_stale 409 "creation_preview_stale" "The preview is no longer current; fetch it again."
+    /// The body is larger than the route takes.
+    content_too_large 413 "content_too_large" "The body is too large."
+    /// The request target is too long.
+    uri_too_long 414 "uri_too_long" "The request target is too long."
+    /// The host is not served on this connection.
+    misdirected_request 421 "misdirected_request" "This host is not served on this connection."
+    /// The key was used with another body (CP-4a).
+    idempotency_key_reused 422 "idempotency_key_reused" "The idempotency key belongs to another request."
+    /// A WebSocket route without an upgrade.
+    upgrade_required 426 "upgrade_required" "This route speaks WebSocket."
+    /// The caller is too fast.
+    too_many_requests 429 "too_many_requests" "Too many requests."
+    /// The head is too large.
+    header_fields_too_large 431 "request_header_fields_too_large" "The request head is too large."
+    /// A defect of ours; the log knows more.
+    internal 500 "internal_error" "Something went wrong on our side."
+    /// A method that is not offered at all, such as CONNECT.
+    not_implemented 501 "not_implemented" "The method is not offered."
+    /// The agent or the service behind it did not take the request.
+    upstream_unreachable 502 "upstream_unreachable" "The service behind this name cannot be reached."
+    /// Draining, or short of a resource.
+    unavailable 503 "service_unavailable" "The service cannot take this request now."
+    /// The upstream's answer did not begin in time.
+    upstream_timeout 504 "upstream_timeout" "The service behind this name did not answer in time."
+    /// An HTTP version that is not spoken here.
+    http_version_not_supported 505 "http_version_not_supported" "This HTTP version is not spoken here."
+}
+
+impl Problem {
+    /// A problem with a status, a stable code and a sentence for people.
+    pub const fn new(status: u16, code: &'static str, detail: &'static str) -> Self {
+        Self {
+            status,
+            code,
+            detail: Cow::Borrowed(detail),
+            field: None,
+            scope: None,
+            url: None,
+            retry_after: None,
+        }
+    }
+
+    /// 400 `invalid_request`: malformed, or out of range.
+    pub fn invalid_request(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(400, "invalid_request", "").with_detail(detail)
+    }
+
+    /// 400 `feature_unavailable`: an option that this edition does not offer (EN-11), by name.
+    pub fn feature_unavailable(option: &str) -> Self {
+        Self::new(400, "feature_unavailable", "")
+            .with_detail(format!("{option} is not available here"))
+            .with_field(option)
+    }
+
+    /// 402 `payment_required`: a hosted step at `url` comes first.
+    pub fn payment_required(url: impl Into<String>) -> Self {
+        let mut problem = Self::new(402, "payment_required", "A payment step comes first.");
+        problem.url = Some(url.into());
+        problem
+    }
+
+    /// 403 `insufficient_scope`: known, but a permission or boundary is missing (RFC 6750 section
+    /// 3.1); `scope` says what.
+    pub fn insufficient_scope(scope: impl ToString) -> Self {
+        let mut problem = Self::new(403, "insufficient_scope", "The token does not allow this.");
+        problem.scope = Some(scope.to_string());
+        problem
+    }
+
+    /// 503 `tunnel_offline`: the name is known and its agent is away.
+    pub fn tunnel_offline(retry_after_seconds: u32) -> Self {
+        Self::new(
+            503,
+            "tunnel_offline",
+            "The tunnel is offline; its agent is not connected.",
+        )
+        .with_retry_after(retry_after_seconds)
+    }
+
+    /// The problem with another sentence.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    /// The problem with the field at fault.
+    #[must_use]
+    pub fn with_field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// The problem with a time after which to try again.
+    #[must_use]
+    pub fn with_retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// Phrase of the status (RFC 9110 section 15, RFC 6585).
+    pub const fn title(&self) -> &'static str {
+        match self.status {
+            400 => "Bad Request",
+            401 => "Unauthorized",
+            402 => "Payment Required",
+            403 => "Forbidden",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            409 => "Conflict",
+            413 => "Content Too Large",
+            414 => "URI Too Long",
+            421 => "Misdirected Request",
+            422 => "Unprocessable Content",
+            426 => "Upgrade Required",
+            429 => "Too Many Requests",
+            431 => "Request Header Fields Too Large",
+            500 => "Internal Server Error",
+            501 => "Not Implemented",
+            502 => "Bad Gateway",
+            503 => "Service Unavailable",
+            504 => "Gateway Timeout",
+            505 => "HTTP Version Not Supported",
+            _ => "Error",
+        }
+    }
+
+    /// The body as a value.
+    pub fn body(&self) -> ProblemBody {
+        ProblemBody {
+            kind: "about:blank".to_owned(),
+            title: self.title().to_owned(),
+            status: self.status,
+            detail: self.detail.to_string(),
+            code: self.code.to_owned(),
+            error: self.detail.to_string(),
+            field: self.field.clone(),
+            scope: self.scope.clone(),
+            url: self.url.clone(),
+        }
+    }
+
+    /// The body as JSON, of media type [`MEDIA_TYPE`].
+    pub fn to_json(&self) -> String {
+        // Strings and numbers always serialise.
+        serde_json::to_string(&self.body()).unwrap_or_default()
+    }
+
+    /// Value of `WWW-Authenticate` (RFC 6750 section 3): on 401, and on 403 where a permission or
+    /// boundary is missing. `resource_metadata` is the address of RFC 9728 section 5.1, where the
+    /// service has one.
+    pub fn www_authenticate(&self, resource_metadata: Option<&str>) -> Option<String> {
+        let mut challenge = "Bearer realm=\"svc\"".to_owned();
+        match (self.status, self.code) {
+            (401, "invalid_token") | (403, "insufficient_scope") => {
+                push_parameter(&mut challenge, "error", self.code);
+                push_parameter(&mut challenge, "error_description", &self.detail);
+            }
+            (401, _) => {}
+            _ => return None,
+        }
+        if let Some(scope) = &self.scope {
+            push_parameter(&mut challenge, "scope", scope);
+        }
+        if let Some(address) = resource_metadata {
+            push_parameter(&mut challenge, "resource_metadata", address);
+        }
+        Some(challenge)
+    }
+}
+
+impl From<ParamError> for Problem {
+    fn from(error: ParamError) -> Self {
+        let problem = Self::invalid_request(error.to_string());
+        if error.field.is_empty() {
+            problem
+        } else {
+            problem.with_field(error.field)
+        }
+    }
+}
+
+impl From<PropertyError> for Problem {
+    fn from(error: PropertyError) -> Self {
+        Self::invalid_request(error.to_string()).with_field(error.field)
+    }
+}
+
+/// Adds a quoted parameter. What a quoted string of RFC 6750 section 3 cannot hold is left out,
+/// so that no value can end the string or the header.
+fn push_parameter(challenge: &mut String, name: &str, value: &str) {
+    let printable =
+        |character: &char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
+    let value: String = value.chars().filter(printable).collect();
+    // Writing to a string cannot fail.
+    let _: Result<(), std::fmt::Error> = write!(challenge, ", {name}=\"{value}\"");
+}

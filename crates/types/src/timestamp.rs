@@ -1,0 +1,37 @@
+//! Times on the wire: RFC 3339 in UTC with milliseconds.
+//!
+//! Always three digits: some SDKs run on platforms whose parser takes nothing else.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serializer};
+
+pub(crate) fn serialize<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{at:.3}"))
+}
+
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Timestamp, D::Error> {
+    Timestamp::deserialize(deserializer)
+}
+
+pub(crate) mod optional {
+    use super::{Deserialize, Deserializer, Serializer, Timestamp};
+
+    #[expect(clippy::ref_option, reason = "the signature that serde asks for")]
+    pub(crate) fn serialize<S: Serializer>(
+        at: &Option<Timestamp>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match at {
+            Some(at) => super::serialize(at, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Timestamp>, D::Error> {
+        Option::deserialize(deserializer)
+    }
+}
