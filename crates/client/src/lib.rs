@@ -3,7 +3,7 @@
 //! An [`Agent`] keeps one control channel to an engine and restores it, with every tunnel on it,
 //! for as long as it lives. [`Agent::open`] asks for a [`Tunnel`]; [`Tunnel::accept`] hands its
 //! visitors to the caller, [`Tunnel::forward`] joins each of them to a [`Target`]. [`dial`] opens a
-//! stream to a private tunnel.
+//! stream to a private tunnel. [`api`] reads the Engine API.
 //!
 //! The crate knows nothing of the engine's inside: it meets it through `wire` (the protocol) and
 //! `transport` (the data path). It reads no environment, installs no signal handler and prints
@@ -13,6 +13,7 @@
 
 pub mod address;
 pub mod agent;
+pub mod api;
 pub mod backoff;
 pub mod config;
 mod connect;

@@ -2,7 +2,10 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{
+    ClientConfig, RootCertStore, SupportedCipherSuite,
+    crypto::{CryptoProvider, aws_lc_rs, aws_lc_rs::cipher_suite},
+};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use rustls_platform_verifier::BuilderVerifierExt;
 
@@ -23,7 +26,10 @@ impl Trust {
     ///
     /// TLS 1.3 alone: every peer of this crate is an engine, and those speak it.
     pub(crate) fn client_config(&self, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>, TrustError> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(CryptoProvider {
+            cipher_suites: CIPHERS.to_vec(),
+            ..aws_lc_rs::default_provider()
+        });
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(TrustError::Tls)?;
@@ -88,4 +94,35 @@ fn store(roots: Vec<CertificateDer<'static>>) -> Result<RootCertStore, TrustErro
         store.add(root).map_err(TrustError::Tls)?;
     }
     Ok(store)
+}
+
+/// AES-128-GCM leads: the engine takes the client's order, and this one costs the fewest cycles a
+/// byte.
+static CIPHERS: [SupportedCipherSuite; 3] = [
+    cipher_suite::TLS13_AES_128_GCM_SHA256,
+    cipher_suite::TLS13_AES_256_GCM_SHA384,
+    cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_holds_no_certificate_is_told_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ca.pem");
+        let trust = Trust::CaFile(path.clone());
+        assert!(matches!(
+            trust.client_config(&[]),
+            Err(TrustError::Unreadable { .. })
+        ));
+        std::fs::write(&path, "no certificate").unwrap();
+        let error = trust.client_config(&[]).unwrap_err();
+        assert!(
+            matches!(&error, TrustError::NoCertificate { .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains("ca.pem"), "{error}");
+    }
 }
