@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use transport::TlsStream;
 use transport::standing::Framed;
 
-use super::Agent;
+use super::StreamSlot;
 
 /// How long a connection whose stream was abandoned may take to become usable again. A round trip
 /// and what was under way; beyond it a new one is cheaper.
@@ -24,7 +24,7 @@ const RECYCLE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct TunnelStream {
     carrier: Carrier,
-    agent: Arc<Agent>,
+    slot: StreamSlot,
     worker: usize,
 }
 
@@ -37,12 +37,12 @@ enum Carrier {
 }
 
 impl TunnelStream {
-    pub(super) fn standing(framed: Framed<TlsStream>, agent: Arc<Agent>, worker: usize) -> Self {
-        Self { carrier: Carrier::Standing(Some(framed)), agent, worker }
+    pub(super) fn standing(framed: Framed<TlsStream>, slot: StreamSlot, worker: usize) -> Self {
+        Self { carrier: Carrier::Standing(Some(framed)), slot, worker }
     }
 
-    pub(super) fn own(stream: TlsStream, agent: Arc<Agent>, worker: usize) -> Self {
-        Self { carrier: Carrier::Own(Box::new(stream)), agent, worker }
+    pub(super) fn own(stream: TlsStream, slot: StreamSlot, worker: usize) -> Self {
+        Self { carrier: Carrier::Own(Box::new(stream)), slot, worker }
     }
 
     /// Why the agent refused the stream, if it did and said.
@@ -110,10 +110,9 @@ impl AsyncWrite for TunnelStream {
 
 impl Drop for TunnelStream {
     fn drop(&mut self) {
-        self.agent.stream_ended();
         let Carrier::Standing(carrier) = &mut self.carrier else { return };
         let Some(framed) = carrier.take() else { return };
-        let (agent, worker) = (Arc::clone(&self.agent), self.worker);
+        let (agent, worker) = (Arc::clone(&self.slot.0), self.worker);
         let recycle = async move {
             let idle = tokio::time::timeout(RECYCLE, framed.recycle()).await.ok().flatten();
             let Some(pool) = agent.pool(worker) else { return };
