@@ -4,6 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{net::TcpStream, time::timeout};
 use transport::{Socket, TlsStream};
 
@@ -70,9 +71,11 @@ async fn dial_first(addresses: &[SocketAddr]) -> Result<Socket, ConnectError> {
     for &address in addresses {
         match bounded(Step::Dial, DIAL, TcpStream::connect(address)).await {
             Ok(stream) => {
-                // Small frames must not wait for an acknowledgement; a kernel that refuses the
-                // option still carries them.
+                // Small frames must not wait for an acknowledgement, and a connection that a
+                // middlebox forgot must not look alive; a kernel that refuses an option still
+                // carries the bytes.
                 drop(stream.set_nodelay(true));
+                drop(SockRef::from(&stream).set_tcp_keepalive(&keepalive()));
                 return Ok(Socket::new(stream, address));
             }
             Err(error) => last = error,
@@ -92,6 +95,15 @@ pub(crate) async fn bounded<T>(
         Ok(Err(source)) => Err(ConnectError::Network { step, source }),
         Err(_elapsed) => Err(ConnectError::TimedOut(step)),
     }
+}
+
+/// Half a minute of silence, then three probes: standing connections may be silent for long, and
+/// translators of addresses forget a silent one after some minutes.
+fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(Duration::from_secs(30))
+        .with_interval(Duration::from_secs(10))
+        .with_retries(3)
 }
 
 /// As long as a resolver tries two servers.

@@ -53,6 +53,7 @@ pub(crate) fn dial(config: &Config, id_or_name: &str, zero_rtt: bool) -> Kind {
 /// What an error of the engine means to a caller.
 pub(crate) fn refused(error: &wire::Error) -> ConnectError {
     let kind = match error.kind() {
+        ErrorCode::InvalidRequest if is_conflict(error.text()) => RefusalKind::Conflict,
         ErrorCode::Unauthorized => RefusalKind::Unauthorized,
         ErrorCode::InvalidRequest
         | ErrorCode::ProtocolVersionMissing
@@ -67,6 +68,13 @@ pub(crate) fn refused(error: &wire::Error) -> ConnectError {
         | ErrorCode::Unspecified => return ConnectError::Unavailable(error.to_string()),
     };
     Refusal::new(kind, sentence(error)).into()
+}
+
+/// A name or a hostname that is held. The protocol has no code for it, and 2000 says no more than
+/// that the request is at fault; the engine's sentence says what about it.
+fn is_conflict(sentence: &str) -> bool {
+    let sentence = sentence.trim_end_matches('.');
+    sentence.ends_with(" is taken") || sentence.ends_with(" already")
 }
 
 fn details(config: &Config) -> ClientDetails {
@@ -86,5 +94,43 @@ fn sentence(error: &wire::Error) -> String {
     match error.text() {
         "" => error.to_string(),
         text => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(error: &wire::Error) -> Option<RefusalKind> {
+        refused(error).refusal().map(|refusal| refusal.kind)
+    }
+
+    #[test]
+    fn a_held_name_is_a_conflict_and_another_bad_request_is_not() {
+        let invalid = |text: &str| kind(&wire::Error::invalid_request(text));
+        assert_eq!(
+            invalid("the tunnel name is taken"),
+            Some(RefusalKind::Conflict)
+        );
+        assert_eq!(
+            invalid("the hostname is taken"),
+            Some(RefusalKind::Conflict)
+        );
+        assert_eq!(
+            invalid("this client has the name or hostname already"),
+            Some(RefusalKind::Conflict)
+        );
+        assert_eq!(invalid("name: too long"), Some(RefusalKind::Invalid));
+    }
+
+    #[test]
+    fn what_may_pass_is_no_refusal() {
+        for error in [
+            wire::Error::service_unavailable("stopping"),
+            wire::Error::capacity_exhausted("full"),
+            wire::Error::internal("a defect"),
+        ] {
+            assert!(refused(&error).is_transient(), "{error}");
+        }
     }
 }

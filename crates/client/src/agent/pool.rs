@@ -55,7 +55,6 @@ impl Pool {
 
     /// Dials as many more as the engine asks for, within [`MAX_POOL`].
     pub(crate) fn grow(&self, request: &PoolReq) {
-        let idle = Duration::from_millis(request.idle_timeout_ms.into()).max(MIN_IDLE);
         for _ in 0..request.count {
             let Some(place) = Place::take(&self.open) else {
                 debug!(
@@ -70,7 +69,7 @@ impl Pool {
                 value: request.secret.clone(),
             };
             self.shared.spawn(async move {
-                if let Err(error) = stand(&shared, &over, secret, idle).await {
+                if let Err(error) = stand(&shared, &over, secret).await {
                     debug!(
                         error = actor::describe(&error),
                         "a standing connection ended"
@@ -100,12 +99,15 @@ impl Drop for Place {
     }
 }
 
-/// Dials one standing connection and serves its streams until it is idle, retired or broken.
+/// Dials one standing connection and serves its streams until it is retired or broken.
+///
+/// How many idle ones are too many is the engine's to judge: it closes those, and the next visitor
+/// of an engine whose spare ones we had closed would pay for it. So `idle_timeout_ms`, after which
+/// an agent may close one, is not used.
 async fn stand(
     shared: &Shared,
     over: &CancellationToken,
     secret: Secret,
-    idle: Duration,
 ) -> Result<(), ConnectError> {
     let dialled = over.run_until_cancelled(async {
         let mut stream = shared.connector().connect().await?;
@@ -118,8 +120,7 @@ async fn stand(
     let mut standing = Standing::new(stream?, Side::Agent);
     loop {
         // A wait that is cut short takes the connection with it, which is what is wanted.
-        let next = over.run_until_cancelled(timeout(idle, standing.accept()));
-        let Some(Ok(next)) = next.await else {
+        let Some(next) = over.run_until_cancelled(standing.accept()).await else {
             return Ok(());
         };
         let next = next.map_err(|source| ConnectError::Network {
@@ -229,12 +230,9 @@ impl AsyncWrite for Lent {
     }
 }
 
-/// Standing connections of one agent. Beyond that many visitors at once, each further one costs a
-/// dial; the bound is on what an engine can make an agent hold (about 20 KiB each).
-pub const MAX_POOL: usize = 1024;
-
-/// However impatient the engine, a connection is kept for as long as its handshake took.
-const MIN_IDLE: Duration = Duration::from_secs(1);
+/// Standing connections of one agent. It bounds what an engine can make an agent hold (about
+/// 20 KiB each), above what one process may commonly have open.
+pub const MAX_POOL: usize = 16 * 1024;
 
 /// How long the rest of a stream may take to pass before its connection is given up.
 const RECYCLE: Duration = Duration::from_secs(5);
