@@ -20,3 +20,6 @@ pub mod live;
 mod metrics;
 
 pub use engine::{Running, StartError, start};
+
+/// The one project of a community engine.
+pub const PROJECT: &str = "default";
