@@ -8,7 +8,7 @@ use std::{
 use tracing::{info, warn};
 
 use super::{AgentStatus, session::Session, shared::Shared};
-use crate::{ConnectError, tunnel::Closed};
+use crate::{ConnectError, backoff::random, tunnel::Closed};
 
 /// Runs until the agent is closed or refused. The one task that owns the channel.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -111,19 +111,6 @@ pub(crate) fn describe(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-/// 64 even bits. A system without randomness could not have opened a TLS channel either; the
-/// middle of the range is then as good as any.
-pub(crate) fn random() -> u64 {
-    let mut bytes = [0; 8];
-    match rustls::crypto::aws_lc_rs::default_provider()
-        .secure_random
-        .fill(&mut bytes)
-    {
-        Ok(()) => u64::from_ne_bytes(bytes),
-        Err(_unavailable) => u64::MAX / 2,
-    }
 }
 
 /// A channel that lived so long was no accident: the next loss is a new one.

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     ConnectError, Properties, Refusal, RefusalKind,
-    backoff::Backoff,
+    backoff::{Backoff, random},
     error::Step,
     tunnel::{Closed, Online, Status},
 };
@@ -347,7 +347,7 @@ impl Session {
                     self.forget(&answer.request_id, Closed::Refused(refusal));
                 }
                 later => {
-                    let retry_in = held.backoff.next_wait(actor::random());
+                    let retry_in = held.backoff.next_wait(random());
                     held.step = Progress::Waiting {
                         until: Instant::now() + retry_in,
                     };
