@@ -3,7 +3,7 @@
 //! writer ([`access_log`]), problem responses ([`problem`]), and stopping ([`shutdown`]).
 //!
 //! Nothing here knows what a tunnel is, reads the process environment, or chooses a runtime: the
-//! binary does, and passes values in. Start with [`config::Source`], which every process reads
+//! binary does, and passes values in. Start with [`config::load_checked`], which every process reads
 //! first.
 //!
 //! # Start and stop
@@ -21,9 +21,11 @@
 //! cuts it, the access log is flushed, the metrics listener goes last so that the drain can be
 //! watched.
 
+pub mod access_log;
 pub mod config;
 mod files;
 pub mod logs;
 pub mod metrics;
+pub mod problem;
 pub mod shutdown;
 pub mod tls;

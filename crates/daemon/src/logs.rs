@@ -4,13 +4,13 @@ use std::io::{self, IsTerminal};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// How much is logged; a level includes those before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// What failed and needs somebody.
@@ -103,5 +103,73 @@ where
     match format {
         Format::Text => Box::new(builder.with_ansi(true).finish()),
         Format::Json => Box::new(builder.json().flatten_event(true).finish()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Captured(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Captured {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(level: Level, filter: Option<&str>, format: Format) -> String {
+        let captured = Captured::default();
+        let writer = captured.clone();
+        let filter = parse_filter(level, filter).unwrap();
+        let subscriber = subscriber(filter, format, move || writer.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(tunnel.id = "tun_1", "published");
+            tracing::debug!("detail");
+            tracing::debug!(target: "h2", "frame");
+        });
+        let bytes = captured.0.lock().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn json_is_one_object_a_line_with_dotted_fields() {
+        let line = logged(Level::Info, None, Format::Json);
+        let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(object["message"], "published");
+        assert_eq!(object["tunnel.id"], "tun_1");
+        assert_eq!(object["level"], "INFO");
+    }
+
+    #[test]
+    fn text_is_for_people() {
+        assert!(logged(Level::Info, None, Format::Text).contains("published"));
+    }
+
+    #[test]
+    fn a_level_includes_those_before_it_and_spares_the_protocol_libraries() {
+        assert_eq!(logged(Level::Warn, None, Format::Json), "");
+        let debug = logged(Level::Debug, None, Format::Json);
+        assert!(debug.contains("detail") && !debug.contains("frame"));
+    }
+
+    #[test]
+    fn the_filter_stands_above_the_level() {
+        assert!(logged(Level::Error, Some("debug"), Format::Json).contains("frame"));
+        assert_eq!(logged(Level::Debug, Some("error"), Format::Json), "");
+        assert!(
+            logged(Level::Info, Some(""), Format::Json).contains("published"),
+            "empty: unset"
+        );
     }
 }

@@ -85,6 +85,7 @@ impl Shutdown {
                 () = &mut deadline => {
                     tracing::warn!(seconds = self.deadline.as_secs(), "the drain took too long");
                     self.hard.cancel();
+                    return;
                 }
             }
         }

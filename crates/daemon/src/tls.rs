@@ -16,7 +16,7 @@ pub use self::reload::{CHECK_INTERVAL, EXPIRY_METRIC, RELOADS_METRIC, ReloadingC
 /// The provider that every TLS configuration of a process shares.
 ///
 /// AES-128-GCM leads: it needs the fewest cycles a byte and no visitor is weaker for it. The order
-/// only decides where the configuration sets `ignore_client_order`; ChaCha20 stays for those who
+/// only decides where the configuration sets `ignore_client_order`; `ChaCha20` stays for those who
 /// offer nothing else. Key exchange is the library's: the post-quantum hybrid, then X25519.
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {

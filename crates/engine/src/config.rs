@@ -1,12 +1,23 @@
 //! The engine's configuration: the file's shape, and the checked values that the engine works
 //! with. Nothing else in the engine sees the file.
+//!
+//! `file` is what may be written, `check` turns it into an [`EngineConfig`], `inspect` finds what is
+//! allowed and yet probably a mistake. `docs/configuration.md` is made from `file`.
+
+mod check;
+mod file;
+mod inspect;
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use daemon::config::SecretString;
+use daemon::config::{ConfigError, SecretString};
 use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
@@ -43,6 +54,42 @@ pub struct EngineConfig {
     pub geoip_file: Option<PathBuf>,
     /// Whether the other brand's spellings are accepted and sent beside ours.
     pub compat_rstream: bool,
+}
+
+impl EngineConfig {
+    /// Reads `file` and then the environment (`env` is all of it), and checks the whole.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its key and where it was written.
+    pub fn load(
+        file: Option<&Path>,
+        env: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        daemon::config::load_checked(file, env, check::engine)
+    }
+
+    /// What is allowed and yet probably a mistake, for start, `--check` and `doctor`. `now` is in
+    /// seconds since 1970. Reads the files that the configuration names.
+    ///
+    /// # Errors
+    /// A file that is named cannot be used: the engine would not start.
+    pub fn inspect(&self, now: i64) -> Result<Vec<Warning>, ConfigError> {
+        inspect::engine(self, now)
+    }
+}
+
+/// The JSON Schema of the file, for `svc engine --schema` and for editors.
+pub fn schema() -> serde_json::Value {
+    daemon::config::schema::<file::EngineFile>()
+}
+
+/// Something that an operator should look at; the engine starts all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The dotted key.
+    pub key: &'static str,
+    /// A sentence.
+    pub message: String,
 }
 
 /// The keys that verify tokens; at least one is there.

@@ -50,8 +50,10 @@ struct InService {
 struct Look {
     /// `None` when the files could not be read for a reason that is not in their state.
     seen: Option<Stamp>,
-    /// The failure that was logged last, so that a lasting one is logged once.
-    logged: Option<String>,
+    /// Whether `seen` was read a second time.
+    confirmed: bool,
+    /// Why the files were refused last, so that a lasting failure counts once.
+    refused: Option<String>,
 }
 
 impl ReloadingCert {
@@ -69,9 +71,10 @@ impl ReloadingCert {
             current: ArcSwap::from_pointee(pair.into()),
             look: Mutex::new(Look {
                 seen: Some(seen),
-                logged: None,
+                confirmed: false,
+                refused: None,
             }),
-            next_look: AtomicU64::new(millis(CHECK_INTERVAL)),
+            next_look: AtomicU64::new(0),
             born: Instant::now(),
             reloads: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -117,20 +120,18 @@ impl ReloadingCert {
     fn look_at_files(&self, look: &mut Look) {
         // Taken before reading: a write during the read differs from it, and is seen next time.
         let stamp = Stamp::of(&self.files);
-        if look.seen.as_ref() == Some(&stamp) {
+        let changed = look.seen.as_ref() != Some(&stamp);
+        if !changed && look.confirmed {
             return;
         }
+        // What was written right after the last look may bear the time of what that look read:
+        // file times are coarse. So a stamp is believed when it outlived a second reading.
+        look.confirmed = !changed;
         match Pair::read(&self.files, &self.provider) {
             Ok(pair) => {
-                export_expiry(pair.not_after);
-                self.current.store(Arc::new(pair.into()));
-                self.reloads.fetch_add(1, Ordering::Relaxed);
-                metrics::counter!(RELOADS_METRIC, "outcome" => "ok").increment(1);
-                tracing::info!(cert.file = %self.files.cert.display(), "new certificate in service");
-                *look = Look {
-                    seen: Some(stamp),
-                    logged: None,
-                };
+                look.seen = Some(stamp);
+                look.refused = None;
+                self.take_into_service(pair);
             }
             Err(error) => {
                 // A file that is there and cannot be read (no descriptors, a disk that hangs) may
@@ -138,14 +139,29 @@ impl ReloadingCert {
                 let transient = matches!(error, TlsError::Read { .. }) && stamp.is_complete();
                 look.seen = (!transient).then_some(stamp);
                 let error = error.to_string();
-                if !transient || look.logged.as_ref() != Some(&error) {
+                if (changed && !transient) || look.refused.as_ref() != Some(&error) {
                     self.failures.fetch_add(1, Ordering::Relaxed);
                     metrics::counter!(RELOADS_METRIC, "outcome" => "error").increment(1);
-                    tracing::warn!(%error, "the new certificate is refused, the old one stays in service");
-                    look.logged = Some(error);
+                    tracing::warn!(
+                        %error,
+                        "the new certificate is refused, the old one stays in service"
+                    );
+                    look.refused = Some(error);
                 }
             }
         }
+    }
+
+    fn take_into_service(&self, pair: Pair) {
+        // The same chain has the same key: the files were touched, or the old ones came back.
+        if pair.certified.cert == self.current.load().certified.cert {
+            return;
+        }
+        export_expiry(pair.not_after);
+        self.current.store(Arc::new(pair.into()));
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+        metrics::counter!(RELOADS_METRIC, "outcome" => "ok").increment(1);
+        tracing::info!(cert.file = %self.files.cert.display(), "a new certificate is in service");
     }
 }
 
