@@ -7,19 +7,25 @@ use crate::commands::{clients, dial, engine, events, forward, token, tunnels, up
 /// Publish a private service, or dial one.
 #[derive(Debug, Parser)]
 #[command(name = "svc", version, propagate_version = true, max_term_width = 100)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// The command.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 
     /// What is logged to stderr: a level, or `level,crate=level`.
-    #[arg(long, global = true, env = "SVC_LOG", value_name = "FILTER", hide_env_values = true)]
-    pub log: Option<String>,
+    #[arg(
+        long,
+        global = true,
+        env = "SVC_LOG",
+        value_name = "FILTER",
+        hide_env_values = true
+    )]
+    pub(crate) log: Option<String>,
 }
 
 /// What svc can do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Start everything on this machine, on loopback, for development and for a first look
     Up(up::Args),
     /// Run an engine
@@ -41,7 +47,7 @@ pub enum Command {
 
 /// How a command writes its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// For people.
     #[default]
     Text,
@@ -62,13 +68,13 @@ mod tests {
 
     #[test]
     fn help_says_what_there_is() {
-        let mut help = String::new();
         let mut root = Cli::command();
         root.build();
-        for command in walk(&root) {
-            help.push_str(&format!("---- {}\n{}\n", command.0, command.1));
-        }
-        insta::assert_snapshot!(help);
+        let help: Vec<_> = walk(&root)
+            .iter()
+            .map(|(name, help)| format!("---- {name}\n{help}"))
+            .collect();
+        insta::assert_snapshot!(help.join("\n"));
     }
 
     /// Every command with its long help.
@@ -77,7 +83,10 @@ mod tests {
         // A fixed width, and no environment of the machine that runs the test.
         let mut alone = command.clone().term_width(100);
         let mut all = vec![(name, alone.render_long_help().to_string())];
-        for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        for sub in command
+            .get_subcommands()
+            .filter(|sub| sub.get_name() != "help")
+        {
             all.extend(walk(sub));
         }
         all

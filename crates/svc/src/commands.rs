@@ -1,13 +1,13 @@
 //! The commands, one file each.
 
-pub mod clients;
-pub mod dial;
-pub mod engine;
-pub mod events;
-pub mod forward;
-pub mod token;
-pub mod tunnels;
-pub mod up;
+pub(crate) mod clients;
+pub(crate) mod dial;
+pub(crate) mod engine;
+pub(crate) mod events;
+pub(crate) mod forward;
+pub(crate) mod token;
+pub(crate) mod tunnels;
+pub(crate) mod up;
 
 use daemon::logs::{self, Level};
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Runs one command to its end.
-pub async fn run(cli: Cli) -> Result<(), Failure> {
+pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     let log = cli.log.as_deref();
     match cli.command {
         Command::Engine(args) => engine::run(args, log).await,

@@ -15,29 +15,32 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 
 /// The context that is used where none is named.
-pub const LOCAL: &str = "local";
+pub(crate) const LOCAL: &str = "local";
 
 /// Where to connect and with what.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Context {
+pub(crate) struct Context {
     /// `host:port` of the engine.
-    pub engine: String,
+    pub(crate) engine: String,
     /// The token.
-    pub token: String,
+    pub(crate) token: String,
     /// The CA that vouches for the engine, where it is not a public one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ca_file: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 impl Context {
     /// Reads a context; `None` when there is none of this name.
-    pub fn read(directory: &Path, name: &str) -> Result<Option<Self>, Failure> {
+    pub(crate) fn read(directory: &Path, name: &str) -> Result<Option<Self>, Failure> {
         let path = file(directory, name)?;
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                return Err(Failure::of(&format!("cannot read {}", path.display()), error));
+                return Err(Failure::of(
+                    &format!("cannot read {}", path.display()),
+                    error,
+                ));
             }
         };
         serde_json::from_slice(&text).map(Some).map_err(|error| {
@@ -47,7 +50,7 @@ impl Context {
     }
 
     /// Writes a context, for its owner alone, and returns the file that removes it.
-    pub fn write(&self, directory: &Path, name: &str) -> Result<Written, Failure> {
+    pub(crate) fn write(&self, directory: &Path, name: &str) -> Result<Written, Failure> {
         let path = file(directory, name)?;
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| Failure::of("the context cannot be written", error))?;
@@ -59,7 +62,7 @@ impl Context {
 
 /// A context that this process wrote.
 #[derive(Debug)]
-pub struct Written {
+pub(crate) struct Written {
     path: PathBuf,
     text: Vec<u8>,
 }
@@ -75,9 +78,12 @@ impl Drop for Written {
 }
 
 /// Writes a file whole or not at all, readable by its owner alone from the first byte on.
-pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));
     let mut file = fs::OpenOptions::new()
@@ -93,7 +99,9 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn file(directory: &Path, name: &str) -> Result<PathBuf, Failure> {
     let plain = !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     if !plain {
         return Err(Failure::usage(format!("`{name}` is no name of a context")));
     }
@@ -129,7 +137,10 @@ mod tests {
     fn a_context_that_another_process_wrote_stays() {
         let dir = tempfile::tempdir().unwrap();
         let first = context().write(dir.path(), LOCAL).unwrap();
-        let other = Context { engine: "other:1".to_owned(), ..context() };
+        let other = Context {
+            engine: "other:1".to_owned(),
+            ..context()
+        };
         let second = other.write(dir.path(), LOCAL).unwrap();
         drop(first);
         assert!(Context::read(dir.path(), LOCAL).unwrap() == Some(other));
@@ -139,7 +150,10 @@ mod tests {
     #[test]
     fn a_name_cannot_leave_the_directory() {
         for name in ["", "../x", "a/b", "a.b"] {
-            assert!(Context::read(Path::new("/nowhere"), name).is_err(), "{name}");
+            assert!(
+                Context::read(Path::new("/nowhere"), name).is_err(),
+                "{name}"
+            );
         }
     }
 }

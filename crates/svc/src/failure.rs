@@ -6,7 +6,7 @@ use client::{ConnectError, Refusal, RefusalKind, api::ApiError};
 
 /// Why a command ended.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     code: Code,
     message: String,
     hint: Option<String>,
@@ -15,7 +15,7 @@ pub struct Failure {
 /// The exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Code {
+pub(crate) enum Code {
     /// Whoever read our output has enough; nothing went wrong.
     OutputClosed = 0,
     /// Something failed.
@@ -32,34 +32,36 @@ pub enum Code {
 
 impl Failure {
     /// A failure with its code.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None }
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+        }
     }
 
     /// A plain failure: what was tried, and the error with its causes.
-    pub fn of(what: &str, error: impl Error) -> Self {
+    pub(crate) fn of(what: &str, error: impl Error) -> Self {
         Self::new(Code::Failed, format!("{what}: {}", chain(&error)))
     }
 
     /// A wrong command line or configuration.
-    pub fn usage(message: impl Into<String>) -> Self {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
     }
 
     /// Adds the next step.
     #[must_use]
-    pub fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
-    }
-
-    /// The code with which the process is to end.
-    pub fn code(&self) -> Code {
-        self.code
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self {
+            hint: Some(hint.into()),
+            ..self
+        }
     }
 
     /// Tells the person and gives the process its code.
     #[expect(clippy::print_stderr, reason = "the one place that tells a failure")]
-    pub fn report(&self) -> ExitCode {
+    pub(crate) fn report(&self) -> ExitCode {
         if self.code != Code::OutputClosed {
             eprintln!("{self}");
         }
@@ -104,12 +106,14 @@ impl From<ConnectError> for Failure {
             ConnectError::Trust(_) | ConnectError::Address(_) => {
                 Self::usage(chain(&error)).hint("check --engine and --ca-file")
             }
-            ConnectError::Network { step: client::error::Step::Handshake, .. } => {
-                Self::new(Code::Failed, chain(&error))
-                    .hint("an engine with a private CA needs --ca-file")
-            }
+            ConnectError::Network {
+                step: client::error::Step::Handshake,
+                ..
+            } => Self::new(Code::Failed, chain(&error))
+                .hint("an engine with a private CA needs --ca-file"),
             ConnectError::Network { .. } | ConnectError::TimedOut(_) => {
-                Self::new(Code::Failed, chain(&error)).hint("is the engine running, and is --engine its address?")
+                Self::new(Code::Failed, chain(&error))
+                    .hint("is the engine running, and is --engine its address?")
             }
             _ => Self::new(Code::Failed, chain(&error)),
         }
@@ -140,7 +144,7 @@ impl From<ApiError> for Failure {
 }
 
 /// The error with its causes, in one line.
-pub fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -160,7 +164,11 @@ mod tests {
     use super::*;
 
     fn code(kind: RefusalKind) -> Code {
-        Failure::from(&Refusal { kind, message: "no".to_owned() }).code()
+        Failure::from(&Refusal {
+            kind,
+            message: "no".to_owned(),
+        })
+        .code
     }
 
     #[test]

@@ -4,10 +4,13 @@ use client::api::Filters;
 use serde_json::{Map, Value};
 
 /// One `key=value`; `labels.k` asks for a label, `labels.k` alone for its key.
-pub fn parse(text: &str) -> Result<(String, Option<String>), String> {
+pub(crate) fn parse(text: &str) -> Result<(String, Option<String>), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), Some(value.to_owned()))),
-        None if text.strip_prefix("labels.").is_some_and(|key| !key.is_empty()) => {
+        None if text
+            .strip_prefix("labels.")
+            .is_some_and(|key| !key.is_empty()) =>
+        {
             Ok((text.to_owned(), None))
         }
         _ => Err(format!("`{text}` is no key=value")),
@@ -16,7 +19,7 @@ pub fn parse(text: &str) -> Result<(String, Option<String>), String> {
 
 /// Puts the pairs together. Which keys there are is the engine's to say, so that it also says
 /// what is wrong with one.
-pub fn collect(pairs: &[(String, Option<String>)]) -> Filters {
+pub(crate) fn collect(pairs: &[(String, Option<String>)]) -> Filters {
     let mut filters = Filters::new();
     let mut labels = Map::new();
     for (key, value) in pairs {

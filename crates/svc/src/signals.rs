@@ -7,10 +7,10 @@ use daemon::shutdown::Shutdown;
 use crate::failure::Failure;
 
 /// How long work that was accepted may take to finish after the first signal.
-pub const DRAIN: Duration = Duration::from_secs(30);
+pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 
 /// Turns SIGTERM and SIGINT into the two steps of a stop, for as long as the process runs.
-pub fn listen(deadline: Duration) -> Result<Shutdown, Failure> {
+pub(crate) fn listen(deadline: Duration) -> Result<Shutdown, Failure> {
     let shutdown = Shutdown::new(deadline);
     let driving = shutdown
         .on_signals()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 /// Reads `90s`, `5m`, `1h30m`, `90d`.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no duration; write 90s, 5m, 1h30m, 90d");
     // Days are 24 hours here: nobody means a calendar by the life of a token.
     if let Some(days) = text.strip_suffix('d') {
@@ -17,7 +17,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
             .ok_or_else(wrong);
     }
     let signed: SignedDuration = text.parse().map_err(|_invalid| wrong())?;
-    Duration::try_from(signed).ok().filter(|duration| !duration.is_zero()).ok_or_else(wrong)
+    Duration::try_from(signed)
+        .ok()
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -26,7 +29,12 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_people_write_them() {
-        for (text, seconds) in [("90s", 90), ("5m", 300), ("1h30m", 5400), ("90d", 7_776_000)] {
+        for (text, seconds) in [
+            ("90s", 90),
+            ("5m", 300),
+            ("1h30m", 5400),
+            ("90d", 7_776_000),
+        ] {
             assert_eq!(duration(text).unwrap().as_secs(), seconds, "{text}");
         }
         assert_eq!(duration("500ms").unwrap(), Duration::from_millis(500));

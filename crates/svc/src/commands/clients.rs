@@ -8,7 +8,7 @@ use crate::{cli::Format, connection::Connection, failure::Failure, filters, outp
 
 /// The flags of `svc clients`.
 #[derive(Debug, Parser)]
-pub struct Args {
+pub(crate) struct Args {
     /// Only those that match: `agent=svc`, `os=linux`, `labels.k=v`, … (repeatable)
     #[arg(long = "filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
     filters: Vec<(String, Option<String>)>,
@@ -26,9 +26,11 @@ pub struct Args {
 }
 
 /// Lists the clients.
-pub async fn run(args: Args) -> Result<(), Failure> {
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let api = Api::new(&args.connection.resolve()?)?;
-    let clients = api.clients(&filters::collect(&args.filters), args.limit).await?;
+    let clients = api
+        .clients(&filters::collect(&args.filters), args.limit)
+        .await?;
     match args.output {
         Format::Json => output::json(&clients),
         Format::Text => output::table(
@@ -40,6 +42,12 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 
 fn row(client: &Value) -> Vec<String> {
     ["id", "status", "agent", "version", "os", "user_id"]
-        .map(|key| client.get(key).and_then(Value::as_str).unwrap_or("-").to_owned())
+        .map(|key| {
+            client
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or("-")
+                .to_owned()
+        })
         .into()
 }

@@ -23,8 +23,8 @@ use crate::{
 
 /// The flags of `svc dial`.
 #[derive(Debug, Parser)]
-pub struct Args {
-    /// The tunnel: svc://NAME, or its name or id
+pub(crate) struct Args {
+    /// The tunnel, by its name or id
     #[arg(value_name = "svc://NAME", value_parser = name)]
     tunnel: String,
 
@@ -41,7 +41,7 @@ pub struct Args {
 }
 
 /// Dials, and joins what it gets.
-pub async fn run(args: Args) -> Result<(), Failure> {
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let config = args.connection.resolve()?;
     match args.listen {
         None => standard_streams(&config, &args.tunnel).await,
@@ -79,7 +79,9 @@ async fn standard_streams(config: &Config, tunnel: &str) -> Result<(), Failure> 
             if read == 0 {
                 return output.flush().await;
             }
-            output.write_all(buffer.get(..read).unwrap_or_default()).await?;
+            output
+                .write_all(buffer.get(..read).unwrap_or_default())
+                .await?;
             // Whoever talks over this waits for each piece.
             output.flush().await?;
         }
@@ -110,7 +112,9 @@ async fn serve(listener: TcpListener, config: Config, tunnel: String) -> Result<
                 let (config, tunnel) = (Arc::clone(&config), tunnel.clone());
                 let hard = shutdown.hard().clone();
                 streams.spawn(async move {
-                    let joined = hard.run_until_cancelled(join(local, &config, &tunnel)).await;
+                    let joined = hard
+                        .run_until_cancelled(join(local, &config, &tunnel))
+                        .await;
                     if let Some(Err(error)) = joined {
                         output::message(&format!("svc://{tunnel}: {}", chain(&error)));
                     }

@@ -15,7 +15,7 @@ use crate::{
 
 /// The flags of `svc engine`.
 #[derive(Debug, Parser)]
-pub struct Args {
+pub(crate) struct Args {
     /// The configuration (YAML); the environment stands above it (`SVC_TLS__LISTEN_ADDR`)
     #[arg(long = "config", short, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 /// Runs an engine until a signal.
-pub async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
+pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     if args.schema {
         return output::line(&format!("{:#}", engine::config::schema()));
     }
@@ -52,10 +52,10 @@ pub async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     }
     descriptors::raise_limit();
     let shutdown = signals::listen(config.timeouts.drain)?;
-    let running = engine::start(config, shutdown.clone()).await.map_err(|error| {
-        Failure::of("the engine cannot start", error)
-    })?;
-    running.run().await;
+    let running = engine::start(config, shutdown.clone())
+        .await
+        .map_err(|error| Failure::of("the engine cannot start", error))?;
+    running.stopped().await;
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use crate::{
 
 /// The flags of `svc events`.
 #[derive(Debug, Parser)]
-pub struct Args {
+pub(crate) struct Args {
     /// Only these types (comma-separated): `state.initial`, `tunnel.created`, …
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     events: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Args {
 ///
 /// After a loss it follows again; each time begins with a snapshot (`state.initial`), so a reader
 /// misses nothing that still matters.
-pub async fn run(args: Args) -> Result<(), Failure> {
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let api = Api::new(&args.connection.resolve()?)?;
     let shutdown = signals::listen(Duration::ZERO)?;
     tokio::select! {
@@ -81,7 +81,10 @@ async fn follow(api: &Api, args: &Args) -> Result<(), Failure> {
             backoff.reset();
         }
         let wait = backoff.next_wait(client::backoff::random());
-        output::message(&format!("{}; following again in {wait:.1?}", reason(error.as_ref())));
+        output::message(&format!(
+            "{}; following again in {wait:.1?}",
+            reason(error.as_ref())
+        ));
         tokio::time::sleep(wait).await;
     }
 }
@@ -92,10 +95,16 @@ fn narrowed(pairs: &[(String, Option<String>)]) -> Option<Filters> {
 }
 
 fn wanted(event: &Value, types: &[String]) -> bool {
-    let name = event.get("type").and_then(Value::as_str).unwrap_or_default();
+    let name = event
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     types.is_empty() || types.iter().any(|wanted| wanted == name)
 }
 
 fn reason(error: Option<&ApiError>) -> String {
-    error.map_or_else(|| "the engine ended the stream".to_owned(), |error| chain(error))
+    error.map_or_else(
+        || "the engine ended the stream".to_owned(),
+        |error| chain(error),
+    )
 }

@@ -21,8 +21,8 @@ use crate::{
 
 /// The flags of `svc forward`.
 #[derive(Debug, Parser)]
-pub struct Args {
-    /// The service: PORT, HOST:PORT, https://HOST:PORT or unix:/PATH
+pub(crate) struct Args {
+    /// The service: `PORT`, `HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`
     #[arg(value_name = "TARGET")]
     target: Target,
 
@@ -47,7 +47,7 @@ pub struct Args {
 
 /// Forwards until a signal or a refusal. What a network can cause is no end: it is told, and the
 /// tunnel comes back.
-pub async fn run(args: Args) -> Result<(), Failure> {
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let properties = args.tunnel.properties(&args.target)?;
     let mut config = args.connection.resolve()?;
     config.labels = args.client_labels.into_iter().collect();

@@ -17,7 +17,7 @@ use crate::{
 
 /// What can be done with tokens.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Make a token, signed with the engine's secret or a private key
     Mint(MintArgs),
     /// Show what a token says; nothing is verified
@@ -27,7 +27,7 @@ pub enum Command {
 /// The flags of `svc token mint`.
 #[derive(Debug, Parser)]
 #[command(group = ArgGroup::new("key").required(true), group = ArgGroup::new("identity"))]
-pub struct MintArgs {
+pub(crate) struct MintArgs {
     /// The secret of the engine (HS256)
     #[arg(long, value_name = "SECRET", group = "key")]
     secret: Option<String>,
@@ -67,7 +67,7 @@ pub struct MintArgs {
 
 /// The flags of `svc token inspect`.
 #[derive(Debug, Parser)]
-pub struct InspectArgs {
+pub(crate) struct InspectArgs {
     /// The token; without it, the one that other commands would use
     value: Option<String>,
 
@@ -80,7 +80,7 @@ pub struct InspectArgs {
 }
 
 /// Runs one of them.
-pub fn run(command: Command) -> Result<(), Failure> {
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Mint(args) => output::line(&mint(&args)?),
         Command::Inspect(args) => inspect(&args),
@@ -99,14 +99,15 @@ fn mint(args: &MintArgs) -> Result<String, Failure> {
     let now = Timestamp::now().as_second();
     let token = credentials::mint(&key, &request, now).map_err(|error| match error {
         BadMint::Param(error) => Failure::usage(error.to_string()),
-        other => Failure::of("the token cannot be made", other),
+        error @ BadMint::Signing => Failure::of("the token cannot be made", error),
     })?;
     String::from_utf8(token.expose().to_vec())
         .map_err(|error| Failure::of("the token cannot be written", error))
 }
 
 fn signing_key(args: &MintArgs) -> Result<SigningKey, Failure> {
-    let bad = |error: credentials::BadKey| Failure::usage(format!("the key cannot be used: {error}"));
+    let bad =
+        |error: credentials::BadKey| Failure::usage(format!("the key cannot be used: {error}"));
     let key = match (&args.secret, &args.key_file) {
         (Some(secret), _) => SigningKey::from_secret(&Secret::new(secret.as_bytes())),
         (None, Some(path)) => {
@@ -173,7 +174,10 @@ fn inspect(args: &InspectArgs) -> Result<(), Failure> {
         if let Ok(date) = Timestamp::from_second(at) {
             fields.insert("expires_at".to_owned(), json!(date.to_string()));
         }
-        fields.insert("expired".to_owned(), json!(at <= Timestamp::now().as_second()));
+        fields.insert(
+            "expired".to_owned(),
+            json!(at <= Timestamp::now().as_second()),
+        );
     }
     match args.output {
         Format::Json => output::json(&seen),

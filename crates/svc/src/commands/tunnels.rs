@@ -8,7 +8,7 @@ use crate::{cli::Format, connection::Connection, failure::Failure, filters, outp
 
 /// The flags of `svc tunnels`.
 #[derive(Debug, Parser)]
-pub struct Args {
+pub(crate) struct Args {
     /// Only those that match: `name=web`, `labels.k=v`, `publish=true`, … (repeatable)
     #[arg(long = "filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
     filters: Vec<(String, Option<String>)>,
@@ -26,9 +26,11 @@ pub struct Args {
 }
 
 /// Lists the tunnels.
-pub async fn run(args: Args) -> Result<(), Failure> {
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let api = Api::new(&args.connection.resolve()?)?;
-    let tunnels = api.tunnels(&filters::collect(&args.filters), args.limit).await?;
+    let tunnels = api
+        .tunnels(&filters::collect(&args.filters), args.limit)
+        .await?;
     match args.output {
         Format::Json => output::json(&tunnels),
         Format::Text => output::table(
@@ -39,11 +41,36 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 }
 
 fn row(tunnel: &Value) -> Vec<String> {
-    let field = |key: &str| tunnel.get(key).and_then(Value::as_str).unwrap_or("-").to_owned();
-    let published = tunnel.get("publish").and_then(Value::as_bool).unwrap_or(true);
-    let address = match tunnel.get("host").or_else(|| tunnel.get("hostname")).and_then(Value::as_str) {
-        Some(host) if published => host.to_owned(),
-        _ => format!("svc://{}", tunnel.get("name").and_then(Value::as_str).unwrap_or(&field("id"))),
+    let field = |key: &str| {
+        tunnel
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or("-")
+            .to_owned()
     };
-    vec![field("name"), field("protocol"), address, field("status"), field("id")]
+    let published = tunnel
+        .get("publish")
+        .and_then(Value::as_bool)
+        .unwrap_or(true);
+    let address = match tunnel
+        .get("host")
+        .or_else(|| tunnel.get("hostname"))
+        .and_then(Value::as_str)
+    {
+        Some(host) if published => host.to_owned(),
+        _ => format!(
+            "svc://{}",
+            tunnel
+                .get("name")
+                .and_then(Value::as_str)
+                .unwrap_or(&field("id"))
+        ),
+    };
+    vec![
+        field("name"),
+        field("protocol"),
+        address,
+        field("status"),
+        field("id"),
+    ]
 }

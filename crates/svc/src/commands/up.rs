@@ -29,7 +29,7 @@ use crate::{
 
 /// The flags of `svc up`.
 #[derive(Debug, Parser)]
-pub struct Args {
+pub(crate) struct Args {
     /// Also start a small web service and publish it
     #[arg(long)]
     demo: bool,
@@ -68,7 +68,7 @@ pub struct Args {
 }
 
 /// Starts everything, says where it is, and stays until a signal.
-pub async fn run(args: Args) -> Result<(), Failure> {
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     descriptors::raise_limit();
     let shutdown = signals::listen(signals::DRAIN)?;
     let data = data_directory(args.data_dir.as_ref())
@@ -93,7 +93,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 
     let ready = Ready {
         engine_url: format!("https://{engine}"),
-        metrics_url: running.metrics_addr().map(|address| format!("http://{address}/metrics")),
+        metrics_url: running
+            .metrics_addr()
+            .map(|address| format!("http://{address}/metrics")),
         ca_file: certificates.ca.clone(),
         token: token.clone(),
         demo_url: demo.as_ref().map(|demo| demo.url.clone()),
@@ -153,7 +155,11 @@ impl Demo {
             .parse()
             .map_err(|error| Failure::of("the demo service has no address", error))?;
         let forwarding = tokio::spawn(async move { tunnel.forward(target, None).await });
-        Ok(Self { agent, url: online.forwarding.clone(), _forwarding: forwarding })
+        Ok(Self {
+            agent,
+            url: online.forwarding.clone(),
+            _forwarding: forwarding,
+        })
     }
 }
 
@@ -172,10 +178,14 @@ fn configuration(
             Failure::usage("there is no port after --port").hint("give --metrics-port")
         })?,
     };
-    for port in [Some(args.port), Some(metrics), args.http_port].into_iter().flatten() {
+    for port in [Some(args.port), Some(metrics), args.http_port]
+        .into_iter()
+        .flatten()
+    {
         must_be_free(port)?;
     }
-    let listen = |port: u16| serde_json::json!(SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string());
+    let listen =
+        |port: u16| serde_json::json!(SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string());
     let mut file = serde_json::json!({
         "engine": { "host": HOST, "log_level": "warn" },
         "tls": { "enabled": true, "listen_addr": listen(args.port) },
@@ -205,10 +215,10 @@ fn configuration(
 fn must_be_free(port: u16) -> Result<(), Failure> {
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
         Ok(_free) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            Err(Failure::usage(format!("port {port} is in use on this machine"))
-                .hint("`--port 0` takes free ports"))
-        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Failure::usage(format!(
+            "port {port} is in use on this machine"
+        ))
+        .hint("`--port 0` takes free ports")),
         Err(error) => Err(Failure::of(&format!("port {port} cannot be used"), error)),
     }
 }
@@ -226,13 +236,24 @@ fn jwt_secret(data: &Path) -> Result<String, Failure> {
                 .secure_random
                 .fill(&mut bytes)
                 .map_err(|_none| Failure::usage("the system gives no randomness"))?;
-            let secret: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let secret = hexadecimal(&bytes);
             write_private(&path, secret.as_bytes())
                 .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
             Ok(secret)
         }
-        Err(error) => Err(Failure::of(&format!("cannot read {}", path.display()), error)),
+        Err(error) => Err(Failure::of(
+            &format!("cannot read {}", path.display()),
+            error,
+        )),
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)])
+        .collect()
 }
 
 /// A PAT of the one who runs this: every permission, 90 days.
@@ -259,7 +280,9 @@ fn context_for_others(
     token: &str,
     ca_file: &Path,
 ) -> Result<Option<Written>, Failure> {
-    let Some(directory) = config_directory(args.config.as_ref()) else { return Ok(None) };
+    let Some(directory) = config_directory(args.config.as_ref()) else {
+        return Ok(None);
+    };
     let context = Context {
         engine: engine.to_string(),
         token: token.to_owned(),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{cli::Format, failure::Failure, output};
 
 /// The writer of one run.
-pub struct Report {
+pub(crate) struct Report {
     format: Format,
     target: Target,
     engine: HostPort,
@@ -57,17 +57,26 @@ struct StreamLine<'a> {
 
 impl Report {
     /// A report on a tunnel to `target` through `engine`.
-    pub fn new(format: Format, target: Target, engine: HostPort) -> Self {
-        Self { format, target, engine, was_online: false, trouble: None }
+    pub(crate) fn new(format: Format, target: Target, engine: HostPort) -> Self {
+        Self {
+            format,
+            target,
+            engine,
+            was_online: false,
+            trouble: None,
+        }
     }
 
     /// Tells a change. The end is told by [`Report::closed`].
-    pub fn status(&mut self, status: &Status) -> Result<(), Failure> {
+    pub(crate) fn status(&mut self, status: &Status) -> Result<(), Failure> {
         match status {
             Status::Online(online) => self.online(online),
             Status::Disconnected { error, retry_in } => {
                 if self.trouble.as_deref() != Some(error) {
-                    output::message(&format!("not connected to {}: {error}; trying again", self.engine));
+                    output::message(&format!(
+                        "not connected to {}: {error}; trying again",
+                        self.engine
+                    ));
                     self.trouble = Some(error.as_ref().to_owned());
                 }
                 if self.format == Format::Json && self.was_online {
@@ -85,14 +94,17 @@ impl Report {
     }
 
     /// Tells the end.
-    pub fn closed(&mut self, closed: &Closed) -> Result<(), Failure> {
+    pub(crate) fn closed(&mut self, closed: &Closed) -> Result<(), Failure> {
         let error = match closed {
             Closed::Refused(refusal) => Some(refusal.message.as_str()),
             Closed::ByEngine => Some("the engine closed the tunnel"),
             Closed::Asked => None,
         };
         match self.format {
-            Format::Json => output::json(&StatusLine { error, ..StatusLine::of("closed") }),
+            Format::Json => output::json(&StatusLine {
+                error,
+                ..StatusLine::of("closed")
+            }),
             Format::Text if error.is_none() => output::line("closed"),
             // The failure that follows says it.
             Format::Text => Ok(()),
@@ -100,7 +112,7 @@ impl Report {
     }
 
     /// Tells a stream.
-    pub fn stream(&mut self, stream: &Connection) -> Result<(), Failure> {
+    pub(crate) fn stream(&mut self, stream: &Connection) -> Result<(), Failure> {
         let now = Timestamp::now();
         let source = stream.source_ip.map(|ip| ip.to_string());
         match self.format {

@@ -19,18 +19,18 @@ use crate::{context::write_private, failure::Failure};
 
 /// The files.
 #[derive(Debug)]
-pub struct Certificates {
+pub(crate) struct Certificates {
     /// The CA's certificate.
-    pub ca: PathBuf,
+    pub(crate) ca: PathBuf,
     /// The engine's certificate.
-    pub cert: PathBuf,
+    pub(crate) cert: PathBuf,
     /// The engine's key.
-    pub key: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 impl Certificates {
     /// Makes what is missing in `directory`, for an engine called `host`.
-    pub fn in_directory(directory: &Path, host: &str) -> Result<Self, Failure> {
+    pub(crate) fn in_directory(directory: &Path, host: &str) -> Result<Self, Failure> {
         let files = Self {
             ca: directory.join("ca.pem"),
             cert: directory.join("tls.pem"),
@@ -54,8 +54,11 @@ impl Certificates {
             (Some(cert), Some(key)) => KeyPair::from_pem(&key)
                 .and_then(|key| Issuer::from_ca_cert_pem(&cert, key))
                 .map_err(|error| {
-                    Failure::of(&format!("the CA in {} cannot be used", self.ca.display()), error)
-                        .hint("remove ca.pem and ca.key; a new CA is made")
+                    Failure::of(
+                        &format!("the CA in {} cannot be used", self.ca.display()),
+                        error,
+                    )
+                    .hint("remove ca.pem and ca.key; a new CA is made")
                 }),
             (None, None) => {
                 let key = KeyPair::generate().map_err(cannot_make)?;
@@ -67,8 +70,10 @@ impl Certificates {
             }
             (Some(_), None) | (None, Some(_)) => {
                 let directory = key_file.parent().unwrap_or(Path::new(".")).display();
-                Err(Failure::usage(format!("half of the CA is missing in {directory}"))
-                    .hint("put ca.pem and ca.key back, or remove the other one"))
+                Err(
+                    Failure::usage(format!("half of the CA is missing in {directory}"))
+                        .hint("put ca.pem and ca.key back, or remove the other one"),
+                )
             }
         }
     }
@@ -76,7 +81,9 @@ impl Certificates {
 
 fn authority_params() -> CertificateParams {
     let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, "svc development CA");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "svc development CA");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.name_constraints = Some(NameConstraints {
@@ -115,7 +122,10 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Failure::of(&format!("cannot read {}", path.display()), error)),
+        Err(error) => Err(Failure::of(
+            &format!("cannot read {}", path.display()),
+            error,
+        )),
     }
 }
 
@@ -154,7 +164,8 @@ mod tests {
         let mut roots = RootCertStore::empty();
         roots.add(ca).unwrap();
         let parsed = ParsedCertificate::try_from(&cert).unwrap();
-        let algorithms = rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
+        let algorithms =
+            rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
         verify_server_cert_signed_by_trust_anchor(
             &parsed,
             &roots,
@@ -163,14 +174,19 @@ mod tests {
             algorithms.all,
         )
         .is_ok()
-            && rustls::client::verify_server_name(&parsed, &ServerName::try_from(name).unwrap()).is_ok()
+            && rustls::client::verify_server_name(&parsed, &ServerName::try_from(name).unwrap())
+                .is_ok()
     }
 
     #[test]
     fn the_certificate_covers_the_base_and_published_names() {
         let dir = tempfile::tempdir().unwrap();
         let files = Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
-        for name in ["engine.localhost", "abcd1234.engine.localhost", "demo.t.engine.localhost"] {
+        for name in [
+            "engine.localhost",
+            "abcd1234.engine.localhost",
+            "demo.t.engine.localhost",
+        ] {
             assert!(vouches(&files, name), "{name}");
         }
         assert!(!vouches(&files, "other.localhost"));
@@ -193,7 +209,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
         for name in ["ca.key", "tls.key"] {
-            let mode = fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+            let mode = fs::metadata(dir.path().join(name))
+                .unwrap()
+                .permissions()
+                .mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
         }
     }

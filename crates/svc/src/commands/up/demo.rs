@@ -25,7 +25,7 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Starts the service on a free port of this machine and says where; it runs as long as the
 /// process.
-pub async fn start() -> std::io::Result<SocketAddr> {
+pub(crate) async fn start() -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
@@ -33,7 +33,8 @@ pub async fn start() -> std::io::Result<SocketAddr> {
             match listener.accept().await {
                 Ok((stream, _peer)) => {
                     let io = TokioIo::new(stream);
-                    let service = service_fn(|request| async { Ok::<_, Infallible>(answer(request)) });
+                    let service =
+                        service_fn(|request| async { Ok::<_, Infallible>(answer(request)) });
                     tokio::spawn(async move {
                         let served = http1::Builder::new().serve_connection(io, service);
                         if let Err(error) = served.with_upgrades().await {
@@ -56,7 +57,10 @@ fn answer(mut request: Request<Incoming>) -> Response<Body> {
     match request.uri().path() {
         "/sse" if is_read => clock(),
         "/ws" if request.headers().contains_key(header::SEC_WEBSOCKET_KEY) => echo(&mut request),
-        "/ws" => text(StatusCode::UPGRADE_REQUIRED, "This is a WebSocket: it sends back what it gets.\n"),
+        "/ws" => text(
+            StatusCode::UPGRADE_REQUIRED,
+            "This is a WebSocket: it sends back what it gets.\n",
+        ),
         "/headers" => json(request.headers()),
         "/favicon.ico" => text(StatusCode::NOT_FOUND, ""),
         _ => {
@@ -69,11 +73,17 @@ fn answer(mut request: Request<Incoming>) -> Response<Body> {
 
 /// The time, once a second, for as long as somebody listens.
 fn clock() -> Response<Body> {
-    let ticks = stream::unfold(time::interval(Duration::from_secs(1)), |mut interval| async {
-        interval.tick().await;
-        let line = format!("data: {:.0}\n\n", Timestamp::now());
-        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(line))), interval))
-    });
+    let ticks = stream::unfold(
+        time::interval(Duration::from_secs(1)),
+        |mut interval| async {
+            interval.tick().await;
+            let line = format!("data: {:.0}\n\n", Timestamp::now());
+            Some((
+                Ok::<_, Infallible>(Frame::data(Bytes::from(line))),
+                interval,
+            ))
+        },
+    );
     let body = StreamBody::new(ticks).boxed_unsync();
     with_type(Response::new(body), "text/event-stream")
 }
@@ -95,8 +105,14 @@ fn echo(request: &mut Request<Incoming>) -> Response<Body> {
     });
     let mut response = text(StatusCode::SWITCHING_PROTOCOLS, "");
     let headers = response.headers_mut();
-    headers.insert(header::CONNECTION, header::HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, header::HeaderValue::from_static("websocket"));
+    headers.insert(
+        header::CONNECTION,
+        header::HeaderValue::from_static("upgrade"),
+    );
+    headers.insert(
+        header::UPGRADE,
+        header::HeaderValue::from_static("websocket"),
+    );
     if let Ok(accept) = accept.parse() {
         headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     }
@@ -107,11 +123,17 @@ fn echo(request: &mut Request<Incoming>) -> Response<Body> {
 fn json(headers: &HeaderMap) -> Response<Body> {
     let pairs: Vec<_> = pairs(headers).collect();
     let body = serde_json::json!({ "headers": pairs });
-    with_type(Response::new(whole(format!("{body:#}\n"))), "application/json")
+    with_type(
+        Response::new(whole(format!("{body:#}\n"))),
+        "application/json",
+    )
 }
 
 fn text(status: StatusCode, body: &'static str) -> Response<Body> {
-    let mut response = with_type(Response::new(whole(body.to_owned())), "text/plain; charset=utf-8");
+    let mut response = with_type(
+        Response::new(whole(body.to_owned())),
+        "text/plain; charset=utf-8",
+    );
     *response.status_mut() = status;
     response
 }
@@ -119,7 +141,10 @@ fn text(status: StatusCode, body: &'static str) -> Response<Body> {
 fn with_type(mut response: Response<Body>, kind: &'static str) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
-    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+    headers.insert(
+        header::CACHE_CONTROL,
+        header::HeaderValue::from_static("no-store"),
+    );
     response
 }
 
@@ -129,7 +154,10 @@ fn whole(body: String) -> Body {
 
 fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (String, String)> {
     headers.iter().map(|(name, value)| {
-        (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        (
+            name.to_string(),
+            String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        )
     })
 }
 

@@ -7,26 +7,26 @@ use serde::Serialize;
 /// Where everything is. What this version does not have yet (a control plane, its user, its
 /// project, TURN) has no field: a reader can tell absent from empty.
 #[derive(Serialize)]
-pub struct Ready {
+pub(crate) struct Ready {
     /// The engine: agents and the Engine API.
-    pub engine_url: String,
+    pub(crate) engine_url: String,
     /// The metrics.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub metrics_url: Option<String>,
+    pub(crate) metrics_url: Option<String>,
     /// The CA that signed the engine's certificate.
-    pub ca_file: PathBuf,
+    pub(crate) ca_file: PathBuf,
     /// A token with every permission.
-    pub token: String,
+    pub(crate) token: String,
     /// The demo, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub demo_url: Option<String>,
+    pub(crate) demo_url: Option<String>,
     /// This process.
-    pub pid: u32,
+    pub(crate) pid: u32,
 }
 
 impl Ready {
     /// For people: what there is, then what to do next, ready to be copied.
-    pub fn panel(&self, data: &Path) -> String {
+    pub(crate) fn panel(&self, data: &Path) -> String {
         let mut lines = vec!["svc is up.".to_owned(), String::new()];
         let mut row = |name: &str, value: &str| lines.push(format!("  {name:<13}{value}"));
         if let Some(url) = &self.demo_url {
@@ -42,14 +42,18 @@ impl Ready {
         row("token", &self.token);
         lines.push(String::new());
         if let Some(url) = &self.demo_url {
-            lines.push("Visit the demo, or open it in a browser (import ca_file there first):".to_owned());
+            lines.push(
+                "Visit the demo, or open it in a browser (import ca_file there first):".to_owned(),
+            );
             lines.push(format!("  curl --cacert {ca_file} {url}/"));
             lines.push(String::new());
         }
         lines.push("In a second terminal, while this one runs:".to_owned());
         lines.push("  svc events                      # what happens, live".to_owned());
         lines.push("  svc tunnels                     # what is published now".to_owned());
-        lines.push("  svc forward 3000 --name web     # publish your own service on port 3000".to_owned());
+        lines.push(
+            "  svc forward 3000 --name web     # publish your own service on port 3000".to_owned(),
+        );
         lines.push(String::new());
         lines.push("Ctrl-C stops it in order, a second one at once.".to_owned());
         lines.join("\n")
@@ -60,7 +64,11 @@ impl Ready {
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '~');
-    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    if text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]

@@ -11,11 +11,23 @@ pub(super) fn render<B>(request: &Request<B>) -> String {
     let mut rows = String::new();
     for (name, value) in pairs(request.headers()) {
         // Writing to a `String` cannot fail.
-        writeln!(rows, "<tr><th>{}</th><td>{}</td></tr>", escaped(&name), escaped(&value))
-            .unwrap_or_default();
+        writeln!(
+            rows,
+            "<tr><th>{}</th><td>{}</td></tr>",
+            escaped(&name),
+            escaped(&value)
+        )
+        .unwrap_or_default();
     }
-    let line = format!("{} {} {:?}", request.method(), request.uri(), request.version());
-    include_str!("page.html").replace("{{line}}", &escaped(&line)).replace("{{rows}}", &rows)
+    let line = format!(
+        "{} {} {:?}",
+        request.method(),
+        request.uri(),
+        request.version()
+    );
+    include_str!("page.html")
+        .replace("{{line}}", &escaped(&line))
+        .replace("{{rows}}", &rows)
 }
 
 /// What a visitor sent, as text and never as markup.
