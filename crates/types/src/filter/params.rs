@@ -10,7 +10,7 @@ use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::{ClientFilter, TunnelFilter};
-use crate::json::{self, Limits};
+use crate::json::{self, JsonError, Limits};
 
 /// A filter that stands in `params`.
 pub trait Filter: Default + Sized {
@@ -143,6 +143,12 @@ impl ParamError {
             field: field.into(),
             message: message.into(),
         }
+    }
+}
+
+impl From<JsonError> for ParamError {
+    fn from(error: JsonError) -> Self {
+        Self::new(error.field, error.message)
     }
 }
 

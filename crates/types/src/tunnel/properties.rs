@@ -137,7 +137,7 @@ impl TunnelProperties {
         self.choose_protocol_and_type(publish)?;
         match self.protocol {
             Some(Protocol::Http | Protocol::Webtty) => self.check_http()?,
-            Some(Protocol::Tls) => self.check_tls()?,
+            Some(Protocol::Tls) => self.check_tls(publish)?,
             Some(Protocol::Tcp) => self.check_tcp()?,
             Some(Protocol::Dtls | Protocol::Quic) | None => {}
         }
@@ -255,15 +255,18 @@ impl TunnelProperties {
         Ok(())
     }
 
-    fn check_tls(&mut self) -> Result<(), PropertyError> {
-        let mode = *self.tls_mode.get_or_insert(TlsMode::Terminated);
+    fn check_tls(&mut self, publish: bool) -> Result<(), PropertyError> {
+        // Nobody ends TLS for a dialler of a private tunnel.
+        if publish {
+            self.tls_mode.get_or_insert(TlsMode::Terminated);
+        }
         let excluded = [
             ("tls_min_version", self.tls_min_version.is_some()),
             ("tls_ciphers", !self.tls_ciphers.is_empty()),
             ("mtls_auth", self.mtls_auth == Some(true)),
             ("upstream_tls", self.upstream_tls == Some(true)),
         ];
-        if mode == TlsMode::Passthrough
+        if self.tls_mode == Some(TlsMode::Passthrough)
             && let Some((field, _)) = excluded.into_iter().find(|(_, asked)| *asked)
         {
             return Err(PropertyError::new(

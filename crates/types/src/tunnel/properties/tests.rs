@@ -59,6 +59,10 @@ fn defaults_follow_from_what_was_asked() {
             json!({"publish": false, "type": "datagram", "datagram_guaranteed_delivery": true}),
         ),
         (
+            json!({"publish": false, "protocol": "tls"}),
+            json!({"publish": false, "protocol": "tls", "type": "bytestream"}),
+        ),
+        (
             json!({"publish": false, "protocol": "http", "name": "db"}),
             json!({"publish": false, "protocol": "http", "type": "bytestream", "http_version": "http/1.1", "name": "db"}),
         ),
