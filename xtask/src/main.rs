@@ -1,1 +1,82 @@
-fn main() {}
+//! The project's own tasks, behind `cargo xtask <task>`.
+//!
+//! `up` starts the program as a newcomer meets it, `test` runs everything that a change must
+//! pass, `provision` installs what the tests need, `tidy` checks the house rules, and `rules`
+//! writes `docs/rules.md`. The checks of `tidy` and `rules` are also tests of this package, so
+//! that a plain `cargo test` runs them.
+#![expect(
+    clippy::print_stderr,
+    reason = "a task talks to the person who started it"
+)]
+
+mod program;
+mod provision;
+mod repository;
+mod rules;
+mod test;
+mod tidy;
+mod up;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::repository::Repository;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<()> {
+    let (task, rest) = args
+        .split_first()
+        .map_or(("help", args), |(task, rest)| (task.as_str(), rest));
+    let repository = Repository::of_this_package()?;
+    match task {
+        "up" => up::run(&repository, rest),
+        "test" => test::run(&repository, yes(rest)?),
+        "provision" => provision::run(&repository, yes(rest)?).map(drop),
+        "tidy" => no_arguments(rest).and_then(|()| tidy::run(&repository)),
+        "rules" => no_arguments(rest).and_then(|()| rules::run(&repository)),
+        "help" | "--help" | "-h" => {
+            eprint!("{USAGE}");
+            Ok(())
+        }
+        other => bail!("there is no task `{other}`\n\n{USAGE}"),
+    }
+}
+
+/// The one flag of the tasks that may install something.
+fn yes(args: &[String]) -> Result<bool> {
+    match args {
+        [] => Ok(false),
+        [flag] if flag == "--yes" => Ok(true),
+        _ => bail!("unexpected arguments; only `--yes` is known here"),
+    }
+}
+
+fn no_arguments(args: &[String]) -> Result<()> {
+    match args {
+        [] => Ok(()),
+        _ => bail!("this task takes no arguments"),
+    }
+}
+
+const USAGE: &str = "\
+Usage: cargo xtask <task>
+
+  up [args…]         build the release binary and run `svc up --demo [args…]`
+  test [--yes]       install what the tests need, then run every check
+  provision [--yes]  only install what the tests need
+  tidy               the house rules: crate graph, banned crates, sources
+  rules              write docs/rules.md from the rule ids that code and tests cite
+
+`--yes`, or CI=true, installs without asking.
+";

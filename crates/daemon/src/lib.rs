@@ -1,1 +1,31 @@
-//! What every server process needs: configuration, TLS material and its reload, metrics listener, logs, start and stop.
+//! What every server process needs and no domain knows: configuration ([`config`]), TLS material
+//! and its reload ([`tls`]), the metrics listener ([`metrics`]), logs ([`logs`]), the access log's
+//! writer ([`access_log`]), problem responses ([`problem`]), and stopping ([`shutdown`]).
+//!
+//! Nothing here knows what a tunnel is, reads the process environment, or chooses a runtime: the
+//! binary does, and passes values in. Start with [`config::load_checked`], which every process reads
+//! first.
+//!
+//! # Start and stop
+//!
+//! A server starts in this order, each step for a reason:
+//!
+//! 1. [`config`]: nothing may happen on behalf of a configuration that is refused.
+//! 2. [`logs`]: every later step can speak.
+//! 3. [`shutdown`]: a signal during a slow start already counts.
+//! 4. [`tls`] and the [`access_log`]: broken files end the process before it has bound a port.
+//! 5. [`metrics`], not ready: a listener that is refused (MX-3) ends the process as well.
+//! 6. The service's own listeners; then [`metrics::Readiness::set_ready`].
+//!
+//! It stops in the opposite order: not ready, no admission, work finishes or the hard deadline
+//! cuts it, the access log is flushed, the metrics listener goes last so that the drain can be
+//! watched.
+
+pub mod access_log;
+pub mod config;
+mod files;
+pub mod logs;
+pub mod metrics;
+pub mod problem;
+pub mod shutdown;
+pub mod tls;

@@ -1,1 +1,22 @@
-//! The edge: listeners, agents, live state, access decisions, the Engine API.
+//! The edge of the platform: it accepts agents and visitors, and joins them.
+//!
+//! A visitor's connection is classified once ([`listen`]), routed once ([`live`]), judged once
+//! ([`access`]) and then carried over one stream to an agent ([`agents`], [`edge`]). The Engine
+//! API ([`api`]) shows what is alive. All live state is in process memory and has one owner.
+//!
+//! This crate knows no SQL and no control plane: the community engine cannot contain hosted code.
+//! Start with [`start`].
+
+pub mod access;
+mod agents;
+pub mod api;
+pub mod clock;
+pub mod config;
+mod core;
+mod edge;
+mod engine;
+mod listen;
+pub mod live;
+mod metrics;
+
+pub use engine::{Running, StartError, start, start_with_clock};

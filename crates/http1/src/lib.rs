@@ -1,1 +1,50 @@
 //! Strict HTTP/1.1 message heads and bodies, without IO.
+//!
+//! The engine reads requests of visitors and responses of upstreams with this crate. Both may be
+//! hostile, and both are followed by another parser that reads the same bytes: whatever two
+//! parsers could understand differently is refused here (RFC 9112 §11.2, "request smuggling").
+//! The tokenizer underneath is `httparse`; what it accepts beyond the grammar (bare line feeds,
+//! any byte in a target, repeated framing fields) is refused on top of it.
+//!
+//! Nothing is copied and nothing is allocated while reading: a head borrows from the caller's
+//! buffer, and [`Slots`] holds its index, made once and used for every message.
+//!
+//! * [`parse_request`], [`parse_response`]: a head from the start of a buffer. [`may_complete`]
+//!   tells whether it is worth calling again after more bytes arrived.
+//! * [`BodyReader`]: where the payload lies in the bytes that follow the head, and where it ends.
+//! * [`write_request_line`], [`write_status_line`], [`write_field`], [`write_chunk_head`]: the
+//!   way out.
+//! * [`Target::parse`], [`Authority::parse`]: the same rules for what HTTP/2 carries in pseudo
+//!   fields.
+//!
+//! This crate does not know sockets, tunnels, credentials or problem documents.
+
+mod authority;
+mod body;
+mod chunk;
+mod facts;
+mod fields;
+mod head;
+mod kind;
+mod method;
+mod request;
+mod response;
+mod target;
+mod trailers;
+mod write;
+
+pub use authority::Authority;
+pub use body::{Advance, BadBody, BodyReader, BodyState, Verbatim};
+pub use chunk::ChunkScanner;
+pub use fields::{Field, Fields, MAX_FIELDS, Slots};
+pub use head::{Limits, Progress, Version, may_complete};
+pub use kind::FieldKind;
+pub use method::Method;
+pub use request::{BodyLength, Refusal, RequestHead, parse_request};
+pub use response::{BadResponse, ResponseBody, ResponseHead, parse_response};
+pub use target::Target;
+pub use trailers::{TRAILER_BYTES, parse_trailers};
+pub use write::{
+    CHUNK_END, HEAD_END, LAST_CHUNK, write_chunk_head, write_field, write_request_line,
+    write_status_line,
+};

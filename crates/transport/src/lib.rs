@@ -1,1 +1,27 @@
-//! Sockets and TLS streams of the data path: per-core workers, scratch buffers, standing connections, the pump.
+//! Sockets and TLS streams of the data path, for the engine and the agent alike.
+//!
+//! What is here: one current-thread runtime per core ([`Workers`]), a TCP socket that can move
+//! between them and reads ahead of TLS ([`Socket`]), standing data connections of the agent
+//! protocol's extension `pool/1` ([`standing`]), and the one loop that joins two byte streams
+//! ([`pump()`]). What is not here: names, tunnels, tokens, HTTP.
+//!
+//! The shapes come from measurements; `ARCHITECTURE.md` ("Performance") tells which.
+
+mod pump;
+mod scratch;
+mod socket;
+pub mod standing;
+mod tls;
+mod workers;
+
+pub use pump::{Half, Pumped, pump};
+pub use scratch::Scratch;
+pub use socket::Socket;
+pub use tls::{TlsStream, connect, tune};
+pub use workers::Workers;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A byte stream in both directions that a task can own.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}

@@ -1,0 +1,153 @@
+//! The access log's writer: lines go through a bounded queue to a thread of their own, so that a
+//! slow or full disk never holds a request. What does not fit is dropped and counted.
+
+mod writer;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use self::writer::{Target, Writer};
+
+/// Counts lines that were not written.
+pub const DROPPED_METRIC: &str = "svc_access_log_dropped_total";
+
+/// Where requests leave their line; cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    queue: SyncSender<Message>,
+    shared: Arc<Shared>,
+}
+
+/// The thread that writes. Whoever opened the log finishes it, after the last request.
+#[derive(Debug)]
+pub struct AccessLogThread {
+    log: AccessLog,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queued_bytes: AtomicUsize,
+    dropped: AtomicU64,
+    reopen: AtomicBool,
+    finish: AtomicBool,
+}
+
+#[derive(Debug)]
+enum Message {
+    Line(Vec<u8>),
+    /// Look at the flags.
+    Wake,
+}
+
+impl AccessLog {
+    /// Opens the log at `path`, appending (mode 0640 where it is made), or on standard output for
+    /// `-`, and starts the thread.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or the thread cannot be started.
+    pub fn open(path: &Path) -> io::Result<(Self, AccessLogThread)> {
+        let target = Target::open(path)?;
+        let (queue, messages) = sync_channel(MAX_QUEUED_LINES);
+        let shared = Arc::new(Shared::default());
+        let writer = Writer::new(target, messages, Arc::clone(&shared));
+        let thread = thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(move || writer.run())?;
+        let log = Self { queue, shared };
+        Ok((log.clone(), AccessLogThread { log, thread }))
+    }
+
+    /// Queues one line, to which the newline is added. Never blocks: a line that does not fit, or
+    /// is longer than [`MAX_LINE_BYTES`], is dropped and counted.
+    pub fn write(&self, line: impl Into<Vec<u8>>) {
+        let line = line.into();
+        let length = line.len();
+        // The bytes are taken before the place in the queue, so the sum never passes the limit.
+        let fits = length <= MAX_LINE_BYTES
+            && self
+                .shared
+                .queued_bytes
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |queued| {
+                    (queued + length <= MAX_QUEUED_BYTES).then_some(queued + length)
+                })
+                .is_ok();
+        if !fits {
+            self.shared.drop_line();
+        } else if self.queue.try_send(Message::Line(line)).is_err() {
+            self.shared
+                .queued_bytes
+                .fetch_sub(length, Ordering::Relaxed);
+            self.shared.drop_line();
+        }
+    }
+
+    /// Opens the path anew before the next line: after a rotation has renamed the file.
+    pub fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// How many lines were dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.shared.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Reopens at each SIGHUP until `stop`. The handler is installed when this returns; the future
+    /// does the waiting.
+    ///
+    /// # Errors
+    /// The handler could not be installed.
+    pub fn reopen_on_hangup(
+        &self,
+        stop: CancellationToken,
+    ) -> io::Result<impl Future<Output = ()> + Send + use<>> {
+        let mut hangups = signal(SignalKind::hangup())?;
+        let log = self.clone();
+        Ok(async move {
+            while let Some(Some(())) = stop.run_until_cancelled(hangups.recv()).await {
+                log.reopen();
+            }
+        })
+    }
+
+    /// A full queue needs no message: its reader looks at the flags between lines.
+    fn wake(&self) {
+        drop(self.queue.try_send(Message::Wake));
+    }
+}
+
+impl AccessLogThread {
+    /// Writes what is queued and ends the thread; lines that come later are dropped. Blocks for
+    /// as long as the disk takes, so it is not called on a runtime's thread.
+    pub fn finish(self) {
+        self.log.shared.finish.store(true, Ordering::Release);
+        self.log.wake();
+        self.thread.thread().unpark();
+        if self.thread.join().is_err() {
+            tracing::error!("the access log's thread ended in a panic");
+        }
+    }
+}
+
+impl Shared {
+    fn drop_line(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        metrics::counter!(DROPPED_METRIC).increment(1);
+    }
+}
+
+/// A record is about 1 KiB; the longest legal target and host are 8 KiB and escape to six times
+/// that at most.
+pub const MAX_LINE_BYTES: usize = 64 * 1024;
+/// At 50,000 requests a second this is a third of a second in which the disk may pause.
+const MAX_QUEUED_LINES: usize = 16 * 1024;
+/// The bound in memory, whatever the length of a line.
+const MAX_QUEUED_BYTES: usize = 16 * 1024 * 1024;

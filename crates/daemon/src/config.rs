@@ -1,0 +1,145 @@
+//! Configuration: a YAML file (JSON is YAML too), then the environment, into one type.
+//!
+//! The type is the only source: its JSON Schema, which [`schema`] also hands to editors, says which
+//! keys there are and of which kind each is. A key that it does not know is refused by name, with
+//! the nearest one it knows, and every error says where the value was written.
+//!
+//! - The environment stands above the file. Only variables with a double underscore count:
+//!   `SVC_METRICS__PROMETHEUS__PATH` is `metrics.prometheus.path`. A text is taken as it is, other
+//!   kinds are read as YAML (`true`, `30`, `[10.0.0.0/8]`).
+//! - A key without a value (`http:`) is as if it were absent.
+//! - Booleans are `true` and `false` alone; a text that looks like a number needs quotes.
+
+mod environment;
+mod node;
+mod secret;
+mod shape;
+
+use std::fmt;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+
+use self::node::Node;
+pub use self::secret::SecretString;
+use self::shape::Shape;
+
+/// Reads `file`, then the environment, into a `T`.
+///
+/// `env` is the whole environment of the process; what is not configuration is passed over.
+///
+/// # Errors
+/// The first thing that is wrong: a file that cannot be read, YAML that does not parse, an unknown
+/// key, a value of the wrong kind or out of its range.
+pub fn load<T: DeserializeOwned + JsonSchema>(
+    file: Option<&Path>,
+    env: impl IntoIterator<Item = (String, String)>,
+) -> Result<T, ConfigError> {
+    load_checked(file, env, Ok)
+}
+
+/// [`load`], and then `check`: the conversion into checked values. An error of `check` that names
+/// a key is told where that key was written.
+///
+/// # Errors
+/// Those of [`load`], and those of `check`.
+pub fn load_checked<T: DeserializeOwned + JsonSchema, U>(
+    file: Option<&Path>,
+    env: impl IntoIterator<Item = (String, String)>,
+    check: impl FnOnce(T) -> Result<U, ConfigError>,
+) -> Result<U, ConfigError> {
+    let schema = schema::<T>();
+    let shape = Shape::of(&schema);
+    let mut root = match file {
+        Some(path) => node::read_file(path)?,
+        None => Node::empty(),
+    };
+    environment::overlay(&mut root, shape, env)?;
+    shape::check(&root, shape)?;
+    serde_path_to_error::deserialize(root.to_json())
+        .map_err(|error| ConfigError::new(error.path().to_string(), error.inner().to_string()))
+        .and_then(check)
+        .map_err(|mut error| {
+            error.origin = error
+                .origin
+                .or_else(|| root.find(&error.key)?.origin.clone());
+            error
+        })
+}
+
+/// The JSON Schema (2020-12) of a configuration, without references.
+pub fn schema<T: JsonSchema>() -> serde_json::Value {
+    SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true)
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
+}
+
+/// Why a configuration is refused: which key, where it was written, and what is wrong with it.
+///
+/// `Display` is one line; it never repeats a value that could be a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The dotted key (`tls.listen_addr`, `auth.jwt.public_keys.0`); empty for the whole file.
+    pub key: String,
+    /// What is wrong, as a sentence without its full stop.
+    pub message: String,
+    /// Where the value was written; `None` for a default or a key that is missing.
+    pub origin: Option<Origin>,
+}
+
+/// Where a value was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In the file; line and column count from 1.
+    File {
+        /// The path as it was given.
+        path: String,
+        /// The line.
+        line: u64,
+        /// The column, in characters.
+        column: u64,
+    },
+    /// In an environment variable of this name.
+    Environment(String),
+}
+
+impl ConfigError {
+    /// An error at a key ; [`load_checked`] adds where it was written.
+    pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            message: message.into(),
+            origin: None,
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(origin) = &self.origin {
+            write!(f, "{origin}: ")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, line, column } => write!(f, "{path}:{line}:{column}"),
+            Self::Environment(name) => f.write_str(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

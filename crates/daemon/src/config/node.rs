@@ -1,0 +1,255 @@
+//! The values of a configuration before they have types, each with the place it was written.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Number;
+use serde_saphyr::{Location, Spanned};
+
+use super::{ConfigError, Origin};
+
+/// One value and where it was written (`None`: it was not, like the section around it).
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) value: Value,
+    pub(super) origin: Option<Origin>,
+}
+
+/// The kinds of YAML that a configuration uses.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Node>),
+    Section(Vec<Entry>),
+}
+
+/// A key of a section; the key has a place of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) origin: Option<Origin>,
+    pub(super) node: Node,
+}
+
+impl Node {
+    /// The configuration in which nothing is written.
+    pub(super) fn empty() -> Self {
+        Self {
+            value: Value::Section(Vec::new()),
+            origin: None,
+        }
+    }
+
+    /// The value at a dotted key, list positions included.
+    pub(super) fn find(&self, key: &str) -> Option<&Self> {
+        key.split('.')
+            .try_fold(self, |node, part| match &node.value {
+                Value::Section(entries) => entries
+                    .iter()
+                    .find(|entry| entry.key == part)
+                    .map(|entry| &entry.node),
+                Value::List(items) => items.get(part.parse::<usize>().ok()?),
+                _ => None,
+            })
+    }
+
+    /// The value without its places; keys without a value are left out.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => (*value).into(),
+            Value::Number(value) => value.clone().into(),
+            Value::Text(value) => value.as_str().into(),
+            Value::List(items) => items.iter().map(Self::to_json).collect(),
+            Value::Section(entries) => entries
+                .iter()
+                .filter(|entry| !matches!(entry.node.value, Value::Null))
+                .map(|entry| (entry.key.clone(), entry.node.to_json()))
+                .collect(),
+        }
+    }
+
+    /// The same value, with every place in it set to `origin`.
+    pub(super) fn written_in(self, origin: &Origin) -> Self {
+        let value = match self.value {
+            Value::List(items) => Value::List(
+                items
+                    .into_iter()
+                    .map(|item| item.written_in(origin))
+                    .collect(),
+            ),
+            Value::Section(entries) => Value::Section(
+                entries
+                    .into_iter()
+                    .map(|entry| Entry {
+                        node: entry.node.written_in(origin),
+                        origin: Some(origin.clone()),
+                        ..entry
+                    })
+                    .collect(),
+            ),
+            value => value,
+        };
+        Self {
+            value,
+            origin: Some(origin.clone()),
+        }
+    }
+}
+
+/// A configuration larger than this is another file; ours are a few KiB.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Reads a YAML file. An empty one is an empty section.
+pub(super) fn read_file(path: &Path) -> Result<Node, ConfigError> {
+    let name = path.display().to_string();
+    let unreadable =
+        |problem: String| ConfigError::new("", format!("{name} cannot be read: {problem}"));
+    let bytes = crate::files::read_bounded(path, MAX_FILE_BYTES)
+        .map_err(|error| unreadable(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
+    let place = |at: &Location| {
+        (*at != Location::UNKNOWN).then(|| Origin::File {
+            path: name.clone(),
+            line: at.line(),
+            column: at.column(),
+        })
+    };
+    let mut root = parse(&text, &place)?;
+    if matches!(root.value, Value::Null) {
+        root = Node::empty();
+    }
+    Ok(root)
+}
+
+/// Reads one YAML value; `place` turns a location in `text` into an origin.
+pub(super) fn parse(
+    text: &str,
+    place: &dyn Fn(&Location) -> Option<Origin>,
+) -> Result<Node, ConfigError> {
+    let options = serde_saphyr::options! {
+        // `no` is the name of a country, not a switch.
+        strict_booleans: true,
+        // The lines around an error may hold secrets.
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options)
+        .map(|raw| raw_node(raw, place))
+        .map_err(|error| ConfigError {
+            key: String::new(),
+            message: format!("this is not valid YAML: {}", message(&error)),
+            origin: error.location().and_then(|at| place(&at)),
+        })
+}
+
+/// The parser's message without the place, which the origin tells.
+fn message(error: &serde_saphyr::Error) -> String {
+    let text = error.without_snippet().to_string();
+    match text.split_once(" at line ") {
+        Some((message, _)) => message.to_owned(),
+        None => text,
+    }
+}
+
+fn raw_node(raw: Spanned<Raw>, place: &dyn Fn(&Location) -> Option<Origin>) -> Node {
+    let value = match raw.value {
+        Raw::Scalar(value) => value,
+        Raw::List(items) => Value::List(
+            items
+                .into_iter()
+                .map(|item| raw_node(item, place))
+                .collect(),
+        ),
+        Raw::Section(entries) => Value::Section(
+            entries
+                .into_iter()
+                .map(|(key, value)| Entry {
+                    origin: place(&key.referenced),
+                    key: key.value,
+                    node: raw_node(value, place),
+                })
+                .collect(),
+        ),
+    };
+    Node {
+        value,
+        origin: place(&raw.referenced),
+    }
+}
+
+/// YAML of any kind with the parser's locations.
+enum Raw {
+    Scalar(Value),
+    List(Vec<Spanned<Raw>>),
+    Section(Vec<(Spanned<String>, Spanned<Raw>)>),
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Scalar(Value::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Scalar(Value::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        Raw::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Scalar(Value::Bool(value)))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
+        Ok(Raw::Scalar(Value::Number(value.into())))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
+        Ok(Raw::Scalar(Value::Number(value.into())))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Raw, E> {
+        Number::from_f64(value)
+            .map(|value| Raw::Scalar(Value::Number(value)))
+            .ok_or_else(|| E::custom("a number must be finite"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
+        Ok(Raw::Scalar(Value::Text(value.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Raw, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Raw::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Raw::Section(entries))
+    }
+}

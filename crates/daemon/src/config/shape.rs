@@ -1,0 +1,225 @@
+//! What a configuration may look like, read from the type's JSON Schema.
+
+use serde_json::Value as Json;
+
+use super::ConfigError;
+use super::node::{Node, Value};
+
+/// The schema of one key. Only what our types produce is understood: kinds, properties, items, and
+/// alternatives for what is optional. Everything else (ranges, names of variants) is `serde`'s.
+#[derive(Clone, Copy)]
+pub(super) struct Shape<'a>(&'a Json);
+
+impl<'a> Shape<'a> {
+    /// The shape that a whole schema describes.
+    pub(super) fn of(schema: &'a Json) -> Self {
+        Self(schema)
+    }
+
+    /// The shape of a key of this section.
+    pub(super) fn property(self, key: &str) -> Option<Self> {
+        self.alternatives()
+            .find_map(|shape| Some(Self(shape.0.get("properties")?.get(key)?)))
+    }
+
+    /// Whether nothing but a text (or nothing) may stand here.
+    pub(super) fn is_text(self) -> bool {
+        let mut kinds = self.kinds().filter(|kind| *kind != "null").peekable();
+        kinds.peek().is_some() && kinds.all(|kind| kind == "string")
+    }
+
+    fn properties(self) -> impl Iterator<Item = (&'a String, Self)> {
+        self.alternatives()
+            .filter_map(|shape| shape.0.get("properties")?.as_object())
+            .flatten()
+            .map(|(key, schema)| (key, Self(schema)))
+    }
+
+    fn items(self) -> Option<Self> {
+        self.alternatives()
+            .find_map(|shape| shape.0.get("items").map(Self))
+    }
+
+    /// Whether keys beyond the properties are refused.
+    fn is_closed(self) -> bool {
+        self.alternatives()
+            .any(|shape| shape.0.get("additionalProperties") == Some(&Json::Bool(false)))
+    }
+
+    /// This shape, or those of which one applies.
+    fn alternatives(self) -> impl Iterator<Item = Self> {
+        let choices = ["anyOf", "oneOf"]
+            .into_iter()
+            .find_map(|word| self.0.get(word)?.as_array())
+            .map_or(&[][..], Vec::as_slice);
+        std::iter::once(self).chain(choices.iter().map(Self))
+    }
+
+    /// The JSON kinds that may stand here; none when the schema does not say.
+    fn kinds(self) -> impl Iterator<Item = &'a str> {
+        self.alternatives()
+            .filter_map(|shape| shape.0.get("type"))
+            .flat_map(|kind| match kind {
+                Json::Array(kinds) => kinds.iter().filter_map(Json::as_str).collect::<Vec<_>>(),
+                kind => kind.as_str().into_iter().collect(),
+            })
+    }
+}
+
+/// Refuses unknown keys, and values of the wrong kind without repeating them: `serde`'s own message
+/// would show the value, which may be a secret in the wrong place.
+pub(super) fn check(root: &Node, shape: Shape<'_>) -> Result<(), ConfigError> {
+    check_at(root, shape, "", shape)
+}
+
+fn check_at(node: &Node, shape: Shape<'_>, at: &str, root: Shape<'_>) -> Result<(), ConfigError> {
+    if matches!(node.value, Value::Null) {
+        return Ok(());
+    }
+    let refused = |message: String| ConfigError {
+        key: at.to_owned(),
+        message,
+        origin: node.origin.clone(),
+    };
+    let kinds = shape.kinds().collect::<Vec<_>>();
+    if !kinds.is_empty() && !kinds.iter().any(|kind| node.value.is(kind)) {
+        return Err(refused(mismatch(&kinds, &node.value)));
+    }
+    match &node.value {
+        Value::List(items) => {
+            let Some(shape) = shape.items() else {
+                return Ok(());
+            };
+            for (index, item) in items.iter().enumerate() {
+                let at = format!("{at}.{index}");
+                if matches!(item.value, Value::Null) {
+                    return Err(ConfigError {
+                        key: at,
+                        message: "an item of a list needs a value".to_owned(),
+                        origin: item.origin.clone(),
+                    });
+                }
+                check_at(item, shape, &at, root)?;
+            }
+            Ok(())
+        }
+        Value::Section(entries) => entries.iter().try_for_each(|entry| {
+            let key = if at.is_empty() {
+                entry.key.clone()
+            } else {
+                format!("{at}.{}", entry.key)
+            };
+            match shape.property(&entry.key) {
+                Some(shape) => check_at(&entry.node, shape, &key, root),
+                None if shape.is_closed() => {
+                    let key = whole_key(key, &entry.node);
+                    Err(ConfigError {
+                        message: unknown(&key, root),
+                        key,
+                        origin: entry.origin.clone(),
+                    })
+                }
+                None => Ok(()),
+            }
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl Value {
+    /// Whether this is a value of a JSON Schema kind.
+    fn is(&self, kind: &str) -> bool {
+        match self {
+            Self::Null => kind == "null",
+            Self::Bool(_) => kind == "boolean",
+            Self::Number(number) => kind == "number" || (kind == "integer" && !number.is_f64()),
+            Self::Text(_) => kind == "string",
+            Self::List(_) => kind == "array",
+            Self::Section(_) => kind == "object",
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Null => "nothing",
+            Self::Bool(_) => "true or false",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "a text",
+            Self::List(_) => "a list",
+            Self::Section(_) => "a section",
+        }
+    }
+}
+
+fn mismatch(kinds: &[&str], found: &Value) -> String {
+    let expected = kinds
+        .iter()
+        .filter_map(|kind| match *kind {
+            "boolean" => Some("true or false"),
+            "integer" => Some("a whole number"),
+            "number" => Some("a number"),
+            "string" => Some("a text"),
+            "array" => Some("a list"),
+            "object" => Some("a section"),
+            _ => None,
+        })
+        .collect::<Vec<_>>()
+        .join(" or ");
+    let scalar = matches!(found, Value::Bool(_) | Value::Number(_));
+    let hint = if scalar && kinds.contains(&"string") {
+        "; put it in quotes"
+    } else {
+        ""
+    };
+    format!("expected {expected}, found {}{hint}", found.name())
+}
+
+/// An unknown section that holds one key was written for that key (always so in the environment).
+fn whole_key(mut key: String, mut node: &Node) -> String {
+    while let Value::Section(entries) = &node.value
+        && let [entry] = entries.as_slice()
+    {
+        key = format!("{key}.{}", entry.key);
+        node = &entry.node;
+    }
+    key
+}
+
+fn unknown(key: &str, root: Shape<'_>) -> String {
+    let mut known = Vec::new();
+    collect_keys(root, "", &mut known);
+    match known
+        .iter()
+        .min_by_key(|candidate| distance(key, candidate))
+    {
+        Some(nearest) => format!("unknown key; the nearest known one is {nearest}"),
+        None => "unknown key".to_owned(),
+    }
+}
+
+/// How far a known key is from what was written: the edits between them. A key of the right name in
+/// another place of the same section counts as one edit, since its place is what people forget.
+fn distance(written: &str, known: &str) -> usize {
+    let ends = |key: &str| {
+        let section = key.split('.').next().map(str::to_owned);
+        let name = key.rsplit('.').next().map(str::to_owned);
+        (section, name)
+    };
+    if ends(written) == ends(known) {
+        return 1;
+    }
+    strsim::damerau_levenshtein(written, known)
+}
+
+/// Every dotted key under `shape`, sections included.
+fn collect_keys(shape: Shape<'_>, at: &str, keys: &mut Vec<String>) {
+    for (key, shape) in shape.properties() {
+        let key = if at.is_empty() {
+            key.clone()
+        } else {
+            format!("{at}.{key}")
+        };
+        keys.push(key.clone());
+        collect_keys(shape, &key, keys);
+    }
+}

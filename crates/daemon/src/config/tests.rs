@@ -1,0 +1,312 @@
+//! The loader over a small configuration of its own.
+
+use std::io::Write;
+
+use serde::Deserialize;
+use tempfile::NamedTempFile;
+
+use super::*;
+
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Example {
+    web: Web,
+    metrics: Metrics,
+    token: Option<SecretString>,
+}
+
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Web {
+    host: Option<String>,
+    port: Option<u16>,
+    enabled: bool,
+    level: crate::logs::Level,
+    proxies: Vec<String>,
+    secrets: Vec<SecretString>,
+}
+
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Metrics {
+    prometheus: Option<Prometheus>,
+}
+
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Prometheus {
+    listen_addr: Option<String>,
+}
+
+fn file(text: &str) -> NamedTempFile {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+fn env(variables: &[(&str, &str)]) -> Vec<(String, String)> {
+    variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+fn read(text: &str, variables: &[(&str, &str)]) -> Result<Example, ConfigError> {
+    load(Some(file(text).path()), env(variables))
+}
+
+/// The refusal of `text` as `line:column: key: message`.
+fn refusal(text: &str) -> String {
+    let file = file(text);
+    let error = load::<Example>(Some(file.path()), [])
+        .unwrap_err()
+        .to_string();
+    error
+        .trim_start_matches(&format!("{}:", file.path().display()))
+        .to_owned()
+}
+
+/// The refusal of one variable.
+fn env_refusal(name: &str, value: &str) -> String {
+    load::<Example>(None, env(&[(name, value)]))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn an_empty_file_and_an_empty_section_are_the_defaults() {
+    assert_eq!(read("", &[]).unwrap(), Example::default());
+    assert_eq!(read("# nothing\n", &[]).unwrap(), Example::default());
+    assert_eq!(
+        read("web:\nmetrics:\n  prometheus:\n", &[]).unwrap(),
+        Example::default()
+    );
+    assert_eq!(load::<Example>(None, []).unwrap(), Example::default());
+}
+
+#[test]
+fn yaml_and_json_say_the_same() {
+    let yaml = "web:\n  host: a.example\n  port: 80\n  proxies: [10.0.0.0/8]\n";
+    let json = r#"{"web": {"host": "a.example", "port": 80, "proxies": ["10.0.0.0/8"]}}"#;
+    let read_yaml = read(yaml, &[]).unwrap();
+    assert_eq!(read_yaml.web.port, Some(80));
+    assert_eq!(read_yaml, read(json, &[]).unwrap());
+}
+
+#[test]
+fn the_environment_stands_above_the_file() {
+    let read = read(
+        "web: {host: file.example, port: 80, proxies: [a]}\n",
+        &[
+            ("SVC_WEB__PORT", "81"),
+            ("SVC_WEB__ENABLED", "true"),
+            ("SVC_WEB__LEVEL", "debug"),
+            ("SVC_WEB__PROXIES", "[b, \"c\"]"),
+            ("SVC_METRICS__PROMETHEUS__LISTEN_ADDR", "[::1]:9090"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(read.web.host.as_deref(), Some("file.example"));
+    assert_eq!(read.web.port, Some(81));
+    assert!(read.web.enabled);
+    assert_eq!(read.web.level, crate::logs::Level::Debug);
+    assert_eq!(read.web.proxies, ["b", "c"]);
+    let listen_addr = read.metrics.prometheus.unwrap().listen_addr;
+    assert_eq!(listen_addr.as_deref(), Some("[::1]:9090"));
+}
+
+#[test]
+fn only_a_double_underscore_makes_a_variable_configuration() {
+    let env = [
+        ("SVC_TOKEN", "x"),
+        ("SVC_LOG", "debug"),
+        ("WEB__PORT", "x"),
+        ("PATH", "/bin"),
+    ];
+    assert_eq!(read("", &env).unwrap(), Example::default());
+}
+
+#[test]
+fn a_text_from_the_environment_is_taken_as_it_is() {
+    for text in [
+        "0123", "null", "true", "# hash", "a: b", "[x]", "", " padded ", "'q'",
+    ] {
+        let read = read("", &[("SVC_WEB__HOST", text)]).unwrap();
+        assert_eq!(read.web.host.as_deref(), Some(text));
+    }
+}
+
+#[test]
+fn two_variables_for_one_key_are_refused() {
+    let env = env(&[("SVC_WEB__PORT", "1"), ("SVC_web__port", "2")]);
+    let error = load::<Example>(None, env).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "SVC_web__port: web.port: SVC_WEB__PORT sets the same key"
+    );
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_place_and_the_nearest() {
+    assert_eq!(
+        refusal("web:\n  host: a\n  prot: 80\n"),
+        "3:3: web.prot: unknown key; the nearest known one is web.port",
+    );
+    assert_eq!(
+        refusal("metrics:\n  listen_addr: x\n"),
+        "2:3: metrics.listen_addr: unknown key; \
+         the nearest known one is metrics.prometheus.listen_addr",
+    );
+    assert_eq!(
+        refusal("wbe: {host: a, port: 80}\n"),
+        "1:1: wbe: unknown key; the nearest known one is web",
+    );
+    assert_eq!(
+        env_refusal("SVC_METRIC__PROMETHEUS__LISTEN_ADDR", "x"),
+        "SVC_METRIC__PROMETHEUS__LISTEN_ADDR: metric.prometheus.listen_addr: unknown key; \
+         the nearest known one is metrics.prometheus.listen_addr",
+    );
+    assert_eq!(
+        env_refusal("SVC_WEB__", "x"),
+        "SVC_WEB__: web.: unknown key; the nearest known one is web",
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_named_and_not_shown() {
+    for (text, expected) in [
+        (
+            "web:\n  port: hunter2\n",
+            "2:9: web.port: expected a whole number, found a text",
+        ),
+        (
+            "web:\n  port: 1.5\n",
+            "2:9: web.port: expected a whole number, found a number",
+        ),
+        (
+            "web:\n  enabled: yes\n",
+            "2:12: web.enabled: expected true or false, found a text",
+        ),
+        (
+            "web: hunter2\n",
+            "1:6: web: expected a section, found a text",
+        ),
+        (
+            "token: 123456\n",
+            "1:8: token: expected a text, found a number; put it in quotes",
+        ),
+        (
+            "web:\n  secrets: hunter2\n",
+            "2:12: web.secrets: expected a list, found a text",
+        ),
+        (
+            "web:\n  secrets:\n  - abc\n  - 42\n",
+            "4:5: web.secrets.1: expected a text, found a number; put it in quotes",
+        ),
+        (
+            "web: {proxies: [a, ~]}\n",
+            "1:20: web.proxies.1: an item of a list needs a value",
+        ),
+        ("- a\n", "1:1: expected a section, found a list"),
+    ] {
+        assert_eq!(refusal(text), expected, "{text:?}");
+    }
+    assert_eq!(
+        env_refusal("SVC_WEB__PORT", "many"),
+        "SVC_WEB__PORT: web.port: expected a whole number, found a text",
+    );
+    assert_eq!(
+        env_refusal("SVC_WEB__PROXIES", "10.0.0.0/8"),
+        "SVC_WEB__PROXIES: web.proxies: expected a list, found a text",
+    );
+}
+
+#[test]
+fn what_the_type_refuses_is_placed_as_well() {
+    let out_of_range = refusal("web:\n  port: 70000\n");
+    assert!(
+        out_of_range.starts_with("2:9: web.port: "),
+        "{out_of_range}"
+    );
+    let variant = refusal("web:\n  level: loud\n");
+    assert!(
+        variant.starts_with("2:10: web.level: unknown variant `loud`"),
+        "{variant}"
+    );
+    let variable = env_refusal("SVC_WEB__PORT", "-1");
+    assert!(
+        variable.starts_with("SVC_WEB__PORT: web.port: "),
+        "{variable}"
+    );
+}
+
+#[test]
+fn a_check_is_told_where_its_key_was_written() {
+    let file = file("web:\n  host: a\n");
+    let refuse = |key: &'static str| {
+        let env = env(&[("SVC_WEB__PORT", "80")]);
+        let check = |_: Example| Err::<(), _>(ConfigError::new(key, "no"));
+        load_checked(Some(file.path()), env, check)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        refuse("web.host"),
+        format!("{}:2:9: web.host: no", file.path().display())
+    );
+    assert_eq!(refuse("web.port"), "SVC_WEB__PORT: web.port: no");
+    assert_eq!(refuse("web.level"), "web.level: no");
+}
+
+#[test]
+fn broken_yaml_is_placed_and_not_shown() {
+    for text in [
+        "web:\n  secrets: [hunter2\n",
+        "token: hunter2\ntoken: hunter2\n",
+        "token: \"hunter2\nweb: {}\n",
+        "token: *hunter\n",
+        "a: b\n---\ntoken: hunter2\n",
+        "token: hunter2: hunter2\n",
+    ] {
+        let error = refusal(text);
+        assert!(
+            error.contains("this is not valid YAML: "),
+            "{text:?}: {error}"
+        );
+        assert!(
+            error.starts_with(|first: char| first.is_ascii_digit()),
+            "{text:?}: {error}"
+        );
+        assert!(!error.contains("hunter2"), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let missing = load::<Example>(Some(Path::new("/nonexistent/engine.yaml")), []).unwrap_err();
+    assert!(
+        missing
+            .to_string()
+            .starts_with("/nonexistent/engine.yaml cannot be read: ")
+    );
+    let endless = load::<Example>(Some(Path::new("/dev/zero")), []).unwrap_err();
+    assert!(endless.to_string().contains("larger than"), "{endless}");
+}
+
+#[test]
+fn a_secret_is_never_printed() {
+    let read = read("token: hunter2\nweb: {secrets: [hunter3]}\n", &[]).unwrap();
+    assert_eq!(read.token.as_ref().unwrap().expose(), "hunter2");
+    assert!(!format!("{read:?}").contains("hunter"));
+}
+
+#[test]
+fn the_schema_is_closed_and_without_references() {
+    let schema = schema::<Example>();
+    assert_eq!(schema["additionalProperties"], false);
+    assert_eq!(
+        schema["properties"]["web"]["properties"]["port"]["maximum"],
+        65535
+    );
+    assert!(!schema.to_string().contains("$ref"));
+}

@@ -1,0 +1,18 @@
+//! Reading small files that an operator wrote.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The whole file, or an error where it is longer than `limit` bytes (a device, a wrong path).
+pub(crate) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it is larger than {limit} bytes"),
+        ));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,175 @@
+//! What the process says about itself: text on a terminal, JSON lines elsewhere, on stderr.
+
+use std::io::{self, IsTerminal};
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// How much is logged; a level includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// What failed and needs somebody.
+    Error,
+    /// What was unexpected and was dealt with.
+    Warn,
+    /// What an operator wants to know of a healthy process.
+    #[default]
+    Info,
+    /// What a developer wants to know; names peers and addresses.
+    Debug,
+}
+
+/// The form of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object a line, for machines.
+    Json,
+}
+
+impl Format {
+    /// Text when stderr is a terminal, else JSON.
+    pub fn of_stderr() -> Self {
+        if io::stderr().is_terminal() {
+            Self::Text
+        } else {
+            Self::Json
+        }
+    }
+}
+
+/// Why logging could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum LogsError {
+    /// The filter (the value of `SVC_LOG`) cannot be read.
+    #[error("the log filter {filter:?} cannot be read: {source}")]
+    Filter {
+        /// The text as given.
+        filter: String,
+        /// What is wrong with it.
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// Somebody set it up before.
+    #[error("logging is already set up in this process")]
+    AlreadySet,
+}
+
+/// Sets up logging for the whole process, once. `filter` is the value of `SVC_LOG` where it is
+/// set (`debug`, or `info,engine=debug`) and stands above `level`.
+///
+/// # Errors
+/// The filter cannot be read, or logging was set up before.
+pub fn init(level: Level, filter: Option<&str>, format: Format) -> Result<(), LogsError> {
+    let filter = parse_filter(level, filter)?;
+    subscriber(filter, format, io::stderr)
+        .try_init()
+        .map_err(|_| LogsError::AlreadySet)
+}
+
+/// `level` for our crates; the protocol libraries at most at info, since their debug lines are
+/// one per frame.
+fn parse_filter(level: Level, filter: Option<&str>) -> Result<EnvFilter, LogsError> {
+    let text = filter
+        .filter(|filter| !filter.is_empty())
+        .unwrap_or(match level {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug,h2=info,hyper=info,hyper_util=info,rustls=info,reqwest=info",
+        });
+    EnvFilter::from_str(text).map_err(|source| LogsError::Filter {
+        filter: text.to_owned(),
+        source,
+    })
+}
+
+fn subscriber<W>(
+    filter: EnvFilter,
+    format: Format,
+    writer: W,
+) -> Box<dyn tracing::Subscriber + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer);
+    match format {
+        Format::Text => Box::new(builder.with_ansi(true).finish()),
+        Format::Json => Box::new(builder.json().flatten_event(true).finish()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Captured(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Captured {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(level: Level, filter: Option<&str>, format: Format) -> String {
+        let captured = Captured::default();
+        let writer = captured.clone();
+        let filter = parse_filter(level, filter).unwrap();
+        let subscriber = subscriber(filter, format, move || writer.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(tunnel.id = "tun_1", "published");
+            tracing::debug!("detail");
+            tracing::debug!(target: "h2", "frame");
+        });
+        let bytes = captured.0.lock().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn json_is_one_object_a_line_with_dotted_fields() {
+        let line = logged(Level::Info, None, Format::Json);
+        let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(object["message"], "published");
+        assert_eq!(object["tunnel.id"], "tun_1");
+        assert_eq!(object["level"], "INFO");
+    }
+
+    #[test]
+    fn text_is_for_people() {
+        assert!(logged(Level::Info, None, Format::Text).contains("published"));
+    }
+
+    #[test]
+    fn a_level_includes_those_before_it_and_spares_the_protocol_libraries() {
+        assert_eq!(logged(Level::Warn, None, Format::Json), "");
+        let debug = logged(Level::Debug, None, Format::Json);
+        assert!(debug.contains("detail") && !debug.contains("frame"));
+    }
+
+    #[test]
+    fn the_filter_stands_above_the_level() {
+        assert!(logged(Level::Error, Some("debug"), Format::Json).contains("frame"));
+        assert_eq!(logged(Level::Debug, Some("error"), Format::Json), "");
+        assert!(
+            logged(Level::Info, Some(""), Format::Json).contains("published"),
+            "empty: unset"
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! The metrics listener (MX-1 to MX-3) and the health routes beside it.
+//!
+//! `GET <path>` answers in the Prometheus text format, `GET /healthz` says that the process runs,
+//! `GET /readyz` whether it serves. Only the scrape asks for the bearer token: health is for load
+//! balancers, and tells nothing.
+
+mod config;
+mod respond;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use metrics_exporter_prometheus::PrometheusHandle;
+
+pub use self::config::{MetricsConfig, MetricsError, MetricsPath};
+use self::respond::Respond;
+
+/// Makes the recorder that collects what the `metrics` macros say in this whole process, once.
+/// Histograms whose name ends in a suffix of `buckets` have those buckets (ours are in seconds or
+/// bytes); without buckets a histogram would be a summary, which cannot be added up.
+///
+/// # Errors
+/// There is a recorder already, or a list of buckets is empty.
+pub fn install_recorder(buckets: &[(&str, &[f64])]) -> Result<PrometheusHandle, MetricsError> {
+    buckets
+        .iter()
+        .try_fold(PrometheusBuilder::new(), |builder, (suffix, bounds)| {
+            builder.set_buckets_for_metric(Matcher::Suffix((*suffix).to_owned()), bounds)
+        })
+        .and_then(PrometheusBuilder::install_recorder)
+        .map_err(MetricsError::Recorder)
+}
+
+/// Whether the process serves; cloning shares it. Begins not ready.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness(Arc<AtomicBool>);
+
+impl Readiness {
+    /// Says that everything listens (true), or that the drain has begun (false).
+    pub fn set_ready(&self, ready: bool) {
+        self.0.store(ready, Ordering::Release);
+    }
+
+    /// What was said last.
+    pub fn is_ready(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Starts the listener that `config` describes, or none where it describes none (MX-1).
+///
+/// # Errors
+/// A non-loopback address without a bearer token (MX-3), or an address that cannot be bound.
+pub async fn serve(
+    config: &MetricsConfig,
+    recorder: PrometheusHandle,
+    readiness: Readiness,
+) -> Result<Option<MetricsServer>, MetricsError> {
+    config.check()?;
+    let Some(address) = config.listener() else {
+        return Ok(None);
+    };
+    let bind_error = |source| MetricsError::Bind { address, source };
+    let listener = TcpListener::bind(address).await.map_err(bind_error)?;
+    let local_addr = listener.local_addr().map_err(bind_error)?;
+    let respond = Respond {
+        path: config.path.clone(),
+        bearer_token: config.bearer_token.clone(),
+        recorder,
+        readiness,
+    };
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(listener, Arc::new(respond), stop.clone()));
+    tracing::info!(address = %local_addr, path = config.path.as_str(), "metrics are served");
+    Ok(Some(MetricsServer {
+        local_addr,
+        task,
+        stop: stop.drop_guard(),
+    }))
+}
+
+/// A running metrics listener with the recorder's upkeep. Dropping it stops it as well, without
+/// waiting.
+#[derive(Debug)]
+pub struct MetricsServer {
+    local_addr: SocketAddr,
+    task: JoinHandle<()>,
+    stop: DropGuard,
+}
+
+impl MetricsServer {
+    /// The address that was bound, with the port that the system chose where 0 was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Stops listening and waits for scrapes that are being answered, at most [`STOP_GRACE`].
+    pub async fn stop(self) {
+        drop(self.stop);
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the metrics listener ended in a panic");
+        }
+    }
+}
+
+/// The one actor: accepts, keeps the recorder's memory bounded, owns every connection.
+async fn run(listener: TcpListener, respond: Arc<Respond>, stop: CancellationToken) {
+    let mut connections = JoinSet::new();
+    let mut upkeep = interval(UPKEEP_INTERVAL);
+    upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            _ = upkeep.tick() => respond.recorder.run_upkeep(),
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => {
+                match accepted {
+                    Ok((stream, _)) => {
+                        connections.spawn(connection(stream, Arc::clone(&respond), stop.clone()));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the metrics listener could not accept");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        }
+    }
+    drop(listener);
+    let finished = timeout(STOP_GRACE, async {
+        while connections.join_next().await.is_some() {}
+    });
+    if finished.await.is_err() {
+        tracing::warn!(left = connections.len(), "metrics connections were cut");
+    }
+}
+
+/// One request a connection: a scraper comes every few seconds, and so nobody can hold one.
+async fn connection(stream: TcpStream, respond: Arc<Respond>, stop: CancellationToken) {
+    let service = service_fn(move |request| {
+        let response = respond.respond(&request);
+        async move { Ok::<_, std::convert::Infallible>(response) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let served = async {
+        tokio::pin!(connection);
+        tokio::select! {
+            served = &mut connection => return served,
+            () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        connection.await
+    };
+    match timeout(CONNECTION_TIMEOUT, served).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a metrics connection broke off"),
+        Err(_) => tracing::debug!("a metrics connection took too long"),
+    }
+}
+
+/// Connections at once: a few scrapers and probes; more wait in the listen queue.
+const MAX_CONNECTIONS: usize = 64;
+/// A head is one packet; who needs longer is not a scraper.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Room for a bearer token and a scraper's headers; the smallest that the library allows is 8 KiB.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// Longer than any scrape timeout in use (Prometheus: 10 s).
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a stop waits for answers that are on their way.
+pub const STOP_GRACE: Duration = Duration::from_secs(2);
+/// Running out of descriptors ends when connections end, not by trying harder.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What the exporter recommends: histograms keep raw samples until then.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);

@@ -1,0 +1,200 @@
+//! What the metrics listener is to do, and what it refuses.
+
+use std::io;
+use std::net::SocketAddr;
+
+use metrics_exporter_prometheus::BuildError;
+
+use super::respond::{HEALTH_PATH, READY_PATH};
+use crate::config::SecretString;
+
+/// What the metrics listener is to do.
+#[derive(Clone, Debug, Default)]
+pub struct MetricsConfig {
+    /// Whether metrics are emitted at all (MX-1).
+    pub enabled: bool,
+    /// Where to listen; without it no listener starts (MX-1).
+    pub listen_addr: Option<SocketAddr>,
+    /// The path of the scrape (MX-2).
+    pub path: MetricsPath,
+    /// What a scraper must present; required off loopback (MX-3).
+    pub bearer_token: Option<SecretString>,
+}
+
+impl MetricsConfig {
+    /// Where a listener starts, if one does (MX-1).
+    pub fn listener(&self) -> Option<SocketAddr> {
+        self.listen_addr.filter(|_| self.enabled)
+    }
+
+    /// Whether the listener may start as described.
+    ///
+    /// # Errors
+    /// The bearer token is missing where MX-3 wants one, or cannot be sent in a header.
+    pub fn check(&self) -> Result<(), MetricsError> {
+        let Some(address) = self.listener() else {
+            return Ok(());
+        };
+        match &self.bearer_token {
+            Some(token) if token.expose().is_empty() => Err(MetricsError::UnusableToken),
+            Some(token) if !token.expose().bytes().all(|byte| byte.is_ascii_graphic()) => {
+                Err(MetricsError::UnusableToken)
+            }
+            Some(_) => Ok(()),
+            // `::ffff:127.0.0.1` is loopback too.
+            None if address.ip().to_canonical().is_loopback() => Ok(()),
+            None => Err(MetricsError::BearerRequired { address }),
+        }
+    }
+}
+
+/// The path of the scrape: begins with a slash (MX-2), has no query, and is none of the health
+/// routes. `/metrics` by default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsPath(String);
+
+impl MetricsPath {
+    /// Takes a configured path; a missing leading slash is added (MX-2).
+    ///
+    /// # Errors
+    /// It cannot be the path of a request, or it is a health route's.
+    pub fn new(path: &str) -> Result<Self, MetricsError> {
+        let path = match path.strip_prefix('/') {
+            Some(_) => path.to_owned(),
+            None => format!("/{path}"),
+        };
+        let valid = path
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte));
+        if !valid || [HEALTH_PATH, READY_PATH].contains(&path.as_str()) {
+            return Err(MetricsError::UnusablePath(path));
+        }
+        Ok(Self(path))
+    }
+
+    /// The path with its slash.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for MetricsPath {
+    fn default() -> Self {
+        Self("/metrics".to_owned())
+    }
+}
+
+/// Why metrics are not served; each ends the process at start.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    /// MX-3.
+    #[error(
+        "the metrics listener would be open to the network on {address}: \
+         set metrics.prometheus.bearer_token, or listen on a loopback address"
+    )]
+    BearerRequired {
+        /// Where it would listen.
+        address: SocketAddr,
+    },
+    /// Nobody could present this token.
+    #[error("the bearer token must be visible ASCII characters, and at least one")]
+    UnusableToken,
+    /// Nobody could ask for this path.
+    #[error("{0:?} cannot be the path of the metrics")]
+    UnusablePath(String),
+    /// The address is taken, or is not ours.
+    #[error("the metrics listener cannot bind {address}: {source}")]
+    Bind {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The recorder was refused.
+    #[error("the metrics recorder cannot be installed: {0}")]
+    Recorder(BuildError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(address: &str, token: Option<&str>) -> Result<(), MetricsError> {
+        MetricsConfig {
+            enabled: true,
+            listen_addr: Some(address.parse().unwrap()),
+            bearer_token: token.map(SecretString::new),
+            ..MetricsConfig::default()
+        }
+        .check()
+    }
+
+    #[test]
+    fn mx_3_off_loopback_a_bearer_token_is_required() {
+        for open in [
+            "0.0.0.0:9090",
+            "[::]:9090",
+            "10.0.0.1:9090",
+            "[::ffff:10.0.0.1]:9090",
+        ] {
+            let error = check(open, None).unwrap_err();
+            assert!(
+                matches!(error, MetricsError::BearerRequired { .. }),
+                "{open}"
+            );
+            assert!(
+                error
+                    .to_string()
+                    .contains("metrics.prometheus.bearer_token")
+            );
+            check(open, Some("token")).unwrap();
+        }
+        for loopback in [
+            "127.0.0.1:9090",
+            "127.8.8.8:9090",
+            "[::1]:9090",
+            "[::ffff:127.0.0.1]:1",
+        ] {
+            check(loopback, None).unwrap();
+        }
+    }
+
+    #[test]
+    fn mx_3_a_token_that_cannot_be_sent_is_refused() {
+        for token in ["", " ", "a b", "a\n", "é"] {
+            assert!(matches!(
+                check("0.0.0.0:1", Some(token)),
+                Err(MetricsError::UnusableToken)
+            ));
+        }
+    }
+
+    #[test]
+    fn mx_1_nothing_is_checked_where_nothing_listens() {
+        let open = MetricsConfig {
+            listen_addr: Some("0.0.0.0:9090".parse().unwrap()),
+            ..MetricsConfig::default()
+        };
+        open.check().unwrap();
+        assert_eq!(open.listener(), None);
+        assert_eq!(
+            MetricsConfig {
+                enabled: true,
+                ..MetricsConfig::default()
+            }
+            .listener(),
+            None
+        );
+    }
+
+    #[test]
+    fn mx_2_a_missing_leading_slash_is_added() {
+        assert_eq!(MetricsPath::default().as_str(), "/metrics");
+        assert_eq!(MetricsPath::new("metrics").unwrap().as_str(), "/metrics");
+        assert_eq!(MetricsPath::new("/a/b").unwrap().as_str(), "/a/b");
+        assert_eq!(MetricsPath::new("").unwrap().as_str(), "/");
+        for unusable in ["/a b", "a?b", "#", "/é", "healthz", "/readyz"] {
+            assert!(MetricsPath::new(unusable).is_err(), "{unusable}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the metrics listener answers.
+
+use bytes::Bytes;
+use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use metrics_exporter_prometheus::PrometheusHandle;
+use subtle::ConstantTimeEq;
+
+use super::{MetricsPath, Readiness};
+use crate::config::SecretString;
+
+pub(super) const HEALTH_PATH: &str = "/healthz";
+pub(super) const READY_PATH: &str = "/readyz";
+
+/// Everything that an answer depends on.
+pub(super) struct Respond {
+    pub(super) path: MetricsPath,
+    pub(super) bearer_token: Option<SecretString>,
+    pub(super) recorder: PrometheusHandle,
+    pub(super) readiness: Readiness,
+}
+
+impl Respond {
+    pub(super) fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let path = request.uri().path();
+        let is_metrics = path == self.path.as_str();
+        if !is_metrics && ![HEALTH_PATH, READY_PATH].contains(&path) {
+            return text(StatusCode::NOT_FOUND, "not found\n");
+        }
+        if ![Method::GET, Method::HEAD].contains(request.method()) {
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            response
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+        if is_metrics {
+            return match self.judge(request.headers()) {
+                Ok(()) => metrics(self.recorder.render()),
+                Err(challenge) => unauthorized(challenge),
+            };
+        }
+        if path == READY_PATH && !self.readiness.is_ready() {
+            return text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n");
+        }
+        text(StatusCode::OK, "ok\n")
+    }
+
+    /// Whether a scrape may be answered (MX-3), else the challenge (RFC 6750 section 3).
+    fn judge(&self, headers: &HeaderMap) -> Result<(), &'static str> {
+        let Some(expected) = &self.bearer_token else {
+            return Ok(());
+        };
+        let mut presented = headers.get_all(AUTHORIZATION).iter();
+        let (Some(value), None) = (presented.next(), presented.next()) else {
+            return Err("Bearer");
+        };
+        let token = value
+            .as_bytes()
+            .split_at_checked("Bearer ".len())
+            .and_then(|(scheme, token)| scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token));
+        // The comparison takes as long for a near miss as for a far one; only the length shows.
+        match token {
+            Some(token) if bool::from(token.ct_eq(expected.expose().as_bytes())) => Ok(()),
+            _ => Err("Bearer error=\"invalid_token\""),
+        }
+    }
+}
+
+fn metrics(body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(body));
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
+    );
+    response
+}
+
+fn unauthorized(challenge: &'static str) -> Response<Full<Bytes>> {
+    let mut response = text(StatusCode::UNAUTHORIZED, "unauthorized\n");
+    response
+        .headers_mut()
+        .insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    response
+}
+
+fn text(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

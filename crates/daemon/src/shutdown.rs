@@ -1,0 +1,145 @@
+//! Stopping: the first signal drains, the second one or the deadline ends.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// The two tokens that everything which runs listens to.
+///
+/// `drain` is cancelled first: stop admitting, finish what was admitted. `hard` is cancelled at
+/// the second request or `deadline` after the first, whichever is earlier: let go of everything.
+/// Cloning is cheap and gives the same tokens.
+#[derive(Clone, Debug)]
+pub struct Shutdown {
+    drain: CancellationToken,
+    hard: CancellationToken,
+    deadline: Duration,
+}
+
+impl Shutdown {
+    /// A process that keeps running until it is told; `deadline` is what a drain may take.
+    pub fn new(deadline: Duration) -> Self {
+        Self {
+            drain: CancellationToken::new(),
+            hard: CancellationToken::new(),
+            deadline,
+        }
+    }
+
+    /// Cancelled when admission ends.
+    pub fn drain(&self) -> &CancellationToken {
+        &self.drain
+    }
+
+    /// Cancelled when what is left must end at once; never before [`Shutdown::drain`].
+    pub fn hard(&self) -> &CancellationToken {
+        &self.hard
+    }
+
+    /// Begins the drain, or ends it when it had begun: what one signal does.
+    pub fn request(&self) {
+        if self.drain.is_cancelled() {
+            self.hard.cancel();
+        } else {
+            self.drain.cancel();
+        }
+    }
+
+    /// Turns SIGTERM and SIGINT into [`Shutdown::request`] and keeps the deadline. The handlers
+    /// are installed when this returns; the future that it returns does the waiting and ends when
+    /// `hard` is cancelled. Whoever owns it spawns it and drops it when the drain is done.
+    ///
+    /// # Errors
+    /// The handlers could not be installed.
+    pub fn on_signals(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
+        // A supervisor sends the one, a person's terminal the other: they mean the same.
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let next = move |cx: &mut Context<'_>| {
+            let name = match (terminate.poll_recv(cx), interrupt.poll_recv(cx)) {
+                (Poll::Ready(_), _) => "SIGTERM",
+                (Poll::Pending, Poll::Ready(_)) => "SIGINT",
+                (Poll::Pending, Poll::Pending) => return Poll::Pending,
+            };
+            tracing::info!(signal = name, "asked to stop");
+            Poll::Ready(())
+        };
+        Ok(self.clone().drive(next))
+    }
+
+    /// Requests a stop each time `next` is ready, and keeps the deadline, until `hard`.
+    async fn drive(self, mut next: impl FnMut(&mut Context<'_>) -> Poll<()>) {
+        let deadline = async {
+            self.drain.cancelled().await;
+            tokio::time::sleep(self.deadline).await;
+        };
+        tokio::pin!(deadline);
+        loop {
+            tokio::select! {
+                () = self.hard.cancelled() => return,
+                () = poll_fn(&mut next) => self.request(),
+                () = &mut deadline => {
+                    tracing::warn!(seconds = self.deadline.as_secs(), "the drain took too long");
+                    self.hard.cancel();
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(30);
+
+    /// A running `drive` whose signals the test sends.
+    fn driven() -> (Shutdown, mpsc::Sender<()>, JoinHandle<()>) {
+        let shutdown = Shutdown::new(DEADLINE);
+        let (signal, mut signals) = mpsc::channel(1);
+        let task = tokio::spawn(
+            shutdown
+                .clone()
+                .drive(move |cx| signals.poll_recv(cx).map(Option::unwrap)),
+        );
+        (shutdown, signal, task)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn first_signal_drains_and_second_ends() {
+        let (shutdown, signal, task) = driven();
+        signal.send(()).await.unwrap();
+        shutdown.drain().cancelled().await;
+        assert!(!shutdown.hard().is_cancelled());
+        signal.send(()).await.unwrap();
+        shutdown.hard().cancelled().await;
+        task.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_ends_at_its_deadline() {
+        let (shutdown, signal, task) = driven();
+        signal.send(()).await.unwrap();
+        shutdown.drain().cancelled().await;
+        let began = tokio::time::Instant::now();
+        shutdown.hard().cancelled().await;
+        assert_eq!(began.elapsed(), DEADLINE);
+        task.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_from_within_keeps_the_deadline_too() {
+        let (shutdown, _signal, task) = driven();
+        shutdown.request();
+        shutdown.hard().cancelled().await;
+        task.await.unwrap();
+    }
+}

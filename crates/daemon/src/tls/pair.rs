@@ -1,0 +1,109 @@
+//! A certificate chain and its key, read from two PEM files.
+
+use std::path::{Path, PathBuf};
+
+use rustls::crypto::CryptoProvider;
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::{self, PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::parse_x509_certificate;
+
+/// Where a certificate chain and its private key are kept, both PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertFiles {
+    /// The chain, the server's own certificate first.
+    pub cert: PathBuf,
+    /// The private key: PKCS#8, PKCS#1 or SEC 1.
+    pub key: PathBuf,
+}
+
+/// Why a pair of files is not a usable certificate. No variant carries a byte of either file.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read; trying again may help.
+    #[error("{} cannot be read: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A file was read and holds no usable PEM.
+    #[error("{} {problem}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, as the end of a sentence.
+        problem: String,
+    },
+    /// Both files are fine and do not belong together.
+    #[error("the key in {} does not belong to the certificate in {}", key.display(), cert.display())]
+    KeyMismatch {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+    },
+}
+
+/// A pair that has been checked: the key signs, and signs for this certificate.
+pub(super) struct Pair {
+    pub(super) certified: CertifiedKey,
+    /// `notAfter` of the server's own certificate in seconds since 1970.
+    pub(super) not_after: i64,
+}
+
+impl Pair {
+    /// Reads and checks both files.
+    pub(super) fn read(files: &CertFiles, provider: &CryptoProvider) -> Result<Self, TlsError> {
+        let content = |path: &Path, problem: String| TlsError::Content {
+            path: path.to_owned(),
+            problem,
+        };
+        let chain = CertificateDer::pem_slice_iter(&read(&files.cert)?)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| content(&files.cert, pem_problem(&error)))?;
+        let Some(own) = chain.first() else {
+            return Err(content(&files.cert, "holds no certificate".to_owned()));
+        };
+        let not_after = parse_x509_certificate(own)
+            .map_err(|error| content(&files.cert, format!("holds a broken certificate: {error}")))?
+            .1
+            .validity()
+            .not_after
+            .timestamp();
+        let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
+            .map_err(|error| content(&files.key, pem_problem(&error)))?;
+        let certified =
+            CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => TlsError::KeyMismatch {
+                    cert: files.cert.clone(),
+                    key: files.key.clone(),
+                },
+                error => content(&files.key, format!("holds no usable key: {error}")),
+            })?;
+        Ok(Self {
+            certified,
+            not_after,
+        })
+    }
+}
+
+/// A PEM file larger than this is something else; a long chain with a large key is 20 KiB.
+const MAX_PEM_BYTES: u64 = 1024 * 1024;
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    crate::files::read_bounded(path, MAX_PEM_BYTES).map_err(|source| TlsError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The library's message without the text that it found.
+fn pem_problem(error: &pem::Error) -> String {
+    match error {
+        pem::Error::NoItemsFound => "holds no PEM section of the right kind".to_owned(),
+        pem::Error::MissingSectionEnd { .. } => "ends within a PEM section".to_owned(),
+        _ => "is not valid PEM".to_owned(),
+    }
+}

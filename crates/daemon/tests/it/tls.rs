@@ -1,0 +1,315 @@
+//! EN-12: the certificate follows its files.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use daemon::tls::{CHECK_INTERVAL, CertFiles, ReloadingCert, TlsError, provider};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rustls::{CipherSuite, ClientConfig, ClientConnection, RootCertStore, ServerConfig};
+use rustls_pki_types::CertificateDer;
+use tempfile::TempDir;
+
+/// One certificate with its key, and their PEM texts.
+struct Pem {
+    der: CertificateDer<'static>,
+    cert: String,
+    key: String,
+}
+
+impl Pem {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["host.example".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(2040, 1, 1);
+        let cert = params.self_signed(&key).unwrap();
+        Self {
+            der: cert.der().clone(),
+            cert: cert.pem(),
+            key: key.serialize_pem(),
+        }
+    }
+
+    fn write(&self, dir: &Path) {
+        write(dir.join("cert.pem"), &self.cert);
+        write(dir.join("key.pem"), &self.key);
+    }
+}
+
+/// A served pair of files, and a clock that moves one look further with each handshake.
+struct Served {
+    dir: TempDir,
+    cert: ReloadingCert,
+    now: Instant,
+}
+
+impl Served {
+    fn new(first: &Pem) -> Self {
+        let dir = TempDir::new().unwrap();
+        first.write(dir.path());
+        let cert = ReloadingCert::load(files(dir.path()), provider()).unwrap();
+        Self {
+            dir,
+            cert,
+            now: Instant::now(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The certificate of the next handshake that may look at the files.
+    fn next(&mut self) -> CertificateDer<'static> {
+        self.now += CHECK_INTERVAL;
+        self.at(self.now)
+    }
+
+    fn at(&self, now: Instant) -> CertificateDer<'static> {
+        self.cert.current(now).cert[0].clone()
+    }
+}
+
+/// Writes in place. Each text has a length of its own: these tests move the clock by seconds and
+/// not the time of the files, so two writes may bear the same one.
+fn write(path: PathBuf, text: &str) {
+    static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+    let padding = "\n".repeat(WRITTEN.fetch_add(1, Ordering::Relaxed));
+    fs::write(path, format!("{text}{padding}")).unwrap();
+}
+
+fn files(dir: &Path) -> CertFiles {
+    CertFiles {
+        cert: dir.join("cert.pem"),
+        key: dir.join("key.pem"),
+    }
+}
+
+#[test]
+fn en_12_the_handshake_after_a_change_has_the_new_certificate() {
+    let (old, new) = (Pem::new(), Pem::new());
+    let mut served = Served::new(&old);
+    assert_eq!(served.next(), old.der);
+    new.write(served.dir.path());
+    assert_eq!(served.next(), new.der);
+    assert_eq!(served.cert.certificate(), Some(new.der));
+    assert_eq!((served.cert.reloads(), served.cert.failures()), (1, 0));
+}
+
+#[test]
+fn en_12_files_are_looked_at_once_a_second() {
+    let (old, new) = (Pem::new(), Pem::new());
+    let mut served = Served::new(&old);
+    served.next();
+    new.write(served.dir.path());
+    assert_eq!(served.at(served.now + CHECK_INTERVAL.mul_f32(0.9)), old.der);
+    assert_eq!(served.at(served.now + CHECK_INTERVAL), new.der);
+}
+
+#[test]
+fn en_12_broken_files_leave_the_old_certificate_and_are_tried_again_when_changed() {
+    let (old, new) = (Pem::new(), Pem::new());
+    let mut served = Served::new(&old);
+    served.next();
+    let half = &new.cert[..new.cert.len() / 2];
+    let cut = new.cert.replacen("MII", "MIJ", 1);
+    for (failures, broken) in (1..).zip(["", "not a certificate", half, &cut, &new.key]) {
+        write(served.path("cert.pem"), broken);
+        for _ in 0..3 {
+            assert_eq!(served.next(), old.der, "{broken}");
+            assert_eq!(
+                served.cert.failures(),
+                failures,
+                "tried once for each change: {broken}"
+            );
+        }
+    }
+    new.write(served.dir.path());
+    assert_eq!(served.next(), new.der);
+}
+
+#[test]
+fn en_12_a_two_step_write_is_safe_in_either_order() {
+    let (first, second, third) = (Pem::new(), Pem::new(), Pem::new());
+    let mut served = Served::new(&first);
+    write(served.path("cert.pem"), &second.cert);
+    assert_eq!(
+        served.next(),
+        first.der,
+        "the key does not belong to it yet"
+    );
+    write(served.path("key.pem"), &second.key);
+    assert_eq!(served.next(), second.der);
+    write(served.path("key.pem"), &third.key);
+    assert_eq!(served.next(), second.der);
+    write(served.path("cert.pem"), &third.cert);
+    assert_eq!(served.next(), third.der);
+    assert_eq!((served.cert.reloads(), served.cert.failures()), (2, 2));
+}
+
+#[test]
+fn en_12_a_missing_file_leaves_the_old_certificate() {
+    let (old, new) = (Pem::new(), Pem::new());
+    let mut served = Served::new(&old);
+    fs::remove_file(served.path("key.pem")).unwrap();
+    assert_eq!(served.next(), old.der);
+    assert_eq!(served.next(), old.der);
+    assert_eq!(served.cert.failures(), 1);
+    new.write(served.dir.path());
+    assert_eq!(served.next(), new.der);
+}
+
+#[test]
+fn en_12_a_file_that_cannot_be_read_for_now_is_read_later_without_a_change() {
+    let (old, new) = (Pem::new(), Pem::new());
+    let mut served = Served::new(&old);
+    served.next();
+    // A directory in its place is there and is not readable as a file, like a file for which no
+    // descriptor is left.
+    fs::remove_file(served.path("key.pem")).unwrap();
+    fs::create_dir(served.path("key.pem")).unwrap();
+    for _ in 0..3 {
+        assert_eq!(served.next(), old.der);
+        assert_eq!(served.cert.failures(), 1, "a lasting failure is told once");
+    }
+    fs::remove_dir(served.path("key.pem")).unwrap();
+    new.write(served.dir.path());
+    assert_eq!(served.next(), new.der);
+}
+
+#[test]
+fn en_12_swapped_links_are_followed() {
+    let (old, new) = (Pem::new(), Pem::new());
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    // The layout of a mounted secret: the files are links through a link that is swapped.
+    for (version, pem) in [("v1", &old), ("v2", &new)] {
+        fs::create_dir(path(version)).unwrap();
+        pem.write(&path(version));
+    }
+    symlink("v1", path("data")).unwrap();
+    symlink("data/cert.pem", path("cert.pem")).unwrap();
+    symlink("data/key.pem", path("key.pem")).unwrap();
+    let cert = ReloadingCert::load(files(dir.path()), provider()).unwrap();
+    let start = Instant::now();
+    assert_eq!(cert.current(start).cert[0], old.der);
+    symlink("v2", path("data.new")).unwrap();
+    fs::rename(path("data.new"), path("data")).unwrap();
+    assert_eq!(cert.current(start + CHECK_INTERVAL).cert[0], new.der);
+    symlink("v1/cert.pem", path("next")).unwrap();
+    fs::rename(path("next"), path("cert.pem")).unwrap();
+    assert_eq!(
+        cert.current(start + 2 * CHECK_INTERVAL).cert[0],
+        new.der,
+        "half a swap"
+    );
+}
+
+#[test]
+fn en_12_a_replacement_with_the_same_time_is_seen() {
+    let (old, new) = (Pem::new(), Pem::new());
+    let mut served = Served::new(&old);
+    served.next();
+    for (name, text) in [("cert.pem", &new.cert), ("key.pem", &new.key)] {
+        let modified = fs::metadata(served.path(name)).unwrap().modified().unwrap();
+        write(served.path("next"), text);
+        fs::File::options()
+            .write(true)
+            .open(served.path("next"))
+            .and_then(|file| file.set_modified(modified))
+            .unwrap();
+        fs::rename(served.path("next"), served.path(name)).unwrap();
+    }
+    assert_eq!(served.next(), new.der);
+}
+
+#[test]
+fn a_first_pair_that_is_broken_is_an_error_that_names_the_file() {
+    let (one, other) = (Pem::new(), Pem::new());
+    let dir = TempDir::new().unwrap();
+    let load = || ReloadingCert::load(files(dir.path()), provider()).unwrap_err();
+    assert!(matches!(load(), TlsError::Read { .. }));
+    one.write(dir.path());
+    write(dir.path().join("key.pem"), &other.key);
+    assert!(matches!(load(), TlsError::KeyMismatch { .. }));
+    write(
+        dir.path().join("key.pem"),
+        "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n",
+    );
+    let error = load();
+    assert!(matches!(error, TlsError::Content { .. }));
+    assert!(error.to_string().contains("key.pem"));
+    assert!(!error.to_string().contains("c2VjcmV0"));
+}
+
+#[test]
+fn expiry_is_that_of_the_servers_own_certificate() {
+    let served = Served::new(&Pem::new());
+    assert_eq!(served.cert.not_after(), 2_208_988_800);
+}
+
+#[test]
+fn files_that_are_touched_are_no_new_certificate() {
+    let pem = Pem::new();
+    let mut served = Served::new(&pem);
+    served.next();
+    pem.write(served.dir.path());
+    assert_eq!(served.next(), pem.der);
+    assert_eq!((served.cert.reloads(), served.cert.failures()), (0, 0));
+}
+
+#[test]
+fn a_handshake_gets_the_certificate_and_our_first_cipher() {
+    let pem = Pem::new();
+    let served = Served::new(&pem);
+    let mut server = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(served.cert));
+    server.ignore_client_order = true;
+    let mut roots = RootCertStore::empty();
+    roots.add(pem.der.clone()).unwrap();
+    // A client of another mind about ciphers.
+    let client =
+        ClientConfig::builder_with_provider(rustls::crypto::aws_lc_rs::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+    let name = "host.example".try_into().unwrap();
+    let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
+    let mut server = rustls::ServerConnection::new(Arc::new(server)).unwrap();
+    while client.is_handshaking() || server.is_handshaking() {
+        let mut wire = Vec::new();
+        client.write_tls(&mut wire).unwrap();
+        server.read_tls(&mut wire.as_slice()).unwrap();
+        server.process_new_packets().unwrap();
+        let mut wire = Vec::new();
+        server.write_tls(&mut wire).unwrap();
+        client.read_tls(&mut wire.as_slice()).unwrap();
+        client.process_new_packets().unwrap();
+    }
+    assert_eq!(client.peer_certificates(), Some(&[pem.der][..]));
+    let suite = client.negotiated_cipher_suite().unwrap().suite();
+    assert_eq!(suite, CipherSuite::TLS13_AES_128_GCM_SHA256);
+}
+
+#[test]
+fn concurrent_handshakes_never_wait_for_a_look() {
+    let served = Served::new(&Pem::new());
+    std::thread::scope(|scope| {
+        for offset in 0..8 {
+            let served = &served;
+            scope.spawn(move || {
+                for second in 0..200 {
+                    served.at(served.now + Duration::from_millis(second * 1000 + offset));
+                }
+            });
+        }
+    });
+    assert_eq!((served.cert.reloads(), served.cert.failures()), (0, 0));
+}

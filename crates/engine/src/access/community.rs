@@ -1,0 +1,120 @@
+//! What the community engine does not offer, refused by name (EN-11).
+
+use types::problem::Problem;
+use types::tunnel::{HttpVersion, Protocol, TunnelProperties, TunnelType};
+
+/// An option of a tunnel that this edition does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("`{option}` is not available on this engine")]
+pub struct Unavailable {
+    /// The option as the agent wrote it: a field, or `field=value`.
+    pub option: &'static str,
+}
+
+impl From<Unavailable> for Problem {
+    fn from(unavailable: Unavailable) -> Self {
+        let field = unavailable
+            .option
+            .split('=')
+            .next()
+            .unwrap_or(unavailable.option);
+        Self::feature_unavailable(field).with_detail(unavailable.to_string())
+    }
+}
+
+/// Refuses the first option that is outside the community build. A custom domain is refused where
+/// hostnames are resolved ([`crate::live::Namespace::resolve`]).
+///
+/// Call it on what the agent asked for, after its token's boundary filled in what it fixes.
+pub fn refuse_unavailable(properties: &TunnelProperties) -> Result<(), Unavailable> {
+    let asked = [
+        ("svc_auth", properties.svc_auth == Some(true)),
+        ("challenge_mode", properties.challenge_mode == Some(true)),
+        ("mtls_auth", properties.mtls_auth == Some(true)),
+        ("geo_ip", !properties.geo_ip.is_empty()),
+        (
+            "protocol=webtty",
+            properties.protocol == Some(Protocol::Webtty),
+        ),
+        ("protocol=dtls", properties.protocol == Some(Protocol::Dtls)),
+        ("protocol=quic", properties.protocol == Some(Protocol::Quic)),
+        (
+            "type=datagram",
+            properties.tunnel_type == Some(TunnelType::Datagram),
+        ),
+        (
+            "http_version=h3",
+            properties.http_version == Some(HttpVersion::H3),
+        ),
+        ("port", properties.port.is_some()),
+        (
+            "allow_cross_region_routing",
+            properties.allow_cross_region_routing == Some(true),
+        ),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        Some((option, _)) => Err(Unavailable { option }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn en_11_each_option_is_refused_by_name() {
+        for (asked, option) in [
+            (json!({"svc_auth": true}), "svc_auth"),
+            (json!({"challenge_mode": true}), "challenge_mode"),
+            (json!({"mtls_auth": true}), "mtls_auth"),
+            (json!({"geo_ip": ["CH"]}), "geo_ip"),
+            (json!({"protocol": "webtty"}), "protocol=webtty"),
+            (json!({"protocol": "dtls"}), "protocol=dtls"),
+            (json!({"protocol": "quic"}), "protocol=quic"),
+            (
+                json!({"type": "datagram", "publish": false}),
+                "type=datagram",
+            ),
+            (
+                json!({"protocol": "http", "http_version": "h3"}),
+                "http_version=h3",
+            ),
+            (json!({"protocol": "tcp", "port": 4000}), "port"),
+            (
+                json!({"allow_cross_region_routing": true}),
+                "allow_cross_region_routing",
+            ),
+        ] {
+            let properties: TunnelProperties = serde_json::from_value(asked).unwrap();
+            let refused = refuse_unavailable(&properties).unwrap_err();
+            assert_eq!(refused.option, option);
+            let message = refused.to_string();
+            assert!(
+                message.contains(option) && message.contains("available"),
+                "{message}"
+            );
+            let problem = Problem::from(refused);
+            assert_eq!((problem.status, problem.code), (400, "feature_unavailable"));
+            assert_eq!(problem.field.as_deref(), option.split('=').next());
+            assert!(problem.detail.contains(option));
+        }
+    }
+
+    #[test]
+    fn en_11_what_the_community_engine_offers_passes() {
+        for asked in [
+            json!({}),
+            json!({"svc_auth": false, "challenge_mode": false, "mtls_auth": false}),
+            json!({"protocol": "http", "http_version": "h2c", "token_auth": true}),
+            json!({"protocol": "tls", "tls_mode": "passthrough"}),
+            json!({"protocol": "tcp", "trusted_ips": ["192.0.2.0/24"]}),
+            json!({"publish": false, "name": "db", "labels": {"a": "b"}}),
+        ] {
+            let properties: TunnelProperties = serde_json::from_value(asked).unwrap();
+            assert_eq!(refuse_unavailable(&properties), Ok(()));
+        }
+    }
+}

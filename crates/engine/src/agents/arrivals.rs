@@ -1,0 +1,116 @@
+//! Connections that agents were asked to open, until they arrive.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use parking_lot::Mutex;
+use subtle::ConstantTimeEq;
+use tokio::sync::oneshot;
+use transport::TlsStream;
+use types::id::{ClientId, StreamId};
+
+use super::Agent;
+
+/// Who waits for which connection. An entry lives as long as the one who waits.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    streams: Mutex<HashMap<StreamId, Pending>>,
+    /// Agents by the digest of their pool secret: looking up a digest tells nothing about how
+    /// much of a guess was right.
+    pools: Mutex<HashMap<[u8; 32], Weak<Agent>>>,
+}
+
+/// A stream that was asked for: the agent proves itself with the secret, once.
+pub(super) struct Pending {
+    secret: String,
+    client_id: ClientId,
+    worker: usize,
+    arrival: oneshot::Sender<Result<TlsStream, wire::Error>>,
+}
+
+impl Pending {
+    pub(super) fn new(
+        secret: String,
+        client_id: ClientId,
+        worker: usize,
+    ) -> (Self, oneshot::Receiver<Result<TlsStream, wire::Error>>) {
+        let (arrival, arrived) = oneshot::channel();
+        (Self { secret, client_id, worker, arrival }, arrived)
+    }
+
+    /// Hands the connection, which arrived on `worker`, to the one who waits for it. When nobody
+    /// does any more it is closed.
+    pub(super) fn deliver(self, mut stream: TlsStream, worker: usize) {
+        if worker != self.worker && stream.get_mut().0.detach().is_err() {
+            return;
+        }
+        self.arrival.send(Ok(stream)).ok();
+    }
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pending").field("client_id", &self.client_id).finish_non_exhaustive()
+    }
+}
+
+impl Arrivals {
+    /// Expects a stream until the returned guard is dropped.
+    pub(super) fn expect_stream(&self, id: StreamId, pending: Pending) -> Expectation<'_> {
+        self.streams.lock().insert(id, pending);
+        Expectation { arrivals: self, id }
+    }
+
+    /// Takes out what waits for this stream, if the secret is right. A wrong one changes nothing:
+    /// the agent that knows the right one may still come.
+    pub(super) fn claim_stream(&self, id: StreamId, secret: &str) -> Option<Pending> {
+        let mut streams = self.streams.lock();
+        let pending = streams.get(&id)?;
+        let right = bool::from(pending.secret.as_bytes().ct_eq(secret.as_bytes()));
+        right.then(|| streams.remove(&id)).flatten()
+    }
+
+    /// The agent says that it will not bring the stream. Only its own are its to refuse.
+    pub(super) fn refuse_stream(&self, id: StreamId, client: ClientId, why: wire::Error) {
+        let mut streams = self.streams.lock();
+        if streams.get(&id).is_some_and(|pending| pending.client_id == client)
+            && let Some(pending) = streams.remove(&id)
+        {
+            pending.arrival.send(Err(why)).ok();
+        }
+    }
+
+    /// Lets standing connections with this secret come to this agent.
+    pub(super) fn expect_pool(&self, secret: &str, agent: &Arc<Agent>) {
+        self.pools.lock().insert(key(secret), Arc::downgrade(agent));
+    }
+
+    /// Whose pool secret this is.
+    pub(super) fn claim_pool(&self, secret: &str) -> Option<Arc<Agent>> {
+        self.pools.lock().get(&key(secret))?.upgrade()
+    }
+
+    pub(super) fn forget_pool(&self, secret: &str) {
+        self.pools.lock().remove(&key(secret));
+    }
+}
+
+/// Withdraws an expectation when the one who waits is gone.
+#[derive(Debug)]
+pub(super) struct Expectation<'a> {
+    arrivals: &'a Arrivals,
+    id: StreamId,
+}
+
+impl Drop for Expectation<'_> {
+    fn drop(&mut self) {
+        self.arrivals.streams.lock().remove(&self.id);
+    }
+}
+
+fn key(secret: &str) -> [u8; 32] {
+    let mut key = [0; 32];
+    key.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
+    key
+}

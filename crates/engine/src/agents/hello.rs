@@ -1,0 +1,151 @@
+//! The first message of a connection under the agent protocol, and where it leads.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tracing::debug;
+use transport::TlsStream;
+use transport::standing::Standing;
+use types::id::StreamId;
+use wire::message::{ClientDetails, OpenControlChannelRsp, ProxyReq, ProxyRsp};
+use wire::pool::Side;
+use wire::{Decoder, Error, FrameError, Kind, Message};
+
+use super::{dial, session};
+use crate::core::Worker;
+
+/// How long a connection may take to say what it is: it was opened to say just that.
+const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long an answer may take that nobody waits for any more.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Serves one connection that chose the agent protocol.
+pub(crate) async fn serve(mut stream: TlsStream, worker: Arc<Worker>) {
+    let first = match tokio::time::timeout(HELLO_DEADLINE, read_message(&mut stream)).await {
+        Ok(Ok(first)) => first,
+        Ok(Err(error)) => {
+            debug!(%error, "an agent connection without a hello");
+            if let Some(frame) = error.get_ref().and_then(|inner| inner.downcast_ref::<FrameError>()) {
+                refuse(&mut stream, Error::from(frame)).await;
+            }
+            return;
+        }
+        Err(_) => return,
+    };
+    match first.kind {
+        Some(Kind::OpenControlChannelReq(request)) => {
+            session::run(stream, request, &worker).await;
+        }
+        Some(Kind::ProxyReq(request)) if request.stream_id.is_empty() => {
+            join_pool(stream, &request, &worker);
+        }
+        Some(Kind::ProxyReq(request)) => bring_stream(stream, &request, &worker).await,
+        Some(Kind::StreamReq(request)) => {
+            // A dialler is a visitor, not an agent: a drain waits for it.
+            let at = Arc::clone(&worker);
+            worker.spawn(async move { dial::serve(stream, request, &at).await });
+        }
+        _ => {
+            let error = Error::invalid_request("a connection begins with a hello");
+            refuse(&mut stream, error).await;
+        }
+    }
+}
+
+/// A standing connection: goes to the worker of its agent that needs it most.
+fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
+    let secret = token(request.client_details.as_ref());
+    let Some(agent) = worker.core.arrivals.claim_pool(secret) else {
+        debug!("a standing connection with a secret that is not good");
+        return;
+    };
+    let to = agent.neediest_worker();
+    if to == worker.index {
+        agent.join(to, Standing::new(stream, Side::Engine));
+        return;
+    }
+    let Some(other) = worker.core.workers().get(to) else { return };
+    if stream.get_mut().0.detach().is_ok() {
+        // The pool looks at what lies idle, so it must be handed over where it will be polled.
+        other.runtime.spawn(async move {
+            agent.join(to, Standing::new(stream, Side::Engine));
+        });
+    }
+}
+
+/// A connection for one stream that was asked for.
+async fn bring_stream(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
+    let secret = token(request.client_details.as_ref());
+    let id = request.stream_id.parse::<StreamId>();
+    let claimed = id.ok().and_then(|id| worker.core.arrivals.claim_stream(id, secret));
+    let zero_rtt = request.zero_rtt.is_some_and(|zero_rtt| zero_rtt.value);
+    let error = match claimed {
+        Some(_) => None,
+        None => Some(Error::invalid_stream("no such stream is waited for")),
+    };
+    if !zero_rtt && send(&mut stream, Kind::ProxyRsp(ProxyRsp { error }).into()).await.is_err() {
+        return;
+    }
+    if let Some(pending) = claimed {
+        pending.deliver(stream, worker.index);
+    }
+}
+
+/// Reads one message and not a byte more: what follows may be a visitor's. Not cancel safe.
+///
+/// # Errors
+/// Those of the stream; [`FrameError`] inside [`io::ErrorKind::InvalidData`] for a bad frame.
+pub(super) async fn read_message(stream: &mut TlsStream) -> io::Result<Message> {
+    let invalid = |error: FrameError| io::Error::new(io::ErrorKind::InvalidData, error);
+    let mut decoder = Decoder::new();
+    loop {
+        if let Some(message) = decoder.next().map_err(invalid)? {
+            return Ok(message);
+        }
+        let mut bytes = vec![0; decoder.missing().map_err(invalid)?];
+        stream.read_exact(&mut bytes).await?;
+        decoder.push(&bytes);
+    }
+}
+
+/// Sends one message.
+pub(super) async fn send(stream: &mut TlsStream, message: Message) -> io::Result<()> {
+    let mut frame = Vec::new();
+    wire::encode(&message, &mut frame).map_err(io::Error::other)?;
+    stream.write_all(&frame).await?;
+    stream.flush().await
+}
+
+/// Answers a hello that is not accepted, as far as the peer listens.
+pub(super) async fn refuse(stream: &mut TlsStream, error: Error) {
+    use wire::message::ControlChannelOutcome;
+    let outcome = Some(ControlChannelOutcome::Error(error));
+    let answer = Kind::OpenControlChannelRsp(OpenControlChannelRsp { outcome });
+    farewell(stream, answer.into()).await;
+}
+
+/// Sends a last message and closes.
+pub(super) async fn farewell(stream: &mut TlsStream, message: Message) {
+    let closing = async {
+        send(stream, message).await?;
+        stream.shutdown().await
+    };
+    // Whoever does not listen to the reason sees the close.
+    tokio::time::timeout(FAREWELL, closing).await.ok();
+}
+
+/// The token of a hello; empty where there is none.
+pub(super) fn token(details: Option<&ClientDetails>) -> &str {
+    details.and_then(|details| details.token.as_ref()).map_or("", |token| &token.value)
+}
+
+impl super::Agent {
+    fn join(&self, worker: usize, idle: Standing<TlsStream>) {
+        if let Some(pool) = self.pool(worker) {
+            pool.put(idle, true, Instant::now());
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Agents: their control channels, their data connections, and the streams through them.
+//!
+//! [`session`] is the actor of one control channel. [`Agent`] is what the rest of the engine holds
+//! of it: a way to open streams. A stream comes on a standing connection where the agent knows
+//! them ([`pool`]), and otherwise on a connection that the agent opens when asked.
+
+mod arrivals;
+mod dial;
+mod hello;
+mod pool;
+mod session;
+mod stream;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use credentials::Verified;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use types::id::{ClientId, StreamId, TunnelId};
+use wire::message::{PoolReq, ProxyConnReq};
+use wire::pool::StreamOpen;
+use wire::{Kind, Message};
+
+pub(crate) use self::arrivals::Arrivals;
+pub(crate) use self::hello::serve;
+pub(crate) use self::stream::TunnelStream;
+use self::arrivals::Pending;
+use self::pool::{Pool, Taken};
+use crate::core::Core;
+
+/// How long an agent has to bring a stream: two round trips and a dial on a bad line.
+const OPEN_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Messages that wait for one agent's control channel. More means that it does not read; a stream
+/// is refused then rather than queued.
+const OUTBOX: usize = 1024;
+
+/// A connected agent, as tunnels and visitors know it.
+pub struct Agent {
+    core: std::sync::Weak<Core>,
+    client_id: ClientId,
+    credential: Arc<Verified>,
+    outbox: mpsc::Sender<Order>,
+    /// One for each worker; empty for an agent without the extension.
+    pools: Box<[Pool]>,
+    pool_secret: String,
+    streams: AtomicUsize,
+    max_streams: usize,
+    /// Cancelled when the control channel has ended: nothing new is admitted. Streams that were
+    /// accepted live on.
+    ended: CancellationToken,
+}
+
+/// What the control channel's actor is asked to do.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Send this.
+    Send(Message),
+    /// Another channel of the same identity has taken this tunnel over.
+    TakenOver(TunnelId),
+}
+
+/// Why there is no stream.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// The agent has gone, or does not read its control channel.
+    #[error("the agent is not there")]
+    Gone,
+    /// The agent did not bring a stream in time.
+    #[error("the agent did not answer in time")]
+    Deadline,
+    /// The agent answered that it will not, and why.
+    #[error("the agent refused: {}", .0.text())]
+    Refused(wire::Error),
+    /// The agent has as many streams as it may have.
+    #[error("the agent has too many streams")]
+    Full,
+}
+
+impl Agent {
+    /// Opens a stream to `tunnel` for a visitor at `source`, used on `worker`.
+    ///
+    /// Cancel safe: a stream that arrives for nobody is closed.
+    pub(crate) async fn open_stream(
+        self: &Arc<Self>,
+        worker: usize,
+        tunnel: TunnelId,
+        source: IpAddr,
+    ) -> Result<(TunnelStream, StreamId), OpenError> {
+        if self.ended.is_cancelled() {
+            return Err(OpenError::Gone);
+        }
+        let slot = StreamSlot::take(self).ok_or(OpenError::Full)?;
+        let id = StreamId(random_bytes());
+        let stream = if self.pools.is_empty() {
+            self.ask_for_stream(slot, worker, tunnel, id, source).await?
+        } else {
+            let open = StreamOpen {
+                tunnel_id: tunnel.to_string(),
+                stream_id: id.to_string(),
+                source_ip: Some(source.into()),
+            };
+            let idle = self.take_standing(worker).await?;
+            let framed = idle.open(&open).map_err(|_| OpenError::Gone)?;
+            TunnelStream::standing(framed, slot, worker)
+        };
+        Ok((stream, id))
+    }
+
+    /// Takes a standing connection, waiting for a new one where none is idle.
+    async fn take_standing(&self, worker: usize) -> Result<pool::Idle, OpenError> {
+        let pool = self.pools.get(worker).ok_or(OpenError::Gone)?;
+        match pool.take(Instant::now()) {
+            Taken::Ready(idle, demand) => {
+                self.demand(demand);
+                Ok(idle)
+            }
+            Taken::Later(arrival, demand) => {
+                self.demand(demand);
+                tokio::select! {
+                    idle = tokio::time::timeout(OPEN_DEADLINE, arrival) => match idle {
+                        Ok(Ok(idle)) => Ok(idle),
+                        Ok(Err(_)) => Err(OpenError::Gone),
+                        Err(_) => Err(OpenError::Deadline),
+                    },
+                    () = self.ended.cancelled() => Err(OpenError::Gone),
+                }
+            }
+            Taken::Closed => Err(OpenError::Gone),
+        }
+    }
+
+    /// Asks an agent without extensions for a connection of the stream's own.
+    async fn ask_for_stream(
+        self: &Arc<Self>,
+        slot: StreamSlot,
+        worker: usize,
+        tunnel: TunnelId,
+        id: StreamId,
+        source: IpAddr,
+    ) -> Result<TunnelStream, OpenError> {
+        let core = self.core.upgrade().ok_or(OpenError::Gone)?;
+        let secret = hex(&random_bytes::<32>());
+        let request = ProxyConnReq {
+            tunnel_id: tunnel.to_string(),
+            stream_id: id.to_string(),
+            secret: Some(secret.clone().into()),
+            source_ip: Some(source.into()),
+            proxy_endpoint: None,
+        };
+        let (expected, arrival) = Pending::new(secret, self.client_id, worker);
+        let _expectation = core.arrivals.expect_stream(id, expected);
+        self.send(Kind::ProxyConnReq(request).into()).map_err(|()| OpenError::Gone)?;
+        let arrived = tokio::select! {
+            arrived = tokio::time::timeout(OPEN_DEADLINE, arrival) => arrived,
+            () = self.ended.cancelled() => return Err(OpenError::Gone),
+        };
+        match arrived {
+            Ok(Ok(Ok(stream))) => Ok(TunnelStream::own(stream, slot, worker)),
+            Ok(Ok(Err(refusal))) => Err(OpenError::Refused(refusal)),
+            Ok(Err(_)) => Err(OpenError::Gone),
+            Err(_) => Err(OpenError::Deadline),
+        }
+    }
+
+    /// Asks for `count` further standing connections.
+    fn demand(&self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let request = PoolReq {
+            secret: self.pool_secret.clone(),
+            count: u32::try_from(count).unwrap_or(u32::MAX),
+            idle_timeout_ms: u32::try_from(pool::IDLE.as_millis()).unwrap_or(u32::MAX),
+        };
+        // A channel that is full or gone shows when the stream does not come.
+        self.send(Kind::PoolReq(request).into()).ok();
+    }
+
+    fn send(&self, message: Message) -> Result<(), ()> {
+        self.outbox.try_send(Order::Send(message)).map_err(drop)
+    }
+
+    /// Tells the agent that a tunnel of its is another channel's now.
+    pub(crate) fn taken_over(&self, tunnel: TunnelId) {
+        // An agent that does not read learns it from the end of its channel.
+        self.outbox.try_send(Order::TakenOver(tunnel)).ok();
+    }
+
+    /// The token with which the control channel was opened.
+    pub(crate) fn credential(&self) -> &Verified {
+        &self.credential
+    }
+
+    fn pool(&self, worker: usize) -> Option<&Pool> {
+        self.pools.get(worker)
+    }
+
+    /// Gives a new standing connection to the worker that needs it most.
+    fn neediest_worker(&self) -> usize {
+        let needs = self.pools.iter().map(Pool::need).enumerate();
+        needs.max_by_key(|(_, need)| *need).map_or(0, |(worker, _)| worker)
+    }
+
+    /// Opens every pool with its spare connections.
+    fn fill_pools(&self, now: Instant) {
+        let demand = self.pools.iter().map(|pool| pool.demand(now)).sum();
+        self.demand(demand);
+    }
+
+    /// Closes what lies idle; asks again where a demand was not met.
+    fn trim_pools(&self, now: Instant) {
+        for pool in &self.pools {
+            drop(pool.trim(now));
+            self.demand(pool.demand(now));
+        }
+    }
+
+    /// Ends admission: what is idle is closed, what is waited for will not come.
+    fn end(&self) {
+        self.ended.cancel();
+        for pool in &self.pools {
+            drop(pool.close());
+        }
+    }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").field("client_id", &self.client_id).finish_non_exhaustive()
+    }
+}
+
+/// One of an agent's streams, counted for as long as it exists.
+#[derive(Debug)]
+pub(crate) struct StreamSlot(Arc<Agent>);
+
+impl StreamSlot {
+    fn take(agent: &Arc<Agent>) -> Option<Self> {
+        let before = agent.streams.fetch_add(1, Ordering::Relaxed);
+        let slot = Self(Arc::clone(agent));
+        // Too many: dropping the slot counts it out again.
+        (before < agent.max_streams).then_some(slot)
+    }
+}
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Random bytes of the operating system.
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    #[expect(
+        clippy::expect_used,
+        reason = "the library ends the process itself where the system has no randomness"
+    )]
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
+    bytes
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a string does not fail.
+        write!(text, "{byte:02x}").ok();
+        text
+    })
+}

@@ -1,0 +1,395 @@
+//! From what was written to what the engine runs with: each value, then what they say together.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use daemon::config::{ConfigError, SecretString};
+use daemon::metrics::{MetricsConfig, MetricsError, MetricsPath};
+use daemon::tls::CertFiles;
+use http::Uri;
+use ipnet::IpNet;
+
+use super::file::{
+    AccessLogForm, AccessLogSection, EngineFile, JwtSection, LimitsSection, PrometheusSection,
+    StaticCertSection, TimeoutsSection,
+};
+use super::{AccessLogConfig, AccessLogFormat, EngineConfig, JwtAuth, Limits, Timeouts};
+
+type Checked<T> = Result<T, ConfigError>;
+
+/// The conversion; the first thing that is wrong is the error.
+pub(super) fn engine(file: EngineFile) -> Checked<EngineConfig> {
+    refuse_what_is_not_built(&file)?;
+    let http = file
+        .http
+        .enabled
+        .then(|| address("http.listen_addr", &file.http.listen_addr));
+    let config = EngineConfig {
+        host: host(&required("engine.host", file.engine.host)?)?,
+        log_level: file.engine.log_level,
+        http: http.transpose()?,
+        tls: address("tls.listen_addr", &file.tls.listen_addr)?,
+        certificate: certificate(file.certs.files)?,
+        auth: jwt(file.auth.jwt)?,
+        metrics: metrics(file.metrics.prometheus)?,
+        timeouts: timeouts(&file.timeouts)?,
+        tcp_ports: file.tcp.port_range.as_deref().map(port_range).transpose()?,
+        trusted_proxies: networks("edge.trusted_proxies", &file.edge.trusted_proxies)?,
+        access_log: access_log(file.access_log)?,
+        limits: limits(&file.limits)?,
+        geoip_file: optional_path("geoip.file", file.geoip.file)?,
+        compat_rstream: file.compat.rstream,
+    };
+    listeners_do_not_collide(&config)?;
+    Ok(config)
+}
+
+fn refuse_what_is_not_built(file: &EngineFile) -> Checked<()> {
+    let refused = |key, message: &str| Err(ConfigError::new(key, message));
+    if file.control_plane.is_some() {
+        return refused(
+            "control_plane",
+            "a control plane is available in managed engines; this is the community engine",
+        );
+    }
+    if file.quic.enabled {
+        return refused(
+            "quic.enabled",
+            "QUIC is not built yet; agents connect over TLS",
+        );
+    }
+    if !file.tls.enabled {
+        return refused(
+            "tls.enabled",
+            "an engine is reached over TLS alone; it must be true",
+        );
+    }
+    if !file.certs.files.enabled {
+        return refused(
+            "certs.static.enabled",
+            "the TLS listener needs a certificate and there is no other source; it must be true",
+        );
+    }
+    if !file.auth.jwt.enabled {
+        return refused(
+            "auth.jwt.enabled",
+            "no authentication method is enabled: nobody could connect, and an open engine is not \
+             offered; it must be true",
+        );
+    }
+    Ok(())
+}
+
+fn required<T>(key: &str, value: Option<T>) -> Checked<T> {
+    value.ok_or_else(|| ConfigError::new(key, "this key is required"))
+}
+
+fn path(key: &str, value: String) -> Checked<PathBuf> {
+    if value.is_empty() {
+        return Err(ConfigError::new(key, "a path must not be empty"));
+    }
+    Ok(PathBuf::from(value))
+}
+
+fn optional_path(key: &str, value: Option<String>) -> Checked<Option<PathBuf>> {
+    value.map(|value| path(key, value)).transpose()
+}
+
+fn address(key: &str, value: &str) -> Checked<SocketAddr> {
+    value.parse().map_err(|_| {
+        ConfigError::new(
+            key,
+            format!("{value:?} is not an address and a port, such as 127.0.0.1:443 or [::]:443"),
+        )
+    })
+}
+
+/// A host has to leave room for the published names: one label of 63 bytes, `.t.`, the host, in
+/// the 253 bytes of a DNS name (RFC 1035 section 2.3.4).
+const MAX_HOST_BYTES: usize = 253 - 63 - ".t.".len();
+
+fn host(value: &str) -> Checked<String> {
+    let refused = |problem: &str| {
+        Err(ConfigError::new(
+            "engine.host",
+            format!("{value:?} {problem}"),
+        ))
+    };
+    if value.contains("://") || value.contains('/') {
+        return refused("is an address; the host alone is wanted");
+    }
+    if value.parse::<IpAddr>().is_ok() || value.starts_with('[') {
+        return refused("is an IP address; published names need a DNS name above them");
+    }
+    if value.contains(':') {
+        return refused("has a port; ports belong to tls.listen_addr");
+    }
+    if value.len() > MAX_HOST_BYTES {
+        return refused("is too long for names below it");
+    }
+    let label = |label: &str| {
+        let inner = label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        inner && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    // A name whose last label is a number would be read as an IPv4 address (RFC 1123 2.1).
+    let numeric = value
+        .rsplit('.')
+        .next()
+        .is_some_and(|last| !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()));
+    if numeric || !value.split('.').all(label) {
+        return refused("is not a DNS name of letters, digits and dashes");
+    }
+    Ok(value.to_ascii_lowercase())
+}
+
+fn certificate(section: StaticCertSection) -> Checked<CertFiles> {
+    let file = |key, value| path(key, required(key, value)?);
+    Ok(CertFiles {
+        cert: file("certs.static.cert_file", section.cert_file)?,
+        key: file("certs.static.key_file", section.key_file)?,
+    })
+}
+
+/// A key of HS256 is no shorter than its hash (RFC 7518 section 3.2).
+const MIN_SECRET_BYTES: usize = 32;
+/// The new one and the old one.
+const MAX_SECRETS: usize = 2;
+
+fn jwt(section: JwtSection) -> Checked<JwtAuth> {
+    let single = section
+        .token_jwt_secret
+        .map(|secret| ("auth.jwt.token_jwt_secret".to_owned(), secret));
+    let listed = section
+        .token_jwt_secrets
+        .into_iter()
+        .enumerate()
+        .map(|(index, secret)| (format!("auth.jwt.token_jwt_secrets.{index}"), secret));
+    let mut secrets: Vec<SecretString> = Vec::new();
+    for (key, secret) in single.into_iter().chain(listed) {
+        if secret.expose().len() < MIN_SECRET_BYTES {
+            let message = format!("a secret of HS256 tokens has at least {MIN_SECRET_BYTES} bytes");
+            return Err(ConfigError::new(key, message));
+        }
+        if secrets.contains(&secret) {
+            continue;
+        }
+        if secrets.len() == MAX_SECRETS {
+            let message = format!("at most {MAX_SECRETS} secrets are valid at once");
+            return Err(ConfigError::new(key, message));
+        }
+        secrets.push(secret);
+    }
+    let public_keys = section
+        .public_keys
+        .into_iter()
+        .enumerate()
+        .map(|(index, file)| path(&format!("auth.jwt.public_keys.{index}"), file))
+        .collect::<Checked<Vec<_>>>()?;
+    let jwks_url = section.jwks_url.as_deref().map(jwks_url).transpose()?;
+    if secrets.is_empty() && public_keys.is_empty() && jwks_url.is_none() {
+        return Err(ConfigError::new(
+            "auth.jwt",
+            "no key verifies a token: set token_jwt_secret, public_keys or jwks_url",
+        ));
+    }
+    Ok(JwtAuth {
+        secrets,
+        public_keys,
+        jwks_url,
+    })
+}
+
+/// Keys that came over a network in clear would be anybody's keys.
+fn jwks_url(value: &str) -> Checked<Uri> {
+    let key = "auth.jwt.jwks_url";
+    let invalid = || ConfigError::new(key, "this is not an https address");
+    let uri: Uri = value.parse().map_err(|_| invalid())?;
+    let host = uri.host().ok_or_else(invalid)?;
+    if uri
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+    {
+        return Err(ConfigError::new(
+            key,
+            "an address with a user name is not supported",
+        ));
+    }
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    let loopback = host.eq_ignore_ascii_case("localhost")
+        || literal
+            .parse::<IpAddr>()
+            .is_ok_and(|ip| ip.to_canonical().is_loopback());
+    match uri.scheme_str() {
+        Some("https") => Ok(uri),
+        Some("http") if loopback => Ok(uri),
+        Some("http") => Err(ConfigError::new(
+            key,
+            "http is accepted on loopback only; use https",
+        )),
+        _ => Err(invalid()),
+    }
+}
+
+fn metrics(section: PrometheusSection) -> Checked<MetricsConfig> {
+    let key = |name: &str| format!("metrics.prometheus.{name}");
+    let listen_addr = section.listen_addr.as_deref();
+    let config = MetricsConfig {
+        enabled: section.enabled,
+        listen_addr: listen_addr
+            .map(|value| address(&key("listen_addr"), value))
+            .transpose()?,
+        path: MetricsPath::new(&section.path)
+            .map_err(|error| ConfigError::new(key("path"), error.to_string()))?,
+        bearer_token: section.bearer_token,
+    };
+    config.check().map_err(|error| {
+        let name = match &error {
+            MetricsError::BearerRequired { .. } => "listen_addr",
+            _ => "bearer_token",
+        };
+        ConfigError::new(key(name), error.to_string())
+    })?;
+    Ok(config)
+}
+
+fn timeouts(section: &TimeoutsSection) -> Checked<Timeouts> {
+    let seconds = |name: &str, value: u32, range: RangeInclusive<u32>| {
+        within(&format!("timeouts.{name}"), value, range)
+            .map(|value| Duration::from_secs(value.into()))
+    };
+    // An hour is longer than any proxy in front waits.
+    Ok(Timeouts {
+        stream_request: seconds(
+            "stream_request_seconds",
+            section.stream_request_seconds,
+            1..=3600,
+        )?,
+        http_idle: seconds("http_idle_seconds", section.http_idle_seconds, 1..=3600)?,
+        drain: seconds("drain_seconds", section.drain_seconds, 0..=3600)?,
+    })
+}
+
+fn port_range(value: &str) -> Checked<RangeInclusive<u16>> {
+    let refused =
+        |problem: &str| ConfigError::new("tcp.port_range", format!("{value:?} {problem}"));
+    let parsed = value.split_once('-').and_then(|(low, high)| {
+        Some((
+            low.trim().parse::<u16>().ok()?,
+            high.trim().parse::<u16>().ok()?,
+        ))
+    });
+    match parsed {
+        None => Err(refused(
+            "is not a first and a last port, such as 20000-20999",
+        )),
+        Some((0, _)) => Err(refused("begins with port 0, which is no port")),
+        Some((low, high)) if low > high => Err(refused("ends before it begins")),
+        Some((low, high)) => Ok(low..=high),
+    }
+}
+
+fn networks(key: &str, values: &[String]) -> Checked<Vec<IpNet>> {
+    let network = |(index, value): (usize, &String)| {
+        let refused = |problem: String| ConfigError::new(format!("{key}.{index}"), problem);
+        let network = value
+            .parse::<IpNet>()
+            .or_else(|_| value.parse::<IpAddr>().map(IpNet::from))
+            .map_err(|_| refused(format!("{value:?} is not an address or a network")))?;
+        if network != network.trunc() {
+            let meant = network.trunc();
+            return Err(refused(format!(
+                "{value:?} is not the start of a network; is {meant} meant?"
+            )));
+        }
+        Ok(network)
+    };
+    values.iter().enumerate().map(network).collect()
+}
+
+fn access_log(section: AccessLogSection) -> Checked<Option<AccessLogConfig>> {
+    let format = match section.format {
+        AccessLogForm::Json => AccessLogFormat::Json,
+    };
+    let path = optional_path("access_log.path", section.path)?;
+    Ok(path.map(|path| AccessLogConfig { path, format }))
+}
+
+/// More than any machine holds; a larger number is a slip.
+const MAX_COUNT: u32 = 10_000_000;
+
+fn limits(section: &LimitsSection) -> Checked<Limits> {
+    let limit = |name: &str, value: u32, range: RangeInclusive<u32>| {
+        let value = within(&format!("limits.{name}"), value, range)?;
+        Ok::<_, ConfigError>(usize::try_from(value).unwrap_or(usize::MAX))
+    };
+    let count = |name: &str, value: u32| limit(name, value, 1..=MAX_COUNT);
+    Ok(Limits {
+        max_clients: count("max_clients", section.max_clients)?,
+        max_tunnels: count("max_tunnels", section.max_tunnels)?,
+        max_tunnels_per_client: count("max_tunnels_per_client", section.max_tunnels_per_client)?,
+        max_streams_per_client: count("max_streams_per_client", section.max_streams_per_client)?,
+        max_watchers: count("max_watchers", section.max_watchers)?,
+        // Below 4 KiB a head with a token does not fit; above 1 MiB a flood of heads is memory.
+        header_bytes: limit("header_bytes", section.header_bytes, 4096..=1024 * 1024)?,
+        url_bytes: limit("url_bytes", section.url_bytes, 256..=section.header_bytes)?,
+    })
+}
+
+fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> Checked<u32> {
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    let (low, high) = range.into_inner();
+    Err(ConfigError::new(
+        key,
+        format!("{value} is not between {low} and {high}"),
+    ))
+}
+
+/// Two listeners on one port, or a tunnel's port that is taken, would only show at the bind.
+fn listeners_do_not_collide(config: &EngineConfig) -> Checked<()> {
+    let own = [
+        ("tls.listen_addr", Some(config.tls)),
+        ("http.listen_addr", config.http),
+        ("metrics.prometheus.listen_addr", config.metrics.listener()),
+    ];
+    let own = own
+        .into_iter()
+        .filter_map(|(key, address)| Some((key, address?)));
+    // Port 0 is a free one, each time another.
+    let own = own
+        .filter(|(_, address)| address.port() != 0)
+        .collect::<Vec<_>>();
+    for (index, (key, address)) in own.iter().enumerate() {
+        let port = address.port();
+        let earlier = own
+            .iter()
+            .take(index)
+            .find(|(_, earlier)| overlap(*address, *earlier));
+        if let Some((earlier, _)) = earlier {
+            return Err(ConfigError::new(
+                *key,
+                format!("port {port} is that of {earlier} already"),
+            ));
+        }
+        if config
+            .tcp_ports
+            .as_ref()
+            .is_some_and(|range| range.contains(&port))
+        {
+            let message = format!("the range holds port {port} of {key}");
+            return Err(ConfigError::new("tcp.port_range", message));
+        }
+    }
+    Ok(())
+}
+
+/// Whether both cannot be bound at once; an unspecified address takes all of them.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && (any || one.ip() == other.ip())
+}

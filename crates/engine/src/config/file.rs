@@ -1,0 +1,357 @@
+//! The shape of the file: strings and numbers as they are written. The doc of a field is its
+//! description in the JSON Schema and in `docs/configuration.md`; its default comes from `Default`.
+
+use daemon::config::SecretString;
+use daemon::logs::Level;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The configuration of `svc engine`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "svc engine")]
+pub(super) struct EngineFile {
+    /// The engine itself.
+    pub(super) engine: EngineSection,
+    /// The plain listener. It only redirects to https; nothing is served over it.
+    pub(super) http: HttpSection,
+    /// The TLS listener: agents, the Engine API and published names share it.
+    pub(super) tls: TlsSection,
+    /// The QUIC listener.
+    pub(super) quic: QuicSection,
+    /// Where the certificate comes from.
+    pub(super) certs: CertsSection,
+    /// Whose tokens are accepted.
+    pub(super) auth: AuthSection,
+    /// What the engine tells about itself.
+    pub(super) metrics: MetricsSection,
+    /// How long things may take.
+    pub(super) timeouts: TimeoutsSection,
+    /// Published `tcp` tunnels.
+    pub(super) tcp: TcpSection,
+    /// What stands in front of the engine.
+    pub(super) edge: EdgeSection,
+    /// The access log: one record for each request.
+    pub(super) access_log: AccessLogSection,
+    /// What one engine holds at most. Whoever comes when a limit is reached is refused.
+    pub(super) limits: LimitsSection,
+    /// The location of addresses.
+    pub(super) geoip: GeoipSection,
+    /// Spellings of other platforms.
+    pub(super) compat: CompatSection,
+    /// The control plane of a managed engine. Available in managed engines; the community engine
+    /// refuses this section.
+    pub(super) control_plane: Option<ControlPlaneSection>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct EngineSection {
+    /// The base host, without scheme and port. Agents connect to it and the Engine API answers on
+    /// it; published names live under `*.t.<host>`. Required.
+    #[schemars(example = "tunnel.example.com")]
+    pub(super) host: Option<String>,
+    /// How much is logged to standard error: `error`, `warn`, `info` or `debug`. The variable
+    /// `SVC_LOG` stands above it and can tell the engine's parts apart.
+    pub(super) log_level: Level,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct HttpSection {
+    /// Whether there is a plain listener.
+    pub(super) enabled: bool,
+    /// Address and port of the plain listener.
+    #[schemars(example = "0.0.0.0:80")]
+    pub(super) listen_addr: String,
+}
+
+impl Default for HttpSection {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            listen_addr: "[::]:80".to_owned(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TlsSection {
+    /// Whether there is a TLS listener. An engine cannot do without: `false` is refused.
+    pub(super) enabled: bool,
+    /// Address and port of the TLS listener.
+    #[schemars(example = "0.0.0.0:443")]
+    pub(super) listen_addr: String,
+}
+
+impl Default for TlsSection {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            listen_addr: "[::]:443".to_owned(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct QuicSection {
+    /// Whether there is a QUIC listener. It is not built yet: `true` is refused.
+    pub(super) enabled: bool,
+    /// Address and port of the QUIC listener.
+    #[schemars(example = "0.0.0.0:443")]
+    pub(super) listen_addr: String,
+}
+
+impl Default for QuicSection {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            listen_addr: "[::]:443".to_owned(),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct CertsSection {
+    /// A certificate from two files. They are looked at again when a handshake comes, at most once
+    /// a second, so replacing them needs no restart; a pair that is broken or does not belong
+    /// together leaves the one before it in service.
+    #[serde(rename = "static")]
+    pub(super) files: StaticCertSection,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct StaticCertSection {
+    /// Whether the files are used. There is no other source of certificates: `false` is refused.
+    pub(super) enabled: bool,
+    /// The certificate chain, PEM, the engine's own certificate first. It should hold both `<host>`
+    /// and `*.t.<host>`. Required.
+    #[schemars(example = "/etc/svc/tls/fullchain.pem")]
+    pub(super) cert_file: Option<String>,
+    /// The private key, PEM. Required.
+    #[schemars(example = "/etc/svc/tls/privkey.pem")]
+    pub(super) key_file: Option<String>,
+}
+
+impl Default for StaticCertSection {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            cert_file: None,
+            key_file: None,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AuthSection {
+    /// Tokens are JWTs. At least one kind of key is required; several may be given, and a token is
+    /// accepted when one of them verifies it.
+    pub(super) jwt: JwtSection,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct JwtSection {
+    /// Whether tokens are accepted. There is no other way in: `false` is refused.
+    pub(super) enabled: bool,
+    /// The secret of HS256 tokens, at least 32 bytes.
+    #[schemars(example = "a-random-text-of-32-bytes-or-more")]
+    pub(super) token_jwt_secret: Option<SecretString>,
+    /// Secrets of HS256 tokens: two are valid during a rotation. Together with `token_jwt_secret`
+    /// there may be two different ones.
+    #[schemars(example = ["the-new-random-text-of-32-bytes-or-more", "the-old-random-text-of-32-bytes-or-more"])]
+    pub(super) token_jwt_secrets: Vec<SecretString>,
+    /// Files of public keys, PEM (`PUBLIC KEY`): Ed25519, P-256 or P-521.
+    #[schemars(example = ["/etc/svc/keys/issuer.pem"])]
+    pub(super) public_keys: Vec<String>,
+    /// Where a JWK set with public keys is fetched. https, or http on loopback.
+    #[schemars(example = "https://id.example.com/.well-known/jwks.json")]
+    pub(super) jwks_url: Option<String>,
+}
+
+impl Default for JwtSection {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            token_jwt_secret: None,
+            token_jwt_secrets: Vec::new(),
+            public_keys: Vec::new(),
+            jwks_url: None,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct MetricsSection {
+    /// Metrics in the Prometheus text format, with `/healthz` and `/readyz` beside them.
+    pub(super) prometheus: PrometheusSection,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PrometheusSection {
+    /// Whether metrics are emitted.
+    pub(super) enabled: bool,
+    /// Address and port of the metrics listener. Without it no listener starts.
+    #[schemars(example = "127.0.0.1:9090")]
+    pub(super) listen_addr: Option<String>,
+    /// The path of the scrape; a missing leading slash is added.
+    #[schemars(example = "/metrics")]
+    pub(super) path: String,
+    /// What a scraper must send as its bearer token. Required where `listen_addr` is not a loopback
+    /// address: the engine refuses to start without it.
+    #[schemars(example = "a-random-text")]
+    pub(super) bearer_token: Option<SecretString>,
+}
+
+impl Default for PrometheusSection {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            listen_addr: None,
+            path: "/metrics".to_owned(),
+            bearer_token: None,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "the keys tell their unit")]
+pub(super) struct TimeoutsSection {
+    /// Seconds from the end of a request's head to the first byte of the answer's head; then the
+    /// visitor gets 504. 1 to 3600.
+    pub(super) stream_request_seconds: u32,
+    /// Seconds that an HTTP connection may be idle, from a visitor or to an upstream. 1 to 3600.
+    pub(super) http_idle_seconds: u32,
+    /// Seconds that the engine lets requests finish after SIGTERM, before it cuts what is left. 0
+    /// to 3600.
+    pub(super) drain_seconds: u32,
+}
+
+impl Default for TimeoutsSection {
+    fn default() -> Self {
+        Self {
+            stream_request_seconds: 30,
+            http_idle_seconds: 90,
+            drain_seconds: 30,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TcpSection {
+    /// The ports that published `tcp` tunnels get, first and last. Without it such tunnels are
+    /// refused. It must not hold a port of the engine's own.
+    #[schemars(example = "20000-20999")]
+    pub(super) port_range: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct EdgeSection {
+    /// Addresses or networks of proxies in front of the engine. A connection from there begins with
+    /// a PROXY protocol header (version 1 or 2), which tells the visitor's address; from elsewhere
+    /// such a header is refused. `X-Forwarded-For` is never believed.
+    #[schemars(example = ["10.0.0.0/8", "192.0.2.7"])]
+    pub(super) trusted_proxies: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AccessLogSection {
+    /// The file that records are appended to, or `-` for standard output. It is opened anew at
+    /// SIGHUP. Without it no access log is written.
+    #[schemars(example = "/var/log/svc/access.log")]
+    pub(super) path: Option<String>,
+    /// The form of a record: `json`, one object a line.
+    pub(super) format: AccessLogForm,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum AccessLogForm {
+    /// One JSON object a line.
+    #[default]
+    Json,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct LimitsSection {
+    /// Agents that are connected at once.
+    pub(super) max_clients: u32,
+    /// Tunnels that are online at once.
+    pub(super) max_tunnels: u32,
+    /// Tunnels of one agent.
+    pub(super) max_tunnels_per_client: u32,
+    /// Streams that one agent serves at once.
+    pub(super) max_streams_per_client: u32,
+    /// Watchers of the Engine API (SSE and WebSocket) at once.
+    pub(super) max_watchers: u32,
+    /// Bytes of a request's head; a longer one is 431. 4096 to 1048576.
+    pub(super) header_bytes: u32,
+    /// Bytes of a request's target; a longer one is 414. 256 to `header_bytes`.
+    pub(super) url_bytes: u32,
+}
+
+impl Default for LimitsSection {
+    /// The counts are what a machine of two cores and 4 GiB carries with room to spare; they are
+    /// there so that a fault of one peer is refused before the machine is full.
+    fn default() -> Self {
+        Self {
+            max_clients: 10_000,
+            max_tunnels: 50_000,
+            // A hundred times what a busy agent publishes.
+            max_tunnels_per_client: 1_000,
+            // Bounds what one agent's visitors can take from all others.
+            max_streams_per_client: 10_000,
+            // Each holds a queue of events and gets every change.
+            max_watchers: 1_000,
+            // What mature servers take in all: larger cookies are a mistake.
+            header_bytes: 32 * 1024,
+            // RFC 9112 section 3 recommends 8000 at least.
+            url_bytes: 8 * 1024,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct GeoipSection {
+    /// A database of the location of addresses. Only managed engines use it.
+    #[schemars(example = "/var/lib/svc/country.mmdb")]
+    pub(super) file: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct CompatSection {
+    /// Whether the spellings of the rstream SDKs are accepted and sent beside ours: the query
+    /// parameter `rstream.token`, the field `rstream_auth`, the routes under
+    /// `/.well-known/rstream/`. Their agent protocol is always spoken.
+    pub(super) rstream: bool,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ControlPlaneSection {
+    /// The address of the platform.
+    #[schemars(example = "https://platform.example.com")]
+    pub(super) url: Option<String>,
+    /// The file that holds the engine's enrolment token.
+    #[schemars(example = "/etc/svc/enrolment-token")]
+    pub(super) token_file: Option<String>,
+    /// A PEM file of authorities that the platform's certificate is checked against, instead of
+    /// the system's.
+    #[schemars(example = "/etc/svc/platform-ca.pem")]
+    pub(super) ca_file: Option<String>,
+}

@@ -1,0 +1,87 @@
+//! What is allowed and yet probably a mistake.
+
+use std::fs;
+
+use daemon::config::ConfigError;
+use daemon::tls::{ReloadingCert, TlsError, provider, warn_missing_names};
+
+use super::{EngineConfig, Warning};
+
+/// A certificate that ends within this is warned about: a renewal that works replaces a 90-day
+/// certificate a month before, and a 6-day one two days before.
+const EXPIRY_NOTICE_SECONDS: i64 = 24 * 60 * 60;
+
+pub(super) fn engine(config: &EngineConfig, now: i64) -> Result<Vec<Warning>, ConfigError> {
+    let mut warnings = Vec::new();
+    let mut warn = |key, message: String| warnings.push(Warning { key, message });
+    certificate(config, now, &mut warn)?;
+    for (index, file) in config.auth.public_keys.iter().enumerate() {
+        fs::metadata(file).map_err(|error| {
+            let message = format!("{} cannot be read: {error}", file.display());
+            ConfigError::new(format!("auth.jwt.public_keys.{index}"), message)
+        })?;
+    }
+    if config.metrics.enabled && config.metrics.listen_addr.is_none() {
+        warn(
+            "metrics.prometheus.listen_addr",
+            "metrics are enabled and nothing listens; set an address".to_owned(),
+        );
+    }
+    if config
+        .trusted_proxies
+        .iter()
+        .any(|network| network.prefix_len() == 0)
+    {
+        warn(
+            "edge.trusted_proxies",
+            "every visitor is believed to be a proxy, so every visitor chooses the address that \
+             is judged and logged"
+                .to_owned(),
+        );
+    }
+    if config.geoip_file.is_some() {
+        warn(
+            "geoip.file",
+            "the file is not used: tunnels with geo_ip are available in managed engines".to_owned(),
+        );
+    }
+    Ok(warnings)
+}
+
+fn certificate(
+    config: &EngineConfig,
+    now: i64,
+    warn: &mut impl FnMut(&'static str, String),
+) -> Result<(), ConfigError> {
+    let key = "certs.static.cert_file";
+    let pair = ReloadingCert::load(config.certificate.clone(), provider()).map_err(|error| {
+        let key = match &error {
+            TlsError::Read { path, .. } | TlsError::Content { path, .. }
+                if *path == config.certificate.cert =>
+            {
+                key
+            }
+            _ => "certs.static.key_file",
+        };
+        ConfigError::new(key, error.to_string())
+    })?;
+    let left = pair.not_after() - now;
+    if left <= 0 {
+        warn(key, "the certificate has expired".to_owned());
+    } else if left < EXPIRY_NOTICE_SECONDS {
+        warn(
+            key,
+            format!("the certificate expires in {} minutes", left / 60),
+        );
+    }
+    let names = pair
+        .certificate()
+        .map(|cert| warn_missing_names(&cert, &config.host));
+    for name in names.unwrap_or_default() {
+        warn(
+            key,
+            format!("the certificate lacks the name {name} (EN-10)"),
+        );
+    }
+    Ok(())
+}

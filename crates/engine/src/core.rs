@@ -1,0 +1,103 @@
+//! What all workers of an engine share, and what each has for itself.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use daemon::access_log::AccessLog;
+use daemon::shutdown::Shutdown;
+use daemon::tls::ReloadingCert;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::access::Tokens;
+use crate::agents::{Agent, Arrivals};
+use crate::clock::Clock;
+use crate::config::EngineConfig;
+use crate::edge::Upstreams;
+use crate::live::{Live, Namespace};
+use crate::listen::TcpPorts;
+use crate::metrics::EngineMetrics;
+
+/// The engine's parts, made once at the start. Nothing here is locked on the way of a request but
+/// what [`Worker`] holds for its own core.
+pub struct Core {
+    pub(crate) config: EngineConfig,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) live: Arc<Live<Agent>>,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) namespace: Namespace,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) certificate: Arc<ReloadingCert>,
+    pub(crate) tls: crate::listen::TlsConfigs,
+    pub(crate) tcp_ports: TcpPorts,
+    pub(crate) access_log: Option<AccessLog>,
+    pub(crate) metrics: EngineMetrics,
+    pub(crate) shutdown: Shutdown,
+    /// Every task that serves a visitor; a drain waits for them.
+    pub(crate) visits: TaskTracker,
+    /// Every task that serves an agent.
+    pub(crate) agents: TaskTracker,
+    /// Cancelled when the visits are over: the agents are let go last.
+    pub(crate) agents_stop: CancellationToken,
+    /// The Engine API, for connections to the base host.
+    pub(crate) api: axum::Router,
+    pub(crate) workers: OnceLock<Box<[Arc<Worker>]>>,
+    /// Where the TLS listener really is, port 0 resolved.
+    pub(crate) tls_addr: OnceLock<SocketAddr>,
+}
+
+impl Core {
+    /// The workers, in the order of their index; empty only before the engine has started.
+    pub(crate) fn workers(&self) -> &[Arc<Worker>] {
+        self.workers.get().map(|workers| &**workers).unwrap_or_default()
+    }
+
+    /// Seconds since the epoch, by the engine's clock.
+    pub(crate) fn unix_seconds(&self) -> i64 {
+        self.clock.now().as_second()
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("host", &self.config.host).finish_non_exhaustive()
+    }
+}
+
+/// One core's share: its runtime, and the connections that only its tasks use. The locks here are
+/// taken by one thread, but for the moments in which another worker hands something over.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) runtime: Handle,
+    pub(crate) core: Arc<Core>,
+    /// Cancelled when the engine drains. A token of the worker's own: waiting on one that all
+    /// share would make the cores wait for each other.
+    pub(crate) drain: CancellationToken,
+    /// Connections to services that wait for the next request.
+    pub(crate) upstreams: Mutex<Upstreams>,
+}
+
+impl Worker {
+    /// Serves a visitor on this worker; a drain waits for it.
+    pub(crate) fn spawn<F>(&self, future: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.core.visits.spawn_on(future, &self.runtime);
+    }
+
+    /// Closes what has been idle too long. Called every now and then.
+    pub(crate) fn trim(&self, now: Instant) {
+        let out = self.upstreams.lock().trim(now);
+        drop(out);
+    }
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("index", &self.index).finish_non_exhaustive()
+    }
+}

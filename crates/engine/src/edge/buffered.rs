@@ -1,0 +1,90 @@
+//! A stream with the bytes that were read from it and are not dealt with yet.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::ReadBuf;
+use transport::{Scratch, Stream};
+
+/// Where heads are read. While nothing is unread it owns no memory, so an idle connection costs
+/// what its socket and TLS session cost.
+#[derive(Debug)]
+pub(crate) struct Buffered<T> {
+    /// The stream itself, for writing.
+    pub(crate) io: T,
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl<T: Stream> Buffered<T> {
+    pub(crate) fn new(io: T) -> Self {
+        Self { io, bytes: Vec::new(), start: 0 }
+    }
+
+    /// What has been read and not consumed.
+    pub(crate) fn unread(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+
+    /// Drops the first `count` unread bytes; all of them when there are fewer.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start = self.bytes.len().min(self.start + count);
+        if self.start == self.bytes.len() {
+            self.bytes = Vec::new();
+            self.start = 0;
+        }
+    }
+
+    /// Puts bytes behind the unread ones: what a reader took beyond the end of its message.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Reads once, behind what is unread. `false` at the end of the stream. The caller stops
+    /// asking when it has as much as its limits allow.
+    pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut scratch = Scratch::take(Scratch::SMALL);
+        let mut buf = ReadBuf::new(&mut scratch);
+        ready!(Pin::new(&mut self.io).poll_read(cx, &mut buf))?;
+        self.append(buf.filled());
+        Poll::Ready(Ok(!buf.filled().is_empty()))
+    }
+
+    /// Whether the peer has neither closed the stream nor sent anything: an idle connection that
+    /// may be used again.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        self.unread().is_empty() && self.poll_more(&mut cx).is_pending()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn bytes_are_kept_in_order_and_memory_is_given_back() {
+        let (near, mut far) = duplex(64);
+        let mut near = Buffered::new(near);
+        assert!(near.is_quiet());
+        far.write_all(b"abc").await.unwrap();
+        assert!(poll_fn(|cx| near.poll_more(cx)).await.unwrap());
+        near.consume(1);
+        near.append(b"de");
+        assert_eq!(near.unread(), b"bcde");
+        assert!(!near.is_quiet());
+        near.consume(4);
+        assert_eq!(near.bytes.capacity(), 0);
+        drop(far);
+        assert!(!poll_fn(|cx| near.poll_more(cx)).await.unwrap());
+    }
+}

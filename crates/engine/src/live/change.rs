@@ -1,0 +1,224 @@
+//! A change of the live state, and what it is for each watcher.
+
+use std::cell::OnceCell;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use types::boundary::ListScope;
+use types::client::Client;
+use types::event::{Event, EventType};
+use types::id::EventId;
+use types::tunnel::Tunnel;
+
+use super::owner::unix_millis;
+use super::random::random_bytes;
+use super::view::View;
+
+/// One change, with the object before and after it. A watcher whose filter the object enters or
+/// leaves sees it created or deleted, so one change can be three events.
+#[derive(Debug)]
+pub(super) struct Change {
+    id: EventId,
+    at: Timestamp,
+    before: Option<Object>,
+    after: Option<Object>,
+    created: OnceCell<Arc<SharedEvent>>,
+    updated: OnceCell<Arc<SharedEvent>>,
+    deleted: OnceCell<Arc<SharedEvent>>,
+}
+
+#[derive(Debug, Clone)]
+enum Object {
+    Client(Arc<Client>),
+    Tunnel(Arc<Tunnel>),
+}
+
+impl Change {
+    pub(super) fn client(
+        at: Timestamp,
+        before: Option<&Arc<Client>>,
+        after: Option<&Arc<Client>>,
+    ) -> Self {
+        let object = |client: &Arc<Client>| Object::Client(Arc::clone(client));
+        Self::new(at, before.map(object), after.map(object))
+    }
+
+    pub(super) fn tunnel(
+        at: Timestamp,
+        before: Option<&Arc<Tunnel>>,
+        after: Option<&Arc<Tunnel>>,
+    ) -> Self {
+        let object = |tunnel: &Arc<Tunnel>| Object::Tunnel(Arc::clone(tunnel));
+        Self::new(at, before.map(object), after.map(object))
+    }
+
+    fn new(at: Timestamp, before: Option<Object>, after: Option<Object>) -> Self {
+        Self {
+            id: EventId::new(unix_millis(at), random_bytes()),
+            at,
+            before,
+            after,
+            created: OnceCell::new(),
+            updated: OnceCell::new(),
+            deleted: OnceCell::new(),
+        }
+    }
+
+    /// What the change is for a watcher with this view; nothing where it does not show.
+    ///
+    /// What leaves a view is shown as it was: how it looks now is no longer the watcher's to see.
+    pub(super) fn seen_by(&self, view: &View) -> Option<Arc<SharedEvent>> {
+        let before = self.before.as_ref().filter(|object| object.is_shown(view));
+        let after = self.after.as_ref().filter(|object| object.is_shown(view));
+        let (cell, verb, object) = match (before, after) {
+            (None, None) => return None,
+            (None, Some(after)) => (&self.created, Verb::Created, after),
+            (Some(_), Some(after)) => (&self.updated, Verb::Updated, after),
+            (Some(before), None) => (&self.deleted, Verb::Deleted, before),
+        };
+        let event = cell.get_or_init(|| {
+            Arc::new(SharedEvent {
+                id: self.id,
+                at: self.at,
+                verb,
+                object: object.clone(),
+                frames: Default::default(),
+            })
+        });
+        Some(Arc::clone(event))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Verb {
+    Created,
+    Updated,
+    Deleted,
+}
+
+impl Object {
+    fn is_shown(&self, view: &View) -> bool {
+        match self {
+            Self::Client(client) => view.shows_client(client),
+            Self::Tunnel(tunnel) => view.shows_tunnel(tunnel),
+        }
+    }
+}
+
+/// An event that many watchers share. It is written once; a watcher whose token selects fields
+/// has it written for itself.
+#[derive(Debug)]
+pub(super) struct SharedEvent {
+    id: EventId,
+    at: Timestamp,
+    verb: Verb,
+    object: Object,
+    /// The frame without and with the other brand's field names.
+    frames: [OnceLock<Frame>; 2],
+}
+
+impl SharedEvent {
+    fn event(&self, view: &View) -> Event {
+        let kind = self.kind();
+        match &self.object {
+            Object::Client(client) => {
+                let mut event = Event::new(self.id, kind, self.at, client.to_json());
+                event.user_id.clone_from(&client.user_id);
+                event.workspace_id.clone_from(&client.workspace_id);
+                event.project_id.clone_from(&client.project_id);
+                event.cluster_id.clone_from(&client.cluster_id);
+                event
+            }
+            Object::Tunnel(tunnel) => {
+                let scope = view.scope(tunnel);
+                let selected = |field: &str| match &scope {
+                    ListScope::Hidden => false,
+                    ListScope::Visible { select } => {
+                        select.as_ref().is_none_or(|fields| fields.contains(field))
+                    }
+                };
+                let owner = |field: &str, value: &Option<String>| {
+                    value.as_ref().filter(|_| selected(field)).cloned()
+                };
+                let object = scope.apply(tunnel.to_json(view.compat)).unwrap_or_default();
+                let mut event = Event::new(self.id, kind, self.at, object);
+                event.user_id = owner("user_id", &tunnel.user_id);
+                event.workspace_id = owner("workspace_id", &tunnel.workspace_id);
+                event.project_id = owner("project_id", &tunnel.project_id);
+                event.cluster_id = owner("cluster_id", &tunnel.cluster_id);
+                event
+            }
+        }
+    }
+
+    fn kind(&self) -> EventType {
+        match (&self.object, self.verb) {
+            (Object::Client(_), Verb::Created) => EventType::ClientCreated,
+            (Object::Client(_), Verb::Updated) => EventType::ClientUpdated,
+            (Object::Client(_), Verb::Deleted) => EventType::ClientDeleted,
+            (Object::Tunnel(_), Verb::Created) => EventType::TunnelCreated,
+            (Object::Tunnel(_), Verb::Updated) => EventType::TunnelUpdated,
+            (Object::Tunnel(_), Verb::Deleted) => EventType::TunnelDeleted,
+        }
+    }
+
+    /// Whether this view's frame is the one that everybody gets.
+    fn is_whole(&self, view: &View) -> bool {
+        match &self.object {
+            Object::Client(_) => true,
+            Object::Tunnel(tunnel) => view.scope(tunnel) == ListScope::Visible { select: None },
+        }
+    }
+}
+
+/// One event on its way to one watcher.
+#[derive(Debug)]
+pub struct Delivery {
+    event: Arc<SharedEvent>,
+    view: Arc<View>,
+}
+
+impl Delivery {
+    pub(super) fn new(event: Arc<SharedEvent>, view: Arc<View>) -> Self {
+        Self { event, view }
+    }
+
+    /// The event as a value, as this watcher sees it.
+    pub fn event(&self) -> Event {
+        self.event.event(&self.view)
+    }
+
+    /// The event as bytes, written once for all watchers that see the same.
+    pub fn frame(&self) -> Frame {
+        if !self.event.is_whole(&self.view) {
+            return Frame::of(&self.event());
+        }
+        let [plain, compat] = &self.event.frames;
+        let cell = if self.view.compat { compat } else { plain };
+        cell.get_or_init(|| Frame::of(&self.event())).clone()
+    }
+}
+
+/// An event as it travels: one buffer, of which SSE sends all and WebSocket the middle.
+#[derive(Debug, Clone)]
+pub struct Frame(Bytes);
+
+impl Frame {
+    pub fn of(event: &Event) -> Self {
+        Self(format!("{PREFIX}{}{SUFFIX}", event.to_line()).into())
+    }
+
+    /// One `data:` line and the empty line that ends the event.
+    pub fn sse(&self) -> Bytes {
+        self.0.clone()
+    }
+
+    /// The JSON text alone.
+    pub fn json(&self) -> Bytes {
+        self.0.slice(PREFIX.len()..self.0.len() - SUFFIX.len())
+    }
+}
+
+const PREFIX: &str = "data: ";
+const SUFFIX: &str = "\n\n";

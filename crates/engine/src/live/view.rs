@@ -1,0 +1,79 @@
+//! What one caller sees of the live state: one value for the list, the snapshot and each event.
+
+use std::sync::Arc;
+
+use credentials::Verified;
+use serde_json::Value;
+use types::boundary::ListScope;
+use types::client::Client;
+use types::event::Event;
+use types::filter::WatchParams;
+use types::id::EventId;
+use types::tunnel::Tunnel;
+
+use super::watch::Snapshot;
+
+/// A project, cut by what the caller asked for and by what its token may list.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Id of the project that the caller's token is good for.
+    pub project: Arc<str>,
+    /// Workspace of the project, on managed engines.
+    pub workspace: Option<Arc<str>>,
+    /// What the caller asked for.
+    pub params: WatchParams,
+    /// The token, for where it reaches; its permissions were judged before.
+    pub token: Arc<Verified>,
+    /// `compat.rstream`: whether objects carry the other brand's field names too.
+    pub compat: bool,
+}
+
+impl View {
+    /// Whether a client is in the view. A boundary speaks of tunnels only: one that shows some
+    /// tunnels, or some fields of them, shows no client at all.
+    pub fn shows_client(&self, client: &Client) -> bool {
+        client.project_id.as_deref() == Some(&*self.project)
+            && self.params.clients.matches(client)
+            && self
+                .token
+                .boundary
+                .may_list_all(&self.project, self.workspace.as_deref())
+    }
+
+    /// Whether a tunnel is in the view.
+    pub fn shows_tunnel(&self, tunnel: &Tunnel) -> bool {
+        tunnel.project_id.as_deref() == Some(&*self.project)
+            && self.params.tunnels.matches(tunnel)
+            && self.scope(tunnel) != ListScope::Hidden
+    }
+
+    /// How much of a tunnel the token shows.
+    pub fn scope(&self, tunnel: &Tunnel) -> ListScope {
+        self.token
+            .boundary
+            .list(&self.project, self.workspace.as_deref(), tunnel)
+    }
+
+    /// A tunnel of the view as its caller sees it.
+    pub fn tunnel_json(&self, tunnel: &Tunnel) -> Option<Value> {
+        self.scope(tunnel).apply(tunnel.to_json(self.compat))
+    }
+
+    /// The first event of a stream (EN-3).
+    pub fn initial(&self, id: EventId, snapshot: &Snapshot) -> Event {
+        let clients = snapshot
+            .clients
+            .iter()
+            .map(|client| client.to_json())
+            .collect();
+        let tunnels = snapshot
+            .tunnels
+            .iter()
+            .filter_map(|tunnel| self.tunnel_json(tunnel))
+            .collect();
+        let mut event = Event::snapshot(id, snapshot.at, clients, tunnels);
+        event.project_id = Some(self.project.to_string());
+        event.workspace_id = self.workspace.as_ref().map(ToString::to_string);
+        event
+    }
+}

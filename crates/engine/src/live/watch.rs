@@ -1,0 +1,157 @@
+//! Watchers: a view of the live state, and a bounded queue of the changes that it shows.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use types::client::Client;
+use types::id::EventId;
+use types::tunnel::Tunnel;
+
+use super::change::{Change, Delivery, Frame, SharedEvent};
+use super::owner::unix_millis;
+use super::random::random_bytes;
+use super::view::View;
+
+/// What was alive at the instant of subscription, filtered, oldest first.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub at: Timestamp,
+    pub clients: Vec<Arc<Client>>,
+    pub tunnels: Vec<Arc<Tunnel>>,
+}
+
+/// A snapshot and every change after it: nothing lost, nothing twice (EN-3).
+#[derive(Debug)]
+pub struct Subscription {
+    pub snapshot: Snapshot,
+    pub events: Events,
+    pub view: Arc<View>,
+}
+
+/// The changes that one watcher is shown, in order. Dropping it ends the subscription.
+#[derive(Debug)]
+pub struct Events {
+    receiver: mpsc::Receiver<Arc<SharedEvent>>,
+    ended: Arc<OnceLock<Ended>>,
+    view: Arc<View>,
+}
+
+/// Why a subscription gave no more events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Ended {
+    /// The watcher left more events waiting than its queue holds.
+    #[error("too slow: events came faster than they were read")]
+    TooSlow,
+    /// The engine is going away.
+    #[error("the engine is stopping")]
+    Stopped,
+}
+
+/// The engine has as many watchers as it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no more watchers can subscribe")]
+pub struct WatchersFull;
+
+impl Subscription {
+    /// The first frame of a stream: `state.initial`.
+    pub fn initial(&self) -> Frame {
+        let id = EventId::new(unix_millis(self.snapshot.at), random_bytes());
+        Frame::of(&self.view.initial(id, &self.snapshot))
+    }
+}
+
+impl Events {
+    /// Waits for the next change. Cancel-safe: what was not returned is not lost.
+    ///
+    /// # Errors
+    /// [`Ended`], once, after every event that was queued before the end.
+    pub async fn next(&mut self) -> Result<Delivery, Ended> {
+        match self.receiver.recv().await {
+            Some(event) => Ok(Delivery::new(event, Arc::clone(&self.view))),
+            None => Err(self.ended.get().copied().unwrap_or(Ended::Stopped)),
+        }
+    }
+}
+
+/// Everybody who watches; lives under the owner's lock.
+#[derive(Debug)]
+pub(super) struct Watchers {
+    watchers: Vec<Watcher>,
+    capacity: usize,
+    queue: usize,
+    dropped: u64,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    view: Arc<View>,
+    sender: mpsc::Sender<Arc<SharedEvent>>,
+    ended: Arc<OnceLock<Ended>>,
+}
+
+impl Watchers {
+    pub(super) fn new(capacity: usize, queue: usize) -> Self {
+        Self {
+            watchers: Vec::new(),
+            capacity,
+            queue: queue.max(1),
+            dropped: 0,
+        }
+    }
+
+    pub(super) fn add(&mut self, view: Arc<View>) -> Result<Events, WatchersFull> {
+        if self.count() >= self.capacity {
+            return Err(WatchersFull);
+        }
+        let (sender, receiver) = mpsc::channel(self.queue);
+        let ended = Arc::new(OnceLock::new());
+        let events = Events {
+            receiver,
+            ended: Arc::clone(&ended),
+            view: Arc::clone(&view),
+        };
+        self.watchers.push(Watcher {
+            view,
+            sender,
+            ended,
+        });
+        Ok(events)
+    }
+
+    /// Tells every watcher what a change is for it. Never waits: a full queue ends its watcher.
+    pub(super) fn publish(&mut self, change: &Change) {
+        let dropped = &mut self.dropped;
+        self.watchers.retain(|watcher| {
+            let Some(event) = change.seen_by(&watcher.view) else {
+                return !watcher.sender.is_closed();
+            };
+            match watcher.sender.try_send(event) {
+                Ok(()) => true,
+                Err(mpsc::error::TrySendError::Closed(_)) => false,
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    // Nobody else sets it, so it is still empty.
+                    watcher.ended.get_or_init(|| Ended::TooSlow);
+                    *dropped += 1;
+                    false
+                }
+            }
+        });
+    }
+
+    /// Watchers that still listen.
+    pub(super) fn count(&mut self) -> usize {
+        self.watchers.retain(|watcher| !watcher.sender.is_closed());
+        self.watchers.len()
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Ends every subscription, after what is queued.
+    pub(super) fn stop(&mut self) {
+        self.watchers.clear();
+    }
+}

@@ -1,0 +1,221 @@
+//! The chunked transfer coding (RFC 9112 §7.1), as strictly as it can be read:
+//!
+//! ```text
+//! 1..=16 HEXDIG  CR LF  data  CR LF      any number of chunks that are not empty
+//! 1..=16 "0"     CR LF                   the last chunk
+//! trailer section, CR LF
+//! ```
+//!
+//! Chunk extensions are refused: nobody may use them across an intermediary, and parsers that
+//! skip them differently are how requests are smuggled. Whitespace around the size, line feeds
+//! alone and sizes above 64 bits are refused as well.
+
+use crate::body::{Advance, BadBody, BodyState, Verbatim};
+use crate::fields::Slots;
+use crate::trailers::{TRAILER_BYTES, parse_trailers};
+
+/// Finds the payload in a chunked body, however the bytes are split over the calls.
+#[derive(Debug, Clone)]
+pub struct ChunkScanner {
+    at: At,
+}
+
+/// What the next byte is.
+#[derive(Debug, Clone, Copy)]
+enum At {
+    Size {
+        digits: u8,
+        size: u64,
+    },
+    SizeLineFeed {
+        size: u64,
+    },
+    Data {
+        left: u64,
+    },
+    DataReturn,
+    DataLineFeed,
+    /// Bytes of the section that have been seen, and not consumed.
+    Trailers {
+        seen: usize,
+    },
+    Done,
+    Broken,
+}
+
+impl ChunkScanner {
+    /// Begins before the first chunk.
+    pub fn new() -> Self {
+        Self { at: AT_SIZE }
+    }
+
+    /// Reads the next stretch from the start of `buf`: at most one run of payload, with all the
+    /// framing around it.
+    ///
+    /// A trailer section is consumed in one piece; until `buf` holds all of it, it is left in
+    /// place and must be offered again. So a buffer needs room for
+    /// [`TRAILER_BYTES`](crate::TRAILER_BYTES).
+    pub fn advance(&mut self, buf: &[u8]) -> Result<Advance, BadBody> {
+        self.scan(buf).inspect_err(|_| self.at = At::Broken)
+    }
+
+    /// Reads as much as `buf` holds.
+    pub(crate) fn advance_verbatim(&mut self, buf: &[u8]) -> Result<Verbatim, BadBody> {
+        let mut consumed = 0;
+        loop {
+            let step = self.advance(buf.get(consumed..).unwrap_or_default())?;
+            let start = consumed;
+            consumed += step.consumed;
+            match step.state {
+                BodyState::More if step.consumed > 0 && consumed < buf.len() => {}
+                BodyState::Trailers(section) => {
+                    let section = start + section.start..start + section.end;
+                    let pass = section.start;
+                    return Ok(Verbatim {
+                        consumed,
+                        pass,
+                        state: BodyState::Trailers(section),
+                    });
+                }
+                state => {
+                    return Ok(Verbatim {
+                        consumed,
+                        pass: consumed,
+                        state,
+                    });
+                }
+            }
+        }
+    }
+
+    fn scan(&mut self, buf: &[u8]) -> Result<Advance, BadBody> {
+        let mut data = 0..0;
+        let mut position = 0;
+        while let Some(byte) = buf.get(position).copied() {
+            self.at = match self.at {
+                At::Size { digits, size } => {
+                    position += 1;
+                    read_size_byte(byte, digits, size)?
+                }
+                At::SizeLineFeed { size } if byte == b'\n' => {
+                    position += 1;
+                    if size == 0 {
+                        At::Trailers { seen: 0 }
+                    } else {
+                        At::Data { left: size }
+                    }
+                }
+                At::SizeLineFeed { .. } => {
+                    return Err(BadBody::Malformed("a chunk size ends with a bare return"));
+                }
+                // A second run of payload waits for the next call.
+                At::Data { .. } if !data.is_empty() => break,
+                At::Data { left } => {
+                    let here = buf.len() - position;
+                    let taken = usize::try_from(left).map_or(here, |left| left.min(here));
+                    data = position..position + taken;
+                    position += taken;
+                    match left - taken as u64 {
+                        0 => At::DataReturn,
+                        left => At::Data { left },
+                    }
+                }
+                At::DataReturn if byte == b'\r' => {
+                    position += 1;
+                    At::DataLineFeed
+                }
+                At::DataLineFeed if byte == b'\n' => {
+                    position += 1;
+                    AT_SIZE
+                }
+                At::DataReturn | At::DataLineFeed => {
+                    return Err(BadBody::Malformed("a chunk is longer than its size"));
+                }
+                At::Trailers { seen } => {
+                    let section = buf.get(position..).unwrap_or_default();
+                    let Some(len) = section_len(section, seen)? else {
+                        self.at = At::Trailers {
+                            seen: section.len(),
+                        };
+                        break;
+                    };
+                    self.at = At::Done;
+                    let consumed = position + len;
+                    let state = if len == EMPTY_SECTION {
+                        BodyState::Done
+                    } else {
+                        BodyState::Trailers(position..consumed)
+                    };
+                    return Ok(Advance {
+                        consumed,
+                        data,
+                        state,
+                    });
+                }
+                At::Done => break,
+                At::Broken => return Err(BadBody::Malformed("the body is already known as bad")),
+            };
+        }
+        let state = if matches!(self.at, At::Done) {
+            BodyState::Done
+        } else {
+            BodyState::More
+        };
+        Ok(Advance {
+            consumed: position,
+            data,
+            state,
+        })
+    }
+}
+
+impl Default for ChunkScanner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn read_size_byte(byte: u8, digits: u8, size: u64) -> Result<At, BadBody> {
+    match char::from(byte).to_digit(16) {
+        Some(_) if digits == SIZE_DIGITS => Err(BadBody::Malformed("a chunk size is too long")),
+        Some(digit) => Ok(At::Size {
+            digits: digits + 1,
+            size: size << 4 | u64::from(digit),
+        }),
+        None if byte == b'\r' && digits > 0 => Ok(At::SizeLineFeed { size }),
+        None if byte == b';' => Err(BadBody::Malformed("a chunk has an extension")),
+        None => Err(BadBody::Malformed("a chunk size is malformed")),
+    }
+}
+
+/// Length of the trailer section at the start of `section` with its final empty line, once it is
+/// there. `seen` bytes of it are known not to hold the end.
+fn section_len(section: &[u8], seen: usize) -> Result<Option<usize>, BadBody> {
+    match section {
+        [b'\r', b'\n', ..] => return Ok(Some(EMPTY_SECTION)),
+        [b'\r'] => return Ok(None),
+        _ => {}
+    }
+    let from = seen.saturating_sub(SECTION_END.len() - 1);
+    let fresh = section.get(from..).unwrap_or_default();
+    let end = fresh
+        .windows(SECTION_END.len())
+        .position(|bytes| bytes == SECTION_END);
+    let end = end.map(|end| from + end + SECTION_END.len());
+    if end.unwrap_or(section.len()) > TRAILER_BYTES {
+        return Err(BadBody::Malformed("the trailer section is too large"));
+    }
+    if let Some(whole) = end.and_then(|end| section.get(..end)) {
+        parse_trailers(whole, &mut Slots::new())?;
+    }
+    Ok(end)
+}
+
+const AT_SIZE: At = At::Size { digits: 0, size: 0 };
+
+/// As many as 64 bits need.
+const SIZE_DIGITS: u8 = 16;
+
+const EMPTY_SECTION: usize = 2;
+
+const SECTION_END: &[u8] = b"\r\n\r\n";

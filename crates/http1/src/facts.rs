@@ -1,0 +1,208 @@
+//! The one pass over the fields of a head: index them, and learn what frames the message.
+
+use httparse::Header;
+
+use crate::fields::{Slot, Slots};
+use crate::kind::FieldKind;
+
+/// What the fields say about the message itself.
+#[derive(Default)]
+pub(crate) struct Facts<'b> {
+    pub(crate) host: Option<&'b [u8]>,
+    pub(crate) host_repeated: bool,
+    pub(crate) content_length: Option<u64>,
+    pub(crate) chunked: bool,
+    pub(crate) close: bool,
+    pub(crate) keep_alive: bool,
+    pub(crate) expect_continue: bool,
+    /// The value of `Upgrade`, whether or not `Connection` names it.
+    pub(crate) upgrade: Option<&'b str>,
+    /// `Connection` names `upgrade`.
+    pub(crate) upgrade_named: bool,
+}
+
+impl<'b> Facts<'b> {
+    /// Reads the fields that the tokenizer found in `head`, which is a whole head. The error is a
+    /// reason that may be shown to the peer.
+    pub(crate) fn gather(
+        head: &'b [u8],
+        headers: &[Header<'b>],
+        slots: &mut Slots,
+    ) -> Result<Self, &'static str> {
+        let mut facts = Self::default();
+        let mut options = ConnectionOptions::default();
+        slots.clear();
+        for header in headers {
+            let slot = locate(head, header, false)?;
+            let value = header.value;
+            match slot.kind {
+                FieldKind::Host => facts.host_repeated |= facts.host.replace(value).is_some(),
+                FieldKind::ContentLength => {
+                    let length = content_length(value)?;
+                    once(
+                        &mut facts.content_length,
+                        length,
+                        "Content-Length is repeated",
+                    )?;
+                }
+                FieldKind::TransferEncoding => {
+                    if facts.chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                        return Err("Transfer-Encoding is not exactly chunked");
+                    }
+                    facts.chunked = true;
+                }
+                FieldKind::Connection => options.read(value, &mut facts)?,
+                FieldKind::Upgrade => {
+                    once(&mut facts.upgrade, protocols(value)?, "Upgrade is repeated")?;
+                }
+                FieldKind::Expect => {
+                    facts.expect_continue |= value.eq_ignore_ascii_case(b"100-continue");
+                }
+                _ => {}
+            }
+            if !slots.push(slot) {
+                return Err("too many fields");
+            }
+        }
+        if facts.chunked && facts.content_length.is_some() {
+            return Err("Transfer-Encoding and Content-Length together");
+        }
+        if options.names_fields {
+            mark_named(head, slots);
+        }
+        Ok(facts)
+    }
+}
+
+/// Keeps the value of a field that may be there once.
+fn once<T>(place: &mut Option<T>, value: T, repeated: &'static str) -> Result<(), &'static str> {
+    if place.replace(value).is_some() {
+        Err(repeated)
+    } else {
+        Ok(())
+    }
+}
+
+/// Finds a field's place in the head and checks that its line follows CR LF: the tokenizer takes a
+/// line feed alone for the end of a line. Only the `first` line of a trailer section has none
+/// before it.
+pub(crate) fn locate(head: &[u8], header: &Header<'_>, first: bool) -> Result<Slot, &'static str> {
+    let name = header.name.as_bytes();
+    let name_at = offset(head, name);
+    let line_start = name_at
+        .checked_sub(2)
+        .and_then(|start| head.get(start..name_at));
+    if line_start != Some(b"\r\n") && !(first && name_at == 0) {
+        return Err(BARE_LINE_FEED);
+    }
+    let kind = FieldKind::of(name);
+    let narrow = |number: usize| u16::try_from(number).map_err(|_| "the head is too large");
+    Ok(Slot {
+        name_at: narrow(name_at)?,
+        name_len: narrow(name.len())?,
+        value_at: narrow(offset(head, header.value))?,
+        value_len: narrow(header.value.len())?,
+        kind,
+        hop_by_hop: kind.is_hop_by_hop(),
+    })
+}
+
+/// Distance of `part` from the start of `whole`, of which it is a part.
+fn offset(whole: &[u8], part: &[u8]) -> usize {
+    part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr())
+}
+
+/// Digits alone (RFC 9110 §8.6). Some receivers count in signed 64 bits, so more than fits there
+/// is refused too.
+fn content_length(value: &[u8]) -> Result<u64, &'static str> {
+    if !value.iter().all(u8::is_ascii_digit) {
+        return Err("Content-Length is not a number");
+    }
+    std::str::from_utf8(value)
+        .ok()
+        .and_then(|digits| digits.parse::<u64>().ok())
+        .filter(|length| i64::try_from(*length).is_ok())
+        .ok_or("Content-Length is not a number that can be counted")
+}
+
+fn protocols(value: &[u8]) -> Result<&str, &'static str> {
+    if value.is_empty()
+        || !value
+            .iter()
+            .all(|byte| byte.is_ascii_graphic() || *byte == b' ')
+    {
+        return Err("Upgrade is malformed");
+    }
+    std::str::from_utf8(value).map_err(|_| "Upgrade is malformed")
+}
+
+#[derive(Default)]
+struct ConnectionOptions {
+    count: usize,
+    names_fields: bool,
+}
+
+impl ConnectionOptions {
+    fn read(&mut self, value: &[u8], facts: &mut Facts<'_>) -> Result<(), &'static str> {
+        for option in options(value) {
+            if !option.iter().all(|byte| is_token_byte(*byte)) {
+                return Err("Connection is malformed");
+            }
+            self.count += 1;
+            if self.count > CONNECTION_OPTIONS {
+                return Err("Connection has too many options");
+            }
+            if option.eq_ignore_ascii_case(b"close") {
+                facts.close = true;
+            } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                facts.keep_alive = true;
+            } else if option.eq_ignore_ascii_case(b"upgrade") {
+                facts.upgrade_named = true;
+            } else {
+                self.names_fields = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The non-empty members of a comma-separated list.
+fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|option| !option.is_empty())
+}
+
+/// Marks the fields that `Connection` names.
+///
+/// `Host` and `Content-Length` stay: no peer may take away what routes or frames the message.
+fn mark_named(head: &[u8], slots: &mut Slots) {
+    let slots = slots.filled_mut();
+    for index in 0..slots.len() {
+        let Some(connection) = slots
+            .get(index)
+            .filter(|slot| slot.kind == FieldKind::Connection)
+        else {
+            continue;
+        };
+        let value = connection.value(head);
+        for slot in slots.iter_mut() {
+            let removable = !matches!(slot.kind, FieldKind::Host | FieldKind::ContentLength);
+            let name = slot.name(head);
+            slot.hop_by_hop |=
+                removable && options(value).any(|option| option.eq_ignore_ascii_case(name));
+        }
+    }
+}
+
+/// RFC 9110 §5.6.2.
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// A reason shared by heads and trailers.
+pub(crate) const BARE_LINE_FEED: &str = "a line ends with a line feed alone";
+
+/// Nobody has need of more, and each is compared with every field.
+const CONNECTION_OPTIONS: usize = 16;

@@ -1,0 +1,184 @@
+//! The fields of a head: an index into the caller's buffer.
+
+use std::fmt;
+
+use crate::kind::FieldKind;
+
+/// The largest number of fields in a head, whatever the limits say. More than a visitor may send
+/// ([`Limits::default`](crate::Limits)), so that a head to which the edge has added its own fields
+/// can be read again; still small enough for [`Slots`] of their own in each connection.
+pub const MAX_FIELDS: usize = 160;
+
+/// Room for the index of one head. Make one per connection or per core and use it for every
+/// message; its content is written anew by each parse.
+pub struct Slots {
+    slots: [Slot; MAX_FIELDS],
+    len: usize,
+}
+
+impl Slots {
+    /// Makes an empty index.
+    pub const fn new() -> Self {
+        Self {
+            slots: [Slot::EMPTY; MAX_FIELDS],
+            len: 0,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Adds a field; false where there is no room.
+    pub(crate) fn push(&mut self, slot: Slot) -> bool {
+        let Some(free) = self.slots.get_mut(self.len) else {
+            return false;
+        };
+        *free = slot;
+        self.len += 1;
+        true
+    }
+
+    pub(crate) fn filled_mut(&mut self) -> &mut [Slot] {
+        self.slots.get_mut(..self.len).unwrap_or_default()
+    }
+
+    pub(crate) fn view<'b>(&'b self, buf: &'b [u8]) -> Fields<'b> {
+        Fields {
+            buf,
+            slots: self.slots.get(..self.len).unwrap_or_default(),
+        }
+    }
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slots")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a field lies in the buffer. Positions fit 16 bits, see `Limits::head_bytes`.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) name_at: u16,
+    pub(crate) name_len: u16,
+    pub(crate) value_at: u16,
+    pub(crate) value_len: u16,
+    pub(crate) kind: FieldKind,
+    pub(crate) hop_by_hop: bool,
+}
+
+impl Slot {
+    const EMPTY: Self = Self {
+        name_at: 0,
+        name_len: 0,
+        value_at: 0,
+        value_len: 0,
+        kind: FieldKind::Other,
+        hop_by_hop: false,
+    };
+
+    pub(crate) fn name<'b>(&self, buf: &'b [u8]) -> &'b [u8] {
+        part(buf, self.name_at, self.name_len)
+    }
+
+    pub(crate) fn value<'b>(&self, buf: &'b [u8]) -> &'b [u8] {
+        part(buf, self.value_at, self.value_len)
+    }
+}
+
+/// One field of a head or of a trailer section.
+///
+/// `Debug` shows the name alone: values may be credentials.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Field<'b> {
+    /// The name as sent, a token.
+    pub name: &'b [u8],
+    /// The value as sent without the whitespace around it: visible ASCII, spaces, tabs, and bytes
+    /// from 0x80.
+    pub value: &'b [u8],
+    /// What the name means.
+    pub kind: FieldKind,
+    /// Whether it ends here: by its kind or because `Connection` names it (RFC 9110 §7.6.1).
+    /// `Host` and `Content-Length` never do, whatever `Connection` says.
+    pub hop_by_hop: bool,
+}
+
+impl Field<'_> {
+    /// Whether the field has this name, without regard to case.
+    pub fn is(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name.as_bytes())
+    }
+}
+
+impl fmt::Debug for Field<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: …", self.name.escape_ascii())
+    }
+}
+
+/// The fields of a head in the order in which they were sent.
+#[derive(Clone, Copy)]
+pub struct Fields<'b> {
+    buf: &'b [u8],
+    slots: &'b [Slot],
+}
+
+impl<'b> Fields<'b> {
+    /// Number of fields.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Every field.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Field<'b>> + use<'b> {
+        let buf = self.buf;
+        self.slots.iter().map(move |slot| Field {
+            name: slot.name(buf),
+            value: slot.value(buf),
+            kind: slot.kind,
+            hop_by_hop: slot.hop_by_hop,
+        })
+    }
+
+    /// The fields that travel on. `Content-Length` is among them.
+    pub fn end_to_end(&self) -> impl Iterator<Item = Field<'b>> + use<'b> {
+        self.iter().filter(|field| !field.hop_by_hop)
+    }
+
+    /// The fields of one kind.
+    pub fn of_kind(&self, kind: FieldKind) -> impl Iterator<Item = Field<'b>> + use<'b> {
+        self.iter().filter(move |field| field.kind == kind)
+    }
+
+    /// The value of the first field with this name, without regard to case.
+    pub fn get(&self, name: &str) -> Option<&'b [u8]> {
+        self.iter()
+            .find(|field| field.is(name))
+            .map(|field| field.value)
+    }
+}
+
+impl fmt::Debug for Fields<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+fn part(buf: &[u8], at: u16, len: u16) -> &[u8] {
+    let at = usize::from(at);
+    buf.get(at..at + usize::from(len)).unwrap_or_default()
+}

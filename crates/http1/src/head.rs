@@ -1,0 +1,105 @@
+//! What the heads of requests and responses have in common.
+
+use crate::fields::MAX_FIELDS;
+
+/// How large a message head may be. The defaults are those of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the whole head with its final empty line. 32 KiB: four times what common servers
+    /// accept for a single field, so that large cookies pass. At most 65,535 count.
+    pub head_bytes: usize,
+    /// Bytes of the request target as sent. 8 KiB: RFC 9112 §3 recommends at least 8,000.
+    pub target_bytes: usize,
+    /// Number of fields. 128: browsers send about 20, and chains of proxies add some. At most
+    /// [`MAX_FIELDS`] counts.
+    pub headers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_bytes: 32 * 1024,
+            target_bytes: 8 * 1024,
+            headers: DEFAULT_FIELDS,
+        }
+    }
+}
+
+impl Limits {
+    /// The part of `buf` in which a head that keeps the limits must end.
+    pub(crate) fn window<'b>(&self, buf: &'b [u8]) -> &'b [u8] {
+        buf.get(..self.head_limit()).unwrap_or(buf)
+    }
+
+    pub(crate) fn head_limit(&self) -> usize {
+        self.head_bytes.min(MAX_HEAD_BYTES)
+    }
+
+    pub(crate) fn field_limit(&self) -> usize {
+        self.headers.min(MAX_FIELDS)
+    }
+}
+
+/// Result of reading a head from a buffer that may not hold all of it yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress<H> {
+    /// Nothing wrong so far; more bytes are needed. The whole buffer is read again next time.
+    Partial,
+    /// The head is complete.
+    Complete {
+        /// The head; it borrows from the buffer.
+        head: H,
+        /// Bytes of the buffer that the head occupies; the body or the next message follows.
+        head_len: usize,
+    },
+}
+
+/// Version in the first line of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// `HTTP/1.0`
+    Http10,
+    /// `HTTP/1.1`
+    Http11,
+}
+
+impl Version {
+    pub(crate) fn from_minor(minor: u8) -> Self {
+        if minor == 0 {
+            Self::Http10
+        } else {
+            Self::Http11
+        }
+    }
+}
+
+/// Whether parsing `buf` again can have another result than [`Progress::Partial`], which it had
+/// when the buffer held its first `seen` bytes.
+///
+/// A peer that sends its head byte by byte would otherwise have the whole of it parsed for every
+/// byte. This looks at new bytes alone: for an empty line, and for the points at which a limit is
+/// exceeded.
+pub fn may_complete(buf: &[u8], seen: usize, limits: &Limits) -> bool {
+    let crosses = |bound: usize| seen < bound && buf.len() >= bound;
+    if seen == 0 || buf.len() >= limits.head_limit() {
+        return true;
+    }
+    if crosses(LONGEST_BEFORE_TARGET + limits.target_bytes) {
+        return true;
+    }
+    let fresh = buf.get(seen.saturating_sub(2)..).unwrap_or_default();
+    fresh.windows(2).any(|pair| pair == b"\n\n") || fresh.windows(3).any(|three| three == b"\n\r\n")
+}
+
+/// The longest method that is read (RFC 9110 registers none above 17 bytes). A longer one is none
+/// that this edge or an upstream implements.
+pub(crate) const METHOD_BYTES: usize = 32;
+
+/// With this many bytes and a whole target's more in the buffer, a target that has not ended is
+/// too long: an ignored empty line, the method, a space, and one byte of excess.
+const LONGEST_BEFORE_TARGET: usize = 2 + METHOD_BYTES + 1 + 1;
+
+const DEFAULT_FIELDS: usize = 128;
+
+/// Positions in a head are stored in 16 bits.
+const MAX_HEAD_BYTES: usize = u16::MAX as usize;

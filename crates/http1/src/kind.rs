@@ -1,0 +1,195 @@
+//! What a field means to an intermediary, decided once while the head is read.
+
+/// Fields that the edge treats specially; everything else is [`FieldKind::Other`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum FieldKind {
+    /// Passed on as it is.
+    #[default]
+    Other,
+    /// `Accept`
+    Accept,
+    /// `Authorization`
+    Authorization,
+    /// `Connection`
+    Connection,
+    /// `Content-Length`
+    ContentLength,
+    /// `Cookie`
+    Cookie,
+    /// `Expect`
+    Expect,
+    /// `Forwarded` (RFC 7239)
+    Forwarded,
+    /// `Host`
+    Host,
+    /// `Keep-Alive`
+    KeepAlive,
+    /// `Proxy-Authenticate`
+    ProxyAuthenticate,
+    /// `Proxy-Authorization`
+    ProxyAuthorization,
+    /// `Proxy-Connection`
+    ProxyConnection,
+    /// `Referer`
+    Referer,
+    /// `Sec-WebSocket-Accept`
+    SecWebSocketAccept,
+    /// `Sec-WebSocket-Key`
+    SecWebSocketKey,
+    /// `Set-Cookie`
+    SetCookie,
+    /// Any name that begins with `svc-` or `x-svc-`: ours alone to send.
+    SvcReserved,
+    /// `TE`
+    Te,
+    /// `Trailer`
+    Trailer,
+    /// `Transfer-Encoding`
+    TransferEncoding,
+    /// `Upgrade`
+    Upgrade,
+    /// `X-Forwarded-For`
+    XForwardedFor,
+    /// `X-Forwarded-Host`
+    XForwardedHost,
+    /// `X-Forwarded-Proto`
+    XForwardedProto,
+    /// `X-Real-IP`
+    XRealIp,
+}
+
+impl FieldKind {
+    /// Classifies a field name.
+    ///
+    /// Names that only the edge may send (`svc-*`, `X-Forwarded-*`, `Forwarded`, `X-Real-IP`) are
+    /// recognised with underscores for dashes too: gateways of the CGI family hand both to the
+    /// application under one name, so `svc_user_id` would pass for `svc-user-id`.
+    pub fn of(name: &[u8]) -> Self {
+        let first = name.first().map_or(0, u8::to_ascii_lowercase);
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        let like = |known: &[u8]| matches_with_underscores(name, known);
+        match (name.len(), first) {
+            (2, b't') if is(b"te") => Self::Te,
+            (4, b'h') if is(b"host") => Self::Host,
+            (6, b'a') if is(b"accept") => Self::Accept,
+            (6, b'c') if is(b"cookie") => Self::Cookie,
+            (6, b'e') if is(b"expect") => Self::Expect,
+            (7, b'r') if is(b"referer") => Self::Referer,
+            (7, b't') if is(b"trailer") => Self::Trailer,
+            (7, b'u') if is(b"upgrade") => Self::Upgrade,
+            (9, b'f') if is(b"forwarded") => Self::Forwarded,
+            (9, b'x') if like(b"x-real-ip") => Self::XRealIp,
+            (10, b'c') if is(b"connection") => Self::Connection,
+            (10, b'k') if is(b"keep-alive") => Self::KeepAlive,
+            (10, b's') if is(b"set-cookie") => Self::SetCookie,
+            (13, b'a') if is(b"authorization") => Self::Authorization,
+            (14, b'c') if is(b"content-length") => Self::ContentLength,
+            (15, b'x') if like(b"x-forwarded-for") => Self::XForwardedFor,
+            (16, b'p') if is(b"proxy-connection") => Self::ProxyConnection,
+            (16, b'x') if like(b"x-forwarded-host") => Self::XForwardedHost,
+            (17, b's') if is(b"sec-websocket-key") => Self::SecWebSocketKey,
+            (17, b't') if is(b"transfer-encoding") => Self::TransferEncoding,
+            (17, b'x') if like(b"x-forwarded-proto") => Self::XForwardedProto,
+            (18, b'p') if is(b"proxy-authenticate") => Self::ProxyAuthenticate,
+            (19, b'p') if is(b"proxy-authorization") => Self::ProxyAuthorization,
+            (20, b's') if is(b"sec-websocket-accept") => Self::SecWebSocketAccept,
+            (_, b's') if begins(name, b"svc-") => Self::SvcReserved,
+            (_, b'x') if begins(name, b"x-svc-") => Self::SvcReserved,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether the field belongs to one connection and must not be passed on (RFC 9110 §7.6.1).
+    pub fn is_hop_by_hop(self) -> bool {
+        matches!(
+            self,
+            Self::Connection
+                | Self::KeepAlive
+                | Self::ProxyAuthenticate
+                | Self::ProxyAuthorization
+                | Self::ProxyConnection
+                | Self::Te
+                | Self::Trailer
+                | Self::TransferEncoding
+                | Self::Upgrade
+        )
+    }
+
+    /// Whether only the edge may send the field to an upstream: what a visitor sent under this
+    /// name is dropped, whether or not the edge writes its own.
+    pub fn is_set_by_edge(self) -> bool {
+        matches!(
+            self,
+            Self::Forwarded
+                | Self::SvcReserved
+                | Self::XForwardedFor
+                | Self::XForwardedHost
+                | Self::XForwardedProto
+                | Self::XRealIp
+        )
+    }
+}
+
+fn begins(name: &[u8], prefix: &[u8]) -> bool {
+    name.get(..prefix.len())
+        .is_some_and(|start| matches_with_underscores(start, prefix))
+}
+
+fn matches_with_underscores(name: &[u8], known: &[u8]) -> bool {
+    let folded = |byte: &u8| {
+        if *byte == b'_' {
+            b'-'
+        } else {
+            byte.to_ascii_lowercase()
+        }
+    };
+    name.len() == known.len() && name.iter().map(folded).eq(known.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FieldKind;
+
+    #[test]
+    fn names_are_known_in_any_case() {
+        for (name, kind) in [
+            ("Host", FieldKind::Host),
+            ("hOST", FieldKind::Host),
+            ("te", FieldKind::Te),
+            ("Accept", FieldKind::Accept),
+            ("Accept-Encoding", FieldKind::Other),
+            ("Connection", FieldKind::Connection),
+            ("KEEP-ALIVE", FieldKind::KeepAlive),
+            ("Proxy-Connection", FieldKind::ProxyConnection),
+            ("Transfer-Encoding", FieldKind::TransferEncoding),
+            ("transfer_encoding", FieldKind::Other),
+            ("content-length", FieldKind::ContentLength),
+            ("Sec-WebSocket-Key", FieldKind::SecWebSocketKey),
+            ("Set-Cookie", FieldKind::SetCookie),
+            ("svc", FieldKind::Other),
+            ("service-worker", FieldKind::Other),
+            ("", FieldKind::Other),
+        ] {
+            assert_eq!(FieldKind::of(name.as_bytes()), kind, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_edge_are_known_with_underscores_too() {
+        for name in [
+            "svc-user-id",
+            "SVC_USER_ID",
+            "svc-",
+            "X-Svc-Anything",
+            "x_svc_a",
+            "X-Forwarded-For",
+            "x_forwarded_host",
+            "X-Forwarded_Proto",
+            "x-real_ip",
+            "Forwarded",
+        ] {
+            assert!(FieldKind::of(name.as_bytes()).is_set_by_edge(), "{name}");
+        }
+    }
+}

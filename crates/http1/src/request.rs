@@ -1,0 +1,271 @@
+//! Heads of requests.
+
+use std::mem::MaybeUninit;
+
+use httparse::Status;
+
+use crate::authority::Authority;
+use crate::facts::{BARE_LINE_FEED, Facts};
+use crate::fields::{Fields, MAX_FIELDS, Slots};
+use crate::head::{Limits, METHOD_BYTES, Progress, Version};
+use crate::method::Method;
+use crate::target::Target;
+
+/// The head of a request that can be understood in one way only.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestHead<'b> {
+    /// The method; `CONNECT` is refused before.
+    pub method: Method<'b>,
+    /// Path and query; the absolute form is already reduced to them.
+    pub target: Target<'b>,
+    /// The host without its port, see [`Authority::host`].
+    pub host: &'b str,
+    /// The port of the `Host` field.
+    pub port: Option<u16>,
+    /// The client's version.
+    pub version: Version,
+    /// All fields, those of this connection included.
+    pub fields: Fields<'b>,
+    /// What follows the head.
+    pub body: BodyLength,
+    /// Whether the client expects to use the connection again (RFC 9112 §9.3).
+    pub keep_alive: bool,
+    /// The value of `Upgrade` where `Connection` names it and the version is 1.1 (RFC 9110 §7.8).
+    /// The body, if there is one, comes before the other protocol begins.
+    pub upgrade: Option<&'b str>,
+    /// The client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
+    pub expect_continue: bool,
+}
+
+/// How the body of a request is framed (RFC 9112 §6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLength {
+    /// Neither framing field: there is no body.
+    Empty,
+    /// `Content-Length`, which may be 0.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+}
+
+/// Why a request is not served. The connection is closed after the answer: where the next request
+/// would begin is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{status} {code}: {reason}")]
+pub struct Refusal {
+    /// 400, 414, 431, 501 or 505.
+    pub status: u16,
+    /// The stable code for the problem document.
+    pub code: &'static str,
+    /// What is wrong, for people. Never has bytes of the request in it.
+    pub reason: &'static str,
+}
+
+impl Refusal {
+    pub(crate) const fn invalid(reason: &'static str) -> Self {
+        Self {
+            status: 400,
+            code: "invalid_request",
+            reason,
+        }
+    }
+
+    const fn target_too_long() -> Self {
+        Self {
+            status: 414,
+            code: "target_too_long",
+            reason: "the request target is too long",
+        }
+    }
+
+    const fn head_too_large() -> Self {
+        Self {
+            status: 431,
+            code: "head_too_large",
+            reason: "the request head is too large",
+        }
+    }
+
+    const fn not_implemented(reason: &'static str) -> Self {
+        Self {
+            status: 501,
+            code: "not_implemented",
+            reason,
+        }
+    }
+
+    const fn version() -> Self {
+        Self {
+            status: 505,
+            code: "version_not_supported",
+            reason: "the version is not HTTP/1.1 or HTTP/1.0",
+        }
+    }
+}
+
+/// Reads the head of a request from the start of `buf`.
+///
+/// One empty line before the request line is ignored (RFC 9112 §2.2). A head or a target that is
+/// too large is refused as soon as that is certain, not when it is complete.
+pub fn parse_request<'b>(
+    buf: &'b [u8],
+    limits: &Limits,
+    slots: &'b mut Slots,
+) -> Result<Progress<RequestHead<'b>>, Refusal> {
+    let window = limits.window(buf);
+    let skipped = match window {
+        [b'\r', b'\n', b'\r' | b'\n', ..] => {
+            return Err(Refusal::invalid(
+                "more than one empty line before the request",
+            ));
+        }
+        [b'\r', b'\n', ..] => 2,
+        [b'\r'] => return Ok(Progress::Partial),
+        [b'\r' | b'\n', ..] => {
+            return Err(Refusal::invalid(
+                "the request begins with a bare line ending",
+            ));
+        }
+        _ => 0,
+    };
+    let message = window.get(skipped..).unwrap_or_default();
+
+    let mut room = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let room = room.get_mut(..limits.field_limit()).unwrap_or_default();
+    let mut tokens = httparse::Request::new(&mut []);
+    let status = tokens.parse_with_uninit_headers(message, room);
+    if status != Err(httparse::Error::Token) {
+        check_lengths(message, &tokens, limits)?;
+    }
+    let message_len = match status {
+        Ok(Status::Complete(len)) => len,
+        Ok(Status::Partial) if buf.len() >= limits.head_limit() => {
+            return Err(Refusal::head_too_large());
+        }
+        Ok(Status::Partial) => return Ok(Progress::Partial),
+        Err(httparse::Error::Version) => return refuse_version(message),
+        Err(error) => return Err(refusal_of(error)),
+    };
+    let message = message.get(..message_len).unwrap_or_default();
+    let head = understand(message, &tokens, slots)?;
+    Ok(Progress::Complete {
+        head,
+        head_len: skipped + message_len,
+    })
+}
+
+/// Takes a complete head apart.
+fn understand<'b>(
+    message: &'b [u8],
+    tokens: &httparse::Request<'_, 'b>,
+    slots: &'b mut Slots,
+) -> Result<RequestHead<'b>, Refusal> {
+    if !message.ends_with(b"\r\n\r\n") {
+        return Err(Refusal::invalid(BARE_LINE_FEED));
+    }
+    let facts = Facts::gather(message, tokens.headers, slots).map_err(Refusal::invalid)?;
+    let method = tokens.method.unwrap_or_default();
+    if method == "CONNECT" {
+        return Err(Refusal::not_implemented("CONNECT is not served here"));
+    }
+    let method = Method::of(method);
+    if facts.host_repeated {
+        return Err(Refusal::invalid("more than one Host"));
+    }
+    let host = facts.host.ok_or(Refusal::invalid("no Host"))?;
+    let authority = Authority::parse(host).ok_or(Refusal::invalid("Host is malformed"))?;
+    let raw_target = tokens.path.unwrap_or_default().as_bytes();
+    let target = Target::parse_http1(method, raw_target, host).map_err(Refusal::invalid)?;
+    let version = Version::from_minor(tokens.version.unwrap_or_default());
+    let modern = version == Version::Http11;
+    if facts.chunked && !modern {
+        return Err(Refusal::invalid("Transfer-Encoding with HTTP/1.0"));
+    }
+    let body = match facts.content_length {
+        _ if facts.chunked => BodyLength::Chunked,
+        Some(length) => BodyLength::Length(length),
+        None => BodyLength::Empty,
+    };
+    Ok(RequestHead {
+        method,
+        target,
+        host: authority.host,
+        port: authority.port,
+        version,
+        fields: slots.view(message),
+        body,
+        keep_alive: !facts.close && (modern || facts.keep_alive),
+        upgrade: facts.upgrade.filter(|_| facts.upgrade_named && modern),
+        expect_continue: facts.expect_continue && modern,
+    })
+}
+
+/// Refuses a method or target that is too long, as far as the request line has arrived.
+fn check_lengths(
+    message: &[u8],
+    tokens: &httparse::Request<'_, '_>,
+    limits: &Limits,
+) -> Result<(), Refusal> {
+    let first_space = || message.iter().position(|byte| *byte == b' ');
+    let method_len = tokens
+        .method
+        .map(str::len)
+        .or_else(first_space)
+        .unwrap_or(message.len());
+    if method_len > METHOD_BYTES {
+        // RFC 9112 §3: longer than any method that is implemented.
+        return Err(Refusal::not_implemented("the method is not known"));
+    }
+    let target_len = match tokens.path {
+        Some(path) => path.len(),
+        None => message.len().saturating_sub(method_len + 1),
+    };
+    if target_len > limits.target_bytes {
+        return Err(Refusal::target_too_long());
+    }
+    Ok(())
+}
+
+/// The tokenizer did not find a version that it knows: another version is 505, and none is 400.
+/// It gives up at the first wrong byte, when it may be too early to tell the two apart.
+fn refuse_version<H>(message: &[u8]) -> Result<Progress<H>, Refusal> {
+    let line_end = message
+        .iter()
+        .position(|byte| matches!(byte, b'\r' | b'\n'));
+    let line = message
+        .get(..line_end.unwrap_or(message.len()))
+        .unwrap_or_default();
+    let version = line
+        .splitn(3, |byte| *byte == b' ')
+        .nth(2)
+        .unwrap_or_default();
+    let shaped = version.len() <= VERSION_SHAPE.len()
+        && version
+            .iter()
+            .zip(VERSION_SHAPE)
+            .all(|(byte, shape)| match shape {
+                b'0' => byte.is_ascii_digit(),
+                _ => byte == shape,
+            });
+    match (shaped, version.len() == VERSION_SHAPE.len(), line_end) {
+        (true, true, _) => Err(Refusal::version()),
+        (true, false, None) => Ok(Progress::Partial),
+        _ => Err(Refusal::invalid("the request line has no version")),
+    }
+}
+
+/// RFC 9112 §2.3; `0` stands for any digit.
+const VERSION_SHAPE: &[u8] = b"HTTP/0.0";
+
+fn refusal_of(error: httparse::Error) -> Refusal {
+    match error {
+        httparse::Error::TooManyHeaders => Refusal::head_too_large(),
+        httparse::Error::HeaderName => Refusal::invalid("a field name is malformed"),
+        httparse::Error::HeaderValue => Refusal::invalid("a field value has a control byte"),
+        httparse::Error::NewLine => Refusal::invalid("a line ends wrongly"),
+        _ => Refusal::invalid("the request line is malformed"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

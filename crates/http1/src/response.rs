@@ -1,0 +1,155 @@
+//! Heads of responses.
+
+use std::mem::MaybeUninit;
+
+use httparse::Status;
+
+use crate::facts::{BARE_LINE_FEED, Facts};
+use crate::fields::{Fields, MAX_FIELDS, Slots};
+use crate::head::{Limits, Progress, Version};
+
+/// The head of a response that can be understood in one way only.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseHead<'b> {
+    /// 100 to 999. Below 200 another head follows, except after 101.
+    pub status: u16,
+    /// The reason phrase; empty where there is none or where it is not ASCII.
+    pub reason: &'b str,
+    /// The server's version.
+    pub version: Version,
+    /// All fields, those of this connection included.
+    pub fields: Fields<'b>,
+    /// What follows the head.
+    pub body: ResponseBody,
+    /// `Content-Length` as sent: for a response to `HEAD` and a 304 it is not the body's.
+    pub content_length: Option<u64>,
+    /// Whether the connection can be used again once the body has been read (RFC 9112 §9.3).
+    pub keep_alive: bool,
+    /// The value of `Upgrade` of a 101 whose `Connection` names it (RFC 9110 §15.2.2).
+    pub upgrade: Option<&'b str>,
+}
+
+/// How the body of a response is framed (RFC 9112 §6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResponseBody {
+    /// There is no body: `HEAD`, 1xx, 204 and 304.
+    Empty,
+    /// `Content-Length`, which may be 0.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// Neither: it ends with the connection, and nobody can tell whether it is whole.
+    UntilClose,
+}
+
+/// A response that is not passed on, because its reader could understand it in another way. The
+/// visitor gets a 502 and the connection to the upstream is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("bad response: {reason}")]
+pub struct BadResponse {
+    /// What is wrong, for people. Never has bytes of the response in it.
+    pub reason: &'static str,
+}
+
+/// Reads the head of a response from the start of `buf`. `to_head`: it answers a `HEAD` request.
+///
+/// Limits: `head_bytes` and `headers`. No empty line is ignored before a response.
+pub fn parse_response<'b>(
+    buf: &'b [u8],
+    limits: &Limits,
+    to_head: bool,
+    slots: &'b mut Slots,
+) -> Result<Progress<ResponseHead<'b>>, BadResponse> {
+    let bad = |reason| BadResponse { reason };
+    let window = limits.window(buf);
+    if window.first().is_some_and(|byte| *byte != b'H') {
+        return Err(bad("it does not begin with a version"));
+    }
+    let mut room = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let room = room.get_mut(..limits.field_limit()).unwrap_or_default();
+    let mut tokens = httparse::Response::new(&mut []);
+    let status = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+        &mut tokens,
+        window,
+        room,
+    );
+    let head_len = match status {
+        Ok(Status::Complete(len)) => len,
+        Ok(Status::Partial) if buf.len() >= limits.head_limit() => {
+            return Err(bad("the head is too large"));
+        }
+        Ok(Status::Partial) => return Ok(Progress::Partial),
+        Err(error) => return Err(bad(reason_of(error))),
+    };
+    let message = window.get(..head_len).unwrap_or_default();
+    let head = understand(message, &tokens, to_head, slots).map_err(bad)?;
+    Ok(Progress::Complete { head, head_len })
+}
+
+/// Takes a complete head apart.
+fn understand<'b>(
+    message: &'b [u8],
+    tokens: &httparse::Response<'_, 'b>,
+    to_head: bool,
+    slots: &'b mut Slots,
+) -> Result<ResponseHead<'b>, &'static str> {
+    if !message.ends_with(b"\r\n\r\n") {
+        return Err(BARE_LINE_FEED);
+    }
+    let facts = Facts::gather(message, tokens.headers, slots)?;
+    let status = tokens
+        .code
+        .filter(|code| *code >= 100)
+        .ok_or("the status is below 100")?;
+    let version = Version::from_minor(tokens.version.unwrap_or_default());
+    let modern = version == Version::Http11;
+    if facts.chunked && !modern {
+        return Err("Transfer-Encoding with HTTP/1.0");
+    }
+    let framed = facts.chunked || facts.content_length.is_some_and(|length| length > 0);
+    let mut keep_alive = !facts.close && (modern || facts.keep_alive);
+    let body = match status {
+        // Another head follows on this connection; bytes between the two would be taken for it.
+        100..200 if framed => return Err("an interim response announces a body"),
+        100..200 => ResponseBody::Empty,
+        204 => {
+            // Some servers send the body they announce here, some do not. Reading none and
+            // closing the connection is right in both cases.
+            keep_alive &= !framed;
+            ResponseBody::Empty
+        }
+        304 => ResponseBody::Empty,
+        _ if to_head => ResponseBody::Empty,
+        _ if facts.chunked => ResponseBody::Chunked,
+        _ => facts
+            .content_length
+            .map_or(ResponseBody::UntilClose, ResponseBody::Length),
+    };
+    keep_alive &= body != ResponseBody::UntilClose;
+    Ok(ResponseHead {
+        status,
+        reason: tokens.reason.unwrap_or_default(),
+        version,
+        fields: slots.view(message),
+        body,
+        content_length: facts.content_length,
+        keep_alive,
+        upgrade: facts
+            .upgrade
+            .filter(|_| status == 101 && facts.upgrade_named && modern),
+    })
+}
+
+fn reason_of(error: httparse::Error) -> &'static str {
+    match error {
+        httparse::Error::TooManyHeaders => "it has too many fields",
+        httparse::Error::HeaderName => "a field name is malformed",
+        httparse::Error::HeaderValue => "a field value has a control byte",
+        httparse::Error::NewLine => "a line ends wrongly",
+        httparse::Error::Version => "the version is not HTTP/1.1 or HTTP/1.0",
+        _ => "the status line is malformed",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! What a request asks for.
+
+use std::fmt;
+
+use crate::authority::Authority;
+use crate::method::Method;
+
+/// Path and query of a request.
+///
+/// `Debug` shows the path alone: a query may carry a credential.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Target<'b> {
+    /// Begins with `/`, or is `*` for a server-wide `OPTIONS`. Byte for byte as sent.
+    pub path: &'b str,
+    /// What follows the first `?`, which may be nothing.
+    pub query: Option<&'b str>,
+}
+
+impl<'b> Target<'b> {
+    /// Reads an origin-form target or `*` (RFC 9112 §3.2.1, §3.2.4), such as the `:path` of an
+    /// HTTP/2 request. The error is a reason that may be shown to the client.
+    ///
+    /// Every visible ASCII byte but `#` passes: browsers send several that RFC 3986 would have
+    /// encoded.
+    pub fn parse(method: Method<'_>, raw: &'b [u8]) -> Result<Self, &'static str> {
+        let raw = visible_ascii(raw)?;
+        if raw == "*" {
+            return if method == Method::Options {
+                Ok(Self {
+                    path: raw,
+                    query: None,
+                })
+            } else {
+                Err("the target * is for OPTIONS alone")
+            };
+        }
+        if !raw.starts_with('/') {
+            return Err("the target is not a path");
+        }
+        Ok(Self::split(raw))
+    }
+
+    /// Reads the target of an HTTP/1.1 request, which may also be in absolute form (RFC 9112
+    /// §3.2.2). `host` is the value of the `Host` field; another authority is refused, since
+    /// parsers disagree about which of the two counts.
+    pub(crate) fn parse_http1(
+        method: Method<'_>,
+        raw: &'b [u8],
+        host: &[u8],
+    ) -> Result<Self, &'static str> {
+        if raw.starts_with(b"/") || raw == b"*" {
+            return Self::parse(method, raw);
+        }
+        let raw = visible_ascii(raw)?;
+        let rest = [b"https://".as_slice(), b"http://"]
+            .iter()
+            .find(|scheme| {
+                raw.as_bytes()
+                    .get(..scheme.len())
+                    .is_some_and(|s| s.eq_ignore_ascii_case(scheme))
+            })
+            .and_then(|scheme| raw.get(scheme.len()..))
+            .ok_or("the target is neither a path nor an http or https address")?;
+        let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        if Authority::parse(authority.as_bytes()).is_none()
+            || !authority.as_bytes().eq_ignore_ascii_case(host)
+        {
+            return Err("the authority of the target is not the Host");
+        }
+        if target.is_empty() && method == Method::Options {
+            // RFC 9112 §3.2.4: without a path it asks for the server as a whole.
+            return Ok(Self {
+                path: "*",
+                query: None,
+            });
+        }
+        let target = Self::split(target);
+        let path = if target.path.is_empty() {
+            "/"
+        } else {
+            target.path
+        };
+        Ok(Self { path, ..target })
+    }
+
+    fn split(raw: &'b str) -> Self {
+        match raw.split_once('?') {
+            Some((path, query)) => Self {
+                path,
+                query: Some(query),
+            },
+            None => Self {
+                path: raw,
+                query: None,
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Target<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let query = if self.query.is_some() { "?…" } else { "" };
+        write!(f, "{:?}{query}", self.path)
+    }
+}
+
+fn visible_ascii(raw: &[u8]) -> Result<&str, &'static str> {
+    if !raw
+        .iter()
+        .all(|byte| byte.is_ascii_graphic() && *byte != b'#')
+    {
+        return Err("the target has a fragment or a byte that is not visible ASCII");
+    }
+    std::str::from_utf8(raw).map_err(|_| "the target is not ASCII")
+}

@@ -1,0 +1,80 @@
+//! Trailer sections (RFC 9110 §6.5).
+
+use httparse::{EMPTY_HEADER, Status};
+
+use crate::body::BadBody;
+use crate::facts::{BARE_LINE_FEED, locate};
+use crate::fields::{Fields, Slots};
+use crate::kind::FieldKind;
+
+/// The largest trailer section, with its final empty line. Trailers are checksums and states;
+/// 8 KiB is what servers allow a whole head.
+pub const TRAILER_BYTES: usize = 8 * 1024;
+
+/// Reads a trailer section with its final empty line, as [`BodyState::Trailers`] names it.
+///
+/// Fields that must not be sent as trailers are left out: those that frame or route the message,
+/// authenticate, control the recipient or describe the content (RFC 9110 §6.5.1), those of one
+/// connection, and those that only the edge may send.
+///
+/// [`BodyState::Trailers`]: crate::BodyState::Trailers
+pub fn parse_trailers<'b>(section: &'b [u8], slots: &'b mut Slots) -> Result<Fields<'b>, BadBody> {
+    let mut room = [EMPTY_HEADER; TRAILER_FIELDS];
+    let headers = match httparse::parse_headers(section, &mut room) {
+        Ok(Status::Complete((len, headers))) if len == section.len() => headers,
+        _ => return Err(BadBody::Malformed("the trailer section is malformed")),
+    };
+    if !section.ends_with(b"\r\n\r\n") {
+        return Err(BadBody::Malformed(BARE_LINE_FEED));
+    }
+    slots.clear();
+    for (index, header) in headers.iter().enumerate() {
+        // The first line follows the last chunk, whose line ending is not part of the section.
+        let slot = locate(section, header, index == 0).map_err(BadBody::Malformed)?;
+        if may_be_trailer(slot.kind, header.name) && !slots.push(slot) {
+            return Err(BadBody::Malformed(
+                "the trailer section has too many fields",
+            ));
+        }
+    }
+    Ok(slots.view(section))
+}
+
+fn may_be_trailer(kind: FieldKind, name: &str) -> bool {
+    kind == FieldKind::Other
+        && !FORBIDDEN
+            .iter()
+            .any(|forbidden| name.eq_ignore_ascii_case(forbidden))
+}
+
+/// Names that have no [`FieldKind`] of their own.
+const FORBIDDEN: [&str; 25] = [
+    "age",
+    "cache-control",
+    "content-encoding",
+    "content-range",
+    "content-type",
+    "date",
+    "expires",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "location",
+    "max-forwards",
+    "origin",
+    "pragma",
+    "proxy-authentication-info",
+    "range",
+    "retry-after",
+    "sec-websocket-extensions",
+    "sec-websocket-protocol",
+    "strict-transport-security",
+    "vary",
+    "warning",
+    "www-authenticate",
+];
+
+/// More than any protocol that uses trailers sends.
+const TRAILER_FIELDS: usize = 32;

@@ -1,0 +1,290 @@
+//! Joins two byte streams until both directions have ended.
+//!
+//! Both directions run in one task, each to its own end, so that a half-closed stream goes on
+//! the other way. A direction holds a buffer only while there are bytes in it; the buffer grows
+//! to 256 KiB when the stream keeps filling it and shrinks again when it does not.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::ReadBuf;
+
+use crate::{Scratch, Stream};
+
+/// How many bytes went which way, and how it ended.
+#[derive(Debug)]
+pub struct Pumped {
+    /// Bytes from the first stream to the second.
+    pub forth: u64,
+    /// Bytes from the second stream to the first.
+    pub back: u64,
+    /// The first error of either direction; both ended properly otherwise.
+    pub result: io::Result<()>,
+}
+
+/// Copies both ways until both directions have ended or one fails.
+///
+/// Cancel safe: a dropped pump loses only what was in flight. Whoever wants to know the counts
+/// of a cancelled one drives two [`Half`]s itself.
+pub async fn pump<A: Stream, B: Stream>(a: &mut A, b: &mut B) -> Pumped {
+    let (mut forth, mut back) = (Half::default(), Half::default());
+    let result = poll_fn(|cx| poll_both(cx, (&mut forth, &mut back), a, b)).await;
+    Pumped {
+        forth: forth.total(),
+        back: back.total(),
+        result,
+    }
+}
+
+fn poll_both<A: Stream, B: Stream>(
+    cx: &mut Context<'_>,
+    (forth, back): (&mut Half, &mut Half),
+    a: &mut A,
+    b: &mut B,
+) -> Poll<io::Result<()>> {
+    let forth = forth.poll(cx, a, b)?;
+    let back = back.poll(cx, b, a)?;
+    ready!(forth);
+    ready!(back);
+    Poll::Ready(Ok(()))
+}
+
+/// One direction of a pump.
+#[derive(Debug)]
+pub struct Half {
+    held: Option<Held>,
+    size: usize,
+    total: u64,
+    unflushed: bool,
+    end: End,
+    /// An error met behind bytes that still had to go out. A socket tells it only once.
+    failed: Option<io::Error>,
+}
+
+#[derive(Debug)]
+struct Held {
+    bytes: Scratch,
+    start: usize,
+    end: usize,
+}
+
+#[derive(Debug, PartialEq)]
+enum End {
+    Open,
+    /// The source has ended; what is held must go out, then the end itself.
+    Seen,
+    /// The destination has been told.
+    Passed,
+}
+
+impl Default for Half {
+    fn default() -> Self {
+        Self {
+            held: None,
+            size: Scratch::SMALL,
+            total: 0,
+            unflushed: false,
+            end: End::Open,
+            failed: None,
+        }
+    }
+}
+
+impl Half {
+    /// Bytes that the destination has accepted.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// True when the source has ended and the destination knows.
+    pub fn is_done(&self) -> bool {
+        self.end == End::Passed
+    }
+
+    /// Moves what can be moved; ready when the source's end has been passed on.
+    ///
+    /// # Errors
+    /// Those of either stream; a destination that accepts nothing is `WriteZero`.
+    pub fn poll<R: Stream, W: Stream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut R,
+        to: &mut W,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if let Some(held) = &mut self.held {
+                while held.start < held.end {
+                    let rest = held.bytes.get(held.start..held.end).unwrap_or_default();
+                    let taken = ready!(Pin::new(&mut *to).poll_write(cx, rest))?;
+                    if taken == 0 {
+                        return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                    }
+                    held.start += taken;
+                    self.total += taken as u64;
+                    self.unflushed = true;
+                }
+                self.held = None;
+            }
+            if let Some(error) = self.failed.take() {
+                return Poll::Ready(Err(error));
+            }
+            match self.end {
+                End::Passed => return Poll::Ready(Ok(())),
+                End::Seen => {
+                    ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
+                    self.end = End::Passed;
+                }
+                End::Open => {
+                    if self.poll_fill(cx, from)?.is_pending() {
+                        // What a TLS session accepted is not sent yet: nothing may wait here
+                        // while the source is silent.
+                        if self.unflushed {
+                            ready!(Pin::new(&mut *to).poll_flush(cx))?;
+                            self.unflushed = false;
+                        }
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads as much as is there, up to the buffer's size.
+    fn poll_fill<R: Stream>(&mut self, cx: &mut Context<'_>, from: &mut R) -> io::Result<Poll<()>> {
+        let mut bytes = Scratch::take(self.size);
+        let mut fill = ReadBuf::new(&mut bytes);
+        while fill.remaining() > 0 {
+            let before = fill.filled().len();
+            match Pin::new(&mut *from).poll_read(cx, &mut fill) {
+                Poll::Ready(Ok(())) if fill.filled().len() == before => {
+                    self.end = End::Seen;
+                    break;
+                }
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) if before > 0 => {
+                    self.failed = Some(error);
+                    break;
+                }
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending if before == 0 => return Ok(Poll::Pending),
+                Poll::Pending => break,
+            }
+        }
+        let end = fill.filled().len();
+        if end == bytes.len() {
+            self.size = Scratch::grown(end);
+        } else if end < self.size / 4 {
+            self.size = Scratch::SMALL;
+        }
+        self.held = Some(Held {
+            bytes,
+            start: 0,
+            end,
+        });
+        Ok(Poll::Ready(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_direction_runs_to_its_own_end() {
+        let (mut visitor, mut near) = duplex(64);
+        let (mut far, mut service) = duplex(64);
+        let pumped = tokio::spawn(async move { pump(&mut near, &mut far).await });
+        visitor.write_all(b"question").await.unwrap();
+        visitor.shutdown().await.unwrap();
+        let mut question = Vec::new();
+        service.read_to_end(&mut question).await.unwrap();
+        assert_eq!(question, b"question");
+        service.write_all(b"the longer answer").await.unwrap();
+        drop(service);
+        let mut answer = Vec::new();
+        visitor.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer, b"the longer answer");
+        let pumped = pumped.await.unwrap();
+        assert_eq!((pumped.forth, pumped.back), (8, 17));
+        pumped.result.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_large_body_arrives_whole_through_small_pipes() {
+        let (mut visitor, mut near) = duplex(1000);
+        let (mut far, mut service) = duplex(777);
+        let body: Vec<u8> = (0..1_000_003_u32).map(|n| (n % 251) as u8).collect();
+        let pumped = tokio::spawn(async move { pump(&mut near, &mut far).await });
+        let sent = body.clone();
+        let sender = tokio::spawn(async move {
+            visitor.write_all(&sent).await.unwrap();
+            visitor.shutdown().await.unwrap();
+            visitor
+        });
+        let mut got = Vec::new();
+        service.read_to_end(&mut got).await.unwrap();
+        assert!(got == body);
+        drop(service);
+        drop(sender.await.unwrap());
+        assert_eq!(pumped.await.unwrap().forth, 1_000_003);
+    }
+
+    #[tokio::test]
+    async fn an_error_ends_the_pump_after_what_came_before_it() {
+        let (mut far, mut service) = duplex(64);
+        let mut near = resetting();
+        let pumped = pump(&mut near, &mut far).await;
+        assert_eq!(
+            pumped.result.unwrap_err().kind(),
+            io::ErrorKind::ConnectionReset
+        );
+        drop(far);
+        let mut got = Vec::new();
+        service.read_to_end(&mut got).await.unwrap();
+        assert_eq!(got, b"before");
+    }
+
+    /// A stream that yields a few bytes and then a reset.
+    fn resetting() -> impl Stream {
+        Resets { sent: false }
+    }
+
+    struct Resets {
+        sent: bool,
+    }
+
+    impl tokio::io::AsyncRead for Resets {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            if self.sent {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            self.sent = true;
+            buf.put_slice(b"before");
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl tokio::io::AsyncWrite for Resets {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Standing data connections: extension `pool/1` of the agent protocol.
+//!
+//! The agent opens them ahead of need; each carries one stream at a time, framed, and outlives
+//! it. So a visitor costs no dial and no handshake, a bulk stream blocks nobody, and TCP's own
+//! flow control is the only one. The bytes of a frame are `wire::pool`'s; this module moves them.
+//!
+//! ```text
+//! engine: Standing::open ──▶ Framed ──▶ Framed::recycle ──▶ Standing …
+//! agent:  Standing::accept ─▶ Framed ──▶ Framed::recycle ──▶ Standing …
+//! ```
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use wire::pool::{
+    FrameType, HEAD_LEN, Head, MAX_CHUNK, MAX_OPEN, Received, Side, Step, StreamOpen, StreamReset,
+    StreamState,
+};
+
+use crate::{Scratch, Stream};
+
+/// How much of an abandoned stream is read and thrown away to keep its connection: about what is
+/// under way when a reset crosses it. Beyond that a new handshake is cheaper.
+pub const DISCARD_LIMIT: usize = 1024 * 1024;
+
+/// A connection that carries no stream at the moment.
+#[derive(Debug)]
+pub struct Standing<T> {
+    io: T,
+    state: StreamState,
+}
+
+impl<T: Stream> Standing<T> {
+    /// Takes over a connection whose hello has been exchanged.
+    pub fn new(io: T, side: Side) -> Self {
+        Self {
+            io,
+            state: StreamState::new(side),
+        }
+    }
+
+    /// Begins a stream (engine's side). Nothing is sent yet: the opening travels in one record
+    /// with the first bytes, or with the first flush.
+    ///
+    /// # Errors
+    /// When the opening is too long, or the connection is retired.
+    pub fn open(self, open: &StreamOpen) -> io::Result<Framed<T>> {
+        let mut framed = Framed::new(self);
+        framed.state.on_send(Step::Open).map_err(violation)?;
+        open.encode_frame(&mut framed.queued).map_err(violation)?;
+        Ok(framed)
+    }
+
+    /// Waits for the next stream (agent's side). `None` when the engine has closed or retired the
+    /// connection. Not cancel safe: a dropped wait may have read half a frame, so the connection
+    /// goes with it.
+    ///
+    /// # Errors
+    /// When the connection fails or the engine breaks the rules.
+    pub async fn accept(self) -> io::Result<Option<(StreamOpen, Framed<T>)>> {
+        let mut framed = Framed::new(self);
+        Ok(poll_fn(|cx| framed.poll_open(cx))
+            .await?
+            .map(|open| (open, framed)))
+    }
+
+    /// Whether the peer still keeps it (engine's side): between streams nothing is expected, so
+    /// bytes mean a retirement or a break, and either way another connection is the better one.
+    pub fn is_alive(&mut self) -> bool {
+        let mut byte = [0; 1];
+        let mut buf = ReadBuf::new(&mut byte);
+        let mut cx = Context::from_waker(Waker::noop());
+        Pin::new(&mut self.io)
+            .poll_read(&mut cx, &mut buf)
+            .is_pending()
+    }
+
+    /// The connection beneath, to move it to another runtime or to close it.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.io
+    }
+}
+
+/// One stream on a standing connection. Reading ends at the peer's END; a RESET is
+/// [`io::ErrorKind::ConnectionReset`]. Shutting down sends END. Dropping it closes the whole
+/// connection, [`Framed::recycle`] keeps it.
+#[derive(Debug)]
+pub struct Framed<T> {
+    io: T,
+    state: StreamState,
+    /// Frame heads and small frames that go out in front of the next payload.
+    queued: Vec<u8>,
+    queued_sent: usize,
+    /// Payload bytes that the last DATA head announced and that are not written yet.
+    owed: usize,
+    head: [u8; HEAD_LEN],
+    head_read: usize,
+    /// The payload of a small frame, as far as it has been read.
+    small: Vec<u8>,
+    /// Payload bytes of the current DATA frame still to be read.
+    due: usize,
+    incoming: Incoming,
+    refusal: Option<wire::Error>,
+    retired: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Incoming {
+    Open,
+    Ended,
+    Reset,
+}
+
+impl<T: Stream> Framed<T> {
+    fn new(standing: Standing<T>) -> Self {
+        Self {
+            io: standing.io,
+            state: standing.state,
+            queued: Vec::new(),
+            queued_sent: 0,
+            owed: 0,
+            head: [0; HEAD_LEN],
+            head_read: 0,
+            small: Vec::new(),
+            due: 0,
+            incoming: Incoming::Open,
+            refusal: None,
+            retired: false,
+        }
+    }
+
+    /// Why the peer reset the stream, if it said.
+    pub fn refusal(&self) -> Option<&wire::Error> {
+        self.refusal.as_ref()
+    }
+
+    /// Gives up both directions. What the peer still sends is discarded by [`Framed::recycle`].
+    pub fn reset(&mut self, reason: Option<wire::Error>) {
+        let stream = self.state.stream();
+        // Refused when the stream is over or was given up already: nothing is owed then.
+        if self.state.on_send(Step::Reset { stream }).is_ok() {
+            let reset = StreamReset {
+                stream,
+                error: reason,
+            };
+            // Cannot fail: a reason that does not fit is left out.
+            reset.encode_frame(&mut self.queued).ok();
+        }
+    }
+
+    /// Ends the stream, if it has not ended, and hands back the connection for the next one.
+    /// `None` when it cannot be used again: a chunk was left half written, the peer broke the
+    /// rules, retired it, closed it, or has more than [`DISCARD_LIMIT`] bytes under way. The
+    /// caller bounds the wait.
+    pub async fn recycle(mut self) -> Option<Standing<T>> {
+        if self.owed > 0 {
+            return None;
+        }
+        if !self.state.is_over() {
+            self.reset(None);
+        }
+        let mut discarded = 0;
+        let over = poll_fn(|cx| {
+            // The peer may be unable to read before it has been read from: both ways at once.
+            let flushed = Pin::new(&mut self).poll_flush(cx)?;
+            let mut bytes = Scratch::take(Scratch::SMALL);
+            while self.incoming == Incoming::Open {
+                let mut buf = ReadBuf::new(&mut bytes);
+                ready!(self.poll_payload(cx, &mut buf))?;
+                discarded += buf.filled().len();
+                if discarded > DISCARD_LIMIT {
+                    return Poll::Ready(Err(violation("too much after a reset")));
+                }
+            }
+            flushed.map(Ok)
+        });
+        over.await.ok()?;
+        let usable = self.state.is_over() && !self.retired;
+        usable.then_some(Standing {
+            io: self.io,
+            state: self.state,
+        })
+    }
+
+    fn poll_queued(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.queued_sent < self.queued.len() {
+            let rest = self.queued.get(self.queued_sent..).unwrap_or_default();
+            let sent = ready!(Pin::new(&mut self.io).poll_write(cx, rest))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.queued_sent += sent;
+        }
+        self.queued.clear();
+        self.queued_sent = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits for an OPEN; `None` at the end of the connection or its retirement.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<StreamOpen>>> {
+        loop {
+            let Some(head) = ready!(self.poll_head(cx, true))? else {
+                return Poll::Ready(Ok(None));
+            };
+            match head.kind() {
+                FrameType::Open => {
+                    ready!(self.poll_small(cx, head.payload_len()))?;
+                    self.state.on_receive(Step::Open).map_err(violation)?;
+                    let open = StreamOpen::decode_payload(&self.small).map_err(violation)?;
+                    self.next_frame();
+                    return Poll::Ready(Ok(Some(open)));
+                }
+                // A reset that crossed the end of the stream before.
+                FrameType::Reset => {
+                    ready!(self.poll_small(cx, head.payload_len()))?;
+                    let reset = StreamReset::decode_payload(&self.small).map_err(violation)?;
+                    let step = Step::Reset {
+                        stream: reset.stream,
+                    };
+                    self.state.on_receive(step).map_err(violation)?;
+                    self.next_frame();
+                }
+                FrameType::Retire => return Poll::Ready(Ok(None)),
+                FrameType::Data | FrameType::End => {
+                    return Poll::Ready(Err(violation("a frame outside a stream")));
+                }
+            }
+        }
+    }
+
+    /// Reads payload; returns with nothing read only when the direction has ended.
+    fn poll_payload(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.incoming == Incoming::Open {
+            if self.due > 0 {
+                let len = buf.remaining().min(self.due);
+                let mut part = ReadBuf::new(buf.initialize_unfilled_to(len));
+                ready!(Pin::new(&mut self.io).poll_read(cx, &mut part))?;
+                let read = part.filled().len();
+                if read == 0 && len > 0 {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                buf.advance(read);
+                self.due -= read;
+                return Poll::Ready(Ok(()));
+            }
+            let Some(head) = ready!(self.poll_head(cx, false))? else {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            };
+            match head.kind() {
+                FrameType::Data => {
+                    self.state.on_receive(Step::Data).map_err(violation)?;
+                    self.due = head.payload_len();
+                }
+                FrameType::End => {
+                    self.state.on_receive(Step::End).map_err(violation)?;
+                    self.incoming = Incoming::Ended;
+                }
+                FrameType::Reset => {
+                    ready!(self.poll_small(cx, head.payload_len()))?;
+                    let reset = StreamReset::decode_payload(&self.small).map_err(violation)?;
+                    let step = Step::Reset {
+                        stream: reset.stream,
+                    };
+                    if self.state.on_receive(step).map_err(violation)? == Received::Reset {
+                        self.refusal = reset.error;
+                        self.incoming = Incoming::Reset;
+                    }
+                }
+                FrameType::Retire => {
+                    self.state.on_receive(Step::Retire).map_err(violation)?;
+                    self.retired = true;
+                }
+                FrameType::Open => {
+                    return Poll::Ready(Err(violation("an opening inside a stream")));
+                }
+            }
+            self.next_frame();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads a frame's head; `None` at the end of the connection, where that `may_end`.
+    fn poll_head(&mut self, cx: &mut Context<'_>, may_end: bool) -> Poll<io::Result<Option<Head>>> {
+        while self.head_read < HEAD_LEN {
+            let mut buf = ReadBuf::new(self.head.get_mut(self.head_read..).unwrap_or_default());
+            ready!(Pin::new(&mut self.io).poll_read(cx, &mut buf))?;
+            match buf.filled().len() {
+                0 if may_end && self.head_read == 0 => return Poll::Ready(Ok(None)),
+                0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                read => self.head_read += read,
+            }
+        }
+        Poll::Ready(Head::decode(self.head).map(Some).map_err(violation))
+    }
+
+    /// Collects the payload of a small frame, which may come in pieces. Its head has been
+    /// checked, so `len` is within the limit of its type.
+    fn poll_small(&mut self, cx: &mut Context<'_>, len: usize) -> Poll<io::Result<()>> {
+        while self.small.len() < len {
+            let mut bytes = [0; MAX_OPEN];
+            let missing = (len - self.small.len()).min(MAX_OPEN);
+            let mut buf = ReadBuf::new(bytes.get_mut(..missing).unwrap_or_default());
+            ready!(Pin::new(&mut self.io).poll_read(cx, &mut buf))?;
+            if buf.filled().is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            self.small.extend_from_slice(buf.filled());
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn next_frame(&mut self) {
+        self.head_read = 0;
+        self.small = Vec::new();
+    }
+}
+
+impl<T: Stream> AsyncRead for Framed<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_payload(cx, buf))?;
+        match self.incoming {
+            Incoming::Reset => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            Incoming::Open | Incoming::Ended => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl<T: Stream> AsyncWrite for Framed<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        if buf.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        if this.owed == 0 {
+            if this.state.on_send(Step::Data).is_err() {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            let len = buf.len().min(MAX_CHUNK);
+            let head = Head::new(FrameType::Data, len).map_err(violation)?;
+            this.queued.extend_from_slice(&head.encode());
+            this.owed = len;
+        }
+        let payload = buf.get(..buf.len().min(this.owed)).unwrap_or_default();
+        loop {
+            let front = this.queued.get(this.queued_sent..).unwrap_or_default();
+            // Head and payload in one call, so that they share a record.
+            let bufs = [IoSlice::new(front), IoSlice::new(payload)];
+            let sent = ready!(Pin::new(&mut this.io).poll_write_vectored(cx, &bufs))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let of_front = sent.min(front.len());
+            this.queued_sent += of_front;
+            if this.queued_sent == this.queued.len() {
+                this.queued.clear();
+                this.queued_sent = 0;
+            }
+            if sent > of_front {
+                this.owed -= sent - of_front;
+                return Poll::Ready(Ok(sent - of_front));
+            }
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.owed == 0 {
+            ready!(self.poll_queued(cx))?;
+        }
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.owed > 0 {
+            return Poll::Ready(Err(violation("a chunk was left half written")));
+        }
+        if self.state.on_send(Step::End).is_ok() {
+            let end = Head::new(FrameType::End, 0).map_err(violation)?;
+            self.queued.extend_from_slice(&end.encode());
+        }
+        self.poll_flush(cx)
+    }
+}
+
+fn violation(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+use super::*;
+use crate::pump;
+
+fn opening(tunnel: &str) -> StreamOpen {
+    StreamOpen {
+        tunnel_id: tunnel.to_owned(),
+        ..StreamOpen::default()
+    }
+}
+
+/// Both ends of a standing connection over a pipe of `capacity` bytes.
+fn ends(capacity: usize) -> (Standing<DuplexStream>, Standing<DuplexStream>) {
+    let (engine, agent) = duplex(capacity);
+    (
+        Standing::new(engine, Side::Engine),
+        Standing::new(agent, Side::Agent),
+    )
+}
+
+#[tokio::test]
+async fn one_connection_carries_one_stream_after_another() {
+    let (mut engine, mut agent) = ends(64);
+    for round in 0..3_u8 {
+        let mut near = engine.open(&opening("tun_1")).unwrap();
+        let agent_side = tokio::spawn(async move {
+            let (open, mut far) = agent.accept().await.unwrap().unwrap();
+            assert_eq!(open.tunnel_id, "tun_1");
+            let mut got = Vec::new();
+            far.read_to_end(&mut got).await.unwrap();
+            far.write_all(&got).await.unwrap();
+            far.shutdown().await.unwrap();
+            far.recycle().await.unwrap()
+        });
+        near.write_all(&[round; 300]).await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut back = Vec::new();
+        near.read_to_end(&mut back).await.unwrap();
+        assert_eq!(back, [round; 300]);
+        engine = near.recycle().await.unwrap();
+        assert!(engine.is_alive());
+        agent = agent_side.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_opening_waits_for_the_first_bytes_and_travels_with_them() {
+    let (engine, mut agent) = duplex(1024);
+    let mut near = Standing::new(engine, Side::Engine)
+        .open(&opening("tun_1"))
+        .unwrap();
+    near.write_all(b"GET").await.unwrap();
+    let mut seen = [0; 128];
+    let read = agent.read(&mut seen).await.unwrap();
+    assert_eq!(
+        seen.get(read - 3..read).unwrap(),
+        b"GET",
+        "opening, head and bytes in one piece"
+    );
+}
+
+#[tokio::test]
+async fn a_reset_is_seen_with_its_reason_and_the_connection_lives_on() {
+    let (engine, agent) = ends(4096);
+    let mut near = engine.open(&opening("tun_1")).unwrap();
+    near.write_all(b"hello").await.unwrap();
+    let agent_side = tokio::spawn(async move {
+        let (_, mut far) = agent.accept().await.unwrap().unwrap();
+        far.reset(Some(wire::Error::service_unavailable(
+            "nothing listens there",
+        )));
+        far.recycle().await.unwrap()
+    });
+    let mut byte = [0; 1];
+    let error = near.read(&mut byte).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!(near.refusal().unwrap().text(), "nothing listens there");
+    let engine = near.recycle().await.unwrap();
+    let agent = agent_side.await.unwrap();
+    let mut near = engine.open(&opening("tun_2")).unwrap();
+    near.flush().await.unwrap();
+    assert_eq!(agent.accept().await.unwrap().unwrap().0.tunnel_id, "tun_2");
+}
+
+#[tokio::test]
+async fn what_a_peer_still_sends_after_a_reset_is_discarded_within_a_limit() {
+    let (engine, agent) = ends(4096);
+    let mut near = engine.open(&opening("tun_1")).unwrap();
+    near.flush().await.unwrap();
+    let agent_side = tokio::spawn(async move {
+        let (_, mut far) = agent.accept().await.unwrap().unwrap();
+        let body = vec![7; DISCARD_LIMIT + MAX_CHUNK];
+        // The engine hangs up in the middle of this.
+        drop(far.write_all(&body).await);
+    });
+    assert!(near.recycle().await.is_none());
+    agent_side.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_half_written_chunk_ends_the_connection_with_the_stream() {
+    let (engine, agent) = ends(32);
+    let mut near = engine.open(&opening("t")).unwrap();
+    let writing = tokio::time::timeout(std::time::Duration::ZERO, near.write_all(&[1; 1000])).await;
+    assert!(writing.is_err(), "the pipe is too small for the chunk");
+    assert!(near.recycle().await.is_none());
+    drop(agent);
+}
+
+#[tokio::test]
+async fn a_closed_connection_is_no_longer_alive() {
+    let (mut engine, agent) = ends(64);
+    assert!(engine.is_alive());
+    drop(agent);
+    assert!(!engine.is_alive());
+}
+
+#[tokio::test]
+async fn frames_that_have_no_place_end_the_connection() {
+    for (kind, len) in [(FrameType::Data, 1), (FrameType::End, 0)] {
+        let (mut engine, agent) = duplex(64);
+        engine
+            .write_all(&Head::new(kind, len).unwrap().encode())
+            .await
+            .unwrap();
+        let error = Standing::new(agent, Side::Agent)
+            .accept()
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn any_body_arrives_whole_through_any_pipe(
+        body in proptest::collection::vec(any::<u8>(), 0..20_000),
+        capacity in 1_usize..5_000,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (engine, agent) = ends(capacity);
+            let mut near = engine.open(&opening("tun_1")).unwrap();
+            let echo = tokio::spawn(async move {
+                let (_, mut far) = agent.accept().await.unwrap().unwrap();
+                let (mut inner, mut service) = duplex(100);
+                let echo = tokio::spawn(async move {
+                    let (mut read, mut write) = tokio::io::split(&mut service);
+                    tokio::io::copy(&mut read, &mut write).await.unwrap();
+                    write.shutdown().await.unwrap();
+                });
+                pump(&mut far, &mut inner).await.result.unwrap();
+                echo.await.unwrap();
+                far.recycle().await.is_some()
+            });
+            let (mut pipe, mut visitor) = duplex(capacity);
+            let sent = body.clone();
+            let pumping = tokio::spawn(async move {
+                pump(&mut pipe, &mut near).await.result.unwrap();
+                near.recycle().await.is_some()
+            });
+            let (mut read, mut write) = tokio::io::split(&mut visitor);
+            let (got, ()) = tokio::join!(
+                async { let mut got = Vec::new(); read.read_to_end(&mut got).await.unwrap(); got },
+                async { write.write_all(&sent).await.unwrap(); write.shutdown().await.unwrap(); },
+            );
+            assert!(got == body);
+            assert!(echo.await.unwrap() && pumping.await.unwrap());
+        });
+    }
+}

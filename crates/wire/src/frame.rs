@@ -1,0 +1,153 @@
+//! The frames of the agent protocol: a 4-byte big-endian length, then one protobuf [`Message`] of
+//! 1 to 65,535 bytes.
+
+use prost::Message as _;
+
+use crate::message::Message;
+
+/// Largest payload of a frame, in bytes: what the published clients accept and send.
+pub const MAX_PAYLOAD: usize = 65_535;
+
+/// Bytes before the payload.
+pub const HEADER_LEN: usize = 4;
+
+/// Appends one frame with `message` to `out`.
+///
+/// # Errors
+/// [`FrameError::TooLong`] or [`FrameError::Empty`]; `out` is left as it was.
+pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), FrameError> {
+    let len = message.encoded_len();
+    let prefix = prefix(len)?;
+    out.reserve(HEADER_LEN + len);
+    out.extend_from_slice(&prefix);
+    // A `Vec` grows as needed, so encoding cannot run out of room.
+    message.encode_raw(out);
+    Ok(())
+}
+
+/// Cuts a stream of bytes into messages.
+///
+/// Bytes go in with [`push`](Self::push) as they arrive, messages come out of
+/// [`next`](Self::next); what follows the last message asked for can be had back with
+/// [`into_rest`](Self::into_rest), because on a data connection the visitor's bytes follow the
+/// hello without a gap. An error is final: the connection is closed.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+    /// Bytes at the front of `buffer` that were handed out already.
+    taken: usize,
+}
+
+impl Decoder {
+    /// An empty decoder, without memory.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds what arrived. A caller reads no more than it wants held: the decoder keeps all of it.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.taken > 0 {
+            self.buffer.drain(..self.taken);
+            self.taken = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next message; `None` until more bytes arrive.
+    ///
+    /// # Errors
+    /// A frame that is too long, empty, or not a [`Message`]. The length is judged before the
+    /// payload is waited for.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "`None` means later, not the end"
+    )]
+    pub fn next(&mut self) -> Result<Option<Message>, FrameError> {
+        match split(self.buffer.get(self.taken..).unwrap_or_default())? {
+            Split::Partial { .. } => Ok(None),
+            Split::Whole { payload, frame_len } => {
+                let message = Message::decode(payload).map_err(FrameError::Undecodable)?;
+                self.taken += frame_len;
+                Ok(Some(message))
+            }
+        }
+    }
+
+    /// How many bytes are missing for the next message, at least; 0 when it is there. A reader that
+    /// must not read beyond a hello asks for this much and no more.
+    ///
+    /// # Errors
+    /// A frame that is too long or empty.
+    pub fn missing(&self) -> Result<usize, FrameError> {
+        match split(self.buffer.get(self.taken..).unwrap_or_default())? {
+            Split::Partial { missing } => Ok(missing),
+            Split::Whole { .. } => Ok(0),
+        }
+    }
+
+    /// The bytes after the last message that was handed out.
+    pub fn into_rest(mut self) -> Vec<u8> {
+        self.buffer.drain(..self.taken);
+        self.buffer
+    }
+}
+
+/// What is wrong with a frame.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Longer than [`MAX_PAYLOAD`].
+    #[error("a frame of {0} bytes is longer than {MAX_PAYLOAD}")]
+    TooLong(usize),
+    /// Without a payload.
+    #[error("an empty frame")]
+    Empty,
+    /// Not a message of the agent protocol.
+    #[error("not a message of the agent protocol")]
+    Undecodable(#[source] prost::DecodeError),
+}
+
+impl From<&FrameError> for crate::Error {
+    /// What the peer is told where something can still be sent.
+    fn from(error: &FrameError) -> Self {
+        Self::invalid_request(error.to_string())
+    }
+}
+
+enum Split<'a> {
+    Partial { missing: usize },
+    Whole { payload: &'a [u8], frame_len: usize },
+}
+
+fn split(bytes: &[u8]) -> Result<Split<'_>, FrameError> {
+    let Some((prefix, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else {
+        return Ok(Split::Partial {
+            missing: HEADER_LEN - bytes.len(),
+        });
+    };
+    let len = usize::try_from(u32::from_be_bytes(*prefix)).unwrap_or(usize::MAX);
+    check(len)?;
+    match rest.get(..len) {
+        Some(payload) => Ok(Split::Whole {
+            payload,
+            frame_len: HEADER_LEN + len,
+        }),
+        None => Ok(Split::Partial {
+            missing: len - rest.len(),
+        }),
+    }
+}
+
+fn prefix(len: usize) -> Result<[u8; HEADER_LEN], FrameError> {
+    check(len)?;
+    u32::try_from(len)
+        .map(u32::to_be_bytes)
+        .map_err(|_| FrameError::TooLong(len))
+}
+
+fn check(len: usize) -> Result<(), FrameError> {
+    match len {
+        0 => Err(FrameError::Empty),
+        1..=MAX_PAYLOAD => Ok(()),
+        _ => Err(FrameError::TooLong(len)),
+    }
+}

@@ -1,0 +1,147 @@
+//! The first message: protocol version and extensions.
+
+use crate::error::{Error, ErrorCode};
+use crate::message::ClientDetails;
+
+/// ALPN name of the agent protocol, ours.
+pub const ALPN_SVC: &[u8] = b"svc/1";
+
+/// ALPN name of the agent protocol, that of the published clients. The same protocol.
+pub const ALPN_RSTRM: &[u8] = b"rstrm/1";
+
+/// The protocol version that we speak.
+pub const PROTOCOL_VERSION: &str = "1.4.5";
+
+/// Standing data connections, see [`pool`](crate::pool).
+pub const EXT_POOL: &str = "pool/1";
+
+/// Lanes: many small exchanges on one connection. The name is reserved, nobody offers it yet.
+pub const EXT_LANE: &str = "lane/1";
+
+/// The extensions that this version understands.
+pub const EXTENSIONS: &[&str] = &[EXT_POOL];
+
+/// Judges the protocol version of a client.
+///
+/// # Errors
+/// 2010 when there is none, 2020 when it cannot be read, 2030 when its major number is another.
+pub fn check_version(details: &ClientDetails) -> Result<(), Error> {
+    let Some(version) = &details.protocol_version else {
+        return Err(Error::new(
+            ErrorCode::ProtocolVersionMissing,
+            "the hello has no protocol version",
+        ));
+    };
+    let Some(major) = major(&version.value) else {
+        return Err(Error::new(
+            ErrorCode::ProtocolVersionInvalid,
+            "the protocol version is not of the form 1.2.3",
+        ));
+    };
+    if Some(major) == self::major(PROTOCOL_VERSION) {
+        Ok(())
+    } else {
+        Err(Error::new(
+            ErrorCode::ProtocolVersionIncompatible,
+            format!("protocol version {major} is not spoken here, {PROTOCOL_VERSION} is"),
+        ))
+    }
+}
+
+/// The extensions in use: named by the peer and known to us, in our order, each once. The engine
+/// answers with this list, the agent uses what the engine answered.
+pub fn agreed_extensions(peer: &[String]) -> Vec<&'static str> {
+    EXTENSIONS
+        .iter()
+        .copied()
+        .filter(|ours| peer.iter().any(|theirs| theirs == ours))
+        .collect()
+}
+
+/// The major number of `1.4.5`; three decimal numbers without a sign, nothing else.
+fn major(version: &str) -> Option<u32> {
+    let mut parts = version.split('.').map(|part| {
+        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if digits {
+            part.parse::<u32>().ok()
+        } else {
+            None
+        }
+    });
+    let major = parts.next()??;
+    parts.next()??;
+    parts.next()??;
+    parts.next().is_none().then_some(major)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXT_POOL, PROTOCOL_VERSION, agreed_extensions, check_version};
+    use crate::error::ErrorCode;
+    use crate::message::ClientDetails;
+
+    fn check(version: Option<&str>) -> Option<ErrorCode> {
+        let details = ClientDetails {
+            protocol_version: version.map(Into::into),
+            ..ClientDetails::default()
+        };
+        check_version(&details).err().map(|error| error.kind())
+    }
+
+    #[test]
+    fn our_major_version_is_accepted() {
+        for version in [PROTOCOL_VERSION, "1.0.0", "1.3.0", "1.4.3", "1.999.0"] {
+            assert_eq!(check(Some(version)), None, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_missing_version_is_2010() {
+        assert_eq!(check(None), Some(ErrorCode::ProtocolVersionMissing));
+    }
+
+    #[test]
+    fn an_unreadable_version_is_2020() {
+        for version in [
+            "",
+            "1",
+            "1.4",
+            "1.4.5.6",
+            "v1.4.5",
+            "1.4.x",
+            "1..5",
+            "+1.4.5",
+            "1.4.5 ",
+            "1.4.99999999999",
+        ] {
+            assert_eq!(
+                check(Some(version)),
+                Some(ErrorCode::ProtocolVersionInvalid),
+                "{version}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_major_version_is_2030() {
+        for version in ["0.4.5", "2.0.0", "11.4.5"] {
+            let expected = Some(ErrorCode::ProtocolVersionIncompatible);
+            assert_eq!(check(Some(version)), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn an_extension_is_used_when_both_named_it() {
+        let named = |names: &[&str]| {
+            agreed_extensions(
+                &names
+                    .iter()
+                    .map(|&name| name.to_owned())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(named(&[]), Vec::<&str>::new());
+        assert_eq!(named(&["later/9", EXT_POOL, EXT_POOL]), [EXT_POOL]);
+        assert_eq!(named(&["lane/1", "pool/2"]), Vec::<&str>::new());
+    }
+}

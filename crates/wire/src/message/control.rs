@@ -1,0 +1,118 @@
+//! Messages about the control channel itself.
+
+use std::fmt;
+
+use super::details::{ClientDetails, ServerDetails};
+use crate::error::Error;
+
+/// The hello of a control channel.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct OpenControlChannelReq {
+    /// Who asks, with its token.
+    #[prost(message, optional, tag = "1")]
+    pub client_details: Option<ClientDetails>,
+    /// The heartbeat that the client proposes; absent in the old mode.
+    #[prost(message, optional, tag = "2")]
+    pub liveness: Option<ControlChannelLiveness>,
+}
+
+/// The answer to the hello.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct OpenControlChannelRsp {
+    /// Accepted or refused.
+    #[prost(oneof = "ControlChannelOutcome", tags = "1, 2")]
+    pub outcome: Option<ControlChannelOutcome>,
+}
+
+/// How a hello ended.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum ControlChannelOutcome {
+    /// The channel is open.
+    #[prost(message, tag = "1")]
+    Ok(ControlChannelOk),
+    /// The channel is refused.
+    #[prost(message, tag = "2")]
+    Error(Error),
+}
+
+/// What an accepted client learns.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ControlChannelOk {
+    /// The id that the engine gave this client.
+    #[prost(string, tag = "1")]
+    pub client_id: String,
+    /// Who answers.
+    #[prost(message, optional, tag = "2")]
+    pub server_details: Option<ServerDetails>,
+    /// The agreed heartbeat; present exactly when the client proposed one.
+    #[prost(message, optional, tag = "3")]
+    pub liveness: Option<ControlChannelLiveness>,
+}
+
+/// The terms of the heartbeat, in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ControlChannelLiveness {
+    /// Time between two heartbeats of the client.
+    #[prost(uint32, tag = "1")]
+    pub heartbeat_interval_ms: u32,
+    /// Silence after which either end takes the other for gone; 0 in a proposal.
+    #[prost(uint32, tag = "2")]
+    pub heartbeat_timeout_ms: u32,
+}
+
+/// Asks to end the control channel.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CloseControlChannelReq {}
+
+/// Confirms the end of the control channel.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CloseControlChannelRsp {}
+
+/// A sign of life, see [`liveness`](crate::liveness).
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Heartbeat {
+    /// The client's running number; 0 from an engine and in the old mode.
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    /// The number that the engine has seen; 0 from a client and in the old mode.
+    #[prost(uint64, tag = "2")]
+    pub acknowledgement: u64,
+}
+
+/// A line for the person who runs the agent.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ServerMessage {
+    /// The line.
+    #[prost(string, tag = "1")]
+    pub message: String,
+}
+
+impl ServerMessage {
+    /// Another channel of the same identity has taken a name over: the agent that reads this does
+    /// not ask for that tunnel again.
+    pub const TAKEN_OVER: &'static str = "taken_over";
+}
+
+/// Ours, extension `pool/1`: the engine asks for `count` further standing connections.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[prost(skip_debug)]
+pub struct PoolReq {
+    /// The proof to be shown in the hello of each of them; stays valid as long as the channel.
+    #[prost(string, tag = "1")]
+    pub secret: String,
+    /// How many more to open.
+    #[prost(uint32, tag = "2")]
+    pub count: u32,
+    /// Time without a stream after which the agent may close one.
+    #[prost(uint32, tag = "3")]
+    pub idle_timeout_ms: u32,
+}
+
+impl fmt::Debug for PoolReq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolReq")
+            .field("count", &self.count)
+            .field("idle_timeout_ms", &self.idle_timeout_ms)
+            .finish_non_exhaustive()
+    }
+}

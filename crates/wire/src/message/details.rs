@@ -1,0 +1,68 @@
+//! Who is at each end.
+
+use std::collections::BTreeMap;
+
+use super::wrappers::{Secret, StringValue};
+
+/// What a client says about itself in its first message, with its proof.
+///
+/// On a data connection `token` is the one-time secret of the stream, or the pool secret.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ClientDetails {
+    /// Name of the program.
+    #[prost(message, optional, tag = "1")]
+    pub agent: Option<StringValue>,
+    /// Release channel of the program.
+    #[prost(message, optional, tag = "2")]
+    pub channel: Option<StringValue>,
+    /// Version of the program.
+    #[prost(message, optional, tag = "3")]
+    pub version: Option<StringValue>,
+    /// Operating system.
+    #[prost(message, optional, tag = "4")]
+    pub os: Option<StringValue>,
+    /// Processor architecture.
+    #[prost(message, optional, tag = "5")]
+    pub arch: Option<StringValue>,
+    /// The proof of identity.
+    #[prost(message, optional, tag = "6")]
+    pub token: Option<Secret>,
+    /// The protocol spoken, see [`handshake`](crate::handshake).
+    #[prost(message, optional, tag = "7")]
+    pub protocol_version: Option<StringValue>,
+    /// Ours: labels of the client, found again in client filters (EN-2b).
+    #[prost(btree_map = "string, string", tag = "100")]
+    pub labels: BTreeMap<String, String>,
+    /// Ours: names of the extensions that the client understands.
+    #[prost(string, repeated, tag = "101")]
+    pub extensions: Vec<String>,
+}
+
+/// What an engine says about itself.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ServerDetails {
+    /// Name of the program.
+    #[prost(message, optional, tag = "1")]
+    pub agent: Option<StringValue>,
+    /// Release channel of the program.
+    #[prost(message, optional, tag = "2")]
+    pub channel: Option<StringValue>,
+    /// Version of the program.
+    #[prost(message, optional, tag = "3")]
+    pub version: Option<StringValue>,
+    /// Plan of the project.
+    #[prost(message, optional, tag = "4")]
+    pub plan: Option<StringValue>,
+    /// Provider of the machine.
+    #[prost(message, optional, tag = "5")]
+    pub provider: Option<StringValue>,
+    /// Region of the machine.
+    #[prost(message, optional, tag = "6")]
+    pub region: Option<StringValue>,
+    /// A newer version of the client, where one is known.
+    #[prost(message, optional, tag = "7")]
+    pub update: Option<StringValue>,
+    /// Ours: the extensions in use on this channel: named by the client and offered by the engine.
+    #[prost(string, repeated, tag = "101")]
+    pub extensions: Vec<String>,
+}

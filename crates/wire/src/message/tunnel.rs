@@ -1,0 +1,138 @@
+//! Messages about tunnels.
+
+use std::collections::BTreeMap;
+
+use super::wrappers::{BoolValue, StringValue, Timestamp, UInt32Value};
+use crate::error::Error;
+
+/// Asks for a tunnel.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct OpenTunnelReq {
+    /// Chosen by the client, found again in the answer.
+    #[prost(string, tag = "1")]
+    pub request_id: String,
+    /// What the client wants; what it leaves out is the engine's choice.
+    #[prost(message, optional, tag = "2")]
+    pub tunnel_properties: Option<TunnelProperties>,
+}
+
+/// The answer to an [`OpenTunnelReq`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct OpenTunnelRsp {
+    /// That of the request.
+    #[prost(string, tag = "1")]
+    pub request_id: String,
+    /// The tunnel, or why there is none.
+    #[prost(oneof = "TunnelOutcome", tags = "2, 3")]
+    pub outcome: Option<TunnelOutcome>,
+}
+
+/// How the request for a tunnel ended.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum TunnelOutcome {
+    /// The tunnel with its effective properties: id, address and defaults are filled in.
+    #[prost(message, boxed, tag = "2")]
+    TunnelProperties(Box<TunnelProperties>),
+    /// No tunnel.
+    #[prost(message, tag = "3")]
+    Error(Error),
+}
+
+/// Asks to end a tunnel.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CloseTunnelReq {
+    /// The tunnel.
+    #[prost(string, tag = "1")]
+    pub tunnel_id: String,
+}
+
+/// Says that a tunnel is over.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CloseTunnelRsp {
+    /// The tunnel.
+    #[prost(string, tag = "1")]
+    pub tunnel_id: String,
+}
+
+/// A tunnel as the wire has it, unchecked; [`properties`](crate::properties) checks it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TunnelProperties {
+    /// Set by the engine.
+    #[prost(message, optional, tag = "1")]
+    pub id: Option<StringValue>,
+    /// Set by the engine.
+    #[prost(message, optional, tag = "2")]
+    pub creation_date: Option<Timestamp>,
+    /// The name under which a private tunnel is dialled.
+    #[prost(message, optional, tag = "3")]
+    pub name: Option<StringValue>,
+    /// `bytestream` or `datagram`.
+    #[prost(message, optional, tag = "4")]
+    pub r#type: Option<StringValue>,
+    /// Whether visitors reach it at a public address.
+    #[prost(message, optional, tag = "5")]
+    pub publish: Option<BoolValue>,
+    /// `http`, `tls`, `tcp`, `dtls`, `quic`, `webtty`; absent on a raw private tunnel.
+    #[prost(message, optional, tag = "6")]
+    pub protocol: Option<StringValue>,
+    /// Labels of the tunnel.
+    #[prost(btree_map = "string, string", tag = "7")]
+    pub labels: BTreeMap<String, String>,
+    /// Countries that may visit, ISO 3166-1 alpha-2; `geo_ip` in JSON.
+    #[prost(string, repeated, tag = "8")]
+    pub geoip: Vec<String>,
+    /// Addresses and networks that may visit.
+    #[prost(string, repeated, tag = "9")]
+    pub trusted_ips: Vec<String>,
+    /// Set by the engine; the deprecated authority (host and port).
+    #[prost(message, optional, tag = "10")]
+    pub host: Option<StringValue>,
+    /// `terminated` or `passthrough`.
+    #[prost(message, optional, tag = "11")]
+    pub tls_mode: Option<StringValue>,
+    /// ALPN names offered to visitors.
+    #[prost(string, repeated, tag = "12")]
+    pub tls_alpns: Vec<String>,
+    /// `tls1.2` or `tls1.3`.
+    #[prost(message, optional, tag = "13")]
+    pub tls_min_version: Option<StringValue>,
+    /// Cipher suites offered to visitors.
+    #[prost(string, repeated, tag = "14")]
+    pub tls_ciphers: Vec<String>,
+    /// Whether visitors show a client certificate.
+    #[prost(message, optional, tag = "15")]
+    pub mtls_auth: Option<BoolValue>,
+    /// Deprecated.
+    #[prost(message, optional, tag = "16")]
+    pub mtls_cacert_pem: Option<StringValue>,
+    /// Version of HTTP towards the service: `http/1.1`, `h2c`, `h3`.
+    #[prost(message, optional, tag = "17")]
+    pub http_version: Option<StringValue>,
+    /// Deprecated name of `upstream_tls`.
+    #[prost(message, optional, tag = "18")]
+    pub http_use_tls: Option<BoolValue>,
+    /// Whether visitors show a token (ED-1).
+    #[prost(message, optional, tag = "19")]
+    pub token_auth: Option<BoolValue>,
+    /// Whether visitors sign in with a browser; `svc_auth` in JSON (ED-2).
+    #[prost(message, optional, tag = "20")]
+    pub svc_auth: Option<BoolValue>,
+    /// Whether visitors solve a challenge first (ED-6).
+    #[prost(message, optional, tag = "21")]
+    pub challenge_mode: Option<BoolValue>,
+    /// Public host name: asked for, or given by the engine.
+    #[prost(message, optional, tag = "22")]
+    pub hostname: Option<StringValue>,
+    /// Public port: asked for, or given by the engine.
+    #[prost(message, optional, tag = "23")]
+    pub port: Option<UInt32Value>,
+    /// Whether the service is spoken to with TLS.
+    #[prost(message, optional, tag = "24")]
+    pub upstream_tls: Option<BoolValue>,
+    /// Whether datagrams ride a byte stream.
+    #[prost(message, optional, tag = "25")]
+    pub datagram_guaranteed_delivery: Option<BoolValue>,
+    /// Whether visitors of other regions are carried over.
+    #[prost(message, optional, tag = "26")]
+    pub allow_cross_region_routing: Option<BoolValue>,
+}

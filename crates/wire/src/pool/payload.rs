@@ -1,0 +1,113 @@
+use prost::Message as _;
+
+use super::head::{FrameType, HEAD_LEN, Head, HeadError};
+use crate::error::Error;
+use crate::message::{ClientDetails, IpAddress, Kind, Message, ProxyReq};
+
+/// The first frame of a standing connection, in the framing of the control channel: a [`ProxyReq`]
+/// without a stream id. The engine does not answer it; it closes the connection when the secret is
+/// not good.
+pub fn hello(details: ClientDetails) -> Message {
+    Kind::ProxyReq(ProxyReq {
+        client_details: Some(details),
+        stream_id: String::new(),
+        zero_rtt: Some(true.into()),
+    })
+    .into()
+}
+
+/// Payload of `OPEN`: the stream that begins.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct StreamOpen {
+    /// The tunnel that the visitor asked for.
+    #[prost(string, tag = "1")]
+    pub tunnel_id: String,
+    /// 24 hex characters.
+    #[prost(string, tag = "2")]
+    pub stream_id: String,
+    /// The visitor's address.
+    #[prost(message, optional, tag = "3")]
+    pub source_ip: Option<IpAddress>,
+}
+
+impl StreamOpen {
+    /// Appends the frame, head and payload.
+    ///
+    /// # Errors
+    /// [`HeadError::Length`] when it is empty or too long; `out` is left as it was.
+    pub fn encode_frame(&self, out: &mut Vec<u8>) -> Result<(), HeadError> {
+        append(FrameType::Open, self, out)
+    }
+
+    /// Reads the payload of an `OPEN` frame.
+    ///
+    /// # Errors
+    /// Not a `StreamOpen`.
+    pub fn decode_payload(payload: &[u8]) -> Result<Self, PayloadError> {
+        Ok(Self::decode(payload)?)
+    }
+}
+
+/// Payload of `RESET`: which stream is given up, and why.
+///
+/// The number is there because a `RESET` may follow the `END` of the same side and so may arrive
+/// after the stream is over, when the next one has begun.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct StreamReset {
+    /// How many streams were opened on this connection, the one given up included.
+    #[prost(uint32, tag = "1")]
+    pub stream: u32,
+    /// Why, where there is something to say.
+    #[prost(message, optional, tag = "2")]
+    pub error: Option<Error>,
+}
+
+impl StreamReset {
+    /// Appends the frame, head and payload. A sentence that would not fit is left out, the code
+    /// stays.
+    ///
+    /// # Errors
+    /// [`HeadError::Length`] for stream 0, which there is not; `out` is left as it was.
+    pub fn encode_frame(&self, out: &mut Vec<u8>) -> Result<(), HeadError> {
+        match append(FrameType::Reset, self, out) {
+            Err(_) if self.stream != 0 => {
+                let code = self.error.as_ref().map_or(0, |error| error.code);
+                let short = Self {
+                    stream: self.stream,
+                    error: Some(Error {
+                        code,
+                        message: None,
+                    }),
+                };
+                append(FrameType::Reset, &short, out)
+            }
+            other => other,
+        }
+    }
+
+    /// Reads the payload of a `RESET` frame.
+    ///
+    /// # Errors
+    /// Not a `StreamReset`.
+    pub fn decode_payload(payload: &[u8]) -> Result<Self, PayloadError> {
+        Ok(Self::decode(payload)?)
+    }
+}
+
+/// A payload that is not what its frame's type says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a frame's payload cannot be read")]
+pub struct PayloadError(#[from] prost::DecodeError);
+
+fn append(
+    kind: FrameType,
+    payload: &impl prost::Message,
+    out: &mut Vec<u8>,
+) -> Result<(), HeadError> {
+    let len = payload.encoded_len();
+    let head = Head::new(kind, len)?;
+    out.reserve(HEAD_LEN + len);
+    out.extend_from_slice(&head.encode());
+    payload.encode_raw(out);
+    Ok(())
+}

@@ -1,0 +1,230 @@
+use super::head::FrameType;
+
+/// Which end of a standing connection this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Opens streams.
+    Engine,
+    /// Accepts streams.
+    Agent,
+}
+
+/// A frame without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The engine begins a stream.
+    Open,
+    /// Bytes of the stream.
+    Data,
+    /// The sender's direction is complete.
+    End,
+    /// The sender gives up the stream with this number.
+    Reset {
+        /// As in [`StreamReset::stream`](super::StreamReset).
+        stream: u32,
+    },
+    /// The sender wants no further stream here.
+    Retire,
+}
+
+/// What one end knows about the streams of a standing connection, one after another.
+///
+/// The rules, which both ends keep:
+/// - The engine sends `OPEN` when the stream before is over and neither side has sent `RETIRE`.
+/// - A stream is over when each side has sent `END` or `RESET`; no `DATA` follows either.
+/// - A side that gives up sends `RESET`, also after its own `END`, and throws away what still
+///   arrives until the peer's `END` or `RESET`. A side that receives `RESET` sends no further
+///   `DATA`; if it has not ended its direction, it does so now with `END` or `RESET`.
+/// - A `RESET` for a stream that is over means nothing: it crossed the peer's `END`.
+/// - An `OPEN` that crossed the agent's `RETIRE` is answered with `RESET` (6000); nothing of that
+///   stream was used, so the engine may take another connection for it.
+/// - The connection is closed between streams: by the engine after a `RETIRE` of either side, by
+///   the agent after the engine's.
+///
+/// [`on_send`](Self::on_send) is called before a frame is sent, [`on_receive`](Self::on_receive)
+/// when one has arrived whole or, for `DATA`, when its head has.
+#[derive(Clone, Debug)]
+pub struct StreamState {
+    side: Side,
+    /// Streams opened so far.
+    stream: u32,
+    /// Whether our direction of the current stream still runs.
+    sending: bool,
+    /// Whether the peer's direction of the current stream still runs.
+    receiving: bool,
+    gave_up: bool,
+    peer_gave_up: bool,
+    retired: bool,
+    peer_retired: bool,
+}
+
+/// What a frame that arrived means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A stream begins.
+    Open,
+    /// A stream begins that is to be refused with `RESET`: we had sent `RETIRE`.
+    OpenAfterRetire,
+    /// Bytes of the stream.
+    Data,
+    /// Bytes of a stream that we gave up: to be thrown away.
+    Discard,
+    /// The peer's direction is complete.
+    End,
+    /// The peer gave the stream up: send nothing more, end our direction.
+    Reset,
+    /// A `RESET` of a stream that is over.
+    Late,
+    /// The peer wants no further stream here.
+    Retire,
+}
+
+impl StreamState {
+    /// A connection after its hello, without a stream.
+    pub fn new(side: Side) -> Self {
+        Self {
+            side,
+            stream: 0,
+            sending: false,
+            receiving: false,
+            gave_up: false,
+            peer_gave_up: false,
+            retired: false,
+            peer_retired: false,
+        }
+    }
+
+    /// Notes that this frame is about to be sent.
+    ///
+    /// # Errors
+    /// A frame that may not be sent now; the state is unchanged.
+    pub fn on_send(&mut self, step: Step) -> Result<(), Violation> {
+        match step {
+            Step::Open if self.may_open() => self.begin(),
+            Step::Data if self.may_send_data() => {}
+            Step::End if self.sending => self.sending = false,
+            Step::Reset { stream } if stream == self.stream && !self.is_over() && !self.gave_up => {
+                self.gave_up = true;
+                self.sending = false;
+            }
+            Step::Retire if !self.retired => self.retired = true,
+            _ => return Err(self.violation(step)),
+        }
+        Ok(())
+    }
+
+    /// Notes that this frame has arrived.
+    ///
+    /// # Errors
+    /// A frame that the peer may not send now: the connection is to be closed.
+    pub fn on_receive(&mut self, step: Step) -> Result<Received, Violation> {
+        match step {
+            Step::Open
+                if self.side == Side::Agent
+                    && self.is_over()
+                    && !self.peer_retired
+                    && self.stream < u32::MAX =>
+            {
+                self.begin();
+                Ok(if self.retired {
+                    Received::OpenAfterRetire
+                } else {
+                    Received::Open
+                })
+            }
+            Step::Data if self.receiving => Ok(if self.gave_up {
+                Received::Discard
+            } else {
+                Received::Data
+            }),
+            Step::End if self.receiving => {
+                self.receiving = false;
+                Ok(Received::End)
+            }
+            Step::Reset { stream } if stream == self.stream && !self.is_over() => {
+                if self.peer_gave_up {
+                    return Err(self.violation(step));
+                }
+                self.peer_gave_up = true;
+                self.receiving = false;
+                Ok(Received::Reset)
+            }
+            Step::Reset { stream } if (1..=self.stream).contains(&stream) => Ok(Received::Late),
+            Step::Retire if !self.peer_retired => {
+                self.peer_retired = true;
+                Ok(Received::Retire)
+            }
+            _ => Err(self.violation(step)),
+        }
+    }
+
+    /// The number of the current stream, or of the last one; 0 before the first.
+    pub fn stream(&self) -> u32 {
+        self.stream
+    }
+
+    /// Whether there is no stream, or both directions of it have ended.
+    pub fn is_over(&self) -> bool {
+        !self.sending && !self.receiving
+    }
+
+    /// Whether `OPEN` may be sent.
+    pub fn may_open(&self) -> bool {
+        self.side == Side::Engine
+            && self.is_over()
+            && !self.retired
+            && !self.peer_retired
+            && self.stream < u32::MAX
+    }
+
+    /// Whether `DATA` may be sent.
+    pub fn may_send_data(&self) -> bool {
+        self.sending && !self.peer_gave_up
+    }
+
+    /// Whether our direction of the stream has not ended yet: `END` or `RESET` is still due.
+    pub fn owes_end(&self) -> bool {
+        self.sending
+    }
+
+    /// Whether the connection is of no further use and this side may close it.
+    pub fn may_close(&self) -> bool {
+        let last = match self.side {
+            Side::Engine => self.retired || self.peer_retired,
+            Side::Agent => self.peer_retired,
+        };
+        self.is_over() && last
+    }
+
+    fn begin(&mut self) {
+        self.stream += 1;
+        self.sending = true;
+        self.receiving = true;
+        self.gave_up = false;
+        self.peer_gave_up = false;
+    }
+
+    fn violation(&self, step: Step) -> Violation {
+        let frame = match step {
+            Step::Open => FrameType::Open,
+            Step::Data => FrameType::Data,
+            Step::End => FrameType::End,
+            Step::Reset { .. } => FrameType::Reset,
+            Step::Retire => FrameType::Retire,
+        };
+        Violation {
+            frame,
+            stream: self.stream,
+        }
+    }
+}
+
+/// A frame at a moment that does not allow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a {frame:?} frame is not allowed here, at stream {stream} of the connection")]
+pub struct Violation {
+    /// What came, or was to be sent.
+    pub frame: FrameType,
+    /// The number of the stream at that moment.
+    pub stream: u32,
+}

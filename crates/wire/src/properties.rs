@@ -1,0 +1,182 @@
+//! Tunnel properties between the wire and the checked values of `types`.
+//!
+//! On the wire every property is a word or a list of words; here each becomes the type that keeps
+//! its rules, or an error that names the field as the JSON interface spells it. What properties
+//! mean together is judged later, by [`types::tunnel::TunnelProperties::resolve`].
+
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use types::id::TunnelId;
+use types::tunnel::{PropertyError, Tunnel, TunnelProperties};
+
+use crate::error::Error;
+use crate::message::{self, BoolValue, StringValue};
+
+/// What a client asks for (engine).
+///
+/// `id`, `creation_date` and `host` are the engine's to set; a client that repeats what it was
+/// given the last time is not refused for it.
+///
+/// # Errors
+/// The first field that is not what it should be.
+pub fn requested(wire: &message::TunnelProperties) -> Result<TunnelProperties, PropertyError> {
+    if wire.mtls_cacert_pem.is_some() {
+        // It would guard the tunnel, so it must not be dropped in silence.
+        return Err(PropertyError::new(
+            "mtls_cacert_pem",
+            "no longer available; certificates are matched to credentials",
+        ));
+    }
+    Ok(TunnelProperties {
+        name: word("name", wire.name.as_ref())?,
+        tunnel_type: word("type", wire.r#type.as_ref())?,
+        publish: flag(wire.publish),
+        protocol: word("protocol", wire.protocol.as_ref())?,
+        labels: wire.labels.clone(),
+        geo_ip: words("geo_ip", &wire.geoip)?,
+        trusted_ips: words("trusted_ips", &wire.trusted_ips)?,
+        hostname: word("hostname", wire.hostname.as_ref())?,
+        port: port(wire)?,
+        tls_mode: word("tls_mode", wire.tls_mode.as_ref())?,
+        tls_alpns: wire.tls_alpns.clone(),
+        tls_ciphers: wire.tls_ciphers.clone(),
+        tls_min_version: word("tls_min_version", wire.tls_min_version.as_ref())?,
+        mtls_auth: flag(wire.mtls_auth),
+        http_version: word("http_version", wire.http_version.as_ref())?,
+        http_use_tls: flag(wire.http_use_tls),
+        upstream_tls: flag(wire.upstream_tls),
+        datagram_guaranteed_delivery: flag(wire.datagram_guaranteed_delivery),
+        allow_cross_region_routing: flag(wire.allow_cross_region_routing),
+        token_auth: flag(wire.token_auth),
+        svc_auth: flag(wire.svc_auth),
+        challenge_mode: flag(wire.challenge_mode),
+    })
+}
+
+/// The same as a request (agent).
+pub fn request(properties: &TunnelProperties) -> message::TunnelProperties {
+    message::TunnelProperties {
+        name: text(properties.name.as_ref()),
+        r#type: text(properties.tunnel_type.as_ref()),
+        publish: properties.publish.map(Into::into),
+        protocol: text(properties.protocol.as_ref()),
+        labels: properties.labels.clone(),
+        geoip: properties.geo_ip.iter().map(ToString::to_string).collect(),
+        trusted_ips: properties
+            .trusted_ips
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        tls_mode: text(properties.tls_mode.as_ref()),
+        tls_alpns: properties.tls_alpns.clone(),
+        tls_min_version: text(properties.tls_min_version.as_ref()),
+        tls_ciphers: properties.tls_ciphers.clone(),
+        mtls_auth: properties.mtls_auth.map(Into::into),
+        http_version: text(properties.http_version.as_ref()),
+        http_use_tls: properties.http_use_tls.map(Into::into),
+        token_auth: properties.token_auth.map(Into::into),
+        svc_auth: properties.svc_auth.map(Into::into),
+        challenge_mode: properties.challenge_mode.map(Into::into),
+        hostname: text(properties.hostname.as_ref()),
+        port: properties.port.map(|port| u32::from(port).into()),
+        upstream_tls: properties.upstream_tls.map(Into::into),
+        datagram_guaranteed_delivery: properties.datagram_guaranteed_delivery.map(Into::into),
+        allow_cross_region_routing: properties.allow_cross_region_routing.map(Into::into),
+        ..message::TunnelProperties::default()
+    }
+}
+
+/// A tunnel as it was opened, for the answer (engine).
+pub fn opened(tunnel: &Tunnel) -> message::TunnelProperties {
+    message::TunnelProperties {
+        id: Some(tunnel.id.to_string().into()),
+        creation_date: tunnel.creation_date.map(|at| message::Timestamp {
+            seconds: at.as_second(),
+            nanos: at.subsec_nanosecond(),
+        }),
+        host: tunnel.host.clone().map(Into::into),
+        ..request(&tunnel.properties)
+    }
+}
+
+/// A tunnel as the answer of an engine describes it (agent).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedTunnel {
+    /// The id that the engine gave.
+    pub id: TunnelId,
+    /// When it was opened, by the engine's clock.
+    pub creation_date: Option<Timestamp>,
+    /// Where visitors find it, `host` or `host:port`.
+    pub host: Option<String>,
+    /// The effective properties.
+    pub properties: TunnelProperties,
+}
+
+impl OpenedTunnel {
+    /// Reads the answer of an engine.
+    ///
+    /// # Errors
+    /// The first field that is not what it should be; an answer without an id is one.
+    pub fn read(wire: &message::TunnelProperties) -> Result<Self, PropertyError> {
+        let creation_date = wire
+            .creation_date
+            .map(|at| Timestamp::new(at.seconds, at.nanos));
+        Ok(Self {
+            id: word("id", wire.id.as_ref())?
+                .ok_or_else(|| PropertyError::new("id", "missing in the engine's answer"))?,
+            creation_date: creation_date
+                .transpose()
+                .map_err(|_| PropertyError::new("creation_date", "not a point in time"))?,
+            host: wire.host.as_ref().map(|host| host.value.clone()),
+            properties: requested(wire)?,
+        })
+    }
+}
+
+impl From<PropertyError> for Error {
+    /// What the client is told. The engine answers options outside its edition with
+    /// [`Error::feature_not_available`] instead (EN-11).
+    fn from(error: PropertyError) -> Self {
+        Self::invalid_request(error.to_string())
+    }
+}
+
+fn word<T: FromStr<Err: ToString>>(
+    field: &str,
+    value: Option<&StringValue>,
+) -> Result<Option<T>, PropertyError> {
+    let parse = |value: &StringValue| value.value.parse();
+    value
+        .map(parse)
+        .transpose()
+        .map_err(|error: T::Err| PropertyError::new(field, error.to_string()))
+}
+
+fn words<T: FromStr<Err: ToString>>(
+    field: &str,
+    values: &[String],
+) -> Result<Vec<T>, PropertyError> {
+    let parse = |(place, value): (usize, &String)| {
+        value.parse().map_err(|error: T::Err| {
+            PropertyError::new(format!("{field}.{place}"), error.to_string())
+        })
+    };
+    values.iter().enumerate().map(parse).collect()
+}
+
+fn port(wire: &message::TunnelProperties) -> Result<Option<u16>, PropertyError> {
+    match wire.port.map(|port| u16::try_from(port.value)) {
+        None => Ok(None),
+        Some(Ok(port @ 1..)) => Ok(Some(port)),
+        Some(_) => Err(PropertyError::new("port", "a port is 1 to 65535")),
+    }
+}
+
+fn flag(value: Option<BoolValue>) -> Option<bool> {
+    value.map(|value| value.value)
+}
+
+fn text(value: Option<&impl ToString>) -> Option<StringValue> {
+    value.map(|value| value.to_string().into())
+}

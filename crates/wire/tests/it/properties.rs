@@ -1,0 +1,130 @@
+//! Tunnel properties: what is asked for arrives, and what is wrong is named.
+
+use jiff::Timestamp;
+use types::tunnel::{Tunnel, TunnelProperties};
+use wire::message::{self, BoolValue};
+use wire::properties::{OpenedTunnel, opened, request, requested};
+use wire::{Error, ErrorCode};
+
+/// Every property that a client may set, with a value other than the default.
+fn every_property() -> TunnelProperties {
+    TunnelProperties {
+        name: Some("web".parse().unwrap()),
+        tunnel_type: Some("datagram".parse().unwrap()),
+        publish: Some(true),
+        protocol: Some("http".parse().unwrap()),
+        labels: [("env".to_owned(), "test".to_owned())].into(),
+        geo_ip: vec!["CH".parse().unwrap(), "FR".parse().unwrap()],
+        trusted_ips: vec!["192.0.2.0/24".parse().unwrap()],
+        hostname: Some("web.t.example.com".parse().unwrap()),
+        port: Some(65_535),
+        tls_mode: Some("passthrough".parse().unwrap()),
+        tls_alpns: vec!["h2".to_owned(), "http/1.1".to_owned()],
+        tls_ciphers: vec!["TLS13_AES_128_GCM_SHA256".to_owned()],
+        tls_min_version: Some("tls1.3".parse().unwrap()),
+        mtls_auth: Some(false),
+        http_version: Some("h2c".parse().unwrap()),
+        http_use_tls: Some(false),
+        upstream_tls: Some(true),
+        datagram_guaranteed_delivery: Some(true),
+        allow_cross_region_routing: Some(false),
+        token_auth: Some(true),
+        svc_auth: Some(false),
+        challenge_mode: Some(true),
+    }
+}
+
+#[test]
+fn every_property_arrives() {
+    let properties = every_property();
+    assert_eq!(requested(&request(&properties)), Ok(properties));
+}
+
+#[test]
+fn nothing_asked_for_is_nothing_asked_for() {
+    assert_eq!(
+        request(&TunnelProperties::default()),
+        message::TunnelProperties::default()
+    );
+    assert_eq!(
+        requested(&message::TunnelProperties::default()),
+        Ok(TunnelProperties::default())
+    );
+}
+
+#[test]
+fn an_opened_tunnel_is_read_back() {
+    let id = "tun_01h455vb4pex5vsknk084sn02q".parse().unwrap();
+    let client = "cli_01h455vb4pex5vsknk084sn02q".parse().unwrap();
+    let mut tunnel = Tunnel::online(id, client, every_property());
+    tunnel.host = Some("web.t.example.com:8443".to_owned());
+    tunnel.creation_date = Some(Timestamp::new(1_700_000_000, 123_000_000).unwrap());
+    let read = OpenedTunnel::read(&opened(&tunnel)).unwrap();
+    assert_eq!(read.id, tunnel.id);
+    assert_eq!(read.creation_date, tunnel.creation_date);
+    assert_eq!(read.host, tunnel.host);
+    assert_eq!(read.properties, tunnel.properties);
+}
+
+#[test]
+fn an_answer_without_an_id_is_refused() {
+    let refused = OpenedTunnel::read(&message::TunnelProperties::default()).unwrap_err();
+    assert_eq!(refused.field, "id");
+}
+
+#[test]
+fn a_client_may_repeat_what_the_engine_set() {
+    let wire = message::TunnelProperties {
+        id: Some("whatever".into()),
+        host: Some("web.t.example.com".into()),
+        creation_date: Some(message::Timestamp {
+            seconds: i64::MAX,
+            nanos: -1,
+        }),
+        ..message::TunnelProperties::default()
+    };
+    assert_eq!(requested(&wire), Ok(TunnelProperties::default()));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    type Break = fn(&mut message::TunnelProperties);
+    let cases: [(&str, Break); 13] = [
+        ("name", |p| p.name = Some("a b".into())),
+        ("name", |p| p.name = Some("".into())),
+        ("type", |p| p.r#type = Some("stream".into())),
+        ("protocol", |p| p.protocol = Some("HTTP".into())),
+        ("geo_ip.1", |p| {
+            p.geoip = vec!["CH".to_owned(), "CHE".to_owned()];
+        }),
+        ("trusted_ips.0", |p| {
+            p.trusted_ips = vec!["10.0.0.0/33".to_owned()];
+        }),
+        ("hostname", |p| p.hostname = Some("a..b".into())),
+        ("port", |p| p.port = Some(0.into())),
+        ("port", |p| p.port = Some(65_536.into())),
+        ("tls_mode", |p| p.tls_mode = Some("off".into())),
+        ("tls_min_version", |p| {
+            p.tls_min_version = Some("tls1.1".into());
+        }),
+        ("http_version", |p| p.http_version = Some("http/2".into())),
+        ("mtls_cacert_pem", |p| p.mtls_cacert_pem = Some("".into())),
+    ];
+    for (field, break_it) in cases {
+        let mut wire = request(&every_property());
+        break_it(&mut wire);
+        let refused = requested(&wire).unwrap_err();
+        assert_eq!(refused.field, field);
+        let told = Error::from(refused);
+        assert_eq!(told.kind(), ErrorCode::InvalidRequest);
+        assert!(told.text().contains(field), "{told}");
+    }
+}
+
+#[test]
+fn absent_and_false_are_different() {
+    let mut wire = message::TunnelProperties::default();
+    assert_eq!(requested(&wire).unwrap().publish, None);
+    wire.publish = Some(BoolValue { value: false });
+    assert_eq!(requested(&wire).unwrap().publish, Some(false));
+}

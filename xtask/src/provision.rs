@@ -1,0 +1,228 @@
+//! What the tests need of the machine: named in one line, installed after consent.
+//!
+//! The tests run the program beside real third-party software: nginx as an upstream, curl as a
+//! visitor, and the Python SDK as an agent. Programs that are there already are used as they are.
+//! The Python packages live in a virtual environment under the target directory, and so does an
+//! nginx that we fetched: its Debian package would start a service when it is installed, so it is
+//! unpacked there and never installed.
+
+mod debian;
+mod python;
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, io};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::program;
+use crate::repository::Repository;
+
+/// Where the tests find the programs that they run.
+pub(crate) struct Provisions {
+    nginx: PathBuf,
+    curl: PathBuf,
+    python: PathBuf,
+}
+
+impl Provisions {
+    /// The variables that the tests read.
+    pub(crate) fn environment(&self) -> [(&'static str, &Path); 3] {
+        [
+            ("SVC_TEST_NGINX", &self.nginx),
+            ("SVC_TEST_CURL", &self.curl),
+            ("SVC_TEST_PYTHON", &self.python),
+        ]
+    }
+}
+
+/// Makes sure that everything is there and says where it is.
+pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
+    let directory = repository.target_directory()?.join("test-env");
+    let missing: Vec<Need> = Need::ALL
+        .into_iter()
+        .filter(|need| !need.is_met(&directory))
+        .collect();
+    if !missing.is_empty() {
+        install(&missing, &directory, yes)?;
+        if let Some(need) = missing.into_iter().find(|need| !need.is_met(&directory)) {
+            bail!("{need:?} is still missing after the installation");
+        }
+    }
+    let python = python::environment(repository, &directory.join("python"))?;
+    let provisions = Provisions {
+        nginx: debian::nginx(&directory).context("nginx is gone")?,
+        curl: program::find("curl").context("curl is gone")?,
+        python,
+    };
+    for (name, path) in provisions.environment() {
+        eprintln!("    {name}={}", path.display());
+    }
+    Ok(provisions)
+}
+
+/// One thing that the tests need of the machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Need {
+    /// Compiles the C of aws-lc.
+    CCompiler,
+    Curl,
+    Nginx,
+    /// Python 3 that can make virtual environments.
+    Python,
+}
+
+impl Need {
+    const ALL: [Self; 4] = [Self::CCompiler, Self::Curl, Self::Nginx, Self::Python];
+
+    fn is_met(self, directory: &Path) -> bool {
+        match self {
+            Self::CCompiler => program::find("cc").is_some(),
+            Self::Curl => program::find("curl").is_some(),
+            Self::Nginx => debian::nginx(directory).is_some(),
+            Self::Python => {
+                program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
+            }
+        }
+    }
+
+    /// The packages of one package manager that meet this need.
+    fn packages(self, manager: &Manager) -> &'static str {
+        let [c_compiler, curl, nginx, python] = manager.packages;
+        match self {
+            Self::CCompiler => c_compiler,
+            Self::Curl => curl,
+            Self::Nginx => nginx,
+            Self::Python => python,
+        }
+    }
+}
+
+/// A package manager: the program, how it installs, and its packages in the order of `Need::ALL`.
+struct Manager {
+    program: &'static str,
+    install: &'static str,
+    packages: [&'static str; 4],
+}
+
+/// The first that is found is the system's. `test` drives apt-get itself; with the others
+/// the line is for the person.
+const MANAGERS: [Manager; 5] = [
+    Manager {
+        program: "apt-get",
+        install: "apt-get install --no-install-recommends",
+        // Without recommended packages gcc comes without the C library's headers.
+        packages: [
+            "gcc libc6-dev",
+            "curl",
+            "nginx-light",
+            "python3 python3-venv",
+        ],
+    },
+    Manager {
+        program: "dnf",
+        install: "dnf install",
+        packages: ["gcc", "curl", "nginx", "python3"],
+    },
+    Manager {
+        program: "pacman",
+        install: "pacman -S --needed",
+        packages: ["gcc", "curl", "nginx", "python"],
+    },
+    Manager {
+        program: "apk",
+        install: "apk add",
+        packages: ["gcc musl-dev", "curl", "nginx", "python3"],
+    },
+    Manager {
+        program: "brew",
+        install: "brew install",
+        packages: ["gcc", "curl", "nginx", "python"],
+    },
+];
+
+fn install(missing: &[Need], directory: &Path, yes: bool) -> Result<()> {
+    let Some(manager) = MANAGERS
+        .iter()
+        .find(|manager| program::find(manager.program).is_some())
+    else {
+        bail!("missing for the tests: {missing:?}; install them and try again");
+    };
+    let line = line(manager, missing, debian::is_root());
+    eprintln!("    missing for the tests; on this system: {line}");
+    if manager.program != "apt-get" {
+        bail!("install what is missing and try again: {line}");
+    }
+    let ci = env::var("CI").is_ok_and(|value| !["", "0", "false"].contains(&value.as_str()));
+    match Consent::of(yes || ci, io::stdin().is_terminal()) {
+        Consent::Given => {}
+        Consent::Ask => ask()?,
+        Consent::Impossible => bail!("nobody is here to ask: pass --yes, or run: {line}"),
+    }
+    debian::install(missing, manager, directory)
+}
+
+/// The one line for the person.
+fn line(manager: &Manager, missing: &[Need], is_root: bool) -> String {
+    let packages: Vec<_> = missing.iter().map(|need| need.packages(manager)).collect();
+    let sudo = if is_root || manager.program == "brew" {
+        ""
+    } else {
+        "sudo "
+    };
+    format!("{sudo}{} {}", manager.install, packages.join(" "))
+}
+
+#[derive(Debug, PartialEq)]
+enum Consent {
+    Given,
+    Ask,
+    Impossible,
+}
+
+impl Consent {
+    fn of(given: bool, terminal: bool) -> Self {
+        match (given, terminal) {
+            (true, _) => Self::Given,
+            (false, true) => Self::Ask,
+            (false, false) => Self::Impossible,
+        }
+    }
+}
+
+fn ask() -> Result<()> {
+    eprint!("    Install it now (nginx is only unpacked under the target directory)? [y/N] ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => bail!("not installed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_missing_is_one_line_for_the_package_manager() {
+        let [apt, ..] = &MANAGERS;
+        assert_eq!(
+            line(apt, &[Need::Nginx, Need::Python], false),
+            "sudo apt-get install --no-install-recommends nginx-light python3 python3-venv"
+        );
+        assert_eq!(
+            line(apt, &[Need::Curl], true),
+            "apt-get install --no-install-recommends curl"
+        );
+    }
+
+    #[test]
+    fn nothing_is_installed_without_consent() {
+        assert_eq!(Consent::of(false, true), Consent::Ask);
+        assert_eq!(Consent::of(false, false), Consent::Impossible);
+        assert_eq!(Consent::of(true, false), Consent::Given);
+    }
+}

@@ -1,0 +1,102 @@
+//! Installing on Debian and its relatives, without leaving a service behind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::{Manager, Need};
+use crate::program;
+
+/// Installs what is missing with apt-get; nginx is unpacked under `directory` instead.
+pub(super) fn install(missing: &[Need], manager: &Manager, directory: &Path) -> Result<()> {
+    twice(|| program::run(as_root("apt-get").arg("update")))?;
+
+    let packages: Vec<_> = missing
+        .iter()
+        .filter(|need| **need != Need::Nginx)
+        .flat_map(|need| need.packages(manager).split(' '))
+        .collect();
+    if !packages.is_empty() {
+        twice(|| {
+            program::run(
+                as_root("apt-get")
+                    .args(["install", "--yes", "--no-install-recommends"])
+                    .args(&packages),
+            )
+        })?;
+    }
+    if missing.contains(&Need::Nginx) {
+        unpack_nginx(directory)?;
+    }
+    Ok(())
+}
+
+/// The nginx to run: the system's, else the one that was unpacked under `directory`.
+pub(super) fn nginx(directory: &Path) -> Option<PathBuf> {
+    program::find("nginx").or_else(|| {
+        let unpacked = directory.join(UNPACKED).join("usr/sbin/nginx");
+        program::succeeds(Command::new(&unpacked).arg("-v")).then_some(unpacked)
+    })
+}
+
+pub(super) fn is_root() -> bool {
+    program::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}
+
+/// Installing the package would start and enable a web server on port 80. The program alone is
+/// what the tests need; the libraries that it links are there wherever Python is.
+fn unpack_nginx(directory: &Path) -> Result<()> {
+    let downloads = directory.join("packages");
+    remove(&downloads)?;
+    fs::create_dir_all(&downloads)?;
+    twice(|| {
+        program::run(
+            Command::new("apt-get")
+                .current_dir(&downloads)
+                .args(["download", "nginx"]),
+        )
+    })?;
+    let unpacked = directory.join(UNPACKED);
+    remove(&unpacked)?;
+    for entry in fs::read_dir(&downloads)? {
+        program::run(
+            Command::new("dpkg-deb")
+                .arg("--extract")
+                .arg(entry?.path())
+                .arg(&unpacked),
+        )?;
+    }
+    Ok(())
+}
+
+fn remove(directory: &Path) -> Result<()> {
+    if directory.exists() {
+        fs::remove_dir_all(directory)
+            .with_context(|| format!("cannot remove {}", directory.display()))?;
+    }
+    Ok(())
+}
+
+/// A command with the rights to install, that asks no questions of its own.
+fn as_root(program: &str) -> Command {
+    let mut command = if is_root() {
+        Command::new("env")
+    } else {
+        Command::new("sudo")
+    };
+    if !is_root() {
+        command.arg("env");
+    }
+    command.arg("DEBIAN_FRONTEND=noninteractive").arg(program);
+    command
+}
+
+/// Mirrors have bad moments; one more try tells them from a lasting failure.
+fn twice(work: impl Fn() -> Result<()>) -> Result<()> {
+    work().or_else(|_| work())
+}
+
+/// The directory of the unpacked package, under the test environment.
+const UNPACKED: &str = "nginx";

@@ -1,0 +1,50 @@
+//! The virtual environment with the pinned Python packages of the end-to-end tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::program;
+use crate::repository::Repository;
+
+/// Makes the environment, or leaves it alone when it was made from the same interpreter and the
+/// same requirements. Returns its interpreter.
+pub(super) fn environment(repository: &Repository, directory: &Path) -> Result<PathBuf> {
+    let python = directory.join("bin").join("python");
+    let stamp = directory.join("stamp");
+    let wanted = format!(
+        "{}{}",
+        program::output(Command::new("python3").arg("--version"))?,
+        repository.read(REQUIREMENTS)?
+    );
+    let made = fs::read_to_string(&stamp).is_ok_and(|made| made == wanted);
+    if made && program::succeeds(Command::new(&python).arg("--version")) {
+        return Ok(python);
+    }
+
+    program::run(
+        Command::new("python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(directory),
+    )?;
+    program::run(
+        Command::new(&python)
+            .current_dir(repository.root())
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-input",
+            ])
+            .args(["--require-virtualenv", "--requirement", REQUIREMENTS]),
+    )?;
+    // Written last: an installation that broke off is begun again.
+    fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
+    Ok(python)
+}
+
+const REQUIREMENTS: &str = "tests/e2e/python/requirements.txt";

@@ -1,0 +1,223 @@
+//! `docs/rules.md`: each rule of the interface, where it is kept, and the test that proves it.
+//!
+//! A rule has an id (`EN-5b`). Code that keeps a rule cites the id in a comment; a test that
+//! proves it cites the id above the test function or in its body. This module looks for both: a
+//! rule is closed when it has both, else open. The document is generated, and a test of this
+//! package fails when it differs from what the sources say, or when the number of open rules is
+//! not the one that is written down here.
+
+mod catalogue;
+mod citations;
+mod document;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context as _, Result};
+
+use self::catalogue::AREAS;
+use self::citations::Citations;
+use crate::repository::Repository;
+
+/// The number of rules that are still open. It only ever shrinks: `cargo xtask rules`
+/// lowers it, and whoever breaks a rule's proof cannot hide it.
+const OPEN: usize = 86;
+
+/// Writes the document anew, and lowers the number of open rules where some were closed.
+pub(crate) fn run(repository: &Repository) -> Result<()> {
+    let files = repository.text_files()?;
+    let report = Report::of(&files);
+    write(repository, DOCUMENT, &document::render(&report))?;
+    let open = report.open.len();
+    if open < OPEN {
+        let source = repository.read(THIS_FILE)?;
+        write(
+            repository,
+            THIS_FILE,
+            &source.replace(&written(OPEN), &written(open)),
+        )?;
+    }
+    eprintln!("{DOCUMENT}: {} closed, {open} open", report.closed.len());
+    Ok(())
+}
+
+fn write(repository: &Repository, relative: &str, text: &str) -> Result<()> {
+    fs::write(repository.path(relative), text).with_context(|| format!("cannot write {relative}"))
+}
+
+/// The line of this file that holds the number of open rules.
+fn written(open: usize) -> String {
+    format!("\nconst OPEN: usize = {open};\n")
+}
+
+/// What is wrong with the document, with the number of open rules, and with citations of rules
+/// that do not exist.
+pub(crate) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
+    let report = Report::of(files);
+    let mut complaints: Vec<_> = report
+        .unknown
+        .iter()
+        .map(|(id, file)| format!("{file}: cites rule {id}, which does not exist"))
+        .collect();
+    if files.get(DOCUMENT) != Some(&document::render(&report)) {
+        complaints.push(format!(
+            "{DOCUMENT} is not what the sources say: run `cargo xtask rules`"
+        ));
+    }
+    complaints.extend(ratchet(report.open.len(), OPEN));
+    complaints
+}
+
+/// The number of open rules has to be the one that is written down, in both directions: more
+/// means that a proof was lost, fewer that the gain would not be held.
+fn ratchet(open: usize, written: usize) -> Option<String> {
+    match open.cmp(&written) {
+        std::cmp::Ordering::Equal => None,
+        std::cmp::Ordering::Less => Some(format!(
+            "rules: only {open} are open now: lower OPEN in xtask/src/rules.rs"
+        )),
+        std::cmp::Ordering::Greater => Some(format!(
+            "rules: {open} are open, {written} were: a rule lost its proof"
+        )),
+    }
+}
+
+/// Every rule, sorted by what the sources say of it.
+struct Report {
+    closed: BTreeMap<&'static str, Proof>,
+    open: BTreeMap<&'static str, Lack>,
+    /// Ids that are cited but not in the catalogue, with a file that does.
+    unknown: Vec<(String, String)>,
+}
+
+/// Why a rule is closed.
+struct Proof {
+    /// The files that keep it, in order of their paths.
+    kept_in: Vec<String>,
+    /// The tests that prove it, as `file::name`.
+    proved_by: Vec<String>,
+}
+
+/// Why a rule is open.
+#[derive(Debug, PartialEq)]
+enum Lack {
+    NotBuilt,
+    /// A file cites it, and no test does.
+    Untested,
+    /// A test cites it, and no file says that it keeps it.
+    Unnamed,
+}
+
+impl Report {
+    fn of(files: &BTreeMap<String, String>) -> Self {
+        let mut citations = Citations::of(files);
+        let mut report = Self {
+            closed: BTreeMap::new(),
+            open: BTreeMap::new(),
+            unknown: Vec::new(),
+        };
+        for (id, _) in AREAS.iter().flat_map(|area| area.rules) {
+            let kept_in = citations.code.remove(*id).unwrap_or_default();
+            let proved_by = citations.tests.remove(*id).unwrap_or_default();
+            let lack = match (kept_in.is_empty(), proved_by.is_empty()) {
+                (false, false) => {
+                    report.closed.insert(id, Proof { kept_in, proved_by });
+                    continue;
+                }
+                (true, true) => Lack::NotBuilt,
+                (false, true) => Lack::Untested,
+                (true, false) => Lack::Unnamed,
+            };
+            report.open.insert(id, lack);
+        }
+        let rest = citations.code.into_iter().chain(citations.tests);
+        report.unknown = rest
+            .filter_map(|(id, places)| Some((id, places.into_iter().next()?)))
+            .collect();
+        report
+    }
+}
+
+const DOCUMENT: &str = "docs/rules.md";
+
+const THIS_FILE: &str = "xtask/src/rules.rs";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const CODE: &str = "/// Keeps EN-5b.\nfn keeps() {}\n";
+    const TEST: &str = "// EN-5b\n#[test]\nfn proves() {\n    keeps();\n}\n";
+
+    fn report(sources: &[(&str, &str)]) -> Report {
+        let files = sources
+            .iter()
+            .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
+        Report::of(&files.collect())
+    }
+
+    #[test]
+    fn a_rule_is_closed_by_code_and_a_test_together() {
+        let both = report(&[
+            ("crates/a/src/k.rs", CODE),
+            ("crates/a/tests/it/p.rs", TEST),
+        ]);
+        let proof = &both.closed["EN-5b"];
+        assert_eq!(proof.kept_in, ["crates/a/src/k.rs"]);
+        assert_eq!(proof.proved_by, ["crates/a/tests/it/p.rs::proves"]);
+
+        let code = report(&[("crates/a/src/k.rs", CODE)]);
+        assert_eq!(code.open.get("EN-5b"), Some(&Lack::Untested));
+        let test = report(&[("crates/a/tests/it/p.rs", TEST)]);
+        assert_eq!(test.open.get("EN-5b"), Some(&Lack::Unnamed));
+        assert_eq!(report(&[]).open.get("EN-5b"), Some(&Lack::NotBuilt));
+    }
+
+    #[test]
+    fn every_rule_is_reported_once_and_in_one_state() {
+        let ids: Vec<_> = AREAS
+            .iter()
+            .flat_map(|area| area.rules)
+            .map(|(id, _)| *id)
+            .collect();
+        assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
+        let report = report(&[
+            ("crates/a/src/k.rs", CODE),
+            ("crates/a/tests/it/p.rs", TEST),
+        ]);
+        assert_eq!((report.closed.len(), report.open.len()), (1, ids.len() - 1));
+        for id in ids {
+            assert!(
+                report.closed.contains_key(id) != report.open.contains_key(id),
+                "{id}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_rule_that_does_not_exist_is_found() {
+        let report = report(&[("crates/a/src/k.rs", "// EN-99\n")]);
+        assert_eq!(
+            report.unknown,
+            [("EN-99".to_owned(), "crates/a/src/k.rs".to_owned())]
+        );
+    }
+
+    #[test]
+    fn the_number_of_open_rules_stands_where_it_is_looked_for() {
+        let source = Repository::of_this_package()
+            .unwrap()
+            .read(THIS_FILE)
+            .unwrap();
+        assert_eq!(source.matches(&written(OPEN)).count(), 1);
+    }
+
+    #[test]
+    fn the_number_of_open_rules_moves_in_one_direction() {
+        assert_eq!(ratchet(5, 5), None);
+        assert!(ratchet(4, 5).unwrap().contains("only 4"));
+        assert!(ratchet(6, 5).unwrap().contains("lost its proof"));
+    }
+}

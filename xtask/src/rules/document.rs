@@ -1,0 +1,119 @@
+//! `docs/rules.md` as text.
+
+use std::fmt::Write as _;
+
+use super::catalogue::{AREAS, Area};
+use super::{Lack, Report};
+
+/// The whole document. Pure: what it says depends on the report alone.
+pub(super) fn render(report: &Report) -> String {
+    let mut text = String::from(HEAD);
+    for area in AREAS {
+        text.push_str(&section(area, report));
+    }
+    text.push_str(&open(report));
+    text
+}
+
+/// One area: every rule in order, the open ones with a mark.
+fn section(area: &Area, report: &Report) -> String {
+    let mut text = format!("\n## {}\n\n", area.title);
+    text.push_str("| rule | what it says | kept in | proved by |\n|---|---|---|---|\n");
+    for (id, says) in area.rules {
+        let (kept_in, proved_by) = match report.closed.get(id) {
+            Some(proof) => (cell(&proof.kept_in), cell(&proof.proved_by)),
+            None => ("–".to_owned(), "[open](#open)".to_owned()),
+        };
+        let says = says.replace('|', "\\|");
+        // Writing to a string cannot fail.
+        let _ok = writeln!(text, "| {id} | {says} | {kept_in} | {proved_by} |");
+    }
+    text
+}
+
+fn open(report: &Report) -> String {
+    let mut text = format!("\n## Open\n\n{} rules are open.\n", report.open.len());
+    for (lack, heading) in [
+        (Lack::Untested, "Cited by code, without a test"),
+        (Lack::Unnamed, "Tested, but no code says that it keeps them"),
+        (Lack::NotBuilt, "Not built"),
+    ] {
+        let ids = AREAS.iter().flat_map(|area| area.rules).map(|(id, _)| *id);
+        let ids: Vec<_> = ids
+            .filter(|id| report.open.get(id) == Some(&lack))
+            .collect();
+        if !ids.is_empty() {
+            let _ok = write!(text, "\n{heading} ({}): {}\n", ids.len(), ids.join(", "));
+        }
+    }
+    text
+}
+
+/// The first places; the rest is one search for the id away.
+fn cell(places: &[String]) -> String {
+    let mut shown: Vec<_> = places
+        .iter()
+        .take(SHOWN)
+        .map(|place| format!("`{place}`"))
+        .collect();
+    if places.len() > SHOWN {
+        shown.push(format!("+{}", places.len() - SHOWN));
+    }
+    shown.join("<br>")
+}
+
+/// Enough to start reading from, and few enough for a table.
+const SHOWN: usize = 3;
+
+const HEAD: &str = "\
+# The rules and their proofs
+
+<!-- Written by `cargo xtask rules`; edit xtask/src/rules/catalogue.rs instead. -->
+
+Every rule of the platform's interface has an id. The table says where a rule is kept and which
+test proves it; `grep -rn <id>` finds every place. A rule is closed when a source file and a test
+both cite its id (`CONTRIBUTING.md` has the convention), else it is listed under
+[Open](#open). A test compares this file with the sources, and the number of open rules can only
+shrink.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::super::Proof;
+    use super::*;
+
+    #[test]
+    fn a_closed_rule_has_its_places_and_an_open_one_is_listed() {
+        let [area, ..] = AREAS else {
+            panic!("no areas")
+        };
+        let [(first, _), (second, _), ..] = area.rules else {
+            panic!("no rules")
+        };
+        let places = |count: usize| (0..count).map(|n| format!("f{n}.rs")).collect::<Vec<_>>();
+        let mut report = Report {
+            closed: [].into(),
+            open: [].into(),
+            unknown: Vec::new(),
+        };
+        report.closed.insert(
+            first,
+            Proof {
+                kept_in: places(1),
+                proved_by: places(5),
+            },
+        );
+        report.open.insert(second, Lack::Untested);
+
+        let text = render(&report);
+        assert!(
+            text.contains("| `f0.rs` | `f0.rs`<br>`f1.rs`<br>`f2.rs`<br>+2 |"),
+            "{text}"
+        );
+        assert!(text.contains("1 rules are open."), "{text}");
+        assert!(
+            text.contains(&format!("Cited by code, without a test (1): {second}")),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! `cargo xtask test`: everything that a change must pass, in order, stopping at the first failure.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::program;
+use crate::provision::{self, Provisions};
+use crate::repository::Repository;
+use crate::tidy;
+
+/// Provisions the machine and runs every step. A failure names the step it happened in. The last
+/// step's own last line is the last line of a good run.
+pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
+    let mut steps = Steps {
+        started: Instant::now(),
+        done: 0,
+    };
+
+    steps.step("toolchain", components)?;
+    let provisions = steps.step("provision", || provision::run(repository, yes))?;
+    steps.step("rustfmt", || {
+        run_cargo(repository, &["fmt", "--all", "--check"])
+    })?;
+    steps.step("clippy", || {
+        run_cargo(
+            repository,
+            &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--locked",
+                "--",
+                "-D",
+                "warnings",
+            ],
+        )
+    })?;
+    steps.step("tidy", || tidy::run(repository))?;
+    steps.step("build", || {
+        run_cargo(repository, &["build", "--locked", "-p", "svc"])
+    })?;
+    steps.step("cargo test", || tests(repository, &provisions))
+}
+
+/// The two parts of a Rust installation that a minimal one leaves out.
+fn components() -> Result<()> {
+    let missing: Vec<_> = [("fmt", "rustfmt"), ("clippy", "clippy")]
+        .into_iter()
+        .filter(|(command, _)| !program::succeeds(program::cargo().args([command, "--version"])))
+        .map(|(_, component)| component)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "missing parts of Rust; install them with: rustup component add {}",
+        missing.join(" ")
+    )
+}
+
+fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
+    let svc = repository.target_directory()?.join("debug").join("svc");
+    let mut cargo = in_repository(repository);
+    cargo
+        .args(["test", "--workspace", "--locked"])
+        .env("SVC_BIN", svc);
+    for (name, value) in provisions.environment() {
+        cargo.env(name, value);
+    }
+    program::run(&mut cargo)
+}
+
+fn run_cargo(repository: &Repository, args: &[&str]) -> Result<()> {
+    program::run(in_repository(repository).args(args))
+}
+
+fn in_repository(repository: &Repository) -> Command {
+    let mut cargo = program::cargo();
+    cargo.current_dir(repository.root());
+    cargo
+}
+
+/// Headings and times; the time of a step is written when the next one begins.
+struct Steps {
+    started: Instant,
+    done: usize,
+}
+
+impl Steps {
+    fn step<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.done > 0 {
+            eprintln!("    took {:.1} s", self.started.elapsed().as_secs_f32());
+        }
+        self.done += 1;
+        eprintln!("\n==> {}. {name}", self.done);
+        self.started = Instant::now();
+        work().with_context(|| format!("failed at step `{name}`"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_its_step_and_keeps_its_cause() {
+        let mut steps = Steps {
+            started: Instant::now(),
+            done: 0,
+        };
+        steps.step("first", || Ok(())).unwrap();
+        let error = steps
+            .step("second", || -> Result<()> { bail!("the cause") })
+            .unwrap_err();
+        assert_eq!(format!("{error:#}"), "failed at step `second`: the cause");
+    }
+}

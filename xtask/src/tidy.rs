@@ -1,0 +1,50 @@
+//! The house rules that a program can check.
+//!
+//! Each check returns complaints, one line each, and an empty list when all is well. `cargo xtask
+//! tidy` prints them all; the tests of this package fail on any.
+
+mod bans;
+mod graph;
+mod links;
+mod manifests;
+mod sources;
+
+use anyhow::{Result, bail};
+
+use crate::repository::Repository;
+use crate::rules;
+
+/// Runs every check, prints all complaints, and fails when there are any.
+pub(crate) fn run(repository: &Repository) -> Result<()> {
+    let complaints = check(repository)?;
+    for complaint in &complaints {
+        eprintln!("    {complaint}");
+    }
+    match complaints.len() {
+        0 => Ok(()),
+        count => bail!("complaints: {count}"),
+    }
+}
+
+fn check(repository: &Repository) -> Result<Vec<String>> {
+    let files = repository.text_files()?;
+    let mut complaints = graph::check(repository)?;
+    complaints.extend(bans::check(repository)?);
+    complaints.extend(manifests::check(&files));
+    complaints.extend(sources::check(&files));
+    complaints.extend(links::check(&files));
+    complaints.extend(rules::check(&files));
+    Ok(complaints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_tidy() {
+        let repository = Repository::of_this_package().unwrap();
+        let complaints = check(&repository).unwrap();
+        assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+    }
+}

@@ -1,0 +1,324 @@
+//! The crate graph: which of our crates may see which, and what some must never reach.
+//!
+//! A crate earns its place by what it does not know. Direct edges are read from the manifests;
+//! what is reached through others is read from the tree that cargo resolves for this platform
+//! with the features that are really on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::program;
+use crate::repository::Repository;
+
+/// Every crate of the workspace with those of ours that it may depend on, lower layers first.
+const EDGES: &[(&str, &[&str])] = &[
+    // Layer 0, pure: values and decisions, no IO, no clock.
+    ("types", &[]),
+    ("credentials", &["types"]),
+    ("wire", &["types"]),
+    ("http1", &[]),
+    ("api", &["types"]),
+    // Layer 1, runtime: sockets and processes, without knowing what they serve.
+    ("transport", &["wire"]),
+    ("daemon", &["types"]),
+    // Layer 2, services. The two meet over the network only.
+    (
+        "engine",
+        &[
+            "api",
+            "credentials",
+            "daemon",
+            "http1",
+            "transport",
+            "types",
+            "wire",
+        ],
+    ),
+    ("client", &["transport", "types", "wire"]),
+    // Layer 3, wiring.
+    (
+        "svc",
+        &[
+            "api",
+            "client",
+            "credentials",
+            "daemon",
+            "engine",
+            "transport",
+            "types",
+        ],
+    ),
+    // For tests: only ever a dev-dependency of the others.
+    (
+        "testing",
+        &[
+            "api",
+            "client",
+            "credentials",
+            "daemon",
+            "engine",
+            "http1",
+            "transport",
+            "types",
+            "wire",
+        ],
+    ),
+    // Black-box: they see the program and never its crates.
+    ("e2e", &[]),
+    ("xtask", &[]),
+];
+
+/// What these crates must not reach, not even through others.
+const BARRIERS: &[Barrier] = &[
+    Barrier {
+        crates: &["types", "credentials", "wire", "http1", "api"],
+        never: &[
+            "tokio", "mio", "socket2", "hyper", "axum", "reqwest", "sqlx",
+        ],
+        reason: "pure crates have no IO and no runtime",
+    },
+    Barrier {
+        crates: &["engine"],
+        never: &["store", "control", "sqlx"],
+        reason: "the community engine cannot contain hosted code",
+    },
+    Barrier {
+        crates: &["client"],
+        never: &["engine", "daemon", "credentials", "axum"],
+        reason: "an agent contains no server",
+    },
+    Barrier {
+        crates: &["daemon"],
+        never: &["wire", "credentials"],
+        reason: "running a process does not depend on what it serves",
+    },
+    Barrier {
+        crates: &["svc"],
+        never: &["testing"],
+        reason: "what is shipped contains no test code",
+    },
+];
+
+struct Barrier {
+    crates: &'static [&'static str],
+    never: &'static [&'static str],
+    reason: &'static str,
+}
+
+pub(super) fn check(repository: &Repository) -> Result<Vec<String>> {
+    let packages = packages(&repository.metadata()?)?;
+    let mut complaints = direct(&packages);
+    for barrier in BARRIERS {
+        for name in barrier
+            .crates
+            .iter()
+            .filter(|name| packages.contains_key(**name))
+        {
+            complaints.extend(barrier.complaints(name, &reached(repository, name)?));
+        }
+    }
+    Ok(complaints)
+}
+
+/// What one of our packages says it depends on, among our own.
+#[derive(Debug, Default, PartialEq)]
+struct Dependencies {
+    normal: BTreeSet<String>,
+    dev: BTreeSet<String>,
+}
+
+/// The workspace's packages and the dependencies between them. A dependency on the network's
+/// registry has a source, one of ours has none.
+fn packages(metadata: &Value) -> Result<BTreeMap<String, Dependencies>> {
+    let list = metadata
+        .get("packages")
+        .and_then(Value::as_array)
+        .context("no packages")?;
+    let mut packages = BTreeMap::new();
+    for package in list {
+        let name = text(package, "name").context("a package without a name")?;
+        let declared = package.get("dependencies").and_then(Value::as_array);
+        let mut dependencies = Dependencies::default();
+        for dependency in declared.context("a package without dependencies")? {
+            if text(dependency, "source").is_some() {
+                continue;
+            }
+            let on = text(dependency, "name")
+                .context("a dependency without a name")?
+                .to_owned();
+            match text(dependency, "kind") {
+                Some("dev") => dependencies.dev.insert(on),
+                _ => dependencies.normal.insert(on),
+            };
+        }
+        packages.insert(name.to_owned(), dependencies);
+    }
+    Ok(packages)
+}
+
+/// Complaints about the direct edges and about the table itself.
+fn direct(packages: &BTreeMap<String, Dependencies>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (name, dependencies) in packages {
+        let Some((_, allowed)) = EDGES.iter().find(|(known, _)| known == name) else {
+            complaints.push(format!(
+                "crate graph: `{name}` has no row in the table of edges"
+            ));
+            continue;
+        };
+        for on in dependencies
+            .normal
+            .iter()
+            .filter(|on| !allowed.contains(&on.as_str()))
+        {
+            complaints.push(format!("crate graph: `{name}` must not depend on `{on}`"));
+        }
+        if dependencies.dev.contains("svc") {
+            complaints.push(format!(
+                "crate graph: `{name}` tests the binary as a library"
+            ));
+        }
+    }
+    for (name, _) in EDGES
+        .iter()
+        .filter(|(name, _)| !packages.contains_key(*name))
+    {
+        complaints.push(format!(
+            "crate graph: the table of edges names `{name}`, which is gone"
+        ));
+    }
+    complaints
+}
+
+impl Barrier {
+    fn complaints(&self, name: &str, reached: &BTreeSet<String>) -> Vec<String> {
+        let crossed = self.never.iter().filter(|never| reached.contains(**never));
+        crossed
+            .map(|never| format!("crate graph: `{name}` reaches `{never}`: {}", self.reason))
+            .collect()
+    }
+}
+
+/// Every package that is built into this one on this platform.
+fn reached(repository: &Repository, name: &str) -> Result<BTreeSet<String>> {
+    tree(repository, &["--package", name, "--edges", "normal"])
+}
+
+/// The names that `cargo tree` lists for these arguments.
+pub(super) fn tree(repository: &Repository, args: &[&str]) -> Result<BTreeSet<String>> {
+    let mut cargo = program::cargo();
+    cargo.current_dir(repository.root());
+    cargo
+        .args([
+            "tree",
+            "--locked",
+            "--offline",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}",
+        ])
+        .args(args);
+    let listing = program::output(&mut cargo)?;
+    Ok(listing
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .map(str::to_owned)
+        .collect())
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The real graph with one more normal dependency.
+    fn graph_with(from: &str, to: &str) -> BTreeMap<String, Dependencies> {
+        let repository = Repository::of_this_package().unwrap();
+        let mut packages = packages(&repository.metadata().unwrap()).unwrap();
+        packages.get_mut(from).unwrap().normal.insert(to.to_owned());
+        packages
+    }
+
+    #[test]
+    fn a_forbidden_edge_is_found() {
+        assert_eq!(
+            direct(&graph_with("types", "wire")),
+            ["crate graph: `types` must not depend on `wire`"]
+        );
+        assert_eq!(
+            direct(&graph_with("client", "engine")),
+            ["crate graph: `client` must not depend on `engine`"]
+        );
+        assert_eq!(
+            direct(&graph_with("svc", "testing")),
+            ["crate graph: `svc` must not depend on `testing`"]
+        );
+    }
+
+    #[test]
+    fn a_crate_without_a_row_and_a_row_without_a_crate_are_found() {
+        let mut packages = graph_with("api", "types");
+        let http1 = packages.remove("http1").unwrap();
+        packages.insert("http2".to_owned(), http1);
+        assert_eq!(
+            direct(&packages),
+            [
+                "crate graph: `http2` has no row in the table of edges",
+                "crate graph: the table of edges names `http1`, which is gone",
+            ]
+        );
+    }
+
+    #[test]
+    fn only_our_own_packages_are_edges_and_dev_edges_are_apart() {
+        let metadata = json!({"packages": [{"name": "engine", "dependencies": [
+            {"name": "types", "source": null, "kind": null},
+            {"name": "testing", "source": null, "kind": "dev"},
+            {"name": "bytes", "source": "registry", "kind": null},
+        ]}]});
+        let packages = packages(&metadata).unwrap();
+        let engine = &packages["engine"];
+        assert_eq!(engine.normal, BTreeSet::from(["types".to_owned()]));
+        assert_eq!(engine.dev, BTreeSet::from(["testing".to_owned()]));
+    }
+
+    #[test]
+    fn a_crossed_barrier_is_found() {
+        let repository = Repository::of_this_package().unwrap();
+        let [pure, ..] = BARRIERS else {
+            panic!("the table is empty")
+        };
+        // `transport` is where the runtime begins, so the barrier of the pure crates bites there.
+        let complaints = pure.complaints("transport", &reached(&repository, "transport").unwrap());
+        assert!(
+            complaints
+                .iter()
+                .any(|line| line.contains("reaches `tokio`")),
+            "{complaints:?}"
+        );
+        assert!(
+            complaints.iter().all(|line| !line.contains("sqlx")),
+            "{complaints:?}"
+        );
+    }
+
+    #[test]
+    fn every_row_sees_only_rows_above_it() {
+        let mut seen = BTreeSet::new();
+        for (name, allowed) in EDGES {
+            assert!(
+                allowed.iter().all(|on| seen.contains(on)),
+                "`{name}` sees a later row"
+            );
+            seen.insert(name);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Links between the documents: each leads to a file of the tree.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+pub(super) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (path, text) in files {
+        if Path::new(path)
+            .extension()
+            .is_none_or(|extension| extension != "md")
+        {
+            continue;
+        }
+        for target in targets(text) {
+            if !leads_somewhere(files, path, target) {
+                complaints.push(format!("{path}: a link leads nowhere: {target}"));
+            }
+        }
+    }
+    complaints
+}
+
+/// The relative targets of the document's inline links, without their fragments.
+fn targets(text: &str) -> impl Iterator<Item = &str> {
+    let links = text
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'));
+    let files = links.filter_map(|(target, _)| target.split('#').next());
+    files.filter(|target| !target.is_empty() && !target.contains("://"))
+}
+
+fn leads_somewhere(files: &BTreeMap<String, String>, from: &str, target: &str) -> bool {
+    let mut path = PathBuf::from(from);
+    path.pop();
+    for component in Path::new(target).components() {
+        match component {
+            Component::ParentDir => drop(path.pop()),
+            Component::CurDir => {}
+            other => path.push(other),
+        }
+    }
+    // A directory is there when a file below it is.
+    files.keys().any(|file| Path::new(file).starts_with(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_to_nothing_is_found() {
+        let text = "[a](b.md#x) [c](../LICENSE) [d](https://example.com) [e](#f) [g](gone.md)";
+        let files = [("docs/a.md", text), ("docs/b.md", ""), ("LICENSE", "")];
+        let files = files
+            .map(|(path, text)| (path.to_owned(), text.to_owned()))
+            .into();
+        assert_eq!(check(&files), ["docs/a.md: a link leads nowhere: gone.md"]);
+    }
+}

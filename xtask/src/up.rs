@@ -1,0 +1,27 @@
+//! `cargo xtask up`: the program as a newcomer meets it.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::program;
+use crate::repository::Repository;
+
+/// Builds the release binary with cargo's own progress and becomes `svc up --demo`, so that
+/// signals and the exit status are the program's.
+pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
+    program::run(program::cargo().current_dir(repository.root()).args([
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "svc",
+    ]))?;
+    let binary = repository.target_directory()?.join("release").join("svc");
+    let failed = Command::new(&binary)
+        .args(["up", "--demo"])
+        .args(args)
+        .exec();
+    Err(failed).with_context(|| format!("cannot start {}", binary.display()))
+}
