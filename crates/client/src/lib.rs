@@ -1,1 +1,37 @@
-//! The agent SDK: connect, publish, dial, reconnect.
+//! The agent SDK: connect to an engine, publish private services, dial private tunnels.
+//!
+//! An [`Agent`] keeps one control channel to an engine and restores it, with every tunnel on it,
+//! for as long as it lives. [`Agent::open`] asks for a [`Tunnel`]; [`Tunnel::accept`] hands its
+//! visitors to the caller, [`Tunnel::forward`] joins each of them to a [`Target`]. [`dial`] opens a
+//! stream to a private tunnel. [`api`] reads the Engine API.
+//!
+//! The crate knows nothing of the engine's inside: it meets it through `wire` (the protocol) and
+//! `transport` (the data path). It reads no environment, installs no signal handler and prints
+//! nothing; that is the binary's part.
+//!
+//! Start reading at [`agent`].
+
+pub mod address;
+pub mod agent;
+pub mod api;
+pub mod backoff;
+pub mod config;
+mod connect;
+pub mod dial;
+pub mod error;
+pub mod properties;
+pub mod stream;
+pub mod target;
+pub mod trust;
+pub mod tunnel;
+
+pub use address::HostPort;
+pub use agent::Agent;
+pub use config::{Config, Details, Token};
+pub use dial::dial;
+pub use error::{ConnectError, Refusal, RefusalKind};
+pub use properties::Properties;
+pub use stream::Stream;
+pub use target::Target;
+pub use trust::Trust;
+pub use tunnel::{Closed, Connection, Status, Tunnel};

@@ -1,34 +1,152 @@
 //! Making tokens for one's own engine, and looking into them.
 
-use serde_json::Value;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,
+    ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde_json::{Map, Value, json};
+use types::boundary::{Action, Boundary};
+use types::filter::ParamError;
 use types::permission::Permission;
 
+use crate::jws::Compact;
+use crate::key::Algorithm;
 use crate::keyring::BadKey;
 use crate::secret::Secret;
-use crate::token::{Identity, TokenKind};
+use crate::token::{Identity, MAX_TOKEN_BYTES, TokenKind};
 
 /// A key that signs.
-#[derive(Debug)]
-pub struct SigningKey(());
+pub struct SigningKey {
+    id: Option<String>,
+    algorithm: Algorithm,
+    material: Material,
+}
+
+enum Material {
+    Shared(Box<hmac::Key>),
+    Ecdsa(EcdsaKeyPair),
+    Ed25519(Ed25519KeyPair),
+    Rsa(RsaKeyPair),
+}
 
 impl SigningKey {
-    /// HS256 with a shared secret.
+    /// HS256 with a shared secret, which may not be empty.
     pub fn from_secret(secret: &Secret) -> Result<Self, BadKey> {
-        let _ = secret;
-        Ok(Self(()))
+        if secret.expose().is_empty() {
+            return Err(BadKey("the secret is empty"));
+        }
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.expose());
+        Ok(Self {
+            id: None,
+            algorithm: Algorithm::Hs256,
+            material: Material::Shared(Box::new(key)),
+        })
     }
 
     /// A private key (`PRIVATE KEY` in PEM, PKCS#8): P-256, P-384, P-521, Ed25519 or RSA.
     pub fn from_pem(pem: &str) -> Result<Self, BadKey> {
-        let _ = pem;
-        Ok(Self(()))
+        let der = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes())
+            .map_err(|_| BadKey("no PRIVATE KEY section (PKCS#8) in the PEM text"))?;
+        let der = der.secret_pkcs8_der();
+        let curves = [
+            (Algorithm::Es256, &ECDSA_P256_SHA256_FIXED_SIGNING),
+            (Algorithm::Es384, &ECDSA_P384_SHA384_FIXED_SIGNING),
+            (Algorithm::Es512, &ECDSA_P521_SHA512_FIXED_SIGNING),
+        ];
+        let on_a_curve = curves.into_iter().find_map(|(algorithm, signing)| {
+            EcdsaKeyPair::from_pkcs8(signing, der)
+                .ok()
+                .map(|pair| (algorithm, Material::Ecdsa(pair)))
+        });
+        let (algorithm, material) = on_a_curve
+            .or_else(|| {
+                let pair = Ed25519KeyPair::from_pkcs8(der).ok()?;
+                Some((Algorithm::EdDsa, Material::Ed25519(pair)))
+            })
+            .or_else(|| {
+                RsaKeyPair::from_pkcs8(der)
+                    .ok()
+                    .map(|pair| (Algorithm::Rs256, Material::Rsa(pair)))
+            })
+            .ok_or(BadKey("not a private key of a supported kind"))?;
+        Ok(Self {
+            id: None,
+            algorithm,
+            material,
+        })
     }
 
-    /// The `kid` that the header names.
+    /// The key with the `kid` that the header of its tokens names.
     #[must_use]
-    pub fn with_kid(self, kid: impl Into<String>) -> Self {
-        let _: String = kid.into();
+    pub fn with_kid(mut self, kid: impl Into<String>) -> Self {
+        self.id = Some(kid.into());
         self
+    }
+
+    /// Signs header and claims as they are given, into a compact JWS.
+    pub(crate) fn sign(&self, header: &str, claims: &str) -> Result<Secret, BadMint> {
+        let signed = format!(
+            "{}.{}",
+            URL_SAFE_NO_PAD.encode(header),
+            URL_SAFE_NO_PAD.encode(claims)
+        );
+        let message = signed.as_bytes();
+        let signature = match &self.material {
+            Material::Shared(key) => hmac::sign(key, message).as_ref().to_vec(),
+            Material::Ed25519(pair) => pair
+                .try_sign(message)
+                .map_err(|_| BadMint::Signing)?
+                .as_ref()
+                .to_vec(),
+            Material::Ecdsa(pair) => pair
+                .sign(&SystemRandom::new(), message)
+                .map_err(|_| BadMint::Signing)?
+                .as_ref()
+                .to_vec(),
+            Material::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(
+                    &RSA_PKCS1_SHA256,
+                    &SystemRandom::new(),
+                    message,
+                    &mut signature,
+                )
+                .map_err(|_| BadMint::Signing)?;
+                signature
+            }
+        };
+        Ok(Secret::new(format!(
+            "{signed}.{}",
+            URL_SAFE_NO_PAD.encode(signature)
+        )))
+    }
+
+    fn header(&self) -> Value {
+        let mut header = json!({"alg": self.algorithm.as_str(), "typ": "JWT"});
+        if let (Some(id), Some(members)) = (&self.id, header.as_object_mut()) {
+            members.insert("kid".to_owned(), json!(id));
+        }
+        header
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningKey")
+            .field("id", &self.id)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
     }
 }
 
@@ -39,7 +157,7 @@ pub struct MintRequest {
     pub kind: TokenKind,
     /// Who it speaks for.
     pub identity: Identity,
-    /// Seconds to live from now; `None` makes a token without an end.
+    /// Seconds to live from now, at least one; `None` makes a token without an end.
     pub ttl_seconds: Option<u32>,
     /// Permissions; `None` is not narrowed.
     pub permissions: Option<Vec<Permission>>,
@@ -47,16 +165,63 @@ pub struct MintRequest {
     pub resources: Option<Value>,
 }
 
-/// Makes a token at `now` (Unix seconds).
+/// Makes a token at `now` (Unix seconds). Refuses a boundary of a wrong shape, and permissions
+/// that the boundary gives no action to.
 pub fn mint(key: &SigningKey, request: &MintRequest, now: i64) -> Result<Secret, BadMint> {
-    let _ = (key, request, now);
-    Err(BadMint::Signing)
+    if request.ttl_seconds == Some(0) {
+        return Err(ParamError::new("ttl", "at least one second").into());
+    }
+    if request.identity.id().is_empty() {
+        return Err(ParamError::new("identity", "may not be empty").into());
+    }
+    if let Some(resources) = &request.resources {
+        // In either spelling: the engine that will read the token knows which it takes.
+        Boundary::check(resources, true)?;
+        let boundary = Boundary::parse(Some(resources), true);
+        check_consistency(
+            request.permissions.as_deref().unwrap_or_default(),
+            &boundary,
+        )?;
+    }
+    let mut claims = Map::new();
+    claims.insert("type".to_owned(), json!(request.kind.as_str()));
+    let (claim, id) = match &request.identity {
+        Identity::User(id) => ("userId", id),
+        Identity::Client(id) => ("clientId", id),
+    };
+    claims.insert(claim.to_owned(), json!(id));
+    claims.insert("iat".to_owned(), json!(now));
+    if let Some(seconds) = request.ttl_seconds {
+        claims.insert(
+            "exp".to_owned(),
+            json!(now.saturating_add(i64::from(seconds))),
+        );
+    }
+    if let Some(permissions) = &request.permissions {
+        claims.insert("permissions".to_owned(), json!(permissions));
+    }
+    if let Some(resources) = &request.resources {
+        claims.insert("resources".to_owned(), resources.clone());
+    }
+    let token = key.sign(
+        &key.header().to_string(),
+        &Value::Object(claims).to_string(),
+    )?;
+    if token.expose().len() > MAX_TOKEN_BYTES {
+        return Err(ParamError::new(
+            "resources",
+            format!("the token would have more than {MAX_TOKEN_BYTES} bytes"),
+        )
+        .into());
+    }
+    Ok(token)
 }
 
 /// Header and claims of a token, unverified: `{header, claims}`. Nothing may be decided on them.
 pub fn inspect(token: &str) -> Option<Value> {
-    let _ = token;
-    None
+    let compact = Compact::parse(token).ok()?;
+    let claims = compact.claims()?;
+    Some(json!({"header": compact.header, "claims": claims}))
 }
 
 /// A token that cannot be made.
@@ -64,8 +229,33 @@ pub fn inspect(token: &str) -> Option<Value> {
 pub enum BadMint {
     /// An input at fault.
     #[error(transparent)]
-    Param(#[from] types::filter::ParamError),
+    Param(#[from] ParamError),
     /// The key did not sign.
     #[error("the key did not sign")]
     Signing,
+}
+
+/// A permission without the action that it is for would look granted and be refused.
+fn check_consistency(permissions: &[Permission], boundary: &Boundary) -> Result<(), ParamError> {
+    for permission in permissions {
+        let (actions, names): (&[Action], _) = match permission {
+            Permission::TunnelsResourcesReadOnly
+            | Permission::WebttySessionsReadOnly
+            | Permission::WebttyLogsReadOnly => (&[Action::List], "list"),
+            Permission::TunnelsTunnelsCreateDelete => (&[Action::Create], "create"),
+            Permission::TunnelsStreamsCreateDelete => (&[Action::Connect], "connect"),
+            Permission::WebttySessionsReadWrite => {
+                (&[Action::List, Action::Connect], "list and connect")
+            }
+            _ => continue,
+        };
+        if !actions
+            .iter()
+            .all(|action| boundary.allows_somewhere(*action))
+        {
+            let message = format!("{permission} needs the tunnel action {names} in resources");
+            return Err(ParamError::new("permissions", message));
+        }
+    }
+    Ok(())
 }

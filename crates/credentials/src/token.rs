@@ -60,3 +60,6 @@ impl Identity {
         }
     }
 }
+
+/// Longest token that is looked at: it has to fit into a request's head with everything else.
+pub const MAX_TOKEN_BYTES: usize = 8 * 1024;

@@ -9,6 +9,7 @@ use daemon::shutdown::Shutdown;
 use daemon::tls::ReloadingCert;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Tokens;
@@ -35,8 +36,12 @@ pub struct Core {
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) metrics: EngineMetrics,
     pub(crate) shutdown: Shutdown,
-    /// Every task that serves a connection; a drain waits for them.
-    pub(crate) tasks: TaskTracker,
+    /// Every task that serves a visitor; a drain waits for them.
+    pub(crate) visits: TaskTracker,
+    /// Every task that serves an agent.
+    pub(crate) agents: TaskTracker,
+    /// Cancelled when the visits are over: the agents are let go last.
+    pub(crate) agents_stop: CancellationToken,
     /// The Engine API, for connections to the base host.
     pub(crate) api: axum::Router,
     pub(crate) workers: OnceLock<Box<[Arc<Worker>]>>,
@@ -68,17 +73,20 @@ pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) runtime: Handle,
     pub(crate) core: Arc<Core>,
+    /// Cancelled when the engine drains. A token of the worker's own: waiting on one that all
+    /// share would make the cores wait for each other.
+    pub(crate) drain: CancellationToken,
     /// Connections to services that wait for the next request.
     pub(crate) upstreams: Mutex<Upstreams>,
 }
 
 impl Worker {
-    /// Runs a task on this worker; a drain waits for it.
+    /// Serves a visitor on this worker; a drain waits for it.
     pub(crate) fn spawn<F>(&self, future: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.core.tasks.spawn_on(future, &self.runtime);
+        self.core.visits.spawn_on(future, &self.runtime);
     }
 
     /// Closes what has been idle too long. Called every now and then.

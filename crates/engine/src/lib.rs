@@ -19,4 +19,4 @@ mod listen;
 pub mod live;
 mod metrics;
 
-pub use engine::{Running, StartError, start};
+pub use engine::{Running, StartError, start, start_with_clock};

@@ -4,9 +4,10 @@ use std::fmt;
 
 use crate::kind::FieldKind;
 
-/// The largest number of fields in a head. Browsers send about 20; 128 is room for chains of
-/// proxies, and keeps [`Slots`] small enough for one per connection.
-pub const MAX_FIELDS: usize = 128;
+/// The largest number of fields in a head, whatever the limits say. More than a visitor may send
+/// ([`Limits::default`](crate::Limits)), so that a head to which the edge has added its own fields
+/// can be read again; still small enough for [`Slots`] of their own in each connection.
+pub const MAX_FIELDS: usize = 160;
 
 /// Room for the index of one head. Make one per connection or per core and use it for every
 /// message; its content is written anew by each parse.

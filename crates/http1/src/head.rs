@@ -6,11 +6,12 @@ use crate::fields::MAX_FIELDS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the whole head with its final empty line. 32 KiB: four times what common servers
-    /// accept for a single field, so that large cookies pass. At most [`MAX_HEAD_BYTES`] counts.
+    /// accept for a single field, so that large cookies pass. At most 65,535 count.
     pub head_bytes: usize,
     /// Bytes of the request target as sent. 8 KiB: RFC 9112 §3 recommends at least 8,000.
     pub target_bytes: usize,
-    /// Number of fields. At most [`MAX_FIELDS`] counts.
+    /// Number of fields. 128: browsers send about 20, and chains of proxies add some. At most
+    /// [`MAX_FIELDS`] counts.
     pub headers: usize,
 }
 
@@ -19,7 +20,7 @@ impl Default for Limits {
         Self {
             head_bytes: 32 * 1024,
             target_bytes: 8 * 1024,
-            headers: MAX_FIELDS,
+            headers: DEFAULT_FIELDS,
         }
     }
 }
@@ -97,6 +98,8 @@ pub(crate) const METHOD_BYTES: usize = 32;
 /// With this many bytes and a whole target's more in the buffer, a target that has not ended is
 /// too long: an ignored empty line, the method, a space, and one byte of excess.
 const LONGEST_BEFORE_TARGET: usize = 2 + METHOD_BYTES + 1 + 1;
+
+const DEFAULT_FIELDS: usize = 128;
 
 /// Positions in a head are stored in 16 bits.
 const MAX_HEAD_BYTES: usize = u16::MAX as usize;

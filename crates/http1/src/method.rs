@@ -27,7 +27,7 @@ pub enum Method<'b> {
 
 impl<'b> Method<'b> {
     /// Reads a token that the tokenizer has already checked.
-    pub(crate) fn of(token: &'b str) -> Self {
+    pub fn of(token: &'b str) -> Self {
         match token {
             "GET" => Self::Get,
             "HEAD" => Self::Head,

@@ -235,7 +235,10 @@ fn refuse_version<H>(message: &[u8]) -> Result<Progress<H>, Refusal> {
     let line = message
         .get(..line_end.unwrap_or(message.len()))
         .unwrap_or_default();
-    let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    let version = line
+        .splitn(3, |byte| *byte == b' ')
+        .nth(2)
+        .unwrap_or_default();
     let shaped = version.len() <= VERSION_SHAPE.len()
         && version
             .iter()

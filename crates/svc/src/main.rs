@@ -1,3 +1,44 @@
 //! svc: publish a private service, or dial one.
+//!
+//! The one place that reads the environment, installs signal handlers, sets up logging and
+//! chooses a runtime. Each command is a file under `commands`; what several of them need is
+//! beside this file. Data goes to stdout, messages to stderr.
 
-fn main() {}
+mod cli;
+mod commands;
+mod connection;
+mod context;
+mod descriptors;
+mod failure;
+mod filters;
+mod output;
+mod properties;
+mod signals;
+mod time;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{cli::Cli, failure::Failure};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Runs the command on a runtime of its own. Commands that carry streams start further ones, a
+/// thread per core; what is left for this one is to coordinate.
+fn run(cli: Cli) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::of("the runtime cannot be started", error))?;
+    let result = runtime.block_on(commands::run(cli));
+    // A read of stdin may still be blocked in a thread; nobody waits for it.
+    runtime.shutdown_background();
+    result
+}

@@ -1,1 +1,32 @@
-//! Engines, agents, clocks and misbehaving upstreams for tests.
+//! What tests stand on: upstreams that behave and that misbehave, visitors that send any bytes,
+//! certificates.
+//!
+//! Everything starts in one line on a free port of the loopback interface, and ends when it is
+//! dropped. Nothing here sleeps: an upstream goes on when the test opens its [`Gate`], and tells
+//! in [`Report`]s what has reached it.
+//!
+//! * [`Upstream`]: servers that answer well, over HTTP/1.1, h2c, TLS, WebSocket and gRPC.
+//! * [`ScriptedUpstream`]: HTTP/1.1 servers that do not.
+//! * [`Visitor`]: a client of an edge, raw ([`RawVisitor`]), over HTTP/2 ([`H2Visitor`]) or as any
+//!   TLS client.
+//! * [`grpc`]: a service with all four kinds of calls, and its client.
+//!
+//! What goes wrong here is a failed expectation of the test that runs it, so everything panics
+//! with a message instead of returning errors.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a failed expectation here fails the test that runs it"
+)]
+
+mod certificate;
+pub mod grpc;
+mod patience;
+mod upstream;
+mod visitor;
+
+pub use certificate::{Issued, TestCa};
+pub use patience::within;
+pub use upstream::{EventSource, Gate, Report, ScriptedUpstream, Step, Upstream};
+pub use visitor::{Answer, H2Body, H2Visitor, RawVisitor, Stream, Visitor};

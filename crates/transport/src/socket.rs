@@ -25,7 +25,13 @@ pub struct Socket {
     io: Io,
     peer: SocketAddr,
     ahead: Option<Ahead>,
-    memory: Option<Vec<u8>>,
+    memory: Option<Memory>,
+}
+
+#[derive(Debug)]
+struct Memory {
+    bytes: Vec<u8>,
+    limit: usize,
 }
 
 #[derive(Debug)]
@@ -65,15 +71,15 @@ impl Socket {
         self.peer = peer;
     }
 
-    /// Begins to keep a copy of what is read from here on.
-    pub fn remember(&mut self) {
-        self.memory = Some(Vec::new());
+    /// Begins to keep a copy of what is read from here on. Reading more than `limit` bytes fails.
+    pub fn remember(&mut self, limit: usize) {
+        self.memory = Some(Memory { bytes: Vec::new(), limit });
     }
 
     /// Stops keeping and returns what was read since [`Socket::remember`]. Those bytes have been
     /// handed out already; [`Socket::unread`] makes the next reads return them again.
     pub fn recall(&mut self) -> Vec<u8> {
-        self.memory.take().unwrap_or_default()
+        self.memory.take().map(|memory| memory.bytes).unwrap_or_default()
     }
 
     /// Puts bytes in front of what is still to be read. At most [`Scratch::LARGE`] together with
@@ -187,7 +193,12 @@ impl AsyncRead for Socket {
         let before = buf.filled().len();
         ready!(self.poll_fill(cx, buf))?;
         if let Some(memory) = &mut self.memory {
-            memory.extend_from_slice(buf.filled().get(before..).unwrap_or_default());
+            let fresh = buf.filled().get(before..).unwrap_or_default();
+            if memory.bytes.len() + fresh.len() > memory.limit {
+                let error = io::Error::new(io::ErrorKind::InvalidData, "a hello that is too long");
+                return Poll::Ready(Err(error));
+            }
+            memory.bytes.extend_from_slice(fresh);
         }
         Poll::Ready(Ok(()))
     }
@@ -258,7 +269,7 @@ mod tests {
     async fn what_was_remembered_can_be_read_again_in_front_of_the_rest() {
         let (mut near, mut far) = pair().await;
         far.write_all(b"hello world").await.unwrap();
-        near.remember();
+        near.remember(64);
         let mut hello = [0; 5];
         near.read_exact(&mut hello).await.unwrap();
         let seen = near.recall();

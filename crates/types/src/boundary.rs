@@ -1,68 +1,156 @@
 //! `resources.tunnels`: where a credential reaches (EN-7, ED-1c, ED-7).
+//!
+//! ```text
+//! resources = { tunnels: tree }
+//! tree      = leaf | { AND: [tree, …] } | { OR: [tree, …] }
+//! leaf      = { projects: [id, …] xor workspaces: [id, …], scopes: { tunnels: actions } }
+//! actions   = { create: bool | { filters }, connect: bool | { filters, params }, list: bool | { filters, select } }
+//! filters   = { tunnel field: condition, … } | { AND: [filters, …] } | { OR: [filters, …] }
+//! params    = { path: text condition } | { AND: [params, …] } | { OR: [params, …] }
+//! condition = value | { exact: value } | { oneof: [value, …] } | { regex: pattern }
+//! ```
+//!
+//! A leaf without `scopes` allows every action in its projects; with `scopes`, an action that is
+//! absent or `false` is refused. A wrong shape anywhere, or an empty list, makes a boundary that
+//! refuses everything: an unknown restriction is never dropped. One evaluator serves the API, the
+//! edge and the agents.
+
+mod condition;
+mod create;
+mod field;
+mod grammar;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::Value;
 
+use self::condition::{Fields, TextCondition};
+use self::field::Subject;
+pub use self::grammar::MAX_PATTERNS;
 use crate::filter::ParamError;
 use crate::path::NormalPath;
 use crate::tunnel::{Tunnel, TunnelProperties};
 
-/// Where a credential reaches. Permission and boundary must both allow.
+/// Where a credential reaches. Permission and boundary must both allow. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Boundary(());
+pub struct Boundary(Reach);
+
+#[derive(Clone, Debug)]
+enum Reach {
+    Everywhere,
+    Nowhere,
+    Within(Arc<Tree<Leaf>>),
+}
 
 impl Boundary {
     /// No boundary: everything that the permissions allow.
-    pub fn none() -> Self {
-        Self(())
+    pub const fn none() -> Self {
+        Self(Reach::Everywhere)
+    }
+
+    /// A boundary around nothing.
+    pub const fn refuse_everything() -> Self {
+        Self(Reach::Nowhere)
     }
 
     /// Reads the `resources` claim. Absent means none; a wrong shape anywhere makes a boundary
     /// that refuses everything.
     pub fn parse(resources: Option<&Value>, compat: bool) -> Self {
-        let _ = (resources, compat);
-        Self(())
+        match resources.map(|resources| grammar::parse(resources, compat)) {
+            None => Self::none(),
+            Some(Ok(tree)) => Self(Reach::Within(Arc::new(tree))),
+            Some(Err(_)) => Self::refuse_everything(),
+        }
     }
 
     /// Checks a `resources` value for minting; the error names the field.
     pub fn check(resources: &Value, compat: bool) -> Result<(), ParamError> {
-        let _ = (resources, compat);
-        Err(ParamError::new("resources", "not read"))
+        grammar::parse(resources, compat).map(drop)
+    }
+
+    /// What both boundaries allow: a delegated token never reaches further than its parent.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        match (&self.0, &other.0) {
+            (Reach::Nowhere, _) | (_, Reach::Nowhere) => Self::refuse_everything(),
+            (Reach::Everywhere, _) => other.clone(),
+            (_, Reach::Everywhere) => self.clone(),
+            (Reach::Within(a), Reach::Within(b)) => {
+                let both = Tree::And(vec![Tree::clone(a), Tree::clone(b)]);
+                Self(Reach::Within(Arc::new(both)))
+            }
+        }
     }
 
     /// Whether the token carries a tunnel resource at all (EN-5d).
     pub fn has_tunnel_resource(&self) -> bool {
-        true
+        !matches!(self.0, Reach::Everywhere)
+    }
+
+    /// Whether the action is allowed anywhere, whatever else is asked of place, tunnel and path.
+    pub fn allows_somewhere(&self, action: Action) -> bool {
+        self.evaluate(|leaf| leaf.rule(action).map(drop)).is_ok()
     }
 
     /// Whether listing is allowed and creating and connecting are refused (EN-5c).
     pub fn watch_only_shape(&self) -> bool {
-        false
+        self.allows_somewhere(Action::List)
+            && !self.allows_somewhere(Action::Create)
+            && !self.allows_somewhere(Action::Connect)
     }
 
     /// Whether a path has to be judged: if so, the request's path is normalised before
     /// [`connect`](Self::connect) and forwarded in that form.
     pub fn needs_path(&self) -> bool {
-        true
+        match &self.0 {
+            Reach::Everywhere | Reach::Nowhere => false,
+            Reach::Within(tree) => tree.any_leaf(&|leaf: &Leaf| {
+                let connect = leaf
+                    .scopes
+                    .as_ref()
+                    .and_then(|scopes| scopes.connect.as_ref());
+                connect.is_some_and(|connect| connect.path.is_some())
+            }),
+        }
     }
 
     /// Whether anything may be listed in the project.
     pub fn may_list(&self, project: &str, workspace: Option<&str>) -> bool {
-        let _ = (project, workspace);
-        false
+        self.evaluate(|leaf| leaf.at(project, workspace)?.rule(Action::List).map(drop))
+            .is_ok()
     }
 
     /// Whether everything may be listed in the project, without a filter or a selection.
     pub fn may_list_all(&self, project: &str, workspace: Option<&str>) -> bool {
-        let _ = (project, workspace);
-        false
+        self.evaluate(|leaf| {
+            let scopes = leaf.at(project, workspace)?.rule(Action::List)?;
+            match scopes.and_then(|scopes| scopes.list.as_ref()) {
+                Some(list) if list.filters.is_some() || list.select.is_some() => {
+                    Err(Outside::Filters)
+                }
+                _ => Ok(()),
+            }
+        })
+        .is_ok()
     }
 
     /// How much of a tunnel is to be seen.
     pub fn list(&self, project: &str, workspace: Option<&str>, tunnel: &Tunnel) -> ListScope {
-        let _ = (project, workspace, tunnel);
-        ListScope::Hidden
+        match &self.0 {
+            Reach::Everywhere => ListScope::Visible { select: None },
+            Reach::Nowhere => ListScope::Hidden,
+            Reach::Within(tree) => list_in(tree, &|leaf| {
+                let scopes = leaf.at(project, workspace)?.rule(Action::List)?;
+                let list = scopes.and_then(|scopes| scopes.list.as_ref());
+                list.map_or(Ok(()), |list| {
+                    filters_hold(list.filters.as_ref(), Subject::live(tunnel))
+                })?;
+                Ok(list.and_then(|list| list.select.clone()))
+            }),
+        }
     }
 
     /// Whether a stream may be opened to the tunnel, at the path for HTTP. Without a path, a
@@ -74,21 +162,72 @@ impl Boundary {
         tunnel: &Tunnel,
         path: Option<&NormalPath>,
     ) -> Result<(), Refusal> {
-        let _ = (project, workspace, tunnel, path);
-        Err(Refusal { field: None })
+        self.evaluate(|leaf| {
+            let scopes = leaf.at(project, workspace)?.rule(Action::Connect)?;
+            let Some(connect) = scopes.and_then(|scopes| scopes.connect.as_ref()) else {
+                return Ok(());
+            };
+            filters_hold(connect.filters.as_ref(), Subject::live(tunnel))?;
+            let path_holds = connect.path.as_ref().is_none_or(|condition| {
+                path.is_some_and(|path| {
+                    condition.holds(&|text: &TextCondition| text.holds(path.as_str()))
+                })
+            });
+            if path_holds {
+                Ok(())
+            } else {
+                Err(Outside::Path)
+            }
+        })
+        .map_err(|outside| Refusal {
+            outside,
+            field: None,
+        })
     }
 
     /// Whether a tunnel with these properties may be created. Sets what the boundary fixes and
-    /// the client left open. Call it before [`TunnelProperties::resolve`].
+    /// the client left open; refuses what contradicts. Call it before
+    /// [`TunnelProperties::resolve`]. After an error the properties are as they were.
     pub fn create(
         &self,
         project: &str,
         workspace: Option<&str>,
         properties: &mut TunnelProperties,
     ) -> Result<(), Refusal> {
-        let _ = (project, workspace, properties);
-        Err(Refusal { field: None })
+        match &self.0 {
+            Reach::Everywhere => Ok(()),
+            Reach::Nowhere => Err(Refusal {
+                outside: Outside::Shape,
+                field: None,
+            }),
+            Reach::Within(tree) => {
+                *properties = create::settle(
+                    &create::demand(tree, project, workspace),
+                    properties.clone(),
+                )?;
+                Ok(())
+            }
+        }
     }
+
+    fn evaluate(&self, judge: impl Fn(&Leaf) -> Result<(), Outside>) -> Result<(), Outside> {
+        match &self.0 {
+            Reach::Everywhere => Ok(()),
+            Reach::Nowhere => Err(Outside::Shape),
+            Reach::Within(tree) => tree.judge(&judge),
+        }
+    }
+}
+
+/// What a boundary speaks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Create a tunnel.
+    Create,
+    /// Open a stream to a tunnel.
+    Connect,
+    /// See tunnels.
+    List,
 }
 
 /// How much of an object a boundary shows.
@@ -121,10 +260,191 @@ impl ListScope {
     }
 }
 
-/// The boundary does not allow it.
+/// The boundary does not allow it. For the log, but for `field`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("outside the boundary of the token")]
+#[error("outside the boundary of the token ({outside})")]
 pub struct Refusal {
+    /// Which part of the boundary refused first.
+    pub outside: Outside,
     /// Property that contradicts the boundary, where there is one.
     pub field: Option<String>,
+}
+
+/// Part of a boundary that refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Outside {
+    /// The boundary has a wrong shape and refuses everything.
+    #[error("shape")]
+    Shape,
+    /// Another project or workspace.
+    #[error("place")]
+    Place,
+    /// The action is not among the scopes.
+    #[error("action")]
+    Action,
+    /// The tunnel does not match the filters.
+    #[error("filters")]
+    Filters,
+    /// The path does not match.
+    #[error("path")]
+    Path,
+}
+
+/// A formula of AND and OR over leaves.
+#[derive(Clone, Debug)]
+enum Tree<L> {
+    Leaf(L),
+    And(Vec<Self>),
+    Or(Vec<Self>),
+}
+
+impl<L> Tree<L> {
+    fn holds(&self, leaf_holds: &impl Fn(&L) -> bool) -> bool {
+        match self {
+            Self::Leaf(leaf) => leaf_holds(leaf),
+            Self::And(all) => all.iter().all(|tree| tree.holds(leaf_holds)),
+            Self::Or(any) => any.iter().any(|tree| tree.holds(leaf_holds)),
+        }
+    }
+
+    /// The first refusal is the one that is told.
+    fn judge(&self, judge: &impl Fn(&L) -> Result<(), Outside>) -> Result<(), Outside> {
+        match self {
+            Self::Leaf(leaf) => judge(leaf),
+            Self::And(all) => all.iter().try_for_each(|tree| tree.judge(judge)),
+            Self::Or(any) => {
+                let mut first = None;
+                for tree in any {
+                    match tree.judge(judge) {
+                        Ok(()) => return Ok(()),
+                        Err(outside) => _ = first.get_or_insert(outside),
+                    }
+                }
+                Err(first.unwrap_or(Outside::Shape))
+            }
+        }
+    }
+
+    fn any_leaf(&self, is: &impl Fn(&L) -> bool) -> bool {
+        match self {
+            Self::Leaf(leaf) => is(leaf),
+            Self::And(trees) | Self::Or(trees) => trees.iter().any(|tree| tree.any_leaf(is)),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Leaf {
+    place: Option<Place>,
+    scopes: Option<Scopes>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Projects(Vec<String>),
+    Workspaces(Vec<String>),
+}
+
+/// The actions that a leaf allows; one that is absent or `false` is `None`.
+#[derive(Clone, Debug, Default)]
+struct Scopes {
+    create: Option<CreateRule>,
+    connect: Option<ConnectRule>,
+    list: Option<ListRule>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct CreateRule {
+    filters: Option<Tree<Fields>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ConnectRule {
+    filters: Option<Tree<Fields>>,
+    path: Option<Tree<TextCondition>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ListRule {
+    filters: Option<Tree<Fields>>,
+    select: Option<BTreeSet<String>>,
+}
+
+impl Leaf {
+    fn at(&self, project: &str, workspace: Option<&str>) -> Result<&Self, Outside> {
+        let inside = match &self.place {
+            None => true,
+            Some(Place::Projects(projects)) => projects.iter().any(|id| id == project),
+            // An engine that serves no workspace is in none of them.
+            Some(Place::Workspaces(workspaces)) => {
+                workspace.is_some_and(|workspace| workspaces.iter().any(|id| id == workspace))
+            }
+        };
+        if inside {
+            Ok(self)
+        } else {
+            Err(Outside::Place)
+        }
+    }
+
+    /// The scopes that allow the action; `None` where the leaf has no scopes and allows all.
+    fn rule(&self, action: Action) -> Result<Option<&Scopes>, Outside> {
+        let Some(scopes) = &self.scopes else {
+            return Ok(None);
+        };
+        let allowed = match action {
+            Action::Create => scopes.create.is_some(),
+            Action::Connect => scopes.connect.is_some(),
+            Action::List => scopes.list.is_some(),
+        };
+        if allowed {
+            Ok(Some(scopes))
+        } else {
+            Err(Outside::Action)
+        }
+    }
+}
+
+fn filters_hold(filters: Option<&Tree<Fields>>, subject: Subject<'_>) -> Result<(), Outside> {
+    let holds =
+        filters.is_none_or(|filters| filters.holds(&|fields: &Fields| fields.hold(subject)));
+    if holds { Ok(()) } else { Err(Outside::Filters) }
+}
+
+type Selection = Option<BTreeSet<String>>;
+
+/// AND shows what every branch shows; OR shows what any branch shows.
+fn list_in(
+    tree: &Tree<Leaf>,
+    leaf_shows: &impl Fn(&Leaf) -> Result<Selection, Outside>,
+) -> ListScope {
+    match tree {
+        Tree::Leaf(leaf) => match leaf_shows(leaf) {
+            Ok(select) => ListScope::Visible { select },
+            Err(_) => ListScope::Hidden,
+        },
+        Tree::And(all) => all.iter().map(|tree| list_in(tree, leaf_shows)).fold(
+            ListScope::Visible { select: None },
+            |both, next| match (both, next) {
+                (ListScope::Hidden, _) | (_, ListScope::Hidden) => ListScope::Hidden,
+                (ListScope::Visible { select: a }, ListScope::Visible { select: b }) => {
+                    let select = match (a, b) {
+                        (Some(a), Some(b)) => Some(a.intersection(&b).cloned().collect()),
+                        (a, b) => a.or(b),
+                    };
+                    ListScope::Visible { select }
+                }
+            },
+        ),
+        Tree::Or(any) => any.iter().map(|tree| list_in(tree, leaf_shows)).fold(
+            ListScope::Hidden,
+            |either, next| match (either, next) {
+                (ListScope::Hidden, shown) | (shown, ListScope::Hidden) => shown,
+                (ListScope::Visible { select: a }, ListScope::Visible { select: b }) => {
+                    let select = a.zip(b).map(|(a, b)| a.union(&b).cloned().collect());
+                    ListScope::Visible { select }
+                }
+            },
+        ),
+    }
 }

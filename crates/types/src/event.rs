@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::id::EventId;
@@ -57,11 +57,12 @@ impl Event {
 
     /// The first event of every stream (EN-3): what matches the watcher's filters at `at`.
     pub fn snapshot(id: EventId, at: Timestamp, clients: Vec<Value>, tunnels: Vec<Value>) -> Self {
-        let object = json!({
-            "snapshot_at": format!("{at:.3}"),
-            "clients": clients,
-            "tunnels": tunnels,
-        });
+        let object = [
+            ("snapshot_at".to_owned(), Value::String(format!("{at:.3}"))),
+            ("clients".to_owned(), Value::Array(clients)),
+            ("tunnels".to_owned(), Value::Array(tunnels)),
+        ];
+        let object = Value::Object(object.into_iter().collect());
         Self::new(id, EventType::StateInitial, at, object)
     }
 

@@ -1,12 +1,22 @@
-//! Filters and the `params` of the Engine API (EN-2, EN-3).
+//! Filters of the Engine API, and the `params` that carry them (EN-2, EN-3).
+//!
+//! One filter value serves the list, the snapshot and every later event, so that they cannot
+//! disagree.
+
+mod params;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::client::Client;
-use crate::tunnel::{HttpVersion, Protocol, Status, Tunnel, TunnelType};
+pub use self::params::{Filter, ListParams, MAX_LIMIT, ParamError, WatchParams, params_of_query};
+use self::params::{boolean, members, text, unknown_key, word};
+use crate::client::{Client, Labels};
+use crate::tunnel::{Hostname, HttpVersion, Protocol, Status, Tunnel, TunnelName, TunnelType};
 
 /// Required labels: a value to equal, or `null` for "has this key".
 pub type LabelFilter = BTreeMap<String, Option<String>>;
@@ -49,8 +59,19 @@ pub struct ClientFilter {
 impl ClientFilter {
     /// Whether the client has all that the filter names.
     pub fn matches(&self, client: &Client) -> bool {
-        let _ = client;
-        false
+        let equal = [
+            (&self.id, Some(client.id.as_str())),
+            (&self.user_id, client.user_id.as_deref()),
+            (&self.agent, client.agent.as_deref()),
+            (&self.channel, client.channel.as_deref()),
+            (&self.version, client.version.as_deref()),
+            (&self.os, client.os.as_deref()),
+            (&self.arch, client.arch.as_deref()),
+            (&self.protocol_version, client.protocol_version.as_deref()),
+        ];
+        all_equal(&equal)
+            && self.status.is_none_or(|wanted| wanted == client.status)
+            && has_labels(&self.labels, &client.labels)
     }
 }
 
@@ -98,94 +119,121 @@ pub struct TunnelFilter {
 impl TunnelFilter {
     /// Whether the tunnel has all that the filter names.
     pub fn matches(&self, tunnel: &Tunnel) -> bool {
-        let _ = tunnel;
-        false
+        let properties = &tunnel.properties;
+        let equal = [
+            (&self.id, Some(tunnel.id.as_str())),
+            (&self.client_id, Some(tunnel.client_id.as_str())),
+            (&self.user_id, tunnel.user_id.as_deref()),
+            (&self.name, properties.name.as_ref().map(TunnelName::as_str)),
+            (
+                &self.hostname,
+                properties.hostname.as_ref().map(Hostname::as_str),
+            ),
+        ];
+        // Absent, a tunnel is published and a switch is off: the defaults of the properties.
+        all_equal(&equal)
+            && self.status.is_none_or(|wanted| wanted == tunnel.status)
+            && self
+                .tunnel_type
+                .is_none_or(|wanted| properties.tunnel_type == Some(wanted))
+            && self
+                .protocol
+                .is_none_or(|wanted| properties.protocol == Some(wanted))
+            && self
+                .http_version
+                .is_none_or(|wanted| properties.http_version == Some(wanted))
+            && self
+                .publish
+                .is_none_or(|wanted| properties.publish.unwrap_or(true) == wanted)
+            && self
+                .svc_auth
+                .is_none_or(|wanted| properties.svc_auth.unwrap_or(false) == wanted)
+            && has_labels(&self.labels, &properties.labels)
     }
 }
 
-/// A filter that stands in `params`.
-pub trait Filter: Default + Sized {
-    /// Name of the schema of `params` with this filter.
-    const PARAMS_SCHEMA: &'static str;
+impl Filter for ClientFilter {
+    const PARAMS_SCHEMA: &'static str = "ListClientsParams";
 
-    /// Reads the filter from a JSON value at `field`, refusing unknown keys by name.
-    fn from_json(value: &serde_json::Value, field: &str, compat: bool) -> Result<Self, ParamError>;
-}
-
-/// `params` of `/api/clients` and `/api/tunnels`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ListParams<F> {
-    /// At most this many objects, 1 to [`MAX_LIMIT`]; the whole list without it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u16>,
-    /// What the objects must have.
-    pub filters: F,
-}
-
-impl<F: Filter> ListParams<F> {
-    /// Reads the decoded text of the parameter (EN-2).
-    pub fn parse(text: &str, compat: bool) -> Result<Self, ParamError> {
-        let _ = (text, compat);
-        Err(ParamError::new("", "not read"))
-    }
-
-    /// Reads `params` out of a raw query; the defaults where there is none.
-    pub fn from_query(query: &str, compat: bool) -> Result<Self, ParamError> {
-        params_of_query(query)?
-            .map_or_else(|| Ok(Self::default()), |text| Self::parse(&text, compat))
-    }
-}
-
-/// `params` of `/api/sse` and `/api/websocket` (EN-3).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
-pub struct WatchParams {
-    /// What clients must have to be seen.
-    pub clients: ClientFilter,
-    /// What tunnels must have to be seen.
-    pub tunnels: TunnelFilter,
-    /// Whether `webtty.*` events are sent too.
-    pub webtty: bool,
-}
-
-impl WatchParams {
-    /// Reads the decoded text of the parameter.
-    pub fn parse(text: &str, compat: bool) -> Result<Self, ParamError> {
-        let _ = (text, compat);
-        Err(ParamError::new("", "not read"))
-    }
-
-    /// Reads `params` out of a raw query; the defaults where there is none.
-    pub fn from_query(query: &str, compat: bool) -> Result<Self, ParamError> {
-        params_of_query(query)?
-            .map_or_else(|| Ok(Self::default()), |text| Self::parse(&text, compat))
-    }
-}
-
-/// An input at fault.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}{}{message}", if field.is_empty() { "" } else { ": " })]
-pub struct ParamError {
-    /// Dotted path, for example `filters.name`; empty for the whole.
-    pub field: String,
-    /// What is wrong.
-    pub message: String,
-}
-
-impl ParamError {
-    /// An error of one input.
-    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            message: message.into(),
+    fn from_json(value: &Value, field: &str, _compat: bool) -> Result<Self, ParamError> {
+        let mut filter = Self::default();
+        for (key, at, value) in members(value, field)? {
+            match key {
+                "id" => filter.id = Some(text(value, &at)?),
+                "status" => filter.status = Some(word(value, &at)?),
+                "user_id" => filter.user_id = Some(text(value, &at)?),
+                "agent" => filter.agent = Some(text(value, &at)?),
+                "channel" => filter.channel = Some(text(value, &at)?),
+                "version" => filter.version = Some(text(value, &at)?),
+                "os" => filter.os = Some(text(value, &at)?),
+                "arch" => filter.arch = Some(text(value, &at)?),
+                "protocol_version" => filter.protocol_version = Some(text(value, &at)?),
+                "labels" => filter.labels = labels(value, &at)?,
+                _ => return Err(unknown_key(at)),
+            }
         }
+        Ok(filter)
     }
 }
 
-/// The decoded text of the one `params` of a raw query.
-pub fn params_of_query(query: &str) -> Result<Option<String>, ParamError> {
-    let _ = query;
-    Err(ParamError::new("params", "not read"))
+impl Filter for TunnelFilter {
+    const PARAMS_SCHEMA: &'static str = "ListTunnelsParams";
+
+    fn from_json(value: &Value, field: &str, compat: bool) -> Result<Self, ParamError> {
+        let mut filter = Self::default();
+        for (key, at, value) in members(value, field)? {
+            match key {
+                "id" => filter.id = Some(text(value, &at)?),
+                "name" => filter.name = Some(text(value, &at)?),
+                "type" => filter.tunnel_type = Some(word(value, &at)?),
+                "status" => filter.status = Some(word(value, &at)?),
+                "client_id" => filter.client_id = Some(text(value, &at)?),
+                "user_id" => filter.user_id = Some(text(value, &at)?),
+                "publish" => filter.publish = Some(boolean(value, &at)?),
+                "protocol" => filter.protocol = Some(word(value, &at)?),
+                // Host names are compared in lower case, the one spelling that a tunnel has.
+                "hostname" => filter.hostname = Some(text(value, &at)?.to_ascii_lowercase()),
+                "http_version" => filter.http_version = Some(word(value, &at)?),
+                "svc_auth" => set_session(&mut filter, value, &at)?,
+                "rstream_auth" if compat => set_session(&mut filter, value, &at)?,
+                "labels" => filter.labels = labels(value, &at)?,
+                _ => return Err(unknown_key(at)),
+            }
+        }
+        Ok(filter)
+    }
 }
 
-/// Upper end of `limit`: a page that a person or a program still handles in one piece.
-pub const MAX_LIMIT: u16 = 1000;
+fn set_session(filter: &mut TunnelFilter, value: &Value, at: &str) -> Result<(), ParamError> {
+    match filter.svc_auth.replace(boolean(value, at)?) {
+        Some(_) => Err(ParamError::new(at, "is there in two spellings")),
+        None => Ok(()),
+    }
+}
+
+fn labels(value: &Value, field: &str) -> Result<LabelFilter, ParamError> {
+    members(value, field)?
+        .map(|(key, at, value)| {
+            let wanted = if value.is_null() {
+                None
+            } else {
+                Some(text(value, &at)?)
+            };
+            Ok((key.to_owned(), wanted))
+        })
+        .collect()
+}
+
+fn all_equal(pairs: &[(&Option<String>, Option<&str>)]) -> bool {
+    pairs
+        .iter()
+        .all(|(wanted, actual)| wanted.is_none() || wanted.as_deref() == *actual)
+}
+
+fn has_labels(wanted: &LabelFilter, actual: &Labels) -> bool {
+    wanted.iter().all(|(key, value)| {
+        actual
+            .get(key)
+            .is_some_and(|actual| value.as_ref().is_none_or(|wanted| wanted == actual))
+    })
+}

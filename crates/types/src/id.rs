@@ -1,6 +1,6 @@
 //! Identifiers: a prefix that says the kind and a suffix that sorts by time.
 //!
-//! The form is TypeID (<https://github.com/jetify-com/typeid>, version 0.3): the prefix, `_`, and
+//! The form is `TypeID` (<https://github.com/jetify-com/typeid>, version 0.3): the prefix, `_`, and
 //! a `UUIDv7` (RFC 9562 section 5.7) in 26 characters of Crockford's base32 in lower case. Text
 //! order is creation order. Time and randomness are arguments: this crate has neither.
 
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn suffix_is_the_base32_of_a_version_7_uuid() {
-        // Time and random bits of 0188bac7-4afa-78aa-bc3b-bd1eef28d881, an example of the TypeID
+        // Time and random bits of 0188bac7-4afa-78aa-bc3b-bd1eef28d881, an example of the `TypeID`
         // specification whose text is 01h2xcejqtf2nbrexx3vqjhp41.
         let uuid: u128 = 0x0188_bac7_4afa_78aa_bc3b_bd1e_ef28_d881;
         let millis = u64::try_from(uuid >> 80).unwrap();

@@ -1,1 +1,143 @@
-//! Patterns of boundaries.
+//! Regular expressions of boundaries.
+
+use std::fmt;
+
+use regex::{Regex, RegexBuilder};
+
+/// A regular expression of linear time and bounded size that judges a whole text.
+///
+/// It must match the whole text, unless it begins with `^`: then it is matched as written, from
+/// the start (ED-7).
+#[derive(Clone)]
+pub struct Pattern(Regex);
+
+impl Pattern {
+    /// Compiles a pattern. Look-around, back-references and unknown flags are not supported.
+    pub fn parse(pattern: &str) -> Result<Self, BadPattern> {
+        if pattern.is_empty() {
+            return Err(BadPattern::Empty);
+        }
+        if pattern.len() > MAX_PATTERN_BYTES {
+            return Err(BadPattern::TooLarge);
+        }
+        // On its own first: `a)|(?:b` is no pattern, but would be one inside of our brackets.
+        compile(pattern)?;
+        // `\A` also for a pattern of its own anchor, which may bind one branch alone (`^/a|/b`).
+        let anchored = if pattern.starts_with('^') {
+            format!(r"\A(?:{pattern})")
+        } else {
+            format!(r"\A(?:{pattern})\z")
+        };
+        compile(&anchored).map(Self)
+    }
+
+    /// Whether the text matches.
+    pub fn matches(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+/// A pattern that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPattern {
+    /// No pattern.
+    #[error("a pattern may not be empty")]
+    Empty,
+    /// Too long, or too large when compiled.
+    #[error("the pattern is too large")]
+    TooLarge,
+    /// Not a pattern of this dialect.
+    #[error("not a supported pattern")]
+    Unsupported,
+}
+
+fn compile(pattern: &str) -> Result<Regex, BadPattern> {
+    RegexBuilder::new(pattern)
+        .size_limit(MAX_COMPILED_BYTES)
+        .dfa_size_limit(MAX_COMPILED_BYTES)
+        .nest_limit(MAX_NESTING)
+        .build()
+        .map_err(|error| match error {
+            regex::Error::CompiledTooBig(_) => BadPattern::TooLarge,
+            _ => BadPattern::Unsupported,
+        })
+}
+
+/// Longer patterns are programs, not boundaries.
+const MAX_PATTERN_BYTES: usize = 1024;
+/// Room for several Unicode classes; a cached token holds up to
+/// [`MAX_PATTERNS`](crate::boundary::MAX_PATTERNS) of these.
+const MAX_COMPILED_BYTES: usize = 256 * 1024;
+const MAX_NESTING: u32 = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        Pattern::parse(pattern).unwrap().matches(text)
+    }
+
+    /// ED-7: the whole path, or from the start where the pattern says so.
+    #[test]
+    fn ed_7_a_pattern_is_anchored() {
+        for (pattern, text, expected) in [
+            ("/api", "/api", true),
+            ("/api", "/api/x", false),
+            ("/api", "/x/api", false),
+            ("/api/.*", "/api/x/y", true),
+            ("^/api", "/api/x", true),
+            ("^/api", "/x/api", false),
+            ("^/api$", "/api/x", false),
+            ("/a|/b", "/b", true),
+            ("/a|/b", "/a/x", false),
+            ("/a|/b", "/x/b", false),
+            // A branch without the anchor still starts at the start.
+            ("^/a|/b", "/b/x", true),
+            ("^/a|/b", "/x/b", false),
+            // Multi-line mode does not let a later line stand for the whole.
+            ("(?m)^/a$", "/a\n/b", false),
+            ("(?i)/API", "/api", true),
+            (r"/[\w.-]+/\d{1,20}", "/ab-c/7", true),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
+        }
+    }
+
+    /// ED-7: what cannot be used is an error here, a refusal in a boundary.
+    #[test]
+    fn ed_7_unusable_patterns_are_refused() {
+        assert_eq!(Pattern::parse("").unwrap_err(), BadPattern::Empty);
+        for large in [
+            "a".repeat(1025),
+            "(a{1000}){1000}".to_owned(),
+            r"\w{500}".to_owned(),
+        ] {
+            assert_eq!(Pattern::parse(&large).unwrap_err(), BadPattern::TooLarge);
+        }
+        let deep = format!("{}{}", "(".repeat(200), ")".repeat(200));
+        for bad in [
+            "(?=a)",
+            "(?<!a)b",
+            r"(a)\1",
+            "(?y)a",
+            "a)|(?:b",
+            "[",
+            "*",
+            "(?x)a #",
+            deep.as_str(),
+        ] {
+            assert_eq!(
+                Pattern::parse(bad).unwrap_err(),
+                BadPattern::Unsupported,
+                "{bad}"
+            );
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The `Authorization` header, as far as it concerns us.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use http::header::AUTHORIZATION;
 
 /// What `Authorization` says.
@@ -18,9 +18,14 @@ pub enum Bearer<'a> {
 impl<'a> Bearer<'a> {
     /// Reads the header. The scheme's case does not matter (RFC 9110, 11.1).
     pub fn of(headers: &'a HeaderMap) -> Self {
+        Self::among(headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes))
+    }
+
+    /// Reads the values of all `Authorization` fields.
+    pub fn among(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut found = Self::Absent;
-        for (place, value) in headers.get_all(AUTHORIZATION).iter().enumerate() {
-            let (scheme, rest) = split_scheme(value.as_bytes());
+        for (place, value) in values.enumerate() {
+            let (scheme, rest) = split_scheme(value);
             let is_bearer = scheme.eq_ignore_ascii_case(b"bearer");
             if place > 0 && (is_bearer || found != Self::Absent) {
                 return Self::Malformed;

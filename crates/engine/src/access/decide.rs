@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use credentials::Verified;
-use jiff::Timestamp;
 use types::path::NormalPath;
 use types::permission::Permission;
 use types::problem::Problem;
@@ -110,6 +109,8 @@ pub enum Rule {
     Public,
     /// The tunnel is not published.
     Private,
+    /// The tunnel asks for a guard that this engine does not have.
+    Unenforceable,
     /// `trusted_ips`.
     TrustedIps,
     /// The form of the query credential (ED-1b).
@@ -130,6 +131,7 @@ impl Rule {
         match self {
             Self::Public => "public",
             Self::Private => "private",
+            Self::Unenforceable => "unenforceable",
             Self::TrustedIps => "trusted_ips",
             Self::QueryCredential => "query_credential",
             Self::Token => "token",
@@ -140,8 +142,8 @@ impl Rule {
     }
 }
 
-/// Decides about an HTTP request to a published tunnel.
-pub fn decide<A>(request: &EdgeRequest<'_, A>, tokens: &Tokens, now: Timestamp) -> Decision {
+/// Decides about an HTTP request to a published tunnel at `now` (Unix seconds).
+pub fn decide<A>(request: &EdgeRequest<'_, A>, tokens: &Tokens, now: i64) -> Decision {
     let policy = &request.tunnel.policy;
     if let Some(refused) = refuse_visitor(request.tunnel, request.peer) {
         return refused;
@@ -240,6 +242,14 @@ fn refuse_visitor<A>(tunnel: &LiveTunnel<A>, peer: IpAddr) -> Option<Decision> {
             Rule::Private,
             Problem::tunnel_not_found(),
             "not published",
+        ));
+    }
+    if tunnel.policy.unenforceable {
+        let problem = Problem::unavailable();
+        return Some(Decision::refuse(
+            Rule::Unenforceable,
+            problem,
+            "a guard that this engine cannot keep",
         ));
     }
     if !tunnel.policy.trusts(peer) {

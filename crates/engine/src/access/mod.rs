@@ -7,6 +7,7 @@ mod bearer;
 mod cache;
 pub mod community;
 mod decide;
+mod jwks;
 mod permit;
 mod policy;
 mod tokens;
@@ -15,6 +16,10 @@ pub use bearer::Bearer;
 pub use decide::{
     Allowed, Decision, EdgeRequest, Outcome, Proof, ProofMethod, Rule, decide, decide_connection,
 };
-pub use permit::{Denied, may_dial, may_list, may_open_tunnel, require};
+pub use jwks::{JwksError, JwksSource};
+pub use permit::{Denied, fill_and_judge, may_create_tunnels, may_dial, reaches_list, require};
 pub use policy::TunnelPolicy;
 pub use tokens::{Digest, Tokens, Unverified};
+
+/// Id of the one project that a community engine serves.
+pub const PROJECT: &str = "default";

@@ -1,5 +1,6 @@
 //! What an agent or a dialler may do with its token (EN-7).
 
+use super::PROJECT;
 use credentials::Verified;
 use types::permission::Permission;
 use types::problem::Problem;
@@ -45,18 +46,18 @@ pub fn require(token: &Verified, permission: Permission) -> Result<(), Denied> {
     }
 }
 
-/// Whether the bearer may open this tunnel in `project`. Sets what the token's boundary fixes and
-/// the agent left open; so it comes before the properties are resolved.
-pub fn may_open_tunnel(
-    token: &Verified,
-    project: &str,
-    properties: &mut TunnelProperties,
-) -> Result<(), Denied> {
+/// Whether the bearer may open tunnels at all; judged before the shape of what it asks for.
+pub fn may_create_tunnels(token: &Verified) -> Result<(), Denied> {
+    require(token, Permission::TunnelsTunnelsCreateDelete)
+}
+
+/// Whether the token's boundary reaches this tunnel. Sets what the boundary fixes and the agent
+/// left open; so it comes before the properties are resolved.
+pub fn fill_and_judge(token: &Verified, properties: &mut TunnelProperties) -> Result<(), Denied> {
     let permission = Permission::TunnelsTunnelsCreateDelete;
-    require(token, permission)?;
     token
         .boundary
-        .create(project, None, properties)
+        .create(PROJECT, None, properties)
         .map_err(|refusal| Denied::Boundary {
             permission,
             field: refusal.field,
@@ -65,22 +66,22 @@ pub fn may_open_tunnel(
 
 /// Whether the bearer may open a stream to this tunnel by dialling it. A boundary that asks for a
 /// path is not met: a dialled stream has none.
-pub fn may_dial(token: &Verified, project: &str, tunnel: &Tunnel) -> Result<(), Denied> {
+pub fn may_dial(token: &Verified, tunnel: &Tunnel) -> Result<(), Denied> {
     let permission = Permission::TunnelsStreamsCreateDelete;
     require(token, permission)?;
+    let project = tunnel.project_id.as_deref().unwrap_or(PROJECT);
     token
         .boundary
-        .connect(project, None, tunnel, None)
+        .connect(project, tunnel.workspace_id.as_deref(), tunnel, None)
         .map_err(|refusal| Denied::Boundary {
             permission,
             field: refusal.field,
         })
 }
 
-/// Whether the bearer may list anything of `project`.
-pub fn may_list(token: &Verified, project: &str) -> Result<(), Denied> {
+/// Whether the token's boundary lets anything of `project` be listed.
+pub fn reaches_list(token: &Verified, project: &str) -> Result<(), Denied> {
     let permission = Permission::TunnelsResourcesReadOnly;
-    require(token, permission)?;
     if token.boundary.may_list(project, None) {
         Ok(())
     } else {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use credentials::{BadKey, Keyring, Refused, Verified};
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
@@ -24,7 +23,7 @@ pub struct Tokens {
     replacing: Mutex<Sources>,
     changes: watch::Sender<u64>,
     /// Somebody came with a key that is not known.
-    pub(super) unknown_key: Notify,
+    unknown_key: Notify,
 }
 
 /// The keys in force, and how often they were replaced. A cached verdict holds for one epoch.
@@ -70,12 +69,11 @@ impl Tokens {
         })
     }
 
-    /// Verifies a token, or finds the verdict of a moment ago.
+    /// Verifies a token at `now` (Unix seconds), or finds the verdict of a moment ago.
     ///
     /// # Errors
     /// [`Unverified`], never cached: a wrong token costs its sender a verification each time.
-    pub fn verify(&self, token: &str, now: Timestamp) -> Result<Arc<Verified>, Unverified> {
-        let seconds = now.as_second();
+    pub fn verify(&self, token: &str, now: i64) -> Result<Arc<Verified>, Unverified> {
         let digest = credentials::digest(token);
         let keys = self.keys.load();
         let verified = match self
@@ -83,10 +81,10 @@ impl Tokens {
             .get(&digest)
             .filter(|entry| entry.epoch == keys.epoch)
         {
-            Some(entry) if !entry.verified.is_expired(seconds) => entry.verified,
+            Some(entry) if !entry.verified.is_expired(now) => entry.verified,
             // Past its time, or not seen yet: the reason comes from the one place that knows it.
             _ => {
-                let verified = credentials::verify(token, &keys.keyring, seconds)
+                let verified = credentials::verify(token, &keys.keyring, now)
                     .inspect_err(|refused| self.note(*refused))?;
                 let entry = Entry {
                     epoch: keys.epoch,
@@ -142,6 +140,12 @@ impl Tokens {
     /// Changes when keys or revocations change: whoever lives on a token then verifies it again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Waits until a token comes that no known key signed, or returns at once where one came since
+    /// the last call. Cancel-safe.
+    pub(super) async fn unknown_key(&self) {
+        self.unknown_key.notified().await;
     }
 
     fn put_in_force(&self, keyring: Keyring) {

@@ -2,85 +2,74 @@
 
 use std::sync::Arc;
 
+use transport::TlsStream;
+use types::id::StreamId;
 use types::permission::Permission;
 use wire::message::{StreamOutcome, StreamReq, StreamRsp};
 use wire::{Error, Kind};
 
 use super::hello::{farewell, send, token};
 use super::{OpenError, TunnelStream};
+use crate::access::{self, PROJECT};
 use crate::core::{Core, Worker};
 use crate::edge::raw;
-use transport::TlsStream;
+use crate::edge::record::{Outcome, Record};
 
 /// Serves one dialler: judges it, opens the stream, joins the two.
 pub(super) async fn serve(mut stream: TlsStream, request: StreamReq, worker: &Arc<Worker>) {
     let zero_rtt = request.zero_rtt.is_some_and(|zero_rtt| zero_rtt.value);
-    let opened = open(&request, &stream, worker).await;
+    let mut record = Record::begin(worker, "dial", stream.get_ref().0.peer().ip());
+    let opened = open(&request, &stream, &mut record, worker).await;
     let outcome = match &opened {
-        Ok(opened) => StreamOutcome::StreamId(opened.stream_id.clone()),
+        Ok((_, id)) => StreamOutcome::StreamId(id.to_string()),
         Err(error) => StreamOutcome::Error(error.clone()),
     };
-    let answer = Kind::StreamRsp(StreamRsp { outcome: Some(outcome) }).into();
-    let Ok(opened) = opened else {
-        // A dialler that did not want to wait learns from the close that there is no stream.
-        if !zero_rtt {
+    // A dialler that did not want to wait learns from the close that there is no stream.
+    if !zero_rtt {
+        let answer = Kind::StreamRsp(StreamRsp { outcome: Some(outcome) }).into();
+        if opened.is_err() {
             farewell(&mut stream, answer).await;
+        } else if send(&mut stream, answer).await.is_err() {
+            return;
         }
-        return;
-    };
-    if !zero_rtt && send(&mut stream, answer).await.is_err() {
-        return;
     }
-    raw::join(&mut stream, opened.stream, opened.visit, worker).await;
-}
-
-struct Opened {
-    stream: TunnelStream,
-    stream_id: String,
-    visit: raw::Visit,
+    if let Ok((through, _)) = opened {
+        raw::join(stream, through, &mut record).await;
+    }
 }
 
 async fn open(
     request: &StreamReq,
     stream: &TlsStream,
+    record: &mut Record,
     worker: &Arc<Worker>,
-) -> Result<Opened, Error> {
+) -> Result<(TunnelStream, StreamId), Error> {
     let core: &Core = &worker.core;
+    record.ended(Outcome::Refused);
     if request.datagram_channel.is_some_and(|datagrams| datagrams.value) {
         return Err(Error::feature_not_available("datagram_channel"));
     }
-    let details = request.client_details.as_ref();
-    let now = core.unix_seconds();
     let credential = core
         .tokens
-        .verify(token(details), now)
+        .verify(token(request.client_details.as_ref()), core.unix_seconds())
         .map_err(|_| Error::unauthorized("the token is not valid here"))?;
-    if !credential.allows(Permission::TunnelsStreamsCreateDelete) {
-        let missing = Permission::TunnelsStreamsCreateDelete;
-        return Err(Error::unauthorized(format!("the token lacks the permission {missing}")));
-    }
-    let not_found = || Error::tunnel_not_found("no such tunnel is online");
+    access::require(&credential, Permission::TunnelsStreamsCreateDelete)
+        .map_err(|denied| Error::unauthorized(denied.to_string()))?;
     let tunnel = core
         .live
-        .find(crate::access::PROJECT, &request.tunnel_id_name)
-        .ok_or_else(not_found)?;
-    crate::access::may_dial(&credential, &tunnel.view)
-        .map_err(|_| Error::unauthorized("the token's boundary excludes this tunnel"))?;
-    let peer = stream.get_ref().0.peer();
-    let visit = raw::Visit::begin(core, &tunnel, peer, "dial");
-    let opened = tunnel.agent.open_stream(worker.index, tunnel.view.id, peer.ip()).await;
-    match opened {
-        Ok(stream) => Ok(Opened { stream, stream_id: visit.stream_id().to_string(), visit }),
-        Err(error) => {
-            let answer = match &error {
-                OpenError::Refused(refusal) => refusal.clone(),
-                OpenError::Full => Error::capacity_exhausted(error.to_string()),
-                OpenError::Gone | OpenError::Deadline => {
-                    Error::service_unavailable(error.to_string())
-                }
-            };
-            visit.failed(core, &error);
-            Err(answer)
+        .find(PROJECT, &request.tunnel_id_name)
+        .ok_or_else(|| Error::tunnel_not_found("no such tunnel is online"))?;
+    record.tunnel(&tunnel);
+    access::may_dial(&credential, &tunnel.view)
+        .map_err(|denied| Error::unauthorized(denied.to_string()))?;
+    let source = stream.get_ref().0.peer().ip();
+    let opened = tunnel.agent.open_stream(worker.index, tunnel.view.id, source).await;
+    opened.map_err(|error| {
+        record.failed(error.to_string());
+        match error {
+            OpenError::Refused(refusal) => refusal,
+            OpenError::Full => Error::capacity_exhausted(error.to_string()),
+            OpenError::Gone | OpenError::Deadline => Error::service_unavailable(error.to_string()),
         }
-    }
+    })
 }

@@ -89,7 +89,7 @@ impl Agent {
         worker: usize,
         tunnel: TunnelId,
         source: IpAddr,
-    ) -> Result<TunnelStream, OpenError> {
+    ) -> Result<(TunnelStream, StreamId), OpenError> {
         if self.ended.is_cancelled() {
             return Err(OpenError::Gone);
         }
@@ -107,7 +107,7 @@ impl Agent {
             let framed = idle.open(&open).map_err(|_| OpenError::Gone)?;
             TunnelStream::standing(framed, slot, worker)
         };
-        Ok(stream)
+        Ok((stream, id))
     }
 
     /// Takes a standing connection, waiting for a new one where none is idle.

@@ -1,15 +1,33 @@
 //! Engine API: lists, live streams and the document, over the live state and the tokens.
 //!
 //! [`router`] answers every path of the base engine host that is not the agents'. On a published
-//! tunnel's host nothing of this exists (EN-1a).
+//! tunnel's host nothing of this exists (EN-1a). Every refusal is a problem; the order of checks
+//! is credential (401), permission (403), shape (400), existence (404), boundary (403).
+
+mod caller;
+#[cfg(feature = "discovery")]
+mod document;
+mod lifetime;
+mod lists;
+mod sse;
+mod watch;
+mod websocket;
 
 use std::sync::Arc;
 
+use ::api::engine as paths;
 use axum::Router;
+use axum::routing::get;
+use daemon::problem::Refusal;
+use http::StatusCode;
+use types::filter::WatchParams;
+use types::problem::Problem;
+use types::query_credential;
 
+use self::caller::{Anything, Caller};
 use crate::access::Tokens;
 use crate::clock::Clock;
-use crate::live::Live;
+use crate::live::{Live, View};
 
 /// What the handlers share.
 #[derive(Debug)]
@@ -17,7 +35,7 @@ pub struct Api<A> {
     pub live: Arc<Live<A>>,
     pub tokens: Arc<Tokens>,
     pub clock: Arc<dyn Clock>,
-    /// Id of the one project of a community engine: `default`.
+    /// Id of the one project of a community engine.
     pub project: Arc<str>,
     /// `compat.rstream`: the other brand's spellings too.
     pub compat: bool,
@@ -26,5 +44,47 @@ pub struct Api<A> {
 /// Routes of the Engine API. Serve it over HTTP/1.1 and HTTP/2, the latter with extended CONNECT
 /// (RFC 8441) enabled, and the former with upgrades.
 pub fn router<A: Send + Sync + 'static>(api: Arc<Api<A>>) -> Router {
-    Router::new().with_state(api)
+    let router = Router::new()
+        .route(paths::CLIENTS, get(lists::clients::<A>))
+        .route(paths::TUNNELS, get(lists::tunnels::<A>))
+        .route(paths::TUNNEL, get(lists::tunnel::<A>))
+        .route(paths::AUTH, get(auth))
+        .route(paths::SSE, sse::route())
+        .route(
+            paths::WEBSOCKET,
+            get(websocket::watch::<A>).connect(websocket::watch::<A>),
+        );
+    #[cfg(feature = "discovery")]
+    let router = router.route(paths::OPENAPI, get(document::serve));
+    router
+        .fallback(async || Refusal::from(Problem::not_found()))
+        .method_not_allowed_fallback(async || Refusal::from(Problem::method_not_allowed()))
+        .with_state(api)
+}
+
+/// `/api/auth`: whether the credential is valid, whatever it may do.
+async fn auth(_: Caller<Anything>) -> StatusCode {
+    StatusCode::NO_CONTENT
+}
+
+impl<A> Api<A> {
+    /// What a caller with this token sees.
+    fn view(&self, token: Arc<credentials::Verified>, params: WatchParams) -> View {
+        View {
+            project: Arc::clone(&self.project),
+            workspace: None,
+            params,
+            token,
+            compat: self.compat,
+        }
+    }
+
+    /// Names of the reserved query parameter.
+    fn reserved(&self) -> &'static [&'static str] {
+        if self.compat {
+            query_credential::COMPAT_NAMES
+        } else {
+            query_credential::NAMES
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use types::tunnel::Hostname;
 
+use super::random::random_bytes;
+
 /// The namespace below which a community engine publishes: `*.t.<base host>` (EN-10).
 #[derive(Debug, Clone)]
 pub struct Namespace {
@@ -54,7 +56,11 @@ impl Namespace {
 
     /// Draws a name: `r` and 8 hexadecimal digits. `taken` says which names are spoken for;
     /// `None` when chance found no free one, which the caller treats as exhausted capacity.
-    pub fn draw(
+    pub fn draw(&self, taken: impl Fn(&Hostname) -> bool) -> Option<Hostname> {
+        self.draw_with(|| u32::from_be_bytes(random_bytes()), taken)
+    }
+
+    fn draw_with(
         &self,
         mut random: impl FnMut() -> u32,
         taken: impl Fn(&Hostname) -> bool,
@@ -126,7 +132,7 @@ mod tests {
     #[test]
     fn drawing_avoids_what_is_taken_and_gives_up_in_time() {
         let mut next = 0;
-        let drawn = names().draw(
+        let drawn = names().draw_with(
             || {
                 next += 1;
                 next
@@ -134,6 +140,6 @@ mod tests {
             |host| host.first_label() == "r00000001",
         );
         assert_eq!(drawn, Some(host("r00000002.t.engine.example")));
-        assert_eq!(names().draw(|| 7, |_| true), None);
+        assert_eq!(names().draw_with(|| 7, |_| true), None);
     }
 }

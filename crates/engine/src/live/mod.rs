@@ -44,6 +44,15 @@ pub struct Identity {
     pub subject: credentials::Identity,
 }
 
+impl Identity {
+    pub fn new(project: &str, subject: &credentials::Identity) -> Self {
+        Self {
+            project: project.into(),
+            subject: subject.clone(),
+        }
+    }
+}
+
 /// Who opens a tunnel, and through what its streams will be opened.
 #[derive(Debug)]
 pub struct Owner<A> {

@@ -14,9 +14,7 @@ use super::memory::{Order, Remembered};
 use super::random::random_bytes;
 use super::view::View;
 use super::watch::{Snapshot, Subscription, Watchers, WatchersFull};
-use super::{
-    ClientsFull, Displaced, LiveLimits, LiveTunnel, Namespace, OpenRefused, Opened, Owner, Route,
-};
+use super::{ClientsFull, Displaced, LiveLimits, LiveTunnel, OpenRefused, Opened, Owner, Route};
 use crate::access::TunnelPolicy;
 use crate::clock::Clock;
 
@@ -69,14 +67,6 @@ impl<A: Send + Sync + 'static> Live<A> {
                 watchers,
             }),
         })
-    }
-
-    /// A hostname of the namespace that nobody holds and nobody held a moment ago.
-    pub fn draw_hostname(&self, names: &Namespace) -> Option<Hostname> {
-        names.draw(
-            || u32::from_be_bytes(random_bytes()),
-            |hostname| self.is_spoken_for(hostname),
-        )
     }
 
     /// A fresh id for a control channel.

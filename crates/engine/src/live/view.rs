@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use credentials::Verified;
 use serde_json::Value;
-use types::boundary::{Boundary, ListScope};
+use types::boundary::ListScope;
 use types::client::Client;
 use types::event::Event;
 use types::filter::WatchParams;
@@ -21,8 +22,8 @@ pub struct View {
     pub workspace: Option<Arc<str>>,
     /// What the caller asked for.
     pub params: WatchParams,
-    /// Where its token reaches.
-    pub boundary: Arc<Boundary>,
+    /// The token, for where it reaches; its permissions were judged before.
+    pub token: Arc<Verified>,
     /// `compat.rstream`: whether objects carry the other brand's field names too.
     pub compat: bool,
 }
@@ -34,6 +35,7 @@ impl View {
         client.project_id.as_deref() == Some(&*self.project)
             && self.params.clients.matches(client)
             && self
+                .token
                 .boundary
                 .may_list_all(&self.project, self.workspace.as_deref())
     }
@@ -47,7 +49,8 @@ impl View {
 
     /// How much of a tunnel the token shows.
     pub fn scope(&self, tunnel: &Tunnel) -> ListScope {
-        self.boundary
+        self.token
+            .boundary
             .list(&self.project, self.workspace.as_deref(), tunnel)
     }
 

@@ -6,9 +6,12 @@ use std::sync::OnceLock;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use types::client::Client;
+use types::id::EventId;
 use types::tunnel::Tunnel;
 
-use super::change::{Change, Delivery, SharedEvent};
+use super::change::{Change, Delivery, Frame, SharedEvent};
+use super::owner::unix_millis;
+use super::random::random_bytes;
 use super::view::View;
 
 /// What was alive at the instant of subscription, filtered, oldest first.
@@ -50,6 +53,14 @@ pub enum Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no more watchers can subscribe")]
 pub struct WatchersFull;
+
+impl Subscription {
+    /// The first frame of a stream: `state.initial`.
+    pub fn initial(&self) -> Frame {
+        let id = EventId::new(unix_millis(self.snapshot.at), random_bytes());
+        Frame::of(&self.view.initial(id, &self.snapshot))
+    }
+}
 
 impl Events {
     /// Waits for the next change. Cancel-safe: what was not returned is not lost.

@@ -1,1 +1,356 @@
+use proptest::prelude::*;
 
+use super::{BadResponse, ResponseBody, ResponseHead, parse_response};
+use crate::{Limits, MAX_FIELDS, Progress, Slots, Version};
+
+fn parse<R>(
+    bytes: &[u8],
+    to_head: bool,
+    judge: impl FnOnce(Result<Progress<ResponseHead<'_>>, BadResponse>) -> R,
+) -> R {
+    judge(parse_response(
+        bytes,
+        &Limits::default(),
+        to_head,
+        &mut Slots::new(),
+    ))
+}
+
+/// Parses a head that must be complete and must end where the bytes end.
+fn accept<R>(
+    bytes: impl AsRef<[u8]>,
+    to_head: bool,
+    judge: impl FnOnce(ResponseHead<'_>) -> R,
+) -> R {
+    let bytes = bytes.as_ref();
+    parse(bytes, to_head, |result| match result {
+        Ok(Progress::Complete { head, head_len }) => {
+            assert_eq!(head_len, bytes.len());
+            judge(head)
+        }
+        other => panic!("{}: {other:?}", bytes.escape_ascii()),
+    })
+}
+
+fn is_bad(bytes: impl AsRef<[u8]>) -> bool {
+    parse(bytes.as_ref(), false, |result| result.is_err())
+}
+
+#[test]
+fn a_common_head_is_read() {
+    let bytes = "HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\nSet-Cookie: a=b\r\n\r\n";
+    accept(bytes, false, |head| {
+        assert_eq!((head.status, head.reason), (404, "Not Found"));
+        assert_eq!(head.version, Version::Http11);
+        assert_eq!(
+            (head.body, head.content_length),
+            (ResponseBody::Length(3), Some(3))
+        );
+        assert!(head.keep_alive);
+        assert_eq!(head.fields.get("set-cookie"), Some(b"a=b".as_slice()));
+    });
+    for end in 0..bytes.len() {
+        parse(&bytes.as_bytes()[..end], false, |result| {
+            assert_eq!(
+                result.map(|progress| matches!(progress, Progress::Partial)),
+                Ok(true)
+            );
+        });
+    }
+}
+
+#[test]
+fn status_lines_may_lack_a_reason() {
+    for (line, reason) in [
+        ("200 ", ""),
+        ("200", ""),
+        ("200 \u{e4}", ""),
+        ("999 a b\tc", "a b\tc"),
+    ] {
+        accept(format!("HTTP/1.1 {line}\r\n\r\n"), false, |head| {
+            assert_eq!(head.reason, reason);
+        });
+    }
+    for line in [
+        "HTTP/1.1 099 x",
+        "HTTP/1.1 20 x",
+        "HTTP/1.1 2000",
+        "HTTP/1.1  200",
+        "HTTP/1.1 +20 x",
+        "HTTP/1.1",
+        "HTTP/1.1 ",
+        "HTTP/2.0 200 OK",
+        "HTTP/1.2 200 OK",
+        "http/1.1 200 OK",
+        "ICY 200 OK",
+        "HTTP/1.1 200 a\0b",
+        "HTTP/1.1 200 a\u{7f}",
+        "HTTP/1.1\t200 OK",
+        " HTTP/1.1 200 OK",
+        "\r\nHTTP/1.1 200 OK",
+        "220 smtp.example ESMTP",
+        "SSH-2.0-OpenSSH",
+    ] {
+        assert!(
+            is_bad(format!("{line}\r\nContent-Length: 0\r\n\r\n")),
+            "{line:?}"
+        );
+    }
+}
+
+#[test]
+fn what_could_be_read_in_two_ways_is_refused() {
+    for fields in [
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+        "Content-Length: 3\r\nContent-Length: 3\r\n",
+        "Content-Length: 3\r\nContent-Length: 4\r\n",
+        "Content-Length: 3, 3\r\n",
+        "Content-Length: +3\r\n",
+        "Content-Length: -3\r\n",
+        "Content-Length: 3 \r\n 4\r\n",
+        "Content-Length:\r\n",
+        "Content-Length: 9223372036854775808\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: identity\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Transfer-Encoding:\r\n",
+        "X: a\nY: b\r\n",
+        "X: a\r\n b\r\n",
+        "X : a\r\n",
+        "X: a\0\r\n",
+        "X: a\rY: b\r\n",
+        ": a\r\n",
+        "Connection: a b\r\n",
+        "Upgrade: a\r\nUpgrade: b\r\n",
+    ] {
+        assert!(
+            is_bad(format!("HTTP/1.1 200 OK\r\n{fields}\r\n")),
+            "{fields:?}"
+        );
+    }
+    for head in [
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\nContent-Length: 3\r\n\r\n",
+        "HTTP/1.1 200\nContent-Length: 3\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\n",
+        "HTTP/1.1 200 OK\n\n",
+        "HTTP/1.1 100 Continue\r\nContent-Length: 3\r\n\r\n",
+        "HTTP/1.1 101 x\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ] {
+        assert!(is_bad(head), "{head:?}");
+    }
+}
+
+#[test]
+fn bodies_are_framed_as_rfc_9112_6_3_says() {
+    use ResponseBody::{Chunked, Empty, Length, UntilClose};
+    for (status, to_head, fields, body, keep_alive) in [
+        (200, false, "Content-Length: 3\r\n", Length(3), true),
+        (200, false, "Content-Length: 0\r\n", Length(0), true),
+        (200, false, "Transfer-Encoding: chunked\r\n", Chunked, true),
+        (200, false, "", UntilClose, false),
+        (200, false, "Connection: keep-alive\r\n", UntilClose, false),
+        (
+            200,
+            false,
+            "Content-Length: 3\r\nConnection: close\r\n",
+            Length(3),
+            false,
+        ),
+        (200, true, "Content-Length: 3\r\n", Empty, true),
+        (200, true, "Transfer-Encoding: chunked\r\n", Empty, true),
+        (200, true, "", Empty, true),
+        (304, false, "Content-Length: 3\r\n", Empty, true),
+        (304, false, "", Empty, true),
+        (204, false, "", Empty, true),
+        (204, false, "Content-Length: 0\r\n", Empty, true),
+        (204, false, "Content-Length: 3\r\n", Empty, false),
+        (204, false, "Transfer-Encoding: chunked\r\n", Empty, false),
+        (100, false, "", Empty, true),
+        (103, false, "Link: x\r\n", Empty, true),
+        (
+            101,
+            false,
+            "Connection: upgrade\r\nUpgrade: websocket\r\n",
+            Empty,
+            true,
+        ),
+        (205, false, "Content-Length: 0\r\n", Length(0), true),
+        (404, false, "", UntilClose, false),
+    ] {
+        accept(
+            format!("HTTP/1.1 {status} x\r\n{fields}\r\n"),
+            to_head,
+            |head| {
+                assert_eq!(
+                    (head.body, head.keep_alive),
+                    (body, keep_alive),
+                    "{status} {fields}"
+                );
+            },
+        );
+    }
+    for (fields, keep_alive) in [
+        ("Content-Length: 3\r\n", false),
+        ("Content-Length: 3\r\nConnection: keep-alive\r\n", true),
+    ] {
+        accept(format!("HTTP/1.0 200 OK\r\n{fields}\r\n"), false, |head| {
+            assert_eq!((head.body, head.keep_alive), (Length(3), keep_alive));
+        });
+    }
+}
+
+#[test]
+fn the_length_of_a_body_that_is_not_sent_is_known() {
+    accept(
+        "HTTP/1.1 304 x\r\nContent-Length: 7\r\n\r\n",
+        false,
+        |head| {
+            assert_eq!(
+                (head.body, head.content_length),
+                (ResponseBody::Empty, Some(7))
+            );
+        },
+    );
+}
+
+#[test]
+fn only_a_101_that_names_it_upgrades() {
+    for (status, fields, upgrade) in [
+        (
+            101,
+            "Connection: Upgrade\r\nUpgrade: websocket\r\n",
+            Some("websocket"),
+        ),
+        (101, "Upgrade: websocket\r\n", None),
+        (101, "Connection: Upgrade\r\n", None),
+        (
+            200,
+            "Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 0\r\n",
+            None,
+        ),
+        (
+            426,
+            "Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n",
+            None,
+        ),
+    ] {
+        accept(
+            format!("HTTP/1.1 {status} x\r\n{fields}\r\n"),
+            false,
+            |head| {
+                assert_eq!(head.upgrade, upgrade, "{status} {fields}");
+            },
+        );
+    }
+}
+
+#[test]
+fn a_large_head_is_refused_before_it_is_complete() {
+    let limits = Limits {
+        head_bytes: 100,
+        headers: 2,
+        ..Limits::default()
+    };
+    let parse = |bytes: &[u8]| {
+        let result = parse_response(bytes, &limits, false, &mut Slots::new())
+            .map(|progress| matches!(progress, Progress::Partial));
+        result.ok()
+    };
+    let start = "HTTP/1.1 200 OK\r\nX: ";
+    assert_eq!(
+        parse(format!("{start}{}", "x".repeat(99 - start.len())).as_bytes()),
+        Some(true)
+    );
+    assert_eq!(
+        parse(format!("{start}{}", "x".repeat(100 - start.len())).as_bytes()),
+        None
+    );
+    let three = "HTTP/1.1 200 OK\r\nX: y\r\nX: y\r\nX: y\r\n\r\n";
+    assert_eq!(parse(three.as_bytes()), None);
+    assert!(is_bad(format!(
+        "HTTP/1.1 200 OK\r\n{}\r\n",
+        "X: y\r\n".repeat(MAX_FIELDS + 1)
+    )));
+}
+
+fn nearly_responses() -> impl Strategy<Value = Vec<u8>> {
+    let pieces = prop::sample::select(vec![
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 204",
+        "HTTP/1.0 304 ",
+        "HTTP/1.1 101 x",
+        "\r\n",
+        "\r\n",
+        "\n",
+        "\r",
+        "Content-Length: 5",
+        "Transfer-Encoding: chunked",
+        "Connection: ",
+        "close",
+        "upgrade",
+        "Upgrade: websocket",
+        "X: y",
+        " ",
+        "\t",
+        ":",
+        "\0",
+        "é",
+    ]);
+    prop::collection::vec(pieces, 0..16).prop_map(|pieces| pieces.concat().into_bytes())
+}
+
+fn judge_any(bytes: &[u8], to_head: bool) -> Result<(), TestCaseError> {
+    let limits = Limits::default();
+    let mut slots = Slots::new();
+    let Ok(Progress::Complete { head, head_len }) =
+        parse_response(bytes, &limits, to_head, &mut slots)
+    else {
+        return Ok(());
+    };
+    let mut room = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut other = httparse::Response::new(&mut room);
+    prop_assert_eq!(other.parse(bytes), Ok(httparse::Status::Complete(head_len)));
+    prop_assert_eq!(other.code, Some(head.status));
+    prop_assert_eq!(other.headers.len(), head.fields.len());
+    prop_assert!(!to_head || head.body == ResponseBody::Empty);
+    let head_bytes = &bytes[..head_len];
+    let line_feeds = head_bytes.split(|byte| *byte == b'\n').count() - 1;
+    prop_assert_eq!(
+        line_feeds,
+        head_bytes.windows(2).filter(|pair| pair == b"\r\n").count()
+    );
+    for end in 0..head_len {
+        let mut slots = Slots::new();
+        let early = parse_response(&bytes[..end], &limits, to_head, &mut slots);
+        prop_assert!(
+            matches!(early, Ok(Progress::Partial)),
+            "{}: {:?}",
+            end,
+            early
+        );
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_judged_without_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..256),
+        to_head: bool,
+    ) {
+        judge_any(&bytes, to_head)?;
+    }
+
+    #[test]
+    fn what_is_accepted_is_accepted_by_the_tokenizer_too(
+        bytes in nearly_responses(),
+        to_head: bool,
+    ) {
+        judge_any(&bytes, to_head)?;
+    }
+}

@@ -167,7 +167,7 @@ impl TunnelProperties {
         Ok(())
     }
 
-    fn fold_deprecated_alias(&mut self) -> Result<(), PropertyError> {
+    pub(crate) fn fold_deprecated_alias(&mut self) -> Result<(), PropertyError> {
         if let Some(alias) = self.http_use_tls.take()
             && *self.upstream_tls.get_or_insert(alias) != alias
         {

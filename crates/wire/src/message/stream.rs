@@ -26,6 +26,13 @@ pub struct ProxyConnReq {
     pub proxy_endpoint: Option<StringValue>,
 }
 
+impl ProxyConnReq {
+    /// Most requests that an engine leaves open with one agent at a time; the rest wait. The
+    /// published clients dial for 64 at a time, queue 256 more (some 1,024), and give up their
+    /// control channel beyond that.
+    pub const MAX_PENDING: usize = 64;
+}
+
 /// The agent takes or refuses a visitor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProxyConnRsp {

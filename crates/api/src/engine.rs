@@ -1,0 +1,127 @@
+//! The Engine API: where it is, and its document (EN-6).
+
+mod document;
+mod schemas;
+
+use serde_json::Value;
+use types::permission::{Permission, Rule};
+
+/// `GET`: the clients of the project (EN-1).
+pub const CLIENTS: &str = "/api/clients";
+/// `GET`: the tunnels of the project (EN-1).
+pub const TUNNELS: &str = "/api/tunnels";
+/// `GET`: one tunnel, by id.
+pub const TUNNEL: &str = "/api/tunnels/{id}";
+/// `GET`: 204 to a valid credential.
+pub const AUTH: &str = "/api/auth";
+/// `GET`: the live stream as server-sent events (EN-3).
+pub const SSE: &str = "/api/sse";
+/// `GET` with an upgrade, or extended `CONNECT` (RFC 8441): the live stream (EN-4).
+pub const WEBSOCKET: &str = "/api/websocket";
+/// `GET`: the document itself, without a credential (EN-6).
+pub const OPENAPI: &str = "/api/openapi.json";
+
+/// Media type of the document (RFC 9512 registers the structure suffix; OpenAPI the name).
+pub const OPENAPI_MEDIA_TYPE: &str = "application/vnd.oai.openapi+json;version=3.1";
+
+/// One operation, as the document lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation {
+    /// `operationId`.
+    pub id: &'static str,
+    pub path: &'static str,
+    pub access: Access,
+    /// Whether the interface promises it; else it may still change.
+    pub stable: bool,
+}
+
+/// What an operation asks of its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing.
+    Public,
+    /// Any valid credential.
+    Authenticated,
+    /// A permission; the rules are those of it that the operation uses.
+    Permitted(Permission, &'static [Rule]),
+}
+
+/// Every operation, in the order of the document. All are `GET`.
+pub const OPERATIONS: &[Operation] = &[
+    Operation {
+        id: "get_engine_openapi",
+        path: OPENAPI,
+        access: Access::Public,
+        stable: true,
+    },
+    Operation {
+        id: "list_engine_clients",
+        path: CLIENTS,
+        access: Access::Permitted(Permission::TunnelsResourcesReadOnly, &[READ_STREAMS]),
+        stable: true,
+    },
+    Operation {
+        id: "list_engine_tunnels",
+        path: TUNNELS,
+        access: Access::Permitted(
+            Permission::TunnelsResourcesReadOnly,
+            &[READ_TUNNELS, READ_STREAMS],
+        ),
+        stable: true,
+    },
+    Operation {
+        id: "get_engine_tunnel",
+        path: TUNNEL,
+        access: Access::Permitted(
+            Permission::TunnelsResourcesReadOnly,
+            &[READ_TUNNELS, READ_STREAMS],
+        ),
+        stable: false,
+    },
+    Operation {
+        id: "check_engine_credential",
+        path: AUTH,
+        access: Access::Authenticated,
+        stable: false,
+    },
+    Operation {
+        id: "watch_engine_events_sse",
+        path: SSE,
+        access: Access::Permitted(
+            Permission::TunnelsResourcesReadOnly,
+            &[READ_TUNNELS, READ_STREAMS],
+        ),
+        stable: true,
+    },
+    Operation {
+        id: "watch_engine_events_websocket",
+        path: WEBSOCKET,
+        access: Access::Permitted(
+            Permission::TunnelsResourcesReadOnly,
+            &[READ_TUNNELS, READ_STREAMS],
+        ),
+        stable: true,
+    },
+];
+
+/// The engine's OpenAPI 3.1 document. The same bytes on every engine and in every copy of this
+/// version (CP-9).
+pub fn document() -> Value {
+    document::assemble()
+}
+
+/// [`document`] as the JSON text that is served and committed.
+pub fn document_json() -> String {
+    let mut text = serde_json::to_string_pretty(&document()).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+const READ_TUNNELS: Rule = Rule {
+    resource: "engine.tunnels",
+    actions: &["read"],
+};
+const READ_STREAMS: Rule = Rule {
+    resource: "engine.streams",
+    actions: &["read"],
+};

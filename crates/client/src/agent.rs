@@ -1,0 +1,154 @@
+//! The agent: one control channel to an engine, kept and restored.
+
+mod actor;
+pub(crate) mod channel;
+mod forward;
+pub(crate) mod hello;
+mod inbound;
+mod pool;
+mod session;
+pub(crate) mod shared;
+
+use std::{ops::Deref, sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+use crate::{Config, ConnectError, Properties, Refusal, Stream, Tunnel, connect::Connector};
+
+pub use pool::MAX_POOL;
+use shared::Shared;
+
+/// An agent of an engine. Clones are handles of the same agent.
+///
+/// It connects, and comes back after whatever a network can cause, without end and with jittered
+/// waits; every tunnel that is held comes back with it. It ends by itself only when the engine
+/// refuses it ([`AgentStatus::Ended`]). When the last handle and the last tunnel are dropped it
+/// leaves the engine; [`Agent::close`] waits for that and for its streams.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    owner: Arc<Owner>,
+}
+
+/// Where an agent stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentStatus {
+    /// It has no channel and is opening one.
+    Connecting,
+    /// It has a channel.
+    Online {
+        /// The engine's id of the agent.
+        client_id: String,
+    },
+    /// It lost its channel, or could not open one, and waits for the next attempt.
+    Disconnected {
+        /// What failed.
+        error: Arc<str>,
+        /// The wait before the next attempt.
+        retry_in: Duration,
+    },
+    /// It is over: `None` when its owner closed it, else what the engine refused.
+    Ended(Option<Refusal>),
+}
+
+impl Agent {
+    /// Starts an agent on the current runtime; returns before it is connected.
+    ///
+    /// # Errors
+    /// When the trust or the address cannot be used; nothing was sent then.
+    pub fn start(config: Config) -> Result<Self, ConnectError> {
+        let connector = Connector::new(
+            config.engine.clone(),
+            &config.trust,
+            &[wire::handshake::ALPN_SVC],
+        )?;
+        let shared = Arc::new(Shared::new(config, connector));
+        tokio::spawn(actor::run(Arc::clone(&shared)));
+        Ok(Self {
+            owner: Arc::new(Owner(shared)),
+        })
+    }
+
+    /// Starts an agent and waits until it has a channel.
+    ///
+    /// # Errors
+    /// As [`Agent::start`], or when the engine refuses the agent. What a network can cause is no
+    /// error: the wait goes on.
+    pub async fn connect(config: Config) -> Result<Self, ConnectError> {
+        let agent = Self::start(config)?;
+        agent.online().await?;
+        Ok(agent)
+    }
+
+    /// Where the agent stands, and every change of it.
+    pub fn status(&self) -> watch::Receiver<AgentStatus> {
+        self.owner.status()
+    }
+
+    /// Asks for a tunnel; returns at once. [`Tunnel::online`] waits for the answer.
+    pub fn open(&self, properties: Properties) -> Tunnel {
+        let (entry, streams) = self.owner.add(properties);
+        Tunnel::new(Arc::clone(&self.owner), entry, streams)
+    }
+
+    /// Opens a stream to a private tunnel of the same engine, with the agent's own token.
+    pub async fn dial(&self, name_or_id: &str) -> Result<Stream, ConnectError> {
+        crate::dial(self.owner.config(), name_or_id).await
+    }
+
+    /// Leaves the engine: tunnels go at once, streams that were accepted may finish until
+    /// `deadline` has passed, then they are cut. Streams in the hands of the program
+    /// ([`Tunnel::accept`]) are its own and are not waited for.
+    ///
+    /// Returns whether every stream ended by itself.
+    pub async fn close(&self, deadline: Duration) -> bool {
+        self.owner.stop.cancel();
+        let mut status = self.status();
+        let drained = tokio::time::timeout(deadline, async {
+            // An error means that the actor is gone, which is an end as well.
+            drop(
+                status
+                    .wait_for(|status| matches!(status, AgentStatus::Ended(_)))
+                    .await,
+            );
+            self.owner.streams.wait().await;
+        });
+        let drained = drained.await.is_ok();
+        self.owner.kill.cancel();
+        drained
+    }
+
+    /// Waits until the agent has a channel.
+    ///
+    /// # Errors
+    /// When it is refused. What a network can cause is no error: the wait goes on.
+    pub async fn online(&self) -> Result<String, ConnectError> {
+        let mut status = self.status();
+        let seen = status
+            .wait_for(|status| matches!(status, AgentStatus::Online { .. } | AgentStatus::Ended(_)))
+            .await
+            .map_err(|_gone| ConnectError::Closed)?;
+        match &*seen {
+            AgentStatus::Online { client_id } => Ok(client_id.clone()),
+            AgentStatus::Ended(Some(refusal)) => Err(refusal.clone().into()),
+            _ => Err(ConnectError::Closed),
+        }
+    }
+}
+
+/// What handles and tunnels hold: the agent ends when the last of them is dropped.
+#[derive(Debug)]
+pub(crate) struct Owner(Arc<Shared>);
+
+impl Deref for Owner {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.stop.cancel();
+    }
+}

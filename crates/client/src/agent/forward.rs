@@ -1,0 +1,154 @@
+//! Joins a visitor's stream to the private service.
+
+use std::io;
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use transport::{Pumped, Socket, pump, standing::Framed};
+
+use crate::{
+    HostPort, Stream, Target,
+    tunnel::{Connection, Observer},
+};
+
+/// Where the streams of one tunnel go, and who is told of them.
+pub(crate) struct Forward {
+    target: Target,
+    observer: Option<Observer>,
+}
+
+impl Forward {
+    pub(crate) fn new(target: Target, observer: Option<Observer>) -> Self {
+        Self { target, observer }
+    }
+
+    /// Dials the service; the error is for the engine and the owner, and names the target.
+    pub(crate) async fn dial(&self) -> Result<Service, String> {
+        let dialled = timeout(SERVICE_DIAL, self.dial_target()).await;
+        dialled
+            .unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))
+            .map_err(|error| format!("the service at {} is not reachable: {error}", self.target))
+    }
+
+    async fn dial_target(&self) -> io::Result<Service> {
+        match &self.target {
+            Target::Tcp(address) | Target::Tls(address) => {
+                dial_tcp(address).await.map(Service::Tcp)
+            }
+            Target::Unix(path) => UnixStream::connect(path).await.map(Service::Unix),
+        }
+    }
+
+    pub(crate) fn begins(&self, stream: &Visit) {
+        self.tell(stream, true, None);
+    }
+
+    pub(crate) fn ends(&self, stream: &Visit, error: Option<String>) {
+        self.tell(stream, false, error);
+    }
+
+    fn tell(&self, visit: &Visit, active: bool, error: Option<String>) {
+        if let Some(observer) = &self.observer {
+            observer(Connection {
+                stream_id: visit.stream_id.clone(),
+                source_ip: visit.source_ip,
+                active,
+                error,
+            });
+        }
+    }
+}
+
+/// Who visits.
+#[derive(Clone, Debug)]
+pub(crate) struct Visit {
+    pub(crate) stream_id: String,
+    pub(crate) source_ip: Option<std::net::IpAddr>,
+}
+
+/// A connection to the private service.
+pub(crate) enum Service {
+    Tcp(Socket),
+    Unix(UnixStream),
+}
+
+impl Service {
+    /// Carries both directions to their ends. After a failure the service's side is reset where
+    /// the system can do that: half a request must not look whole to it.
+    pub(crate) async fn join<S: transport::Stream>(mut self, visitor: &mut S) -> Pumped {
+        match &mut self {
+            Self::Tcp(service) => {
+                let pumped = pump(visitor, service).await;
+                if pumped.result.is_err() {
+                    service.abort_on_close();
+                }
+                pumped
+            }
+            Self::Unix(service) => pump(visitor, service).await,
+        }
+    }
+}
+
+/// Serves a stream that has a connection of its own, and was accepted already.
+pub(crate) async fn serve_raw(forward: std::sync::Arc<Forward>, mut stream: Stream) {
+    let visit = Visit {
+        stream_id: stream.stream_id().to_owned(),
+        source_ip: stream.source_ip(),
+    };
+    forward.begins(&visit);
+    let error = match forward.dial().await {
+        Ok(service) => service
+            .join(&mut stream)
+            .await
+            .result
+            .err()
+            .map(|e| e.to_string()),
+        Err(error) => Some(error),
+    };
+    forward.ends(&visit, error);
+}
+
+/// Serves a stream on a standing connection and hands the connection back.
+pub(crate) async fn serve_framed<T: transport::Stream>(
+    forward: &Forward,
+    visit: &Visit,
+    mut framed: Framed<T>,
+) -> Framed<T> {
+    forward.begins(visit);
+    let error = match forward.dial().await {
+        Ok(service) => {
+            let pumped = service.join(&mut framed).await;
+            if let Err(error) = &pumped.result {
+                framed.reset(Some(wire::Error::service_unavailable(format!(
+                    "the connection to the service broke: {}",
+                    error.kind()
+                ))));
+            }
+            pumped.result.err().map(|e| e.to_string())
+        }
+        Err(error) => {
+            framed.reset(Some(wire::Error::service_unavailable(error.as_str())));
+            Some(error)
+        }
+    };
+    forward.ends(visit, error);
+    framed
+}
+
+async fn dial_tcp(address: &HostPort) -> io::Result<Socket> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for candidate in address.resolve().await? {
+        match TcpStream::connect(candidate).await {
+            Ok(stream) => {
+                // As towards the engine: best effort.
+                drop(stream.set_nodelay(true));
+                return Ok(Socket::new(stream, candidate));
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// A service that the agent can reach is near; a visitor's patience is not longer.
+const SERVICE_DIAL: std::time::Duration = std::time::Duration::from_secs(10);

@@ -1,0 +1,136 @@
+//! The first messages of each kind of connection, and what their answers mean.
+
+use wire::{
+    ErrorCode, Kind,
+    handshake::{EXT_POOL, PROTOCOL_VERSION},
+    message::{
+        ClientDetails, ControlChannelLiveness, OpenControlChannelReq, ProxyReq, Secret, StreamReq,
+    },
+};
+
+use crate::{Config, ConnectError, Refusal, RefusalKind};
+
+/// Opens a control channel.
+pub(crate) fn control(config: &Config, liveness: ControlChannelLiveness) -> Kind {
+    let mut details = details(config);
+    details.labels.clone_from(&config.labels);
+    if config.standing {
+        details.extensions.push(EXT_POOL.to_owned());
+    }
+    details.token = Some(config.token.expose().into());
+    Kind::OpenControlChannelReq(OpenControlChannelReq {
+        client_details: Some(details),
+        liveness: Some(liveness),
+    })
+}
+
+/// Opens a data connection: of one stream, or (with an empty id) a standing one.
+///
+/// Without waiting for an answer: a secret that the engine does not accept ends the connection,
+/// and there is nothing else that an agent could do about it.
+pub(crate) fn data(config: &Config, stream_id: String, secret: Secret) -> Kind {
+    let mut details = details(config);
+    details.token = Some(secret);
+    Kind::ProxyReq(ProxyReq {
+        client_details: Some(details),
+        stream_id,
+        zero_rtt: Some(true.into()),
+    })
+}
+
+/// Dials a private tunnel.
+pub(crate) fn dial(config: &Config, id_or_name: &str, zero_rtt: bool) -> Kind {
+    let mut details = details(config);
+    details.token = Some(config.token.expose().into());
+    Kind::StreamReq(StreamReq {
+        client_details: Some(details),
+        tunnel_id_name: id_or_name.to_owned(),
+        zero_rtt: Some(zero_rtt.into()),
+        datagram_channel: None,
+    })
+}
+
+/// What an error of the engine means to a caller.
+pub(crate) fn refused(error: &wire::Error) -> ConnectError {
+    let kind = match error.kind() {
+        ErrorCode::InvalidRequest if is_conflict(error.text()) => RefusalKind::Conflict,
+        ErrorCode::Unauthorized => RefusalKind::Unauthorized,
+        ErrorCode::InvalidRequest
+        | ErrorCode::ProtocolVersionMissing
+        | ErrorCode::ProtocolVersionInvalid
+        | ErrorCode::ProtocolVersionIncompatible
+        | ErrorCode::InvalidStream => RefusalKind::Invalid,
+        ErrorCode::TunnelNotFound => RefusalKind::NotFound,
+        ErrorCode::FeatureNotAvailable => RefusalKind::NotAvailable,
+        ErrorCode::ServiceUnavailable
+        | ErrorCode::CapacityExhausted
+        | ErrorCode::Internal
+        | ErrorCode::Unspecified => return ConnectError::Unavailable(error.to_string()),
+    };
+    Refusal::new(kind, sentence(error)).into()
+}
+
+/// A name or a hostname that is held. The protocol has no code for it, and 2000 says no more than
+/// that the request is at fault; the engine's sentence says what about it.
+fn is_conflict(sentence: &str) -> bool {
+    let sentence = sentence.trim_end_matches('.');
+    sentence.ends_with(" is taken") || sentence.ends_with(" already")
+}
+
+fn details(config: &Config) -> ClientDetails {
+    let ours = &config.details;
+    ClientDetails {
+        agent: Some(ours.agent.as_str().into()),
+        channel: Some(ours.channel.as_str().into()),
+        version: Some(ours.version.as_str().into()),
+        os: Some(ours.os.as_str().into()),
+        arch: Some(ours.arch.as_str().into()),
+        protocol_version: Some(PROTOCOL_VERSION.into()),
+        ..ClientDetails::default()
+    }
+}
+
+fn sentence(error: &wire::Error) -> String {
+    match error.text() {
+        "" => error.to_string(),
+        text => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(error: &wire::Error) -> Option<RefusalKind> {
+        refused(error).refusal().map(|refusal| refusal.kind)
+    }
+
+    #[test]
+    fn a_held_name_is_a_conflict_and_another_bad_request_is_not() {
+        let invalid = |text: &str| kind(&wire::Error::invalid_request(text));
+        assert_eq!(
+            invalid("the tunnel name is taken"),
+            Some(RefusalKind::Conflict)
+        );
+        assert_eq!(
+            invalid("the hostname is taken"),
+            Some(RefusalKind::Conflict)
+        );
+        assert_eq!(
+            invalid("this client has the name or hostname already"),
+            Some(RefusalKind::Conflict)
+        );
+        assert_eq!(invalid("name: too long"), Some(RefusalKind::Invalid));
+    }
+
+    #[test]
+    fn what_may_pass_is_no_refusal() {
+        for error in [
+            wire::Error::service_unavailable("stopping"),
+            wire::Error::capacity_exhausted("full"),
+            wire::Error::internal("a defect"),
+        ] {
+            assert!(refused(&error).is_transient(), "{error}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Visitors that arrive one by one: the engine announces a stream, the agent dials back for it.
+
+use std::sync::Arc;
+
+use tokio::{io::AsyncWriteExt, sync::mpsc};
+use tracing::debug;
+use transport::TlsStream;
+use wire::message::{ProxyConnReq, ProxyConnRsp, Secret, text};
+
+use super::{
+    actor,
+    channel::encode,
+    forward::{Service, Visit},
+    hello,
+    shared::{Handler, Shared},
+};
+use crate::{
+    ConnectError, Stream,
+    connect::{Connector, bounded},
+    error::Step,
+};
+
+/// Takes a visitor in a task of its own and answers on the channel.
+pub(crate) fn take(
+    shared: &Arc<Shared>,
+    visitor: ProxyConnReq,
+    answer: mpsc::Sender<ProxyConnRsp>,
+) {
+    let Ok(permit) = Arc::clone(&shared.under_way).try_acquire_owned() else {
+        let busy = wire::Error::capacity_exhausted("the agent takes too many visitors at once");
+        let refusal = ProxyConnRsp {
+            stream_id: visitor.stream_id,
+            error: Some(busy),
+        };
+        // A channel that takes no answer is about to be lost, and the visitor with it.
+        drop(answer.try_send(refusal));
+        return;
+    };
+    let shared_by_task = Arc::clone(shared);
+    shared.spawn(async move {
+        let stream_id = visitor.stream_id.clone();
+        let taken = begin(&shared_by_task, visitor).await;
+        drop(permit);
+        let error = taken.as_ref().err().cloned();
+        if let Some(error) = &error {
+            debug!(stream_id, error = %error, "a visitor was not taken");
+        }
+        // The channel may be gone; the stream that was accepted lives on all the same.
+        drop(answer.send(ProxyConnRsp { stream_id, error }).await);
+        if let Ok(taken) = taken {
+            taken.serve().await;
+        }
+    });
+}
+
+/// A visitor whose two ends stand.
+enum Taken {
+    Queued {
+        slot: mpsc::OwnedPermit<Stream>,
+        stream: Stream,
+    },
+    Forwarded {
+        forward: Arc<super::forward::Forward>,
+        visit: Visit,
+        service: Service,
+        visitor: Box<TlsStream>,
+    },
+}
+
+impl Taken {
+    async fn serve(self) {
+        match self {
+            Self::Queued { slot, stream } => drop(slot.send(stream)),
+            Self::Forwarded {
+                forward,
+                visit,
+                service,
+                mut visitor,
+            } => {
+                forward.begins(&visit);
+                let pumped = service.join(&mut *visitor).await;
+                if pumped.result.is_err() {
+                    visitor.get_ref().0.abort_on_close();
+                }
+                forward.ends(&visit, pumped.result.err().map(|error| error.to_string()));
+            }
+        }
+    }
+}
+
+async fn begin(shared: &Shared, visitor: ProxyConnReq) -> Result<Taken, wire::Error> {
+    let Some(entry) = shared.route(&visitor.tunnel_id).await else {
+        return Err(wire::Error::tunnel_not_found(
+            "the agent has no such tunnel",
+        ));
+    };
+    let visit = Visit {
+        stream_id: visitor.stream_id.clone(),
+        source_ip: visitor
+            .source_ip
+            .as_ref()
+            .and_then(wire::message::IpAddress::to_ip),
+    };
+    match entry.handler() {
+        Handler::Queue(queue) => {
+            let slot = queue
+                .try_reserve_owned()
+                .map_err(|_full| wire::Error::capacity_exhausted("too many visitors wait"))?;
+            let stream = dial_back(shared, visitor)
+                .await
+                .map_err(|e| unreachable(&e))?;
+            let stream = Stream::new(stream, visit.stream_id, visit.source_ip);
+            Ok(Taken::Queued { slot, stream })
+        }
+        Handler::Forward(forward) => {
+            // The service first: without it no connection to the engine is worth its handshake.
+            let service = forward
+                .dial()
+                .await
+                .map_err(wire::Error::service_unavailable)?;
+            let visitor = dial_back(shared, visitor)
+                .await
+                .map_err(|e| unreachable(&e))?;
+            Ok(Taken::Forwarded {
+                forward,
+                visit,
+                service,
+                visitor,
+            })
+        }
+    }
+}
+
+/// Opens the connection that will be the visitor's bytes.
+async fn dial_back(shared: &Shared, visitor: ProxyConnReq) -> Result<Box<TlsStream>, ConnectError> {
+    let elsewhere;
+    let connector = match text(visitor.proxy_endpoint.as_ref()) {
+        None | Some("") => shared.connector(),
+        Some(endpoint) => {
+            elsewhere = at_endpoint(shared.connector(), endpoint, visitor.secret.as_ref())?;
+            &elsewhere
+        }
+    };
+    let mut stream = connector.connect().await?;
+    let secret = visitor.secret.unwrap_or_default();
+    say_hello(shared, &mut stream, visitor.stream_id, secret).await?;
+    Ok(Box::new(stream))
+}
+
+/// Sends the hello of a data connection.
+pub(crate) async fn say_hello(
+    shared: &Shared,
+    stream: &mut TlsStream,
+    stream_id: String,
+    secret: Secret,
+) -> Result<(), ConnectError> {
+    let mut frame = Vec::new();
+    encode(hello::data(shared.config(), stream_id, secret), &mut frame)?;
+    bounded(Step::Hello, HELLO, async {
+        stream.write_all(&frame).await?;
+        stream.flush().await
+    })
+    .await
+}
+
+/// Another address for the data connection is followed only with a secret: without one the agent
+/// would show itself to a third party for nothing.
+fn at_endpoint(
+    connector: &Connector,
+    endpoint: &str,
+    secret: Option<&Secret>,
+) -> Result<Connector, ConnectError> {
+    if secret.is_none_or(|secret| secret.value.is_empty()) {
+        return Err(ConnectError::Protocol(
+            "an endpoint without a secret".to_owned(),
+        ));
+    }
+    connector.at(endpoint.parse()?)
+}
+
+fn unreachable(error: &ConnectError) -> wire::Error {
+    wire::Error::service_unavailable(actor::describe(error))
+}
+
+/// Visitors that may be between announcement and first byte. Each costs a handshake; more than
+/// this many at once would all be late.
+pub(crate) const MAX_UNDER_WAY: usize = 512;
+
+/// The hello is one small write into an empty socket buffer.
+const HELLO: std::time::Duration = std::time::Duration::from_secs(5);

@@ -1,0 +1,404 @@
+//! One control channel while it is open.
+//!
+//! The session brings the channel in line with what the owner wants ([`Session::reconcile`]) and
+//! handles what the engine says. Streams are served elsewhere, so nothing here waits for one.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::mpsc,
+    time::{sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+use wire::{
+    Kind,
+    handshake::EXT_POOL,
+    liveness::AgentLiveness,
+    message::{
+        CloseControlChannelReq, CloseTunnelReq, ControlChannelOutcome, OpenTunnelReq,
+        OpenTunnelRsp, ProxyConnRsp, ServerMessage, TunnelOutcome,
+    },
+};
+
+use super::{
+    AgentStatus, actor,
+    channel::{Reader, Writer, split},
+    hello, inbound,
+    pool::Pool,
+    shared::{Entry, Shared},
+};
+use crate::{
+    ConnectError, Properties, Refusal, RefusalKind,
+    backoff::{Backoff, random},
+    error::Step,
+    tunnel::{Closed, Online, Status},
+};
+
+/// An open control channel.
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    reader: Reader,
+    writer: Writer,
+    liveness: AgentLiveness,
+    client_id: String,
+    /// The tunnels of this channel by our id.
+    tunnels: HashMap<u64, Held>,
+    /// The engine announced a takeover; the tunnel that it closes next was taken.
+    taken_over: bool,
+    /// Answers of the tasks that take visitors.
+    answers: mpsc::Receiver<ProxyConnRsp>,
+    answer: mpsc::Sender<ProxyConnRsp>,
+    /// Standing connections, where the engine speaks `pool/1`.
+    pool: Option<Pool>,
+    /// Since when the engine has been asked to end the channel.
+    ending: Option<Instant>,
+    /// Ends what belongs to this channel and carries no stream.
+    over: CancellationToken,
+}
+
+/// Where a tunnel stands on this channel.
+struct Held {
+    entry: Arc<Entry>,
+    step: Progress,
+    backoff: Backoff,
+}
+
+enum Progress {
+    /// The engine has not answered yet.
+    Asked,
+    Online {
+        tunnel_id: String,
+    },
+    /// The engine has been asked to close it.
+    Closing {
+        tunnel_id: String,
+    },
+    /// The engine could not serve it; asked again at this time.
+    Waiting {
+        until: Instant,
+    },
+}
+
+impl Session {
+    /// Connects and says hello.
+    ///
+    /// Cancel safe: dropping it closes the connection.
+    pub(crate) async fn open(shared: &Arc<Shared>) -> Result<Self, ConnectError> {
+        let (reader, mut writer) = split(shared.connector().connect().await?);
+        let mut reader = reader;
+        let config = shared.config();
+        let proposal = AgentLiveness::propose(config.heartbeat);
+        writer.send(hello::control(config, proposal)).await?;
+        let answer = timeout(HELLO, reader.next())
+            .await
+            .map_err(|_elapsed| ConnectError::TimedOut(Step::Hello))??;
+        let Some(Kind::OpenControlChannelRsp(answer)) = answer else {
+            return Err(ConnectError::Protocol(
+                "the answer to the hello is something else".into(),
+            ));
+        };
+        let ok = match answer.outcome {
+            Some(ControlChannelOutcome::Ok(ok)) => ok,
+            Some(ControlChannelOutcome::Error(error)) => return Err(hello::refused(&error)),
+            None => {
+                return Err(ConnectError::Protocol(
+                    "the answer to the hello is empty".into(),
+                ));
+            }
+        };
+        let liveness = AgentLiveness::accept(Some(proposal), ok.liveness, Instant::now())
+            .map_err(|error| ConnectError::Protocol(error.to_string()))?;
+        let over = CancellationToken::new();
+        let speaks_pool = config.standing
+            && ok
+                .server_details
+                .is_some_and(|server| server.extensions.iter().any(|e| e == EXT_POOL));
+        let (answer, answers) = mpsc::channel(ANSWERS);
+        info!(
+            client_id = ok.client_id,
+            standing = speaks_pool,
+            "connected to the engine"
+        );
+        shared.set_status(AgentStatus::Online {
+            client_id: ok.client_id.clone(),
+        });
+        Ok(Self {
+            shared: Arc::clone(shared),
+            reader,
+            writer,
+            liveness,
+            client_id: ok.client_id,
+            tunnels: HashMap::new(),
+            taken_over: false,
+            answers,
+            answer,
+            pool: speaks_pool.then(|| Pool::new(Arc::clone(shared), over.clone())),
+            ending: None,
+            over,
+        })
+    }
+
+    /// Runs until the channel is closed as asked (`Ok`) or lost.
+    pub(crate) async fn run(mut self) -> Result<(), ConnectError> {
+        let result = self.serve().await;
+        self.over.cancel();
+        self.writer.finish().await;
+        result
+    }
+
+    async fn serve(&mut self) -> Result<(), ConnectError> {
+        loop {
+            self.reconcile().await?;
+            self.heartbeat().await?;
+            let wake_at = self.wake_at();
+            tokio::select! {
+                message = self.reader.next() => {
+                    self.liveness.on_frame(Instant::now());
+                    if let Some(kind) = message? && self.handle(kind)? {
+                        return Ok(());
+                    }
+                }
+                Some(answer) = self.answers.recv() => {
+                    self.writer.send(Kind::ProxyConnRsp(answer)).await?;
+                }
+                () = self.shared.woken() => {}
+                () = self.shared.stop.cancelled(), if self.ending.is_none() => {}
+                () = sleep_until(wake_at.into()) => self.check_deadlines()?,
+            }
+        }
+    }
+
+    /// Asks the engine for what is wanted and not there, and to close what is no longer wanted.
+    async fn reconcile(&mut self) -> Result<(), ConnectError> {
+        if self.ending.is_some() {
+            return Ok(());
+        }
+        if self.shared.stop.is_cancelled() {
+            self.ending = Some(Instant::now());
+            let bye = Kind::CloseControlChannelReq(CloseControlChannelReq {});
+            return self.writer.send(bye).await;
+        }
+        for entry in self.shared.entries() {
+            let now = Instant::now();
+            let held = self.tunnels.get_mut(&entry.id);
+            match held {
+                None if entry.is_closing() => self.shared.finish(&entry, Closed::Asked),
+                None => {
+                    self.ask(&entry).await?;
+                    let backoff = self.shared.config().backoff.clone();
+                    self.tunnels.insert(
+                        entry.id,
+                        Held {
+                            entry,
+                            step: Progress::Asked,
+                            backoff,
+                        },
+                    );
+                }
+                Some(held) => match &held.step {
+                    Progress::Online { tunnel_id } if entry.is_closing() => {
+                        let tunnel_id = tunnel_id.clone();
+                        self.shared.remove_route(&tunnel_id);
+                        held.step = Progress::Closing {
+                            tunnel_id: tunnel_id.clone(),
+                        };
+                        let close = Kind::CloseTunnelReq(CloseTunnelReq { tunnel_id });
+                        self.writer.send(close).await?;
+                    }
+                    Progress::Waiting { .. } if entry.is_closing() => {
+                        self.tunnels.remove(&entry.id);
+                        self.shared.finish(&entry, Closed::Asked);
+                    }
+                    Progress::Waiting { until } if *until <= now => {
+                        held.step = Progress::Asked;
+                        self.ask(&entry).await?;
+                    }
+                    Progress::Asked
+                    | Progress::Online { .. }
+                    | Progress::Closing { .. }
+                    | Progress::Waiting { .. } => {}
+                },
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(&mut self, entry: &Entry) -> Result<(), ConnectError> {
+        let ask = Kind::OpenTunnelReq(OpenTunnelReq {
+            request_id: entry.id.to_string(),
+            tunnel_properties: Some(entry.wanted.to_wire()),
+        });
+        self.writer.send(ask).await
+    }
+
+    async fn heartbeat(&mut self) -> Result<(), ConnectError> {
+        match self.liveness.next_heartbeat(Instant::now()) {
+            Some(heartbeat) => self.writer.send(Kind::Heartbeat(heartbeat)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// When something is due without the engine saying anything.
+    fn wake_at(&self) -> Instant {
+        let waiting = self.tunnels.values().filter_map(|held| match held.step {
+            Progress::Waiting { until } => Some(until),
+            _ => None,
+        });
+        let ending = self.ending.map(|since| since + GOODBYE);
+        waiting
+            .chain(ending)
+            .chain(self.liveness.deadline())
+            .fold(self.liveness.heartbeat_at(), Instant::min)
+    }
+
+    fn check_deadlines(&self) -> Result<(), ConnectError> {
+        let now = Instant::now();
+        if self
+            .liveness
+            .deadline()
+            .is_some_and(|deadline| deadline <= now)
+            || self.ending.is_some_and(|since| since + GOODBYE <= now)
+        {
+            return Err(ConnectError::TimedOut(Step::Exchange));
+        }
+        Ok(())
+    }
+
+    /// Handles one message; true when the channel is over as asked.
+    fn handle(&mut self, kind: Kind) -> Result<bool, ConnectError> {
+        match kind {
+            Kind::Heartbeat(heartbeat) => self
+                .liveness
+                .on_heartbeat(heartbeat, Instant::now())
+                .map_err(|error| ConnectError::Protocol(error.to_string()))?,
+            Kind::OpenTunnelRsp(answer) => self.tunnel_answered(answer),
+            Kind::CloseTunnelRsp(closed) => self.tunnel_closed(&closed.tunnel_id),
+            Kind::ServerMessage(ServerMessage { message }) => {
+                if message == ServerMessage::TAKEN_OVER {
+                    self.taken_over = true;
+                } else {
+                    info!(
+                        message = message.escape_debug().to_string(),
+                        "the engine says"
+                    );
+                }
+            }
+            Kind::ProxyConnReq(visitor) => {
+                inbound::take(&self.shared, visitor, self.answer.clone());
+            }
+            Kind::PoolReq(request) => {
+                if let Some(pool) = &self.pool {
+                    pool.grow(&request);
+                } else {
+                    debug!("standing connections were not agreed on");
+                }
+            }
+            Kind::CloseControlChannelRsp(_) if self.ending.is_some() => return Ok(true),
+            Kind::CloseControlChannelRsp(_) => {
+                return Err(ConnectError::Unavailable(
+                    "it closed the channel".to_owned(),
+                ));
+            }
+            // Messages of an agent, or of a connection of another kind: an engine that sends them
+            // is confused, but nothing here depends on them.
+            other => debug!(message = ?std::mem::discriminant(&other), "an unexpected message"),
+        }
+        Ok(false)
+    }
+
+    fn tunnel_answered(&mut self, answer: OpenTunnelRsp) {
+        let held = answer
+            .request_id
+            .parse()
+            .ok()
+            .and_then(|id| self.tunnels.get_mut(&id));
+        let Some(held) = held.filter(|held| matches!(held.step, Progress::Asked)) else {
+            debug!("an answer to a tunnel that was not asked for");
+            return;
+        };
+        match answer.outcome {
+            Some(TunnelOutcome::TunnelProperties(effective)) => {
+                let properties = Properties::from_wire(&effective);
+                let tunnel_id = properties.id.clone().unwrap_or_default();
+                held.step = Progress::Online {
+                    tunnel_id: tunnel_id.clone(),
+                };
+                held.backoff.reset();
+                self.shared
+                    .add_route(tunnel_id.clone(), Arc::clone(&held.entry));
+                let forwarding = properties.forwarding(self.shared.connector().address().port());
+                let client_id = self.client_id.clone();
+                let online = Online {
+                    tunnel_id,
+                    client_id,
+                    properties,
+                    forwarding,
+                };
+                held.entry.set_status(Status::Online(Arc::new(online)));
+            }
+            Some(TunnelOutcome::Error(error)) => match hello::refused(&error) {
+                ConnectError::Refused(refusal) => {
+                    warn!(reason = %refusal, "the engine refuses a tunnel");
+                    self.forget(&answer.request_id, Closed::Refused(refusal));
+                }
+                later => {
+                    let retry_in = held.backoff.next_wait(random());
+                    held.step = Progress::Waiting {
+                        until: Instant::now() + retry_in,
+                    };
+                    held.entry
+                        .disconnected(&actor::describe(&later).into(), retry_in);
+                }
+            },
+            None => {
+                let empty = Refusal::new(RefusalKind::Invalid, "the engine gave an empty answer");
+                self.forget(&answer.request_id, Closed::Refused(empty));
+            }
+        }
+    }
+
+    fn tunnel_closed(&mut self, tunnel_id: &str) {
+        let ours = self.tunnels.iter().find_map(|(id, held)| match &held.step {
+            Progress::Online { tunnel_id: id_of } if id_of == tunnel_id => Some((*id, false)),
+            Progress::Closing { tunnel_id: id_of } if id_of == tunnel_id => Some((*id, true)),
+            _ => None,
+        });
+        let Some((id, asked)) = ours else { return };
+        self.shared.remove_route(tunnel_id);
+        let why = if asked {
+            Closed::Asked
+        } else if std::mem::take(&mut self.taken_over) {
+            Closed::Refused(Refusal::new(
+                RefusalKind::TakenOver,
+                "another agent of the same identity took the tunnel over",
+            ))
+        } else {
+            Closed::ByEngine
+        };
+        self.forget(&id.to_string(), why);
+    }
+
+    fn forget(&mut self, request_id: &str, why: Closed) {
+        let held = request_id
+            .parse()
+            .ok()
+            .and_then(|id: u64| self.tunnels.remove(&id));
+        if let Some(held) = held {
+            self.shared.finish(&held.entry, why);
+        }
+    }
+}
+
+/// A hello is answered at once; the engine may have to fetch a key to check a token.
+const HELLO: Duration = Duration::from_secs(10);
+
+/// How long the engine may take to confirm the end of a channel before we leave without.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Answers that wait to be sent: as many as visitors may be under way.
+const ANSWERS: usize = inbound::MAX_UNDER_WAY;

@@ -1,0 +1,278 @@
+//! What an agent's handles, its actor and its streams share.
+//!
+//! Handles do not send commands: they change what is wanted and wake the actor, which brings the
+//! channel in line with it. So nothing is queued, nothing is lost while there is no channel, and a
+//! reconnect is the same work as the first connect.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, Semaphore, mpsc, watch},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    AgentStatus,
+    forward::{Forward, serve_raw},
+    inbound::MAX_UNDER_WAY,
+};
+use crate::{
+    Config, Properties, Stream, Target,
+    connect::Connector,
+    tunnel::{Closed, MAX_WAITING, Observer, Status},
+};
+
+/// The state of one agent.
+pub(crate) struct Shared {
+    config: Config,
+    connector: Connector,
+    runtimes: Vec<Handle>,
+    turn: AtomicUsize,
+    status: watch::Sender<AgentStatus>,
+    tunnels: Mutex<BTreeMap<u64, Arc<Entry>>>,
+    next_id: AtomicU64,
+    /// Something is wanted that was not before; the actor looks what.
+    changed: Notify,
+    routes: Mutex<HashMap<String, Arc<Entry>>>,
+    /// A route was added.
+    routed: Notify,
+    /// Bounds the visitors between announcement and first byte.
+    pub(crate) under_way: Arc<Semaphore>,
+    /// Asks the agent to end: no new streams, and the engine is told.
+    pub(crate) stop: CancellationToken,
+    /// Ends whatever still runs.
+    pub(crate) kill: CancellationToken,
+    /// The tasks that carry streams; they outlive the channel that brought them.
+    pub(crate) streams: TaskTracker,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, connector: Connector) -> Self {
+        let runtimes = match config.runtimes.as_slice() {
+            [] => vec![Handle::current()],
+            runtimes => runtimes.to_vec(),
+        };
+        Self {
+            config,
+            connector,
+            runtimes,
+            turn: AtomicUsize::new(0),
+            status: watch::Sender::new(AgentStatus::Connecting),
+            tunnels: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            changed: Notify::new(),
+            routes: Mutex::default(),
+            routed: Notify::new(),
+            under_way: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
+            stop: CancellationToken::new(),
+            kill: CancellationToken::new(),
+            streams: TaskTracker::new(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    pub(crate) fn status(&self) -> watch::Receiver<AgentStatus> {
+        self.status.subscribe()
+    }
+
+    pub(crate) fn set_status(&self, status: AgentStatus) {
+        self.status.send_replace(status);
+    }
+
+    /// Runs `work` on the next runtime in turn, until it ends or the agent is killed.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let Some(runtime) = self.runtimes.get(turn % self.runtimes.len().max(1)) else {
+            return;
+        };
+        let kill = self.kill.clone();
+        let bounded = async move {
+            kill.run_until_cancelled_owned(work).await;
+        };
+        drop(runtime.spawn(self.streams.track_future(bounded)));
+    }
+
+    pub(crate) fn add(&self, wanted: Properties) -> (Arc<Entry>, mpsc::Receiver<Stream>) {
+        let (sender, streams) = mpsc::channel(MAX_WAITING);
+        let entry = Arc::new(Entry {
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            wanted,
+            status: watch::Sender::new(Status::Connecting),
+            handler: Mutex::new(Handler::Queue(sender)),
+            closing: AtomicBool::new(false),
+        });
+        if self.stop.is_cancelled() {
+            entry.set_status(Status::Closed(Closed::Asked));
+        } else {
+            self.tunnels.lock().insert(entry.id, Arc::clone(&entry));
+            self.wake();
+        }
+        (entry, streams)
+    }
+
+    /// Makes the actor look at what is wanted.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    pub(crate) async fn woken(&self) {
+        self.changed.notified().await;
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        self.tunnels.lock().values().cloned().collect()
+    }
+
+    /// Forgets a tunnel and tells its owner why.
+    pub(crate) fn finish(&self, entry: &Entry, why: Closed) {
+        self.tunnels.lock().remove(&entry.id);
+        entry.set_status(Status::Closed(why));
+    }
+
+    /// Ends every tunnel for one reason: the agent is over.
+    pub(crate) fn finish_all(&self, why: &Closed) {
+        self.routes.lock().clear();
+        for entry in self.entries() {
+            self.finish(&entry, why.clone());
+        }
+    }
+
+    pub(crate) fn add_route(&self, tunnel_id: String, entry: Arc<Entry>) {
+        self.routes.lock().insert(tunnel_id, entry);
+        self.routed.notify_waiters();
+    }
+
+    pub(crate) fn remove_route(&self, tunnel_id: &str) {
+        self.routes.lock().remove(tunnel_id);
+    }
+
+    pub(crate) fn clear_routes(&self) {
+        self.routes.lock().clear();
+    }
+
+    /// The tunnel of a stream.
+    ///
+    /// A stream may overtake the answer that names its tunnel, because it arrives on another
+    /// connection; so an unknown id gets [`ROUTE_GRACE`] to become known.
+    pub(crate) async fn route(&self, tunnel_id: &str) -> Option<Arc<Entry>> {
+        let found = || self.routes.lock().get(tunnel_id).cloned();
+        let wait = async {
+            loop {
+                // Registered before looking, so that an addition in between is not missed.
+                let added = self.routed.notified();
+                if let Some(entry) = found() {
+                    return entry;
+                }
+                added.await;
+            }
+        };
+        tokio::time::timeout(ROUTE_GRACE, wait).await.ok()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One tunnel that is wanted.
+pub(crate) struct Entry {
+    /// Ours, the same over every reconnect; also the `request_id` on the wire.
+    pub(crate) id: u64,
+    pub(crate) wanted: Properties,
+    status: watch::Sender<Status>,
+    handler: Mutex<Handler>,
+    closing: AtomicBool,
+}
+
+/// Who takes the streams of a tunnel.
+#[derive(Clone)]
+pub(crate) enum Handler {
+    /// [`Tunnel::accept`](crate::Tunnel::accept).
+    Queue(mpsc::Sender<Stream>),
+    /// [`Tunnel::forward`](crate::Tunnel::forward).
+    Forward(Arc<Forward>),
+}
+
+impl Entry {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    /// A tunnel that is over stays over.
+    pub(crate) fn set_status(&self, status: Status) {
+        self.status.send_if_modified(|current| {
+            let changes = !matches!(current, Status::Closed(_)) && *current != status;
+            if changes {
+                *current = status;
+            }
+            changes
+        });
+    }
+
+    pub(crate) fn disconnected(&self, error: &Arc<str>, retry_in: Duration) {
+        self.set_status(Status::Disconnected {
+            error: Arc::clone(error),
+            retry_in,
+        });
+    }
+
+    pub(crate) fn handler(&self) -> Handler {
+        self.handler.lock().clone()
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn ask_to_close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Takes the streams that wait and every later one to `target`.
+    pub(crate) fn forward_to(
+        &self,
+        shared: &Shared,
+        target: Target,
+        observer: Option<Observer>,
+        waiting: &mut mpsc::Receiver<Stream>,
+    ) {
+        let forward = Arc::new(Forward::new(target, observer));
+        *self.handler.lock() = Handler::Forward(Arc::clone(&forward));
+        while let Ok(stream) = waiting.try_recv() {
+            shared.spawn(serve_raw(Arc::clone(&forward), stream));
+        }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long a stream may wait for the answer that names its tunnel: far longer than two
+/// connections of one path differ, far shorter than a visitor's patience.
+const ROUTE_GRACE: Duration = Duration::from_secs(1);

@@ -1,0 +1,223 @@
+//! The Engine API, read: lists and the live event stream.
+//!
+//! Objects are handed on as the engine wrote them ([`serde_json::Value`]): a field that a newer
+//! engine adds reaches the reader, and a reader that wants a type has one in `types`.
+
+mod error;
+mod events;
+
+pub use error::{ApiError, Problem};
+pub use events::Events;
+
+use std::time::Duration;
+
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::{Config, ConnectError, HostPort, Token, connect::Connector, error::Step};
+
+/// A reader of one engine's API.
+///
+/// Each call is a connection of its own: the callers are commands and watchers, which make few.
+#[derive(Clone)]
+pub struct Api {
+    connector: Connector,
+    token: Token,
+    agent: String,
+}
+
+/// What a list or an event stream is narrowed to: the `filters` of one kind of object, as the
+/// Engine API writes them.
+pub type Filters = serde_json::Map<String, Value>;
+
+impl Api {
+    /// Reads the engine of this configuration with its token.
+    ///
+    /// # Errors
+    /// When the trust or the address cannot be used.
+    pub fn new(config: &Config) -> Result<Self, ConnectError> {
+        let connector = Connector::new(config.engine.clone(), &config.trust, &[b"http/1.1"])?;
+        let agent = format!("{}/{}", config.details.agent, config.details.version);
+        Ok(Self {
+            connector,
+            token: config.token.clone(),
+            agent,
+        })
+    }
+
+    /// `GET /api/clients` (EN-1).
+    pub async fn clients(
+        &self,
+        filters: &Filters,
+        limit: Option<u32>,
+    ) -> Result<Vec<Value>, ApiError> {
+        self.list("/api/clients", filters, limit).await
+    }
+
+    /// `GET /api/tunnels` (EN-1).
+    pub async fn tunnels(
+        &self,
+        filters: &Filters,
+        limit: Option<u32>,
+    ) -> Result<Vec<Value>, ApiError> {
+        self.list("/api/tunnels", filters, limit).await
+    }
+
+    /// `GET /api/sse` (EN-3): the snapshot, then every change. Without filters of a kind, all of
+    /// that kind.
+    pub async fn events(
+        &self,
+        clients: Option<&Filters>,
+        tunnels: Option<&Filters>,
+    ) -> Result<Events, ApiError> {
+        let mut params = serde_json::Map::new();
+        for (key, filters) in [("clients", clients), ("tunnels", tunnels)] {
+            if let Some(filters) = filters {
+                params.insert(key.to_owned(), Value::Object(filters.clone()));
+            }
+        }
+        let response = self.get("/api/sse", params, "text/event-stream").await?;
+        Ok(Events::new(response.into_body()))
+    }
+
+    async fn list(
+        &self,
+        path: &str,
+        filters: &Filters,
+        limit: Option<u32>,
+    ) -> Result<Vec<Value>, ApiError> {
+        let mut params = serde_json::Map::new();
+        if !filters.is_empty() {
+            params.insert("filters".to_owned(), Value::Object(filters.clone()));
+        }
+        if let Some(limit) = limit {
+            params.insert("limit".to_owned(), limit.into());
+        }
+        let response = self.get(path, params, "application/json").await?;
+        let body = read(response.into_body()).await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| ApiError::Unexpected(format!("not a list: {error}")))
+    }
+
+    /// One request; anything but 200 is an error.
+    async fn get(
+        &self,
+        path: &str,
+        params: serde_json::Map<String, Value>,
+        accept: &str,
+    ) -> Result<http::Response<Incoming>, ApiError> {
+        let target = if params.is_empty() {
+            path.to_owned()
+        } else {
+            format!(
+                "{path}?params={}",
+                percent_encoded(&Value::Object(params).to_string())
+            )
+        };
+        let request = Request::builder()
+            .method(Method::GET)
+            .uri(target)
+            .header(header::HOST, authority(self.connector.address()))
+            .header(
+                header::AUTHORIZATION,
+                format!("Bearer {}", self.token.expose()),
+            )
+            .header(header::ACCEPT, accept)
+            .header(header::USER_AGENT, &self.agent)
+            .body(Empty::<Bytes>::new())
+            // A token with control characters in it, from a file that holds something else.
+            .map_err(|_invalid| ApiError::Unexpected("the token cannot be sent".to_owned()))?;
+        let stream = self.connector.connect().await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        // Owned by the response: it ends when the body has been read or dropped.
+        tokio::spawn(async move {
+            // The error, if any, is told to whoever reads the body.
+            drop(connection.await);
+        });
+        let response = timeout(ANSWER, sender.send_request(request))
+            .await
+            .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))??;
+        match response.status() {
+            StatusCode::OK => Ok(response),
+            status => {
+                let body = read(response.into_body()).await?;
+                Err(ApiError::Refused(Problem::parse(status.as_u16(), &body)))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Api")
+            .field("engine", self.connector.address())
+            .finish_non_exhaustive()
+    }
+}
+
+async fn read(body: Incoming) -> Result<Bytes, ApiError> {
+    let whole = timeout(BODY, Limited::new(body, MAX_BODY).collect()).await;
+    match whole {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) => Err(ApiError::Unexpected(error.to_string())),
+        Err(_elapsed) => Err(ConnectError::TimedOut(Step::Exchange).into()),
+    }
+}
+
+/// The default port is left out, as browsers do: some front ends compare the text.
+fn authority(address: &HostPort) -> String {
+    let text = address.to_string();
+    match text.strip_suffix(":443") {
+        Some(host) if address.port() == 443 => host.to_owned(),
+        _ => text,
+    }
+}
+
+/// Everything but RFC 3986 section 2.3's unreserved characters as `%XX`.
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
+            out.extend(['%', digit(byte >> 4), digit(byte & 0xF)].map(|c| c.to_ascii_uppercase()));
+        }
+    }
+    out
+}
+
+/// A list of ten thousand tunnels is some megabytes.
+const MAX_BODY: usize = 64 * 1024 * 1024;
+
+/// To the head of an answer: lists come from memory.
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// To the end of a list over a slow line.
+const BODY: Duration = Duration::from_mins(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn params_are_encoded_byte_by_byte() {
+        assert_eq!(
+            percent_encoded(r#"{"a":"é"}"#),
+            "%7B%22a%22%3A%22%C3%A9%22%7D"
+        );
+    }
+
+    #[test]
+    fn the_default_port_is_not_sent() {
+        let authority = |text: &str| authority(&text.parse().unwrap());
+        assert_eq!(authority("engine.example"), "engine.example");
+        assert_eq!(authority("engine.localhost:8443"), "engine.localhost:8443");
+        assert_eq!(authority("[::1]:443"), "[::1]");
+    }
+}

@@ -1,0 +1,109 @@
+//! What an engine answers when it does not answer.
+
+use serde::Deserialize;
+
+use crate::ConnectError;
+
+/// A call to the Engine API failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApiError {
+    /// The engine refused the request and said why.
+    #[error("{0}")]
+    Refused(Problem),
+    /// The engine was not reached, or went away.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The answer breaks HTTP.
+    #[error("the engine's answer cannot be read")]
+    Http(#[from] hyper::Error),
+    /// The answer is HTTP but not what was asked for.
+    #[error("the engine's answer is not understood: {0}")]
+    Unexpected(String),
+}
+
+impl ApiError {
+    /// Whether the same call could succeed later without anybody changing its input.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Refused(problem) => problem.status >= 500 || problem.status == 429,
+            Self::Connect(error) => error.is_transient(),
+            Self::Http(_) => true,
+            Self::Unexpected(_) => false,
+        }
+    }
+}
+
+/// A problem response (RFC 9457) as a caller sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: u16,
+    /// The stable name of the problem; empty where something other than an engine answered.
+    #[serde(default)]
+    pub code: String,
+    /// What happened, for people.
+    #[serde(default)]
+    pub detail: String,
+    /// The input at fault, as a dotted path.
+    #[serde(default)]
+    pub field: Option<String>,
+}
+
+impl Problem {
+    pub(super) fn parse(status: u16, body: &[u8]) -> Self {
+        // The status line counts, whatever the body says.
+        serde_json::from_slice(body).map_or_else(
+            |_other| Self {
+                status,
+                code: String::new(),
+                detail: String::new(),
+                field: None,
+            },
+            |problem: Self| Self { status, ..problem },
+        )
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.detail.is_empty() {
+            write!(f, "the engine answered {}", self.status)?;
+        } else {
+            f.write_str(self.detail.trim_end_matches('.'))?;
+        }
+        if let Some(field) = &self.field {
+            write!(f, " (`{field}`)")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_told_with_its_field() {
+        let body = br#"{"type":"about:blank","title":"Bad Request","status":400,
+            "detail":"Not a filter.","code":"invalid_request","error":"x","field":"filters.nam"}"#;
+        let problem = Problem::parse(400, body);
+        assert_eq!(problem.code, "invalid_request");
+        assert_eq!(problem.to_string(), "Not a filter (`filters.nam`)");
+    }
+
+    #[test]
+    fn a_body_of_somebody_else_leaves_the_status() {
+        assert_eq!(
+            Problem::parse(502, b"<html>").to_string(),
+            "the engine answered 502"
+        );
+    }
+
+    #[test]
+    fn what_may_pass_is_told_apart_from_what_will_not() {
+        let refused = |status| ApiError::Refused(Problem::parse(status, b""));
+        assert!(refused(503).is_transient() && refused(429).is_transient());
+        assert!(!refused(401).is_transient() && !refused(400).is_transient());
+    }
+}

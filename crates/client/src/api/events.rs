@@ -1,0 +1,138 @@
+//! The event stream as server-sent events.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::ApiError;
+use crate::{ConnectError, error::Step};
+
+/// The live events of an engine: first `state.initial`, then changes.
+#[derive(Debug)]
+pub struct Events {
+    body: Incoming,
+    parser: Parser,
+}
+
+impl Events {
+    pub(super) fn new(body: Incoming) -> Self {
+        Self {
+            body,
+            parser: Parser::default(),
+        }
+    }
+
+    /// The next event; `None` when the engine ended the stream (a drain, an expired token).
+    ///
+    /// Cancel safe: what was read stays here.
+    pub async fn next(&mut self) -> Result<Option<Value>, ApiError> {
+        loop {
+            if let Some(data) = self.parser.next() {
+                let event = serde_json::from_str(&data)
+                    .map_err(|error| ApiError::Unexpected(format!("not an event: {error}")))?;
+                return Ok(Some(event));
+            }
+            let frame = timeout(SILENCE, self.body.frame())
+                .await
+                .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))?;
+            let Some(frame) = frame else { return Ok(None) };
+            if let Some(bytes) = frame?.data_ref() {
+                self.parser.push(bytes)?;
+            }
+        }
+    }
+}
+
+/// Cuts the stream into the `data` of each event (WHATWG HTML section 9.2.6). Comments, which
+/// keep the connection alive, and every field but `data` are passed over.
+#[derive(Debug, Default)]
+struct Parser {
+    buffer: Vec<u8>,
+    scanned: usize,
+    data: String,
+    has_data: bool,
+}
+
+impl Parser {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), ApiError> {
+        if self.buffer.len() + bytes.len() + self.data.len() > MAX_EVENT {
+            return Err(ApiError::Unexpected("an event is too long".to_owned()));
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The data of the next whole event.
+    fn next(&mut self) -> Option<String> {
+        while let Some(line) = self.line() {
+            if line.is_empty() {
+                if std::mem::take(&mut self.has_data) {
+                    return Some(std::mem::take(&mut self.data));
+                }
+            } else if let Some(rest) = line.strip_prefix("data:") {
+                if self.has_data {
+                    self.data.push('\n');
+                }
+                self.data.push_str(rest.strip_prefix(' ').unwrap_or(rest));
+                self.has_data = true;
+            }
+        }
+        None
+    }
+
+    /// The next whole line, without its end.
+    fn line(&mut self) -> Option<String> {
+        let unseen = self.buffer.get(self.scanned..).unwrap_or_default();
+        let Some(found) = unseen.iter().position(|&byte| byte == b'\n') else {
+            self.scanned = self.buffer.len();
+            return None;
+        };
+        let rest = self.buffer.split_off(self.scanned + found + 1);
+        let line = std::mem::replace(&mut self.buffer, rest);
+        self.scanned = 0;
+        let text = String::from_utf8_lossy(&line);
+        Some(
+            text.trim_end_matches('\n')
+                .trim_end_matches('\r')
+                .to_owned(),
+        )
+    }
+}
+
+/// Three of the comments that an engine sends every 15 s.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// A snapshot of ten thousand tunnels is some megabytes.
+const MAX_EVENT: usize = 64 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_out_whole_however_they_arrive() {
+        let stream = b": hello\n\ndata: {\"a\":1}\n\nevent: x\r\ndata: {\"b\":\r\ndata: 2}\r\n\r\n";
+        for size in 1..=stream.len() {
+            let mut parser = Parser::default();
+            let mut seen = Vec::new();
+            for piece in stream.chunks(size) {
+                parser.push(piece).unwrap();
+                while let Some(data) = parser.next() {
+                    seen.push(data);
+                }
+            }
+            assert_eq!(seen, ["{\"a\":1}", "{\"b\":\n2}"], "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn an_endless_event_is_refused() {
+        let mut parser = Parser::default();
+        let piece = vec![b'x'; 1024 * 1024];
+        let refused = (0..100).any(|_| parser.push(&piece).is_err());
+        assert!(refused);
+    }
+}

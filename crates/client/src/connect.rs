@@ -1,0 +1,116 @@
+//! From an address to a TLS connection that speaks what was asked for.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{net::TcpStream, time::timeout};
+use transport::{Socket, TlsStream};
+
+use crate::{
+    HostPort, Trust,
+    error::{ConnectError, Step},
+};
+
+/// Opens connections of one kind to one engine.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    address: HostPort,
+    name: ServerName<'static>,
+    tls: Arc<ClientConfig>,
+}
+
+impl Connector {
+    /// For connections on which the peer must choose one of `alpn`.
+    pub(crate) fn new(
+        address: HostPort,
+        trust: &Trust,
+        alpn: &[&[u8]],
+    ) -> Result<Self, ConnectError> {
+        let name = address.server_name()?;
+        let tls = trust.client_config(alpn)?;
+        Ok(Self { address, name, tls })
+    }
+
+    pub(crate) fn address(&self) -> &HostPort {
+        &self.address
+    }
+
+    /// The same for another address of the same engine (`proxy_endpoint`).
+    pub(crate) fn at(&self, address: HostPort) -> Result<Self, ConnectError> {
+        let name = address.server_name()?;
+        Ok(Self {
+            address,
+            name,
+            tls: Arc::clone(&self.tls),
+        })
+    }
+
+    /// Resolves, dials and shakes hands, each step with its own bound.
+    ///
+    /// Cancel safe: dropping it closes the socket.
+    pub(crate) async fn connect(&self) -> Result<TlsStream, ConnectError> {
+        let addresses = bounded(Step::Resolve, RESOLVE, self.address.resolve()).await?;
+        let socket = dial_first(&addresses).await?;
+        let tls = transport::connect(Arc::clone(&self.tls), self.name.clone(), socket);
+        let stream = bounded(Step::Handshake, HANDSHAKE, tls).await?;
+        // A peer that ignores ALPN is no engine; rustls itself refuses one that invents a name.
+        if stream.get_ref().1.alpn_protocol().is_none() {
+            return Err(ConnectError::Protocol(
+                "it does not speak the protocol".to_owned(),
+            ));
+        }
+        Ok(stream)
+    }
+}
+
+/// Tries each address in turn; the last error is the one told.
+async fn dial_first(addresses: &[SocketAddr]) -> Result<Socket, ConnectError> {
+    let mut last = ConnectError::TimedOut(Step::Dial);
+    for &address in addresses {
+        match bounded(Step::Dial, DIAL, TcpStream::connect(address)).await {
+            Ok(stream) => {
+                // Small frames must not wait for an acknowledgement, and a connection that a
+                // middlebox forgot must not look alive; a kernel that refuses an option still
+                // carries the bytes.
+                drop(stream.set_nodelay(true));
+                drop(SockRef::from(&stream).set_tcp_keepalive(&keepalive()));
+                return Ok(Socket::new(stream, address));
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Runs one step of an attempt with its bound and its name.
+pub(crate) async fn bounded<T>(
+    step: Step,
+    limit: Duration,
+    work: impl Future<Output = io::Result<T>>,
+) -> Result<T, ConnectError> {
+    match timeout(limit, work).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(source)) => Err(ConnectError::Network { step, source }),
+        Err(_elapsed) => Err(ConnectError::TimedOut(step)),
+    }
+}
+
+/// Half a minute of silence, then three probes: standing connections may be silent for long, and
+/// translators of addresses forget a silent one after some minutes.
+fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(Duration::from_secs(30))
+        .with_interval(Duration::from_secs(10))
+        .with_retries(3)
+}
+
+/// As long as a resolver tries two servers.
+const RESOLVE: Duration = Duration::from_secs(10);
+
+/// Three SYNs (at 0, 1 and 3 seconds) and the answer to the last; then the next address.
+const DIAL: Duration = Duration::from_secs(5);
+
+/// Two round trips over the worst link that is still of use.
+const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -1,0 +1,146 @@
+//! The private service behind a tunnel: how it is written.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use crate::address::{HostPort, parse_port};
+
+/// Where an agent takes the streams of a tunnel.
+///
+/// Written `8080` (on this machine), `host:port`, `http://host[:port]`, `https://host[:port]` or
+/// `unix:/path`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A TCP service; bytes are passed as they are.
+    Tcp(HostPort),
+    /// A TCP service that speaks TLS on this port. The edge does the TLS towards it, end to end
+    /// through the tunnel (`upstream_tls`); the agent passes bytes.
+    Tls(HostPort),
+    /// A Unix socket on this machine.
+    Unix(PathBuf),
+}
+
+impl Target {
+    /// Whether the edge must speak TLS to the service.
+    pub fn wants_upstream_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+}
+
+impl FromStr for Target {
+    type Err = ParseTargetError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            // `unix:///run/x` and `unix:/run/x` are the same path.
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() {
+                return Err(ParseTargetError);
+            }
+            return Ok(Self::Unix(PathBuf::from(path)));
+        }
+        if let Some(rest) = text.strip_prefix("https://") {
+            return with_default_port(rest, 443).map(Self::Tls);
+        }
+        if let Some(rest) = text.strip_prefix("http://") {
+            return with_default_port(rest, 80).map(Self::Tcp);
+        }
+        if let Ok(port) = parse_port(text) {
+            return HostPort::new(THIS_MACHINE, port)
+                .map(Self::Tcp)
+                .map_err(ParseTargetError::from);
+        }
+        // `:8080` as other tools write it.
+        let text = match text.strip_prefix(':') {
+            Some(port) => format!("{THIS_MACHINE}:{port}"),
+            None => text.to_owned(),
+        };
+        if !has_port(&text) {
+            return Err(ParseTargetError);
+        }
+        Ok(Self::Tcp(text.parse()?))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Tls(address) => write!(f, "https://{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The text names no service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a target is a port, `host:port`, `https://host:port` or `unix:/path`")]
+pub struct ParseTargetError;
+
+impl From<crate::address::ParseHostPortError> for ParseTargetError {
+    fn from(_: crate::address::ParseHostPortError) -> Self {
+        Self
+    }
+}
+
+fn with_default_port(text: &str, port: u16) -> Result<HostPort, ParseTargetError> {
+    let text = text.strip_suffix('/').unwrap_or(text);
+    if has_port(text) {
+        return Ok(text.parse()?);
+    }
+    let host = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(text);
+    Ok(HostPort::new(host, port)?)
+}
+
+fn has_port(text: &str) -> bool {
+    text.rsplit_once(':')
+        .is_some_and(|(_, port)| parse_port(port).is_ok())
+        && !(text.starts_with('[') && text.ends_with(']'))
+}
+
+/// A bare port is a service on this machine; the name lets it listen on either loopback address.
+const THIS_MACHINE: &str = "localhost";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_a_target_is_read() {
+        for (text, written, tls) in [
+            ("8080", "localhost:8080", false),
+            (":8080", "localhost:8080", false),
+            ("127.0.0.1:80", "127.0.0.1:80", false),
+            ("[::1]:80", "[::1]:80", false),
+            ("http://db.internal", "db.internal:80", false),
+            ("https://db.internal", "https://db.internal:443", true),
+            ("https://[::1]/", "https://[::1]:443", true),
+            ("https://127.0.0.1:8443/", "https://127.0.0.1:8443", true),
+            ("unix:/run/app.sock", "unix:/run/app.sock", false),
+            ("unix:///run/app.sock", "unix:/run/app.sock", false),
+        ] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target.to_string(), written, "{text}");
+            assert_eq!(target.wants_upstream_tls(), tls, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_service_is_refused() {
+        for text in [
+            "",
+            "0",
+            "65536",
+            "host",
+            "unix:",
+            "https://",
+            "host:x",
+            "https://a/path",
+            "ftp://a:1",
+        ] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The control channel: hello, liveness, loss and return, take-over, the end.
+
+use std::time::Duration;
+
+use client::{Closed, Properties, RefusalKind, Status, agent::AgentStatus};
+use tokio::time::timeout;
+use wire::{
+    Error, Kind,
+    message::{
+        CloseControlChannelRsp, CloseTunnelRsp, ControlChannelLiveness, ControlChannelOutcome,
+        Heartbeat, OpenControlChannelRsp, ServerMessage, text,
+    },
+};
+
+use super::{
+    fake::{FakeEngine, SOON},
+    until,
+};
+
+#[tokio::test]
+async fn an_agent_says_who_it_is_and_its_tunnel_comes_online() {
+    let engine = FakeEngine::start().await;
+    let mut config = engine.config();
+    config.labels.insert("site".to_owned(), "bern".to_owned());
+    let agent = client::Agent::start(config).unwrap();
+    let mut tunnel = agent.open(Properties::http().named("demo"));
+
+    let mut channel = engine.accept().await;
+    let hello = channel.hello().await;
+    let details = hello.client_details.clone().unwrap();
+    assert_eq!(text(details.os.as_ref()), Some(std::env::consts::OS));
+    assert_eq!(details.labels["site"], "bern");
+    assert_eq!(details.extensions, ["pool/1"]);
+    assert_eq!(hello.liveness.unwrap().heartbeat_interval_ms, 1000);
+    channel.welcome(&hello).await;
+    let asked = channel.tunnel_request().await;
+    assert_eq!(
+        text(asked.tunnel_properties.as_ref().unwrap().name.as_ref()),
+        Some("demo")
+    );
+    channel.grant(&asked, "t-1").await;
+
+    let online = timeout(SOON, tunnel.online()).await.unwrap().unwrap();
+    assert_eq!(
+        (online.tunnel_id.as_str(), online.client_id.as_str()),
+        ("t-1", "cli_1")
+    );
+    assert_eq!(
+        online.forwarding,
+        format!(
+            "https://demo.t.engine.localhost:{}",
+            engine.config().engine.port()
+        )
+    );
+    assert_eq!(agent.online().await.unwrap(), "cli_1");
+}
+
+#[tokio::test]
+async fn a_refused_hello_ends_the_agent_and_its_tunnels() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let mut tunnel = agent.open(Properties::http());
+    let mut channel = engine.accept().await;
+    channel.hello().await;
+    channel
+        .send(Kind::OpenControlChannelRsp(OpenControlChannelRsp {
+            outcome: Some(ControlChannelOutcome::Error(Error::unauthorized(
+                "the token is bad",
+            ))),
+        }))
+        .await;
+    let error = timeout(SOON, tunnel.online()).await.unwrap().unwrap_err();
+    assert_eq!(error.refusal().unwrap().kind, RefusalKind::Unauthorized);
+    assert_eq!(error.to_string(), "the token is bad");
+    let mut status = agent.status();
+    let ended = |status: &AgentStatus| matches!(status, AgentStatus::Ended(Some(_)));
+    timeout(SOON, status.wait_for(ended))
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn heartbeats_begin_at_once_and_rise() {
+    let engine = FakeEngine::start().await;
+    let mut config = engine.config();
+    config.heartbeat = Duration::from_millis(100);
+    let _agent = client::Agent::start(config).unwrap();
+    let mut channel = engine.control().await;
+    for expected in 1..=3 {
+        let Kind::Heartbeat(heartbeat) = channel.next_of_any_kind().await else {
+            panic!("not a heartbeat");
+        };
+        assert_eq!(heartbeat.sequence, expected);
+        let acknowledgement = heartbeat.sequence;
+        channel
+            .send(Kind::Heartbeat(Heartbeat {
+                sequence: 0,
+                acknowledgement,
+            }))
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_silent_engine_is_given_up_after_the_timeout_and_tried_again() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let tunnel = agent.open(Properties::http());
+    let mut channel = engine.accept().await;
+    let hello = channel.hello().await;
+    let liveness = ControlChannelLiveness {
+        heartbeat_interval_ms: 1000,
+        heartbeat_timeout_ms: 1000,
+    };
+    channel.welcome_with(&hello, Some(liveness)).await;
+    let asked = channel.tunnel_request().await;
+    channel.grant(&asked, "t-1").await;
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
+    // The connection stays open and nothing is said on it.
+    until(&tunnel, |status| {
+        matches!(status, Status::Disconnected { .. })
+    })
+    .await;
+    let _channel = engine.control_with_tunnel().await;
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
+}
+
+#[tokio::test]
+async fn after_a_loss_every_tunnel_is_restored() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let first = agent.open(Properties::http().named("first"));
+    let second = agent.open(Properties::tcp().named("second"));
+    for round in 0..3 {
+        let mut channel = engine.control().await;
+        for id in ["t-1", "t-2"] {
+            let asked = channel.tunnel_request().await;
+            channel.grant(&asked, &format!("{id}-{round}")).await;
+        }
+        for (tunnel, id) in [(&first, "t-1"), (&second, "t-2")] {
+            let wanted = format!("{id}-{round}");
+            until(
+                tunnel,
+                |status| matches!(status, Status::Online(online) if online.tunnel_id == wanted),
+            )
+            .await;
+        }
+        drop(channel);
+        let lost = until(&first, |status| {
+            matches!(status, Status::Disconnected { .. })
+        })
+        .await;
+        let Status::Disconnected { retry_in, .. } = lost else {
+            unreachable!()
+        };
+        assert!(
+            round > 0 || retry_in <= Duration::from_millis(100),
+            "{retry_in:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_tunnel_that_the_engine_cannot_serve_now_is_asked_for_again() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let tunnel = agent.open(Properties::http());
+    let mut channel = engine.control().await;
+    let asked = channel.tunnel_request().await;
+    channel
+        .refuse_tunnel(&asked, Error::service_unavailable("starting"))
+        .await;
+    until(&tunnel, |status| {
+        matches!(status, Status::Disconnected { .. })
+    })
+    .await;
+    let asked = channel.tunnel_request().await;
+    channel.grant(&asked, "t-1").await;
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
+}
+
+#[tokio::test]
+async fn a_refused_tunnel_is_over_and_the_others_go_on() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let mut refused = agent.open(Properties {
+        challenge_mode: Some(true),
+        ..Properties::http()
+    });
+    let mut channel = engine.control().await;
+    let asked = channel.tunnel_request().await;
+    channel
+        .refuse_tunnel(&asked, Error::feature_not_available("challenge_mode"))
+        .await;
+    let error = timeout(SOON, refused.online()).await.unwrap().unwrap_err();
+    assert_eq!(error.refusal().unwrap().kind, RefusalKind::NotAvailable);
+    assert!(error.to_string().contains("challenge_mode"), "{error}");
+
+    let other = agent.open(Properties::http());
+    let asked = channel.tunnel_request().await;
+    channel.grant(&asked, "t-2").await;
+    until(&other, |status| matches!(status, Status::Online(_))).await;
+}
+
+#[tokio::test]
+async fn a_tunnel_that_was_taken_over_is_not_asked_for_again() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let tunnel = agent.open(Properties::http().named("taken"));
+    let mut channel = engine.control_with_tunnel().await;
+    channel
+        .send(Kind::ServerMessage(ServerMessage {
+            message: ServerMessage::TAKEN_OVER.to_owned(),
+        }))
+        .await;
+    channel
+        .send(Kind::CloseTunnelRsp(CloseTunnelRsp {
+            tunnel_id: "t-1".to_owned(),
+        }))
+        .await;
+    let status = until(&tunnel, |status| matches!(status, Status::Closed(_))).await;
+    let Status::Closed(Closed::Refused(refusal)) = status else {
+        panic!("{status:?}")
+    };
+    assert_eq!(refusal.kind, RefusalKind::TakenOver);
+
+    drop(channel);
+    let _other = agent.open(Properties::http().named("other"));
+    let mut channel = engine.control().await;
+    let asked = channel.tunnel_request().await;
+    assert_eq!(
+        text(asked.tunnel_properties.unwrap().name.as_ref()),
+        Some("other")
+    );
+}
+
+#[tokio::test]
+async fn a_dropped_tunnel_is_closed_at_the_engine() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let tunnel = agent.open(Properties::http());
+    let mut channel = engine.control_with_tunnel().await;
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
+    let closing = tokio::spawn(tunnel.close());
+    let Kind::CloseTunnelReq(close) = channel.next().await else {
+        panic!("not a close")
+    };
+    assert_eq!(close.tunnel_id, "t-1");
+    channel
+        .send(Kind::CloseTunnelRsp(CloseTunnelRsp {
+            tunnel_id: close.tunnel_id,
+        }))
+        .await;
+    timeout(SOON, closing).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_that_closes_says_so_and_waits_for_the_confirmation() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let tunnel = agent.open(Properties::http());
+    let mut channel = engine.control_with_tunnel().await;
+    let closing = tokio::spawn(async move { agent.close(SOON).await });
+    let Kind::CloseControlChannelReq(_) = channel.next().await else {
+        panic!("not a close")
+    };
+    channel
+        .send(Kind::CloseControlChannelRsp(CloseControlChannelRsp {}))
+        .await;
+    assert!(timeout(SOON, closing).await.unwrap().unwrap());
+    until(&tunnel, |status| *status == Status::Closed(Closed::Asked)).await;
+    channel.closed().await;
+}
+
+#[tokio::test]
+async fn an_engine_that_is_not_trusted_is_not_given_the_token() {
+    let engine = FakeEngine::start().await;
+    let mut config = engine.config();
+    config.trust = client::Trust::Roots(vec![]);
+    let agent = client::Agent::start(config).unwrap();
+    let failed = |status: &AgentStatus| matches!(status, AgentStatus::Disconnected { .. });
+    let mut status = agent.status();
+    let refused = tokio::spawn(async move { engine.accept_failing().await });
+    let seen = timeout(SOON, status.wait_for(failed))
+        .await
+        .unwrap()
+        .unwrap()
+        .clone();
+    let AgentStatus::Disconnected { error, .. } = seen else {
+        unreachable!()
+    };
+    assert!(error.contains("TLS handshake"), "{error}");
+    refused.await.unwrap();
+}

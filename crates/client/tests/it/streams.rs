@@ -1,0 +1,292 @@
+//! Visitors: one by one, and on standing connections.
+
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+
+use client::{Agent, Connection, Properties, Status, Target, Tunnel};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::mpsc,
+    time::timeout,
+};
+use tokio_rustls::TlsStream;
+use transport::standing::{Framed, Standing};
+use wire::{
+    ErrorCode, Kind,
+    message::{PoolReq, ProxyConnReq, ProxyConnRsp, ProxyReq},
+    pool::{Side, StreamOpen},
+};
+
+use super::{
+    closed_port, echo_service,
+    fake::{FakeEngine, Peer, SOON},
+    until,
+};
+
+const STREAM: &str = "0123456789abcdef01234567";
+
+/// An agent whose one tunnel goes to a port of this machine, and what it is told of streams.
+async fn forwarding(
+    engine: &FakeEngine,
+    port: u16,
+) -> (Agent, Peer, mpsc::UnboundedReceiver<Connection>) {
+    let agent = engine.agent();
+    let mut tunnel = agent.open(Properties::tcp());
+    let channel = engine.control_with_tunnel().await;
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
+    let (told, streams) = mpsc::unbounded_channel();
+    let target: Target = port.to_string().parse().unwrap();
+    let observer: client::tunnel::Observer = Arc::new(move |connection| {
+        // The receiver is gone in tests that do not look.
+        drop(told.send(connection));
+    });
+    tokio::spawn(async move { tunnel.forward(target, Some(observer)).await });
+    (agent, channel, streams)
+}
+
+async fn accepting(engine: &FakeEngine) -> (Agent, Peer, Tunnel) {
+    let agent = engine.agent();
+    let tunnel = agent.open(Properties::tcp());
+    let channel = engine.control_with_tunnel().await;
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
+    (agent, channel, tunnel)
+}
+
+fn visitor() -> Kind {
+    Kind::ProxyConnReq(ProxyConnReq {
+        tunnel_id: "t-1".to_owned(),
+        stream_id: STREAM.to_owned(),
+        secret: Some("one-time".into()),
+        source_ip: Some(std::net::IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)).into()),
+        proxy_endpoint: None,
+    })
+}
+
+async fn data_hello(peer: &mut Peer) -> ProxyReq {
+    match peer.next().await {
+        Kind::ProxyReq(hello) => hello,
+        other => panic!("not a data connection: {other:?}"),
+    }
+}
+
+async fn answer(channel: &mut Peer) -> ProxyConnRsp {
+    match channel.next().await {
+        Kind::ProxyConnRsp(answer) => answer,
+        other => panic!("not an answer: {other:?}"),
+    }
+}
+
+async fn standing(
+    engine: &FakeEngine,
+    channel: &mut Peer,
+) -> Standing<TlsStream<tokio::net::TcpStream>> {
+    let request = PoolReq {
+        secret: "pool".to_owned(),
+        count: 1,
+        idle_timeout_ms: 60_000,
+    };
+    channel.send(Kind::PoolReq(request)).await;
+    let mut peer = engine.accept().await;
+    let hello = data_hello(&mut peer).await;
+    assert_eq!(hello.stream_id, "");
+    assert_eq!(hello.client_details.unwrap().token.unwrap().value, "pool");
+    Standing::new(peer.io, Side::Engine)
+}
+
+fn open(stream_id: &str) -> StreamOpen {
+    StreamOpen {
+        tunnel_id: "t-1".to_owned(),
+        stream_id: stream_id.to_owned(),
+        source_ip: Some(std::net::IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)).into()),
+    }
+}
+
+/// Sends a whole request and reads the whole answer.
+async fn exchange(stream: &mut (impl transport::Stream + ?Sized), request: &[u8]) -> Vec<u8> {
+    stream.write_all(request).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    timeout(SOON, stream.read_to_end(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_visitor_is_dialled_back_for_and_joined_to_the_service() {
+    let engine = FakeEngine::start().await;
+    let (_agent, mut channel, mut streams) = forwarding(&engine, echo_service().await).await;
+    channel.send(visitor()).await;
+    let mut data = engine.accept().await;
+    let hello = data_hello(&mut data).await;
+    assert_eq!(hello.stream_id, STREAM);
+    assert!(hello.zero_rtt.unwrap().value);
+    assert_eq!(
+        hello.client_details.unwrap().token.unwrap().value,
+        "one-time"
+    );
+    assert_eq!(
+        answer(&mut channel).await,
+        ProxyConnRsp {
+            stream_id: STREAM.into(),
+            error: None
+        }
+    );
+    // Half-closed: the answer comes after the end of the request.
+    assert_eq!(exchange(&mut data.io, b"hello").await, b"hello");
+    for active in [true, false] {
+        let seen = timeout(SOON, streams.recv()).await.unwrap().unwrap();
+        assert_eq!(
+            (seen.stream_id.as_str(), seen.active, seen.error),
+            (STREAM, active, None)
+        );
+        assert_eq!(seen.source_ip, Some(Ipv4Addr::new(192, 0, 2, 1).into()));
+    }
+}
+
+#[tokio::test]
+async fn a_visitor_is_refused_when_the_service_is_down() {
+    let engine = FakeEngine::start().await;
+    let (_agent, mut channel, _) = forwarding(&engine, closed_port().await).await;
+    channel.send(visitor()).await;
+    let answer = answer(&mut channel).await;
+    assert_eq!(answer.error.unwrap().kind(), ErrorCode::ServiceUnavailable);
+}
+
+#[tokio::test]
+async fn a_visitor_of_an_unknown_tunnel_is_refused() {
+    let engine = FakeEngine::start().await;
+    let (_agent, mut channel, _) = forwarding(&engine, closed_port().await).await;
+    let Kind::ProxyConnReq(mut request) = visitor() else {
+        unreachable!()
+    };
+    request.tunnel_id = "t-2".to_owned();
+    channel.send(Kind::ProxyConnReq(request)).await;
+    let answer = answer(&mut channel).await;
+    assert_eq!(answer.error.unwrap().kind(), ErrorCode::TunnelNotFound);
+}
+
+#[tokio::test]
+async fn a_program_accepts_visitors_itself() {
+    let engine = FakeEngine::start().await;
+    let (_agent, mut channel, mut tunnel) = accepting(&engine).await;
+    channel.send(visitor()).await;
+    let mut data = engine.accept().await;
+    data_hello(&mut data).await;
+    let mut stream = timeout(SOON, tunnel.accept()).await.unwrap().unwrap();
+    assert_eq!(stream.stream_id(), STREAM);
+    assert_eq!(stream.source_ip(), Some(Ipv4Addr::new(192, 0, 2, 1).into()));
+    data.io.write_all(b"ping").await.unwrap();
+    let mut ping = [0; 4];
+    stream.read_exact(&mut ping).await.unwrap();
+    stream.write_all(b"pong").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut pong = Vec::new();
+    data.io.read_to_end(&mut pong).await.unwrap();
+    assert_eq!((&ping, pong.as_slice()), (b"ping", &b"pong"[..]));
+}
+
+#[tokio::test]
+async fn an_accepted_stream_outlives_the_control_channel() {
+    let engine = FakeEngine::start().await;
+    let (_agent, mut channel, mut streams) = forwarding(&engine, echo_service().await).await;
+    channel.send(visitor()).await;
+    let mut data = engine.accept().await;
+    data_hello(&mut data).await;
+    data.io.write_all(b"before, ").await.unwrap();
+    assert!(timeout(SOON, streams.recv()).await.unwrap().unwrap().active);
+    drop(channel);
+    let _channel = engine.control_with_tunnel().await;
+    assert_eq!(exchange(&mut data.io, b"after").await, b"before, after");
+}
+
+#[tokio::test]
+async fn a_standing_connection_carries_one_stream_after_another() {
+    let engine = FakeEngine::start().await;
+    let (_agent, mut channel, _) = forwarding(&engine, echo_service().await).await;
+    let mut standing = standing(&engine, &mut channel).await;
+    for round in 0..3_u8 {
+        let mut stream = standing.open(&open(STREAM)).unwrap();
+        let request = vec![round; 300_000];
+        assert!(exchange(&mut stream, &request).await == request);
+        standing = timeout(SOON, stream.recycle()).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_reset_when_the_service_is_down_and_its_connection_stays() {
+    let engine = FakeEngine::start().await;
+    let (_agent, mut channel, _) = forwarding(&engine, closed_port().await).await;
+    let mut standing = standing(&engine, &mut channel).await;
+    for _ in 0..2 {
+        let mut stream = standing.open(&open(STREAM)).unwrap();
+        stream.write_all(b"hello").await.unwrap();
+        stream.flush().await.unwrap();
+        let error = timeout(SOON, stream.read_to_end(&mut Vec::new()))
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        assert_eq!(
+            stream.refusal().unwrap().kind(),
+            ErrorCode::ServiceUnavailable
+        );
+        standing = timeout(SOON, stream.recycle()).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_program_gives_a_standing_connection_back_by_dropping_its_stream() {
+    let engine = FakeEngine::start().await;
+    let (_agent, mut channel, mut tunnel) = accepting(&engine).await;
+    let mut standing = standing(&engine, &mut channel).await;
+    for _ in 0..2 {
+        let mut visitor: Framed<_> = standing.open(&open(STREAM)).unwrap();
+        visitor.write_all(b"ping").await.unwrap();
+        visitor.flush().await.unwrap();
+        let mut stream = timeout(SOON, tunnel.accept()).await.unwrap().unwrap();
+        let mut ping = [0; 4];
+        stream.read_exact(&mut ping).await.unwrap();
+        // Half way through: the visitor must not take it for a proper end.
+        drop(stream);
+        let error = timeout(SOON, visitor.read_to_end(&mut Vec::new()))
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        standing = timeout(SOON, visitor.recycle()).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn idle_standing_connections_end_with_their_channel_and_busy_ones_after_their_stream() {
+    let engine = FakeEngine::start().await;
+    let (_agent, mut channel, mut streams) = forwarding(&engine, echo_service().await).await;
+    let mut idle = standing(&engine, &mut channel).await;
+    let busy = standing(&engine, &mut channel).await;
+    let mut stream = busy.open(&open(STREAM)).unwrap();
+    stream.write_all(b"before, ").await.unwrap();
+    stream.flush().await.unwrap();
+    assert!(timeout(SOON, streams.recv()).await.unwrap().unwrap().active);
+    drop(channel);
+    let mut rest = Vec::new();
+    drop(
+        timeout(SOON, idle.get_mut().read_to_end(&mut rest))
+            .await
+            .unwrap(),
+    );
+    assert_eq!(exchange(&mut stream, b"after").await, b"before, after");
+}
+
+#[tokio::test]
+async fn a_close_waits_for_streams_and_cuts_them_at_the_deadline() {
+    let engine = FakeEngine::start().await;
+    let (agent, mut channel, mut streams) = forwarding(&engine, echo_service().await).await;
+    channel.send(visitor()).await;
+    let mut data = engine.accept().await;
+    data_hello(&mut data).await;
+    assert!(timeout(SOON, streams.recv()).await.unwrap().unwrap().active);
+    drop(channel);
+    assert!(!agent.close(Duration::from_millis(50)).await);
+    data.closed().await;
+}

@@ -1,0 +1,97 @@
+//! Compact JWS (RFC 7515 section 7.1) in the narrow form that we accept.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value};
+use types::json::{self, Limits};
+
+use crate::token::MAX_TOKEN_BYTES;
+use crate::verify::Refused;
+
+/// A token taken apart, not verified.
+pub(crate) struct Compact<'a> {
+    /// What the signature covers: header and payload as they came.
+    pub(crate) signed: &'a str,
+    pub(crate) header: Map<String, Value>,
+    payload: Vec<u8>,
+    pub(crate) signature: Vec<u8>,
+}
+
+impl<'a> Compact<'a> {
+    pub(crate) fn parse(token: &'a str) -> Result<Self, Refused> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(Refused::TooLong);
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(Refused::Form)?;
+        let (header, payload) = signed.split_once('.').ok_or(Refused::Form)?;
+        // A further dot stays in the payload, where it is no base64url.
+        let [header, payload, signature] = [header, payload, signature].map(part);
+        let (header, payload, signature) = (header?, payload?, signature?);
+        Ok(Self {
+            signed,
+            header: object(&header).ok_or(Refused::Header("not a JSON object"))?,
+            payload,
+            signature,
+        })
+    }
+
+    /// The claims. To be read once the signature is known to be good.
+    pub(crate) fn claims(&self) -> Option<Map<String, Value>> {
+        object(&self.payload)
+    }
+
+    /// The algorithm and the key's id that the header names, once nothing in it could lead us to
+    /// a key or a meaning that is not ours.
+    pub(crate) fn key_hint(&self) -> Result<(&str, Option<&str>), Refused> {
+        if let Some(name) = FORBIDDEN_IN_HEADER
+            .into_iter()
+            .find(|name| self.header.contains_key(*name))
+        {
+            return Err(Refused::Header(name));
+        }
+        let text = |name: &'static str| match self.header.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.as_str())),
+            Some(_) => Err(Refused::Header(name)),
+        };
+        // RFC 7519 section 5.1 and RFC 9068 section 2.1; other types are other documents.
+        let is_token_type = |given: &str| {
+            let short = given.strip_prefix("application/").unwrap_or(given);
+            short.eq_ignore_ascii_case("jwt") || short.eq_ignore_ascii_case("at+jwt")
+        };
+        if text("typ")?.is_some_and(|given| !is_token_type(given)) {
+            return Err(Refused::Header("typ"));
+        }
+        let algorithm = text("alg")?.ok_or(Refused::Header("alg"))?;
+        Ok((algorithm, text("kid")?))
+    }
+}
+
+/// Canonical base64url without padding: one byte string has one spelling, or a revocation list of
+/// digests could be walked around.
+fn part(text: &str) -> Result<Vec<u8>, Refused> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| Refused::Form)?;
+    if bytes.is_empty() {
+        Err(Refused::Form)
+    } else {
+        Ok(bytes)
+    }
+}
+
+fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
+    match json::parse(bytes, JSON_LIMITS) {
+        Ok(Value::Object(members)) => Some(members),
+        _ => None,
+    }
+}
+
+/// Extensions that must be understood (RFC 7515 section 4.1.11, RFC 7797), keys and addresses of
+/// keys that the token brings along (RFC 7515 section 4.1.2 to 4.1.8), and wrappings (RFC 7516).
+const FORBIDDEN_IN_HEADER: [&str; 11] = [
+    "crit", "b64", "jwk", "jku", "x5u", "x5c", "x5t", "x5t#S256", "enc", "zip", "cty",
+];
+
+const JSON_LIMITS: Limits = Limits {
+    bytes: MAX_TOKEN_BYTES,
+    depth: 40,
+};

@@ -1,0 +1,173 @@
+use serde_json::json;
+
+use super::*;
+use crate::sample::{NOW, keyring, pairs, secret, text, token};
+use crate::{Keyring, verify};
+
+fn request() -> MintRequest {
+    MintRequest {
+        kind: TokenKind::Auth,
+        identity: Identity::User("u1".to_owned()),
+        ttl_seconds: Some(300),
+        permissions: None,
+        resources: None,
+    }
+}
+
+fn with_secret(request: &MintRequest) -> Result<String, BadMint> {
+    mint(&SigningKey::from_secret(&secret()).unwrap(), request, NOW).map(|token| text(&token))
+}
+
+#[test]
+fn what_is_minted_verifies() {
+    let full = MintRequest {
+        kind: TokenKind::App,
+        identity: Identity::Client("c1".to_owned()),
+        permissions: Some(vec![Permission::TunnelsStreamsCreateDelete]),
+        resources: Some(json!({"tunnels": {"projects": ["p1"]}})),
+        ..request()
+    };
+    let verified = verify(&with_secret(&full).unwrap(), &keyring(), NOW).unwrap();
+    assert_eq!(verified.identity, full.identity);
+    assert_eq!(
+        (verified.issued_at, verified.expires_at),
+        (Some(NOW), Some(NOW + 300))
+    );
+    assert!(verified.allows(Permission::TunnelsStreamsCreateDelete));
+    assert!(!verified.allows(Permission::TunnelsResourcesReadOnly));
+    assert!(!verified.boundary.may_list("p2", None));
+    let endless = MintRequest {
+        kind: TokenKind::Pat,
+        ttl_seconds: None,
+        ..request()
+    };
+    assert_eq!(
+        verify(&with_secret(&endless).unwrap(), &keyring(), NOW)
+            .unwrap()
+            .expires_at,
+        None
+    );
+}
+
+#[test]
+fn every_kind_of_key_signs() {
+    for pair in pairs() {
+        let key = SigningKey::from_pem(&pair.private).unwrap().with_kid("k1");
+        let token = text(&mint(&key, &request(), NOW).unwrap());
+        let header = inspect(&token).unwrap()["header"].clone();
+        assert_eq!(
+            header,
+            json!({"alg": pair.algorithm, "typ": "JWT", "kid": "k1"})
+        );
+        assert!(verify(&token, &Keyring::new().with_pem(&pair.public).unwrap(), NOW).is_ok());
+        assert!(SigningKey::from_pem(&pair.public).is_err());
+    }
+    assert!(SigningKey::from_secret(&Secret::new("")).is_err());
+}
+
+#[test]
+fn permissions_and_actions_fit_together() {
+    use Permission::{
+        AccountPlanReadOnly, TunnelsResourcesReadOnly, TunnelsStreamsCreateDelete,
+        TunnelsTunnelsCreateDelete, WebttyLogsReadOnly, WebttySessionsReadOnly,
+        WebttySessionsReadWrite,
+    };
+    for (permission, actions, fits) in [
+        (TunnelsResourcesReadOnly, json!({"list": true}), true),
+        (
+            TunnelsResourcesReadOnly,
+            json!({"list": false, "create": true}),
+            false,
+        ),
+        (WebttySessionsReadOnly, json!({"connect": true}), false),
+        (
+            WebttyLogsReadOnly,
+            json!({"list": {"filters": {"name": "x"}}}),
+            true,
+        ),
+        (TunnelsTunnelsCreateDelete, json!({"create": true}), true),
+        (TunnelsTunnelsCreateDelete, json!({"list": true}), false),
+        (
+            TunnelsStreamsCreateDelete,
+            json!({"connect": {"params": {"path": "/"}}}),
+            true,
+        ),
+        (TunnelsStreamsCreateDelete, json!({"list": true}), false),
+        (
+            WebttySessionsReadWrite,
+            json!({"list": true, "connect": true}),
+            true,
+        ),
+        (WebttySessionsReadWrite, json!({"connect": true}), false),
+        (AccountPlanReadOnly, json!({"list": true}), true),
+    ] {
+        let request = MintRequest {
+            permissions: Some(vec![permission]),
+            resources: Some(json!({"tunnels": {"scopes": {"tunnels": actions}}})),
+            ..request()
+        };
+        let minted = with_secret(&request);
+        assert_eq!(minted.is_ok(), fits, "{permission} {actions}");
+        if let Err(BadMint::Param(error)) = minted {
+            assert_eq!(error.field, "permissions");
+        }
+    }
+}
+
+#[test]
+fn what_could_not_be_used_is_not_minted() {
+    for (request, field) in [
+        (
+            MintRequest {
+                ttl_seconds: Some(0),
+                ..request()
+            },
+            "ttl",
+        ),
+        (
+            MintRequest {
+                identity: Identity::User(String::new()),
+                ..request()
+            },
+            "identity",
+        ),
+        (
+            MintRequest {
+                resources: Some(json!([])),
+                ..request()
+            },
+            "resources",
+        ),
+        (
+            MintRequest {
+                resources: Some(json!({"tunnels": {"projects": []}})),
+                ..request()
+            },
+            "resources.tunnels.projects",
+        ),
+        (
+            MintRequest {
+                resources: Some(json!({"tunnels": {"projects": ["p".repeat(8192)]}})),
+                ..request()
+            },
+            "resources",
+        ),
+    ] {
+        match with_secret(&request) {
+            Err(BadMint::Param(error)) => assert_eq!(error.field, field),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn inspecting_verifies_nothing() {
+    let foreign = token(&json!({"type": "pat", "exp": 1}));
+    assert_eq!(
+        inspect(&foreign),
+        Some(
+            json!({"header": {"alg": "HS256", "typ": "JWT"}, "claims": {"type": "pat", "exp": 1}})
+        )
+    );
+    assert_eq!(inspect("no.token"), None);
+}

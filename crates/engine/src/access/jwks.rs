@@ -1,0 +1,121 @@
+//! Keys from an address: a JWKS document (RFC 7517) that is fetched again and again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Client, Url, redirect};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::tokens::Tokens;
+
+/// Where a JWKS is read.
+#[derive(Debug, Clone)]
+pub struct JwksSource {
+    url: Url,
+    client: Client,
+}
+
+/// Why a JWKS was not read. The keys that were read before stay in force.
+#[derive(Debug, thiserror::Error)]
+pub enum JwksError {
+    /// `auth.jwt.jwks_url` is no address that keys may come from.
+    #[error("expected an https address (http on loopback alone)")]
+    Address,
+    #[error("the key set could not be fetched")]
+    Fetch(#[from] reqwest::Error),
+    #[error("the key set's address answered {0}")]
+    Status(u16),
+    #[error("the key set is larger than {MAX_DOCUMENT_BYTES} bytes")]
+    TooLarge,
+    #[error("the key set is not UTF-8")]
+    NotText,
+    #[error("the key set holds no usable keys")]
+    Keys(#[from] credentials::BadKey),
+}
+
+impl JwksSource {
+    /// Checks the address (`auth.jwt.jwks_url`). Keys over a clear connection would be anybody's.
+    pub fn new(url: &str) -> Result<Self, JwksError> {
+        let url = Url::parse(url).map_err(|_| JwksError::Address)?;
+        let loopback = url.host_str().is_some_and(is_loopback);
+        if !(url.scheme() == "https" || (url.scheme() == "http" && loopback)) {
+            return Err(JwksError::Address);
+        }
+        let client = Client::builder()
+            .timeout(FETCH_TIMEOUT)
+            .redirect(redirect::Policy::none())
+            .build()?;
+        Ok(Self { url, client })
+    }
+
+    /// Fetches the document once and puts its keys in force.
+    pub async fn refresh(&self, tokens: &Tokens) -> Result<(), JwksError> {
+        let document = self.fetch().await?;
+        Ok(tokens.replace_jwks(document)?)
+    }
+
+    /// Keeps the keys fresh until `stop`: at once, then every ten minutes, and soon after a token
+    /// came that no known key signed, but never more than twice a minute.
+    pub async fn keep_fresh(self, tokens: Arc<Tokens>, stop: CancellationToken) {
+        loop {
+            let refreshed = tokio::select! {
+                () = stop.cancelled() => return,
+                refreshed = self.refresh(&tokens) => refreshed,
+            };
+            let fetched = Instant::now();
+            let next = match refreshed {
+                Ok(()) => REFRESH_INTERVAL,
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "key set not refreshed, the known keys stay in force");
+                    RETRY_INTERVAL
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep_until(fetched + next) => {}
+                () = tokens.unknown_key() => {
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = sleep_until(fetched + SHORTEST_INTERVAL) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<String, JwksError> {
+        let mut response = self.client.get(self.url.clone()).send().await?;
+        if !response.status().is_success() {
+            return Err(JwksError::Status(response.status().as_u16()));
+        }
+        let mut document = Vec::new();
+        while let Some(chunk) = response.chunk().await? {
+            if document.len() + chunk.len() > MAX_DOCUMENT_BYTES {
+                return Err(JwksError::TooLarge);
+            }
+            document.extend_from_slice(&chunk);
+        }
+        String::from_utf8(document).map_err(|_| JwksError::NotText)
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || address
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+/// The whole fetch; a key server that takes longer is as good as down.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a key that was withdrawn may still be taken for good.
+const REFRESH_INTERVAL: Duration = Duration::from_mins(10);
+/// After a failure: soon enough that a short outage at start does not lock everybody out.
+const RETRY_INTERVAL: Duration = Duration::from_mins(1);
+/// Between two fetches: what strangers with made-up tokens can cause.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
+/// Hundreds of keys; a set of two is under 1 KiB.
+const MAX_DOCUMENT_BYTES: usize = 256 * 1024;

@@ -1,0 +1,127 @@
+//! Who calls: an extractor, so that no handler can forget to ask.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use credentials::{Secret, Verified, watch};
+use daemon::problem::Refusal;
+use http::request::Parts;
+use types::permission::Permission;
+use types::problem::Problem;
+use types::query_credential;
+
+use super::Api;
+use super::lifetime::Lifetime;
+use crate::access::{Bearer, require};
+
+/// A caller whose bearer token is valid and holds the permission that `N` names. The query is no
+/// place for a credential here (EN-5).
+#[derive(Debug)]
+pub(super) struct Caller<N> {
+    pub(super) token: Arc<Verified>,
+    needs: PhantomData<N>,
+}
+
+/// The permission that an operation needs.
+pub(super) trait Needs: Send {
+    const PERMISSION: Option<Permission>;
+}
+
+/// Any valid credential.
+#[derive(Debug)]
+pub(super) struct Anything;
+
+/// `tunnels.resources.read-only`.
+#[derive(Debug)]
+pub(super) struct ReadResources;
+
+impl Needs for Anything {
+    const PERMISSION: Option<Permission> = None;
+}
+
+impl Needs for ReadResources {
+    const PERMISSION: Option<Permission> = Some(Permission::TunnelsResourcesReadOnly);
+}
+
+impl<A: Send + Sync + 'static, N: Needs> FromRequestParts<Arc<Api<A>>> for Caller<N> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
+        let token = api.verify(api.bearer(parts)?)?;
+        if let Some(permission) = N::PERMISSION {
+            require(&token, permission)?;
+        }
+        Ok(Self {
+            token,
+            needs: PhantomData,
+        })
+    }
+}
+
+/// A caller of a live stream, by bearer or by watch token (EN-3a, EN-5), and how long it may stay.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    pub(super) token: Arc<Verified>,
+    pub(super) lifetime: Lifetime,
+}
+
+impl<A: Send + Sync + 'static> FromRequestParts<Arc<Api<A>>> for Watcher {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
+        // Taken first: a revocation between here and the stream's first wait is seen there.
+        let changes = api.tokens.changes();
+        let query = parts.uri.query().unwrap_or_default();
+        // A present query credential is the credential and is judged alone; where it is no good a
+        // bearer does not help (ED-1d).
+        let (text, token) = match query_credential::extract(query, api.reserved()) {
+            Err(malformed) => return Err(refused(&malformed)),
+            Ok(Some(found)) => {
+                let token = api.verify(&found.token)?;
+                watch::check(&token, api.unix_seconds()).map_err(|refusal| refused(&refusal))?;
+                (Secret::new(found.token), token)
+            }
+            Ok(None) => {
+                let text = api.bearer(parts)?;
+                (Secret::new(text), api.verify(text)?)
+            }
+        };
+        require(&token, Permission::TunnelsResourcesReadOnly)?;
+        let tokens = Arc::clone(&api.tokens);
+        let lifetime = Lifetime::new(
+            text,
+            token.expires_at,
+            tokens,
+            Arc::clone(&api.clock),
+            changes,
+        );
+        Ok(Self { token, lifetime })
+    }
+}
+
+impl<A> Api<A> {
+    pub(super) fn unix_seconds(&self) -> i64 {
+        self.clock.now().as_second()
+    }
+
+    fn bearer<'a>(&self, parts: &'a Parts) -> Result<&'a str, Refusal> {
+        match Bearer::of(&parts.headers) {
+            Bearer::Token(token) => Ok(token),
+            Bearer::Absent => Err(Problem::unauthenticated().into()),
+            Bearer::Malformed => Err(refused(&"malformed bearer")),
+        }
+    }
+
+    fn verify(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
+        self.tokens
+            .verify(token, self.unix_seconds())
+            .map_err(|unverified| refused(&unverified))
+    }
+}
+
+/// The caller learns that the credential is no good here; the log learns why.
+fn refused(reason: &dyn std::fmt::Display) -> Refusal {
+    tracing::info!(%reason, "credential refused at the engine API");
+    Problem::invalid_token().into()
+}

@@ -1,0 +1,91 @@
+//! How long a stream may live: as long as the token that opened it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use credentials::Secret;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::access::Tokens;
+use crate::clock::Clock;
+
+/// The token of a stream, judged again whenever keys or revocations change.
+#[derive(Debug)]
+pub(super) struct Lifetime {
+    text: Secret,
+    expires_at: Option<i64>,
+    tokens: Arc<Tokens>,
+    clock: Arc<dyn Clock>,
+    changes: watch::Receiver<u64>,
+}
+
+/// Why a stream may not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Lapse {
+    #[error("the token has expired")]
+    Expired,
+    #[error("the token is no longer valid")]
+    Revoked,
+}
+
+impl Lifetime {
+    pub(super) fn new(
+        text: Secret,
+        expires_at: Option<i64>,
+        tokens: Arc<Tokens>,
+        clock: Arc<dyn Clock>,
+        changes: watch::Receiver<u64>,
+    ) -> Self {
+        Self {
+            text,
+            expires_at,
+            tokens,
+            clock,
+            changes,
+        }
+    }
+
+    /// Waits until the token no longer holds. Cancel-safe.
+    pub(super) async fn lapse(&mut self) -> Lapse {
+        loop {
+            let Some(left) = self.left() else {
+                return Lapse::Expired;
+            };
+            // Looked at again now and then: the clock of the token is the day's, which may be set.
+            let look_again = Instant::now() + left.min(LONGEST_WAIT);
+            tokio::select! {
+                biased;
+                changed = self.changes.changed() => {
+                    // Without a sender the engine itself is gone, and so are its streams.
+                    if changed.is_err() || !self.still_holds() {
+                        return Lapse::Revoked;
+                    }
+                }
+                () = sleep_until(look_again) => {}
+            }
+        }
+    }
+
+    /// How much life is left; `None` where there is none.
+    fn left(&self) -> Option<Duration> {
+        let Some(expires_at) = self.expires_at else {
+            return Some(LONGEST_WAIT);
+        };
+        let millis = i128::from(expires_at) * 1000 - i128::from(self.clock.now().as_millisecond());
+        u64::try_from(millis)
+            .ok()
+            .filter(|left| *left > 0)
+            .map(Duration::from_millis)
+    }
+
+    fn still_holds(&self) -> bool {
+        let now = self.clock.now().as_second();
+        // It came in as text.
+        std::str::from_utf8(self.text.expose())
+            .is_ok_and(|text| self.tokens.verify(text, now).is_ok())
+    }
+}
+
+/// Between two looks at the clock: how late a stream may end after the clock was set forward.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);

@@ -1,0 +1,87 @@
+//! `/api/clients`, `/api/tunnels`, `/api/tunnels/{id}`: what is alive at this moment (EN-1).
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use daemon::problem::Refusal;
+use http::Uri;
+use http::header::CACHE_CONTROL;
+use serde_json::Value;
+use types::filter::{ClientFilter, ListParams, TunnelFilter, WatchParams};
+use types::problem::Problem;
+
+use super::Api;
+use super::caller::{Caller, ReadResources};
+use crate::access::reaches_list;
+
+pub(super) async fn clients<A: Send + Sync + 'static>(
+    caller: Caller<ReadResources>,
+    State(api): State<Arc<Api<A>>>,
+    uri: Uri,
+) -> Result<Response, Refusal> {
+    let params = ListParams::<ClientFilter>::from_query(query(&uri), api.compat)?;
+    reaches_list(&caller.token, &api.project)?;
+    let filter = WatchParams {
+        clients: params.filters,
+        ..WatchParams::default()
+    };
+    let view = api.view(caller.token, filter);
+    let clients = api.live.clients(&view, at_most(params.limit));
+    Ok(json(
+        clients.iter().map(|client| client.to_json()).collect(),
+    ))
+}
+
+pub(super) async fn tunnels<A: Send + Sync + 'static>(
+    caller: Caller<ReadResources>,
+    State(api): State<Arc<Api<A>>>,
+    uri: Uri,
+) -> Result<Response, Refusal> {
+    let params = ListParams::<TunnelFilter>::from_query(query(&uri), api.compat)?;
+    reaches_list(&caller.token, &api.project)?;
+    let filter = WatchParams {
+        tunnels: params.filters,
+        ..WatchParams::default()
+    };
+    let view = api.view(caller.token, filter);
+    let tunnels = api.live.tunnels(&view, at_most(params.limit));
+    Ok(json(
+        tunnels
+            .iter()
+            .filter_map(|tunnel| view.tunnel_json(tunnel))
+            .collect(),
+    ))
+}
+
+/// One tunnel. One that the token does not show is one that is not there.
+pub(super) async fn tunnel<A: Send + Sync + 'static>(
+    caller: Caller<ReadResources>,
+    State(api): State<Arc<Api<A>>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let Path(id) = id.map_err(|_| Problem::not_found())?;
+    let view = api.view(caller.token, WatchParams::default());
+    let found = api
+        .live
+        .find(&api.project, &id)
+        .filter(|tunnel| tunnel.view.id.as_str() == id && view.shows_tunnel(&tunnel.view))
+        .and_then(|tunnel| view.tunnel_json(&tunnel.view))
+        .ok_or_else(Problem::not_found)?;
+    Ok(json(found))
+}
+
+fn query(uri: &Uri) -> &str {
+    uri.query().unwrap_or_default()
+}
+
+fn at_most(limit: Option<u16>) -> usize {
+    limit.map_or(usize::MAX, usize::from)
+}
+
+/// What is alive now is not what is alive later: nobody keeps it.
+fn json(body: Value) -> Response {
+    ([(CACHE_CONTROL, "no-store")], Json(body)).into_response()
+}

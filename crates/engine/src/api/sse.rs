@@ -1,0 +1,85 @@
+//! `/api/sse`: the live stream as server-sent events (EN-3).
+//!
+//! One `data:` line and an empty line for each event. Comment lines keep the connection alive and
+//! say at the end why it ended.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{MethodRouter, get};
+use bytes::Bytes;
+use daemon::problem::Refusal;
+use futures_util::stream;
+use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Uri};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use super::Api;
+use super::caller::Watcher;
+use super::watch::{End, Watch};
+
+/// The route. Pages of any origin may read it: a browser's `EventSource` asks for that, and no
+/// ambient credential is looked at here.
+pub(super) fn route<A: Send + Sync + 'static>() -> MethodRouter<Arc<Api<A>>> {
+    get(watch::<A>).layer(axum::middleware::map_response(
+        async |mut response: Response| {
+            response
+                .headers_mut()
+                .insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+            response
+        },
+    ))
+}
+
+async fn watch<A: Send + Sync + 'static>(
+    watcher: Watcher,
+    State(api): State<Arc<Api<A>>>,
+    uri: Uri,
+) -> Result<Response, Refusal> {
+    let watch = Watch::open(&api, watcher, &uri)?;
+    let mut response = Response::new(Body::from_stream(lines(watch)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// The body, line by line.
+fn lines(watch: Watch) -> impl stream::Stream<Item = Result<Bytes, Infallible>> + Send {
+    let mut keep_alive = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
+    keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let open = Lines { watch, keep_alive };
+    stream::unfold(Some(open), async |lines| {
+        let mut lines = lines?;
+        Some(match lines.next().await {
+            Ok(bytes) => (Ok(bytes), Some(lines)),
+            Err(end) => (Ok(Bytes::from(format!(": closed: {end}\n\n"))), None),
+        })
+    })
+}
+
+#[derive(Debug)]
+struct Lines {
+    watch: Watch,
+    keep_alive: Interval,
+}
+
+impl Lines {
+    async fn next(&mut self) -> Result<Bytes, End> {
+        tokio::select! {
+            biased;
+            frame = self.watch.next() => frame.map(|frame| frame.sse()),
+            _ = self.keep_alive.tick() => Ok(Bytes::from_static(b": keep-alive\n\n")),
+        }
+    }
+}
+
+/// Below the idle limits of common proxies, which begin at 30 s.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests;

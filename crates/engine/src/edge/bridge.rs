@@ -1,0 +1,260 @@
+//! An HTTP/1.1 visitor and a service that speaks HTTP/2.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Body;
+use http1::{BodyReader, BodyState, FieldKind};
+use hyper::body::Incoming;
+use tokio::io::AsyncWrite;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::PollSender;
+use types::problem::Problem;
+
+use super::answer::Answer;
+use super::body::{Piece, UpBody};
+use super::copy::Framing;
+use super::http1::{Next, Request, Visitor};
+use super::record::Outcome;
+use super::translate;
+use super::upstream::Http2;
+
+/// Pieces of a body between the two tasks. One: what the service does not take is not read.
+const PIECES: usize = 1;
+
+/// Serves one request to its end.
+pub(super) async fn run(visitor: &mut Visitor, mut request: Request, mut send: Http2) -> Next {
+    let reader = BodyReader::from(request.body);
+    let (body, mut upload) = if reader.is_done() {
+        (UpBody::Empty, None)
+    } else {
+        let (sender, receiver) = mpsc::channel(PIECES);
+        let upload = Upload { reader, sender: PollSender::new(sender) };
+        (UpBody::Http1(receiver), Some(upload))
+    };
+    let forward = &request.forward;
+    let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
+    let Some(outgoing) = translate::request(&forward.head, tls, forward.trailers, body) else {
+        return refuse(visitor, request, upload.is_none(), &Problem::upstream_unreachable()).await;
+    };
+    let deadline = visitor.worker.core.config.timeouts.stream_request;
+    let answering = async {
+        send.ready().await?;
+        send.send_request(outgoing).await
+    };
+    tokio::pin!(answering);
+    let answered = poll_fn(|cx| {
+        let uploaded = poll_upload(&mut upload, cx, visitor);
+        match answering.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if uploaded.is_err() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    match timeout(deadline, answered).await {
+        Ok(Some(Ok(response))) => respond(visitor, request, response, upload).await,
+        Ok(Some(Err(error))) => {
+            request.record.failed(error.to_string());
+            refuse(visitor, request, upload.is_none(), &Problem::upstream_unreachable()).await
+        }
+        Ok(None) => Next::Abort,
+        Err(_) => {
+            request.record.failed("no answer in time");
+            refuse(visitor, request, upload.is_none(), &Problem::upstream_timeout()).await
+        }
+    }
+}
+
+async fn refuse(
+    visitor: &mut Visitor,
+    mut request: Request,
+    whole: bool,
+    problem: &Problem,
+) -> Next {
+    request.record.status(problem.status);
+    let answer = Answer::problem(problem, request.forward.html);
+    let keep_alive = request.down.keep_alive && whole;
+    visitor.write_answer(&answer, request.forward.is_head, keep_alive).await
+}
+
+/// The request's body, read by the visitor's task and sent by the connection's.
+struct Upload {
+    reader: BodyReader,
+    sender: PollSender<Piece>,
+}
+
+/// Moves what there is of the body; `upload` is none when all of it is sent, or when the service
+/// wants no more. An error is the visitor's: it broke off.
+fn poll_upload(
+    upload: &mut Option<Upload>,
+    cx: &mut Context<'_>,
+    visitor: &mut Visitor,
+) -> Result<(), ()> {
+    while let Some(under_way) = upload {
+        match under_way.poll(cx, visitor) {
+            Poll::Ready(Ok(true)) => {}
+            Poll::Ready(Ok(false)) => *upload = None,
+            Poll::Ready(Err(())) => {
+                *upload = None;
+                return Err(());
+            }
+            Poll::Pending => break,
+        }
+    }
+    Ok(())
+}
+
+impl Upload {
+    /// Sends one piece; false after the last one.
+    fn poll(&mut self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Poll<Result<bool, ()>> {
+        if ready!(self.sender.poll_reserve(cx)).is_err() {
+            // The service reset the stream; its answer says why.
+            return Poll::Ready(Ok(false));
+        }
+        let unread = visitor.io.unread();
+        let step = self.reader.advance(unread).map_err(drop)?;
+        let data = unread.get(step.data).unwrap_or_default();
+        if !data.is_empty() {
+            let data = Bytes::copy_from_slice(data);
+            visitor.io.consume(step.consumed);
+            return Poll::Ready(self.sender.send_item(Piece::Data(data)).map(|()| true).or(Ok(false)));
+        }
+        visitor.io.consume(step.consumed);
+        if step.state != BodyState::More || self.reader.is_done() {
+            // A service that has gone meanwhile needs no end either.
+            self.sender.send_item(Piece::End).ok();
+            return Poll::Ready(Ok(false));
+        }
+        match ready!(visitor.io.poll_more(cx)) {
+            Ok(true) => Poll::Ready(Ok(true)),
+            Ok(false) | Err(_) => Poll::Ready(Err(())),
+        }
+    }
+}
+
+/// Sends the response, while the rest of the request still goes out.
+async fn respond(
+    visitor: &mut Visitor,
+    mut request: Request,
+    response: Response<Incoming>,
+    mut upload: Option<Upload>,
+) -> Next {
+    let record = &mut request.record;
+    record.first_byte();
+    record.status(response.status().as_u16());
+    let mut out = Vec::with_capacity(512);
+    let is_head = request.forward.is_head;
+    let (framing, keep_alive) =
+        translate::write_response(&mut out, &response, is_head, request.down);
+    let mut download = Download { body: response.into_body(), framing, out, sent: 0, ended: false };
+    let mut written = 0;
+    let copied = poll_fn(|cx| {
+        poll_upload(&mut upload, cx, visitor).ok();
+        download.poll(cx, &mut visitor.io.io, &mut written)
+    });
+    let copied = copied.await;
+    record.bytes(0, written);
+    match copied {
+        Ok(()) => {
+            record.ended(Outcome::Served);
+            if upload.is_none() && keep_alive { Next::Request } else { Next::Close }
+        }
+        Err(Broken::Visitor) => Next::Abort,
+        Err(Broken::Service(error)) => {
+            record.failed(error.to_string());
+            Next::Abort
+        }
+    }
+}
+
+struct Download {
+    body: Incoming,
+    framing: Framing,
+    out: Vec<u8>,
+    sent: usize,
+    ended: bool,
+}
+
+enum Broken {
+    Visitor,
+    Service(hyper::Error),
+}
+
+impl Download {
+    fn poll<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        sink: &mut W,
+        written: &mut u64,
+    ) -> Poll<Result<(), Broken>> {
+        loop {
+            while self.sent < self.out.len() {
+                let rest = self.out.get(self.sent..).unwrap_or_default();
+                match ready!(Pin::new(&mut *sink).poll_write(cx, rest)) {
+                    Ok(count) if count > 0 => {
+                        self.sent += count;
+                        *written += count as u64;
+                    }
+                    Ok(_) | Err(_) => return Poll::Ready(Err(Broken::Visitor)),
+                }
+            }
+            if self.ended {
+                let flushed = ready!(Pin::new(&mut *sink).poll_flush(cx));
+                return Poll::Ready(flushed.map_err(|_| Broken::Visitor));
+            }
+            let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(frame) => frame,
+                Poll::Pending => {
+                    if ready!(Pin::new(&mut *sink).poll_flush(cx)).is_err() {
+                        return Poll::Ready(Err(Broken::Visitor));
+                    }
+                    return Poll::Pending;
+                }
+            };
+            self.out.clear();
+            self.sent = 0;
+            match frame {
+                Some(Ok(frame)) => self.encode(frame),
+                Some(Err(error)) => return Poll::Ready(Err(Broken::Service(error))),
+                None => {
+                    self.ended = true;
+                    if self.framing == Framing::Chunks {
+                        self.out.extend_from_slice(http1::LAST_CHUNK);
+                    }
+                }
+            }
+        }
+    }
+
+    fn encode(&mut self, frame: http_body::Frame<Bytes>) {
+        match frame.into_data() {
+            Ok(data) if data.is_empty() => {}
+            Ok(data) if self.framing == Framing::Chunks => {
+                http1::write_chunk_head(&mut self.out, data.len());
+                self.out.extend_from_slice(&data);
+                self.out.extend_from_slice(http1::CHUNK_END);
+            }
+            Ok(data) => self.out.extend_from_slice(&data),
+            Err(frame) => {
+                let Ok(trailers) = frame.into_trailers() else { return };
+                self.ended = true;
+                if self.framing != Framing::Chunks {
+                    return;
+                }
+                self.out.extend_from_slice(b"0\r\n");
+                for (name, value) in &trailers {
+                    let name = name.as_str().as_bytes();
+                    let kind = FieldKind::of(name);
+                    if !kind.is_hop_by_hop() && !kind.is_set_by_edge() {
+                        http1::write_field(&mut self.out, name, value.as_bytes());
+                    }
+                }
+                self.out.extend_from_slice(http1::HEAD_END);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Connections to the base host that speak HTTP: the Engine API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tower::ServiceExt as _;
+use transport::TlsStream;
+use types::problem::Problem;
+
+use crate::core::Worker;
+
+/// How long a request head may take.
+const HEAD_DEADLINE: Duration = Duration::from_secs(15);
+/// Requests of one connection at the same time.
+const STREAMS: u32 = 100;
+/// How often a silent connection is asked whether it is still there, and how long it may take.
+const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(15);
+
+/// Serves one connection to its end.
+pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let header_bytes = worker.core.config.limits.header_bytes;
+    let at = Arc::clone(&worker);
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let worker = Arc::clone(&at);
+        async move { answer(request.map(Body::new), &worker).await }
+    });
+    let io = TokioIo::new(stream);
+    let drain = worker.drain.cancelled();
+    // Whatever ends a connection, its client knows or is gone.
+    if http2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .enable_connect_protocol()
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(u32::try_from(header_bytes).unwrap_or(u32::MAX))
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PONG);
+        let connection = builder.serve_connection(io, service);
+        tokio::pin!(connection);
+        tokio::select! {
+            ended = &mut connection => drop(ended),
+            () = drain => {
+                connection.as_mut().graceful_shutdown();
+                connection.await.ok();
+            }
+        }
+    } else {
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_DEADLINE)
+            .max_buf_size(header_bytes.max(16 * 1024));
+        let connection = builder.serve_connection(io, service).with_upgrades();
+        tokio::pin!(connection);
+        tokio::select! {
+            ended = &mut connection => drop(ended),
+            () = drain => {
+                connection.as_mut().graceful_shutdown();
+                connection.await.ok();
+            }
+        }
+    }
+}
+
+async fn answer(request: Request, worker: &Worker) -> Result<Response, std::convert::Infallible> {
+    let base = worker.core.namespace.base().as_str();
+    let host = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str().as_bytes())
+        .or_else(|| request.headers().get(http::header::HOST).map(|host| host.as_bytes()));
+    let host = host.and_then(::http1::Authority::parse).map(|authority| authority.host);
+    // EN-1a: another host's `/api/` is that host's.
+    if !host.is_some_and(|host| host.eq_ignore_ascii_case(base)) {
+        return Ok(daemon::problem::Refusal::from(Problem::misdirected_request()).into_response());
+    }
+    worker.core.api.clone().oneshot(request).await
+}

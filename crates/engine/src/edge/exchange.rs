@@ -1,0 +1,383 @@
+//! One HTTP/1.1 request through a tunnel and its response back, both under way at once.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http1::{
+    BodyReader, Limits, Progress, ResponseBody, Slots, may_complete, parse_response,
+};
+use tokio::io::AsyncWrite;
+use tokio::time::{Instant, timeout_at};
+use types::problem::Problem;
+
+use super::answer::Answer;
+use super::bridge;
+use super::copy::{BodyCopy, CopyError, Framing};
+use super::forwarding::{write_interim, write_response};
+use super::http1::{Next, Request, Visitor};
+use super::record::Outcome;
+use super::upgrade;
+use super::upstream::{self, ConnectError, Connection, Http1};
+use crate::agents::OpenError;
+
+/// Interim responses (RFC 9110, 15.2) before the final one. Real services send one or two.
+pub(super) const INTERIM: usize = 16;
+
+/// Serves one request to its end.
+pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
+    let first_byte = Instant::now() + visitor.worker.core.config.timeouts.stream_request;
+    let mut fresh = false;
+    loop {
+        let connected = connect(visitor, &request, fresh).await;
+        let connection = match connected {
+            Ok(connection) => connection,
+            Err(error) => {
+                request.record.failed(error.to_string());
+                return refuse(visitor, request, &problem_of(&error)).await;
+            }
+        };
+        request.record.opened();
+        let upstream = match connection {
+            Connection::Http1 { io, .. } => io,
+            Connection::Http2 { send, .. } => return bridge::run(visitor, request, send).await,
+        };
+        match Exchange::begin(visitor, &mut request, upstream).run(first_byte).await {
+            Ended::Next(next) => return next,
+            Ended::Upgraded(upstream, head) => {
+                return upgrade::run(visitor, request, upstream, head).await;
+            }
+            Ended::Refused(problem) => return refuse(visitor, request, &problem).await,
+            // Once: a second failure is not chance.
+            Ended::Retry(whole) if !fresh => {
+                request.forward.head = whole;
+                request.body = http1::BodyLength::Empty;
+                fresh = true;
+            }
+            Ended::Retry(_) => {
+                return refuse(visitor, request, &Problem::upstream_unreachable()).await;
+            }
+        }
+    }
+}
+
+async fn connect(
+    visitor: &Visitor,
+    request: &Request,
+    fresh: bool,
+) -> Result<Connection, ConnectError> {
+    let (worker, tunnel) = (&visitor.worker, &request.forward.tunnel);
+    if request.forward.upgrade {
+        let io = upstream::connect_http1(worker, tunnel, visitor.source).await?;
+        return Ok(Connection::Http1 { io, reused: false });
+    }
+    upstream::connect(worker, tunnel, visitor.source, fresh).await
+}
+
+/// Answers in the service's stead.
+async fn refuse(visitor: &mut Visitor, mut request: Request, problem: &Problem) -> Next {
+    request.record.status(problem.status);
+    let answer = Answer::problem(problem, request.forward.html);
+    // The body, if there is one, may be half read: where the next request begins is not known.
+    let has_body = BodyReader::from(request.body).is_done();
+    let keep_alive = request.down.keep_alive && has_body;
+    visitor.write_answer(&answer, request.forward.is_head, keep_alive).await
+}
+
+/// What the visitor is told when there is no stream.
+pub(super) fn problem_of(error: &ConnectError) -> Problem {
+    match error {
+        ConnectError::Open(OpenError::Full) => Problem::unavailable(),
+        ConnectError::Open(OpenError::Deadline) | ConnectError::Deadline => {
+            Problem::upstream_timeout()
+        }
+        ConnectError::Open(OpenError::Gone | OpenError::Refused(_))
+        | ConnectError::Tls(_)
+        | ConnectError::Http2(_) => Problem::upstream_unreachable(),
+    }
+}
+
+/// Both directions of a request.
+struct Exchange<'v> {
+    visitor: &'v mut Visitor,
+    request: &'v mut Request,
+    upstream: Http1,
+    up: BodyCopy,
+    up_state: Up,
+    /// Bytes of the service's answer that were looked at in vain.
+    seen: usize,
+    interim: usize,
+    /// Interim responses on their way to the visitor.
+    early: Vec<u8>,
+    early_sent: usize,
+}
+
+#[derive(Debug, PartialEq)]
+enum Up {
+    Sending,
+    Sent,
+    /// The service takes no more; its answer may be there all the same.
+    Broken,
+}
+
+enum Ended {
+    Next(Next),
+    Upgraded(Http1, Vec<u8>),
+    Refused(Problem),
+    /// The connection ended before it brought anything, and the request may be sent again: this
+    /// is all of it.
+    Retry(Vec<u8>),
+}
+
+/// What came of waiting for a response head.
+enum Answered {
+    Final(Response),
+    Upgraded(Vec<u8>),
+    VisitorGone,
+    /// The connection broke; the message says how.
+    Broken(String),
+    Bad(&'static str),
+}
+
+/// A response whose head is ready for the visitor.
+struct Response {
+    head: Vec<u8>,
+    body: ResponseBody,
+    framing: Framing,
+    /// Whether the service's connection can be used again.
+    reusable: bool,
+    /// Whether the visitor's can.
+    keep_alive: bool,
+}
+
+impl<'v> Exchange<'v> {
+    fn begin(visitor: &'v mut Visitor, request: &'v mut Request, upstream: Http1) -> Self {
+        let head = std::mem::take(&mut request.forward.head);
+        let reader = BodyReader::from(request.body);
+        let up = BodyCopy::new(head, reader, Framing::Same, &mut visitor.io);
+        Self {
+            visitor,
+            request,
+            upstream,
+            up,
+            up_state: Up::Sending,
+            seen: 0,
+            interim: 0,
+            early: Vec::new(),
+            early_sent: 0,
+        }
+    }
+
+    async fn run(mut self, first_byte: Instant) -> Ended {
+        let waiting = poll_fn(|cx| self.poll_answer(cx));
+        match timeout_at(first_byte, waiting).await {
+            Ok(Answered::Final(response)) => self.respond(response).await,
+            Ok(Answered::Upgraded(head)) => Ended::Upgraded(self.upstream, head),
+            Ok(Answered::VisitorGone) => Ended::Next(Next::Abort),
+            Ok(Answered::Bad(reason)) => {
+                self.request.record.failed(reason);
+                Ended::Refused(Problem::upstream_unreachable())
+            }
+            Ok(Answered::Broken(reason)) => self.broken(reason),
+            Err(_) => {
+                self.request.record.failed("no answer in time");
+                Ended::Refused(Problem::upstream_timeout())
+            }
+        }
+    }
+
+    /// The connection ended before the answer's head. A request goes out again only when that
+    /// cannot do it twice: nothing came back, the method says so, and all of it is still here.
+    fn broken(self, reason: String) -> Ended {
+        let refusal = self.upstream.io.refusal().map(|refusal| refusal.text().to_owned());
+        let silent = self.upstream.unread().is_empty() && self.interim == 0;
+        if refusal.is_none()
+            && silent
+            && self.request.forward.idempotent
+            && let Some(whole) = self.up.into_whole()
+        {
+            return Ended::Retry(whole);
+        }
+        self.request.record.failed(refusal.unwrap_or(reason));
+        Ended::Refused(Problem::upstream_unreachable())
+    }
+
+    /// Sends the request and looks for the head of the final response.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answered> {
+        if self.poll_up(cx).is_err() {
+            return Poll::Ready(Answered::VisitorGone);
+        }
+        loop {
+            if self.poll_early(cx).is_err() {
+                return Poll::Ready(Answered::VisitorGone);
+            }
+            let unread = self.upstream.unread();
+            let limits = Limits::default();
+            if unread.len() > self.seen && may_complete(unread, self.seen, &limits) {
+                match self.take_head(&limits) {
+                    Ok(Some(answered)) => return Poll::Ready(answered),
+                    // An interim response; the next head may be there already.
+                    Ok(None) if self.seen == 0 => continue,
+                    Ok(None) => {}
+                    Err(reason) => return Poll::Ready(Answered::Bad(reason)),
+                }
+            }
+            self.seen = self.upstream.unread().len();
+            match self.upstream.poll_more(cx) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) => {
+                    return Poll::Ready(Answered::Broken("the service closed".to_owned()));
+                }
+                Poll::Ready(Err(error)) => {
+                    return Poll::Ready(Answered::Broken(error.to_string()));
+                }
+                Poll::Pending => break,
+            }
+        }
+        if self.up_state != Up::Sending && self.poll_hang_up(cx).is_ready() {
+            return Poll::Ready(Answered::VisitorGone);
+        }
+        Poll::Pending
+    }
+
+    /// Sends what there is of the request. An error is the visitor's: it broke off.
+    fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
+        if self.up_state != Up::Sending {
+            return Ok(());
+        }
+        match self.up.poll(cx, &mut self.visitor.io, &mut self.upstream.io) {
+            Poll::Ready(Ok(())) => self.up_state = Up::Sent,
+            Poll::Ready(Err(CopyError::Sink(_))) => self.up_state = Up::Broken,
+            Poll::Ready(Err(CopyError::Source(_))) => return Err(()),
+            Poll::Pending => {}
+        }
+        Ok(())
+    }
+
+    /// Writes interim responses. An error is the visitor's.
+    fn poll_early(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
+        let mut io = Pin::new(&mut self.visitor.io.io);
+        while self.early_sent < self.early.len() {
+            let rest = self.early.get(self.early_sent..).unwrap_or_default();
+            match io.as_mut().poll_write(cx, rest) {
+                Poll::Ready(Ok(sent)) if sent > 0 => self.early_sent += sent,
+                Poll::Ready(_) => return Err(()),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        if !self.early.is_empty() {
+            match io.poll_flush(cx) {
+                Poll::Ready(Ok(())) => {
+                    self.early.clear();
+                    self.early_sent = 0;
+                }
+                Poll::Ready(Err(_)) => return Err(()),
+                Poll::Pending => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Ready when the visitor has closed. A next request that it sends already is kept unread.
+    fn poll_hang_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.visitor.io.unread().is_empty() {
+            return Poll::Pending;
+        }
+        match ready!(self.visitor.io.poll_more(cx)) {
+            Ok(true) => Poll::Pending,
+            Ok(false) | Err(_) => Poll::Ready(()),
+        }
+    }
+
+    /// Takes a head off the service's bytes. `None`: not whole yet, or an interim one.
+    fn take_head(&mut self, limits: &Limits) -> Result<Option<Answered>, &'static str> {
+        let mut slots = Slots::new();
+        let is_head = self.request.forward.is_head;
+        let parsed = parse_response(self.upstream.unread(), limits, is_head, &mut slots);
+        let Progress::Complete { head, head_len } = parsed.map_err(|bad| bad.reason)? else {
+            self.seen = self.upstream.unread().len();
+            return Ok(None);
+        };
+        let answered = match head.status {
+            101 => {
+                if !self.request.forward.upgrade || head.upgrade.is_none() {
+                    return Err("the service changed protocols unasked");
+                }
+                let mut out = Vec::with_capacity(head_len);
+                write_interim(&mut out, &head);
+                self.request.record.status(101);
+                Some(Answered::Upgraded(out))
+            }
+            100..=199 => {
+                self.interim += 1;
+                if self.interim > INTERIM {
+                    return Err("too many interim responses");
+                }
+                // RFC 9110, 15.2: none to an HTTP/1.0 client.
+                if self.request.down.version == http1::Version::Http11 {
+                    write_interim(&mut self.early, &head);
+                }
+                None
+            }
+            status => {
+                let mut out = std::mem::take(&mut self.early).split_off(self.early_sent);
+                self.early_sent = 0;
+                let (framing, keep_alive) = write_response(&mut out, &head, self.request.down);
+                self.request.record.status(status);
+                Some(Answered::Final(Response {
+                    head: out,
+                    body: head.body,
+                    framing,
+                    reusable: head.keep_alive && head.body != ResponseBody::UntilClose,
+                    keep_alive,
+                }))
+            }
+        };
+        self.upstream.consume(head_len);
+        self.seen = 0;
+        Ok(answered)
+    }
+
+    /// Sends the response, while the rest of the request still goes out.
+    async fn respond(mut self, response: Response) -> Ended {
+        self.request.record.first_byte();
+        let reader = BodyReader::from(response.body);
+        let mut down = BodyCopy::new(response.head, reader, response.framing, &mut self.upstream);
+        let copying = poll_fn(|cx| {
+            // A visitor that breaks off its request still gets the answer that is under way.
+            if self.poll_up(cx).is_err() {
+                self.up_state = Up::Broken;
+            }
+            let copied = down.poll(cx, &mut self.upstream, &mut self.visitor.io.io);
+            if copied.is_pending()
+                && self.up_state == Up::Sent
+                && self.poll_hang_up(cx).is_ready()
+            {
+                let gone = io::ErrorKind::ConnectionAborted.into();
+                return Poll::Ready(Err(CopyError::Sink(gone)));
+            }
+            copied
+        });
+        let copied = copying.await;
+        self.request.record.bytes(self.up.written(), down.written());
+        match copied {
+            Ok(()) => {
+                self.request.record.ended(Outcome::Served);
+                let sent = self.up_state == Up::Sent;
+                if sent && response.reusable && self.upstream.unread().is_empty() {
+                    let tunnel = self.request.forward.tunnel.view.id;
+                    self.visitor.worker.upstreams.lock().keep(tunnel, self.upstream);
+                }
+                let next = if sent && response.keep_alive { Next::Request } else { Next::Close };
+                Ended::Next(next)
+            }
+            Err(CopyError::Sink(_)) => Ended::Next(Next::Abort),
+            Err(CopyError::Source(error)) => {
+                // The visitor must not take what it got for the whole.
+                self.request.record.failed(error.to_string());
+                Ended::Next(Next::Abort)
+            }
+        }
+    }
+}

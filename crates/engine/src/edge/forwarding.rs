@@ -1,0 +1,172 @@
+//! The heads that go on: to the service, and back to the visitor.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use http1::{BodyLength, Field, FieldKind, ResponseBody, ResponseHead, Target, Version};
+use types::query_credential;
+
+use super::answer::reason;
+use super::copy::Framing;
+use crate::access::Proof;
+
+/// A request on its way to the service.
+#[derive(Debug)]
+pub(crate) struct Onward<'a> {
+    pub(crate) method: &'a str,
+    /// With the edge's credential cut out, and the path exactly as it was judged (ED-7).
+    pub(crate) target: Target<'a>,
+    /// Host and port as the visitor wrote them.
+    pub(crate) authority: &'a str,
+    pub(crate) source: IpAddr,
+    pub(crate) body: BodyLength,
+    /// The protocol that the connection is to change to.
+    pub(crate) upgrade: Option<&'a str>,
+    pub(crate) proof: Option<&'a Proof>,
+    /// `Authorization` was the edge's credential.
+    pub(crate) strip_authorization: bool,
+    /// Names of the reserved query parameter, to cut it out of a `Referer` too.
+    pub(crate) reserved: &'static [&'static str],
+}
+
+impl Onward<'_> {
+    /// Writes the head as HTTP/1.1. Fields of the visitor's connection do not travel; forwarding
+    /// fields are rebuilt, so that nothing in them is the visitor's word.
+    pub(crate) fn write<'f>(&self, out: &mut Vec<u8>, fields: impl Iterator<Item = Field<'f>>) {
+        http1::write_request_line(out, self.method, self.target);
+        http1::write_field(out, b"host", self.authority.as_bytes());
+        for field in fields {
+            match field.kind {
+                _ if field.hop_by_hop => {}
+                FieldKind::Host => {}
+                FieldKind::Authorization if self.strip_authorization => {}
+                FieldKind::Cookie => write_cookies(out, &field),
+                FieldKind::Referer => self.write_referer(out, &field),
+                kind if kind.is_set_by_edge() => {}
+                _ => http1::write_field(out, field.name, field.value),
+            }
+        }
+        if self.body == BodyLength::Chunked {
+            http1::write_field(out, b"transfer-encoding", b"chunked");
+        }
+        if let Some(upgrade) = self.upgrade {
+            http1::write_field(out, b"connection", b"Upgrade");
+            http1::write_field(out, b"upgrade", upgrade.as_bytes());
+        }
+        self.write_forwarding(out);
+        out.extend_from_slice(http1::HEAD_END);
+    }
+
+    fn write_referer(&self, out: &mut Vec<u8>, field: &Field<'_>) {
+        let stripped = std::str::from_utf8(field.value)
+            .ok()
+            .and_then(|referer| query_credential::strip_referer(referer, self.reserved));
+        let value = stripped.as_ref().map_or(field.value, |referer| referer.as_bytes());
+        http1::write_field(out, field.name, value);
+    }
+
+    fn write_forwarding(&self, out: &mut Vec<u8>) {
+        let source = self.source.to_string();
+        http1::write_field(out, b"x-forwarded-for", source.as_bytes());
+        http1::write_field(out, b"x-forwarded-proto", b"https");
+        http1::write_field(out, b"x-forwarded-host", self.authority.as_bytes());
+        let mut forwarded = String::with_capacity(48 + self.authority.len());
+        // RFC 7239, 6: an IPv6 address is bracketed and quoted. Writing to a string cannot fail.
+        match self.source {
+            IpAddr::V4(v4) => write!(forwarded, "for={v4}").ok(),
+            IpAddr::V6(v6) => write!(forwarded, "for=\"[{v6}]\"").ok(),
+        };
+        write!(forwarded, ";host=\"{}\";proto=https", self.authority).ok();
+        http1::write_field(out, b"forwarded", forwarded.as_bytes());
+        if let Some(proof) = self.proof {
+            let facts = [
+                ("svc-user-id", proof.user_id()),
+                ("svc-credential-id", proof.credential_id()),
+                ("svc-auth-method", Some(proof.method())),
+            ];
+            for (name, value) in facts {
+                // A claim with bytes that a field cannot carry is left out, never changed.
+                if let Some(value) = value.filter(|value| is_field_text(value)) {
+                    http1::write_field(out, name.as_bytes(), value.as_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// Cookies of the edge itself are not the service's to see.
+const EDGE_COOKIES: &[&[u8]] = &[b"__Host-svc_auth", b"__Host-svc_challenge"];
+
+fn write_cookies(out: &mut Vec<u8>, field: &Field<'_>) {
+    let is_edge = |pair: &[u8]| {
+        let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
+        EDGE_COOKIES.contains(&name.trim_ascii())
+    };
+    let pairs = || field.value.split(|&byte| byte == b';');
+    if !pairs().any(is_edge) {
+        http1::write_field(out, field.name, field.value);
+        return;
+    }
+    let kept: Vec<&[u8]> = pairs().filter(|pair| !is_edge(pair)).map(<[u8]>::trim_ascii).collect();
+    if !kept.is_empty() {
+        http1::write_field(out, field.name, &kept.join(&b"; "[..]));
+    }
+}
+
+fn is_field_text(value: &str) -> bool {
+    !value.is_empty() && value.bytes().all(|byte| (0x21..0x7f).contains(&byte) || byte == b' ')
+}
+
+/// The visitor's connection, as far as it decides about a response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Downward {
+    pub(crate) version: Version,
+    /// Whether the connection is used again.
+    pub(crate) keep_alive: bool,
+}
+
+/// Writes a service's response head for an HTTP/1.1 visitor; says how the body is framed and
+/// whether the connection lives on.
+pub(crate) fn write_response(
+    out: &mut Vec<u8>,
+    head: &ResponseHead<'_>,
+    down: Downward,
+) -> (Framing, bool) {
+    let chunks = down.version == Version::Http11;
+    let (framing, bounded) = match head.body {
+        ResponseBody::Empty | ResponseBody::Length(_) => (Framing::Same, true),
+        ResponseBody::Chunked if chunks => (Framing::Same, true),
+        ResponseBody::UntilClose if chunks => (Framing::Chunks, true),
+        ResponseBody::Chunked | ResponseBody::UntilClose => (Framing::Bare, false),
+    };
+    let keep_alive = down.keep_alive && bounded;
+    let phrase = if head.reason.is_empty() { reason(head.status) } else { head.reason };
+    http1::write_status_line(out, head.status, phrase);
+    for field in head.fields.end_to_end() {
+        http1::write_field(out, field.name, field.value);
+    }
+    if chunks && matches!(head.body, ResponseBody::Chunked | ResponseBody::UntilClose) {
+        http1::write_field(out, b"transfer-encoding", b"chunked");
+    }
+    if !keep_alive {
+        http1::write_field(out, b"connection", b"close");
+    } else if down.version == Version::Http10 {
+        http1::write_field(out, b"connection", b"keep-alive");
+    }
+    out.extend_from_slice(http1::HEAD_END);
+    (framing, keep_alive)
+}
+
+/// Writes an interim response (RFC 9110, 15.2) or the one that changes protocols.
+pub(crate) fn write_interim(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
+    let phrase = if head.reason.is_empty() { reason(head.status) } else { head.reason };
+    http1::write_status_line(out, head.status, phrase);
+    for field in head.fields.end_to_end() {
+        http1::write_field(out, field.name, field.value);
+    }
+    if let Some(upgrade) = head.upgrade {
+        http1::write_field(out, b"connection", b"Upgrade");
+        http1::write_field(out, b"upgrade", upgrade.as_bytes());
+    }
+    out.extend_from_slice(http1::HEAD_END);
+}

@@ -1,0 +1,219 @@
+//! HTTP/1.1 visitors: one task a connection, one request after another.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http1::{BodyLength, Limits, Progress, Slots, Version, may_complete, parse_request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+use transport::{Scratch, TlsStream};
+use types::problem::Problem;
+
+use super::answer::Answer;
+use super::buffered::Buffered;
+use super::forwarding::Downward;
+use super::plan::{Forward, Inbound, plan};
+use super::record::{Outcome, Record};
+use super::exchange;
+use crate::core::Worker;
+
+/// How long a head may take from its first byte to its last.
+const HEAD_DEADLINE: Duration = Duration::from_secs(15);
+
+/// How long a visitor that still sends is listened to after its last answer, and how much of it
+/// is read: closing with bytes unread would reset the connection and could take the answer with
+/// it (RFC 9112, 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 256 * 1024;
+
+/// Serves one connection to its end. `server_name` is that of the handshake, in lower case.
+pub(crate) async fn serve(stream: TlsStream, server_name: String, worker: Arc<Worker>) {
+    let source = stream.get_ref().0.peer().ip();
+    let mut visitor = Visitor { io: Buffered::new(stream), server_name, source, worker };
+    loop {
+        let next = match visitor.next_request().await {
+            Some(arrived) => visitor.answer(arrived).await,
+            None => Next::Close,
+        };
+        match next {
+            Next::Request => {}
+            Next::Close => return visitor.close().await,
+            Next::Abort => return visitor.io.io.get_ref().0.abort_on_close(),
+        }
+    }
+}
+
+/// A visitor's connection.
+pub(super) struct Visitor {
+    pub(super) io: Buffered<TlsStream>,
+    server_name: String,
+    pub(super) source: IpAddr,
+    pub(super) worker: Arc<Worker>,
+}
+
+/// What becomes of the connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Request,
+    /// It ends after what has been written.
+    Close,
+    /// It ends so that the visitor sees that what it got is not whole.
+    Abort,
+}
+
+/// A request whose head has been read and judged.
+pub(super) struct Arrived {
+    verdict: Result<Forward, Answer>,
+    pub(super) body: BodyLength,
+    pub(super) down: Downward,
+    is_head: bool,
+    pub(super) record: Record,
+}
+
+impl Visitor {
+    /// Waits for the next request. `None`: the visitor has gone, took too long, or the engine
+    /// drains while nothing is under way.
+    async fn next_request(&mut self) -> Option<Arrived> {
+        let idle = self.worker.core.config.timeouts.http_idle;
+        let mut seen = 0;
+        loop {
+            let unread = self.io.unread().len();
+            if unread > seen && may_complete(self.io.unread(), seen, &self.limits())
+                && let Some(arrived) = self.read_head()
+            {
+                return Some(arrived);
+            }
+            seen = unread;
+            let more = poll_fn(|cx| self.io.poll_more(cx));
+            let deadline = if unread == 0 { idle } else { HEAD_DEADLINE };
+                        let read = tokio::select! {
+                read = timeout(deadline, more) => read,
+                () = self.worker.drain.cancelled(), if unread == 0 => return None,
+            };
+            if !matches!(read, Ok(Ok(true))) {
+                return None;
+            }
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let limits = &self.worker.core.config.limits;
+        Limits {
+            head_bytes: limits.header_bytes,
+            target_bytes: limits.url_bytes,
+            ..Limits::default()
+        }
+    }
+
+    /// Reads and judges the head at the start of what is unread; `None` while it is not whole.
+    fn read_head(&mut self) -> Option<Arrived> {
+        let limits = self.limits();
+        let mut record = Record::begin(&self.worker, "http", self.source);
+        let mut slots = Slots::new();
+        let (arrived, consumed) = match parse_request(self.io.unread(), &limits, &mut slots) {
+            Ok(Progress::Partial) => {
+                record.forget();
+                return None;
+            }
+            Ok(Progress::Complete { head, head_len }) => {
+                let authority = authority(head.host, head.port);
+                let inbound = Inbound {
+                    method: head.method,
+                    target: head.target,
+                    host: head.host,
+                    authority: &authority,
+                    body: head.body,
+                    upgrade: head.upgrade,
+                    server_name: &self.server_name,
+                    source: self.source,
+                };
+                let verdict = plan(&inbound, &head.fields, &self.worker.core, &mut record);
+                let draining = self.worker.drain.is_cancelled();
+                let down =
+                    Downward { version: head.version, keep_alive: head.keep_alive && !draining };
+                let is_head = head.method == http1::Method::Head;
+                (Arrived { verdict, body: head.body, down, is_head, record }, head_len)
+            }
+            Err(refusal) => {
+                record.decided("http", Some(refusal.reason.into()));
+                record.ended(Outcome::Refused);
+                record.status(refusal.status);
+                let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
+                let down = Downward { version: Version::Http11, keep_alive: false };
+                let verdict = Err(Answer::problem(&problem, false));
+                let body = BodyLength::Empty;
+                (Arrived { verdict, body, down, is_head: false, record }, 0)
+            }
+        };
+        self.io.consume(consumed);
+        Some(arrived)
+    }
+
+    async fn answer(&mut self, arrived: Arrived) -> Next {
+        let Arrived { verdict, body, down, is_head, record } = arrived;
+        match verdict {
+            Ok(forward) => {
+                let request = Request { forward, body, down, record };
+                exchange::run(self, request).await
+            }
+            Err(answer) => {
+                let has_body = !matches!(body, BodyLength::Empty | BodyLength::Length(0));
+                self.write_answer(&answer, is_head, down.keep_alive && !has_body).await
+            }
+        }
+    }
+
+    /// Writes an answer of our own.
+    pub(super) async fn write_answer(
+        &mut self,
+        answer: &Answer,
+        is_head: bool,
+        keep_alive: bool,
+    ) -> Next {
+        let bytes = answer.to_http1(is_head, !keep_alive);
+        let writing = async {
+            self.io.io.write_all(&bytes).await?;
+            self.io.io.flush().await
+        };
+        match timeout(HEAD_DEADLINE, writing).await {
+            Ok(Ok(())) if keep_alive => Next::Request,
+            Ok(Ok(())) => Next::Close,
+            Ok(Err(_)) | Err(_) => Next::Abort,
+        }
+    }
+
+    /// Says goodbye, and reads on for a while so that the goodbye is heard.
+    async fn close(mut self) {
+        let lingering = async {
+            self.io.io.shutdown().await?;
+            let mut scratch = Scratch::take(Scratch::SMALL);
+            let mut read = self.io.unread().len();
+            while read < LINGER_BYTES {
+                match self.io.io.read(&mut scratch).await? {
+                    0 => break,
+                    count => read += count,
+                }
+            }
+            Ok::<(), std::io::Error>(())
+        };
+        // A visitor that does not listen has nothing to lose.
+        timeout(LINGER, lingering).await.ok();
+    }
+}
+
+fn authority(host: &str, port: Option<u16>) -> String {
+    match port {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}
+
+/// A request that goes to a service.
+pub(super) struct Request {
+    pub(super) forward: Forward,
+    pub(super) body: BodyLength,
+    pub(super) down: Downward,
+    pub(super) record: Record,
+}

@@ -1,0 +1,92 @@
+//! Visitors whose bytes are not ours to read: TLS tunnels, TCP tunnels, private dials.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+
+use transport::{Half, Socket, Stream, TlsStream};
+
+use super::record::{Outcome, Record};
+use crate::access;
+use crate::agents::{Agent, TunnelStream};
+use crate::core::Worker;
+use crate::live::LiveTunnel;
+
+/// A visitor's side: whatever it is, it can be cut off so that it is seen as broken.
+pub(crate) trait Visitor: Stream {
+    /// The socket beneath.
+    fn socket(&self) -> &Socket;
+}
+
+impl Visitor for Socket {
+    fn socket(&self) -> &Socket {
+        self
+    }
+}
+
+impl Visitor for TlsStream {
+    fn socket(&self) -> &Socket {
+        self.get_ref().0
+    }
+}
+
+/// Joins a visitor with the service behind `tunnel`, if the tunnel's policy lets it in. A visitor
+/// of bytes has no way to prove who it is, so address ranges are the only policy here.
+pub(crate) async fn serve<V: Visitor>(
+    visitor: V,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    kind: &'static str,
+    worker: &Arc<Worker>,
+) {
+    let source = visitor.socket().peer().ip();
+    let mut record = Record::begin(worker, kind, source);
+    record.tunnel(tunnel);
+    let decision = access::decide_connection(tunnel, source);
+    record.decided(decision.rule.as_str(), decision.reason);
+    if let access::Outcome::Refuse(_) = decision.outcome {
+        record.ended(Outcome::Refused);
+        visitor.socket().abort_on_close();
+        return;
+    }
+    match tunnel.agent.open_stream(worker.index, tunnel.view.id, source).await {
+        Ok((stream, _)) => join(visitor, stream, &mut record).await,
+        Err(error) => {
+            record.failed(error.to_string());
+            visitor.socket().abort_on_close();
+        }
+    }
+}
+
+/// Moves bytes both ways until both directions have ended or one breaks.
+pub(crate) async fn join<V: Visitor>(
+    mut visitor: V,
+    mut stream: TunnelStream,
+    record: &mut Record,
+) {
+    record.opened();
+    let (mut forth, mut back) = (Half::default(), Half::default());
+    let pumping = poll_fn(|cx| {
+        let forth = forth.poll(cx, &mut visitor, &mut stream)?;
+        let before = back.total();
+        let back_state = back.poll(cx, &mut stream, &mut visitor)?;
+        if before == 0 && back.total() > 0 {
+            record.first_byte();
+        }
+        if forth.is_ready() && back_state.is_ready() {
+            return Poll::Ready(Ok::<(), io::Error>(()));
+        }
+        Poll::Pending
+    });
+    let result = pumping.await;
+    record.bytes(forth.total(), back.total());
+    match result {
+        Ok(()) => record.ended(Outcome::Served),
+        Err(error) => {
+            // A visitor must be able to tell this from the end of the service's data.
+            visitor.socket().abort_on_close();
+            let refusal = stream.refusal().map(|refusal| refusal.text().to_owned());
+            record.failed(refusal.unwrap_or_else(|| error.to_string()));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Heads between HTTP/1.1 and HTTP/2.
+//!
+//! A request that goes on is written as HTTP/1.1 whatever the service speaks ([`super::plan`]);
+//! for a service with HTTP/2 that head is read back here, so that there is one place that decides
+//! what travels.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http1::{FieldKind, Limits, Progress, ResponseHead, Slots, parse_request};
+
+use super::answer::reason;
+use super::copy::Framing;
+use super::forwarding::Downward;
+
+/// Makes an HTTP/2 request of a head that [`super::plan`] wrote. `None` for a head that HTTP/2
+/// cannot say.
+pub(crate) fn request<B>(head: &[u8], tls: bool, trailers: bool, body: B) -> Option<Request<B>> {
+    let mut slots = Slots::new();
+    // The head grew by what the edge added: the visitor's limits do not apply again.
+    let limits = Limits { head_bytes: usize::MAX, target_bytes: usize::MAX, headers: usize::MAX };
+    let Ok(Progress::Complete { head, .. }) = parse_request(head, &limits, &mut slots) else {
+        return None;
+    };
+    let path = match head.target.query {
+        Some(query) => format!("{}?{query}", head.target.path),
+        None => head.target.path.to_owned(),
+    };
+    let authority = head.fields.of_kind(FieldKind::Host).next()?.value;
+    let uri = Uri::builder()
+        .scheme(if tls { "https" } else { "http" })
+        .authority(authority)
+        .path_and_query(path)
+        .build()
+        .ok()?;
+    let mut request = Request::new(body);
+    *request.method_mut() = Method::from_bytes(head.method.as_str().as_bytes()).ok()?;
+    *request.uri_mut() = uri;
+    *request.version_mut() = Version::HTTP_2;
+    for field in head.fields.end_to_end() {
+        if field.kind == FieldKind::Host || field.kind == FieldKind::Expect {
+            continue;
+        }
+        let name = HeaderName::from_bytes(field.name).ok()?;
+        let value = HeaderValue::from_bytes(field.value).ok()?;
+        request.headers_mut().append(name, value);
+    }
+    if trailers {
+        request.headers_mut().insert(http::header::TE, HeaderValue::from_static("trailers"));
+    }
+    Some(request)
+}
+
+/// Makes an HTTP/2 response of a service's HTTP/1.1 head.
+pub(crate) fn response(head: &ResponseHead<'_>) -> Option<Response<()>> {
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::from_u16(head.status).ok()?;
+    for field in head.fields.end_to_end() {
+        let name = HeaderName::from_bytes(field.name).ok()?;
+        let value = HeaderValue::from_bytes(field.value).ok()?;
+        response.headers_mut().append(name, value);
+    }
+    Some(response)
+}
+
+/// Takes out what HTTP/2 does not allow and a service sent all the same (RFC 9113, 8.2.2).
+pub(crate) fn strip_connection_fields(headers: &mut HeaderMap) {
+    for name in ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"] {
+        headers.remove(name);
+    }
+}
+
+/// Writes the head of an HTTP/2 service's response for an HTTP/1.1 visitor; says how the body is
+/// framed and whether the connection lives on.
+pub(crate) fn write_response<B>(
+    out: &mut Vec<u8>,
+    response: &Response<B>,
+    is_head: bool,
+    down: Downward,
+) -> (Framing, bool) {
+    let status = response.status().as_u16();
+    let sized = response.headers().contains_key(http::header::CONTENT_LENGTH);
+    let empty = is_head || matches!(status, 204 | 304);
+    let framing = if empty || sized {
+        Framing::Same
+    } else if down.version == http1::Version::Http11 {
+        Framing::Chunks
+    } else {
+        Framing::Bare
+    };
+    let keep_alive = down.keep_alive && framing != Framing::Bare;
+    http1::write_status_line(out, status, reason(status));
+    for (name, value) in response.headers() {
+        if !FieldKind::of(name.as_str().as_bytes()).is_hop_by_hop() {
+            http1::write_field(out, name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    if framing == Framing::Chunks {
+        http1::write_field(out, b"transfer-encoding", b"chunked");
+    }
+    if !keep_alive {
+        http1::write_field(out, b"connection", b"close");
+    } else if down.version == http1::Version::Http10 {
+        http1::write_field(out, b"connection", b"keep-alive");
+    }
+    out.extend_from_slice(http1::HEAD_END);
+    (framing, keep_alive)
+}

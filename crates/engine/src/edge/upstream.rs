@@ -1,0 +1,332 @@
+//! Connections to services through their tunnels, kept for the next request.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use types::id::TunnelId;
+use types::tunnel::HttpVersion;
+
+use super::buffered::Buffered;
+use super::body::UpBody;
+use crate::agents::{Agent, OpenError, TunnelStream};
+use crate::core::Worker;
+use crate::live::LiveTunnel;
+
+/// How long a connection may wait for its next request. Below the 60 to 75 s after which common
+/// servers close theirs, so that we are rarely surprised.
+const IDLE: Duration = Duration::from_secs(50);
+
+/// Waiting connections to one service on one worker: as many as a burst leaves behind that is
+/// worth keeping.
+const IDLE_PER_TUNNEL: usize = 256;
+
+/// How long a TLS or HTTP/2 handshake with a service may take.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The HTTP/1.1 connection of an exchange.
+pub(crate) type Http1 = Buffered<UpIo>;
+
+/// The sending half of an HTTP/2 connection; clones share it.
+pub(crate) type Http2 = http2::SendRequest<UpBody>;
+
+/// A connection that is ready for a request.
+pub(crate) enum Connection {
+    Http1 {
+        io: Http1,
+        /// It has served a request before, so the service may just have closed it.
+        reused: bool,
+    },
+    Http2 {
+        send: Http2,
+        reused: bool,
+    },
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("the service's TLS handshake failed: {0}")]
+    Tls(io::Error),
+    #[error("the service does not speak HTTP/2: {0}")]
+    Http2(hyper::Error),
+    #[error("the service's handshake took too long")]
+    Deadline,
+}
+
+/// What waits on one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Upstreams {
+    by_tunnel: HashMap<TunnelId, Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// The most recently used is last, and goes first.
+    http1: Vec<(Http1, Instant)>,
+    http2: Option<(Http2, Instant)>,
+}
+
+impl Upstreams {
+    fn take(&mut self, tunnel: TunnelId) -> Option<Connection> {
+        let waiting = self.by_tunnel.get_mut(&tunnel)?;
+        if let Some((send, used)) = &mut waiting.http2 {
+            if !send.is_closed() {
+                *used = Instant::now();
+                return Some(Connection::Http2 { send: send.clone(), reused: true });
+            }
+            waiting.http2 = None;
+        }
+        while let Some((mut io, _)) = waiting.http1.pop() {
+            if io.is_quiet() {
+                return Some(Connection::Http1 { io, reused: true });
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose exchange has ended properly.
+    pub(crate) fn keep(&mut self, tunnel: TunnelId, io: Http1) {
+        let waiting = self.by_tunnel.entry(tunnel).or_default();
+        if waiting.http1.len() < IDLE_PER_TUNNEL {
+            waiting.http1.push((io, Instant::now()));
+        }
+    }
+
+    fn share(&mut self, tunnel: TunnelId, send: Http2) {
+        self.by_tunnel.entry(tunnel).or_default().http2 = Some((send, Instant::now()));
+    }
+
+    /// Takes out what has waited too long, to be dropped outside the lock.
+    pub(crate) fn trim(&mut self, now: Instant) -> Vec<Http1> {
+        let mut out = Vec::new();
+        self.by_tunnel.retain(|_, waiting| {
+            let aged = |used: &Instant| now.saturating_duration_since(*used) >= IDLE;
+            out.extend(waiting.http1.extract_if(.., |(_, used)| aged(used)).map(|(io, _)| io));
+            if waiting.http2.as_ref().is_some_and(|(send, used)| send.is_closed() || aged(used)) {
+                waiting.http2 = None;
+            }
+            !waiting.http1.is_empty() || waiting.http2.is_some()
+        });
+        out
+    }
+
+    /// Takes out everything of a tunnel that has ended.
+    pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Vec<Http1> {
+        let waiting = self.by_tunnel.remove(&tunnel).unwrap_or_default();
+        waiting.http1.into_iter().map(|(io, _)| io).collect()
+    }
+}
+
+/// Gets a connection for a request of a visitor at `source`: one that waits, unless `fresh`, or a
+/// new one. Cancel safe.
+pub(crate) async fn connect(
+    worker: &Worker,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    source: IpAddr,
+    fresh: bool,
+) -> Result<Connection, ConnectError> {
+    let id = tunnel.view.id;
+    if !fresh && let Some(waiting) = worker.upstreams.lock().take(id) {
+        return Ok(waiting);
+    }
+    open(worker, tunnel, source, tunnel.view.properties.http_version == Some(HttpVersion::H2c)).await
+}
+
+/// Opens a connection that speaks HTTP/1.1, whatever the tunnel says: for protocols that begin
+/// with an upgrade.
+pub(crate) async fn connect_http1(
+    worker: &Worker,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    source: IpAddr,
+) -> Result<Http1, ConnectError> {
+    let (stream, _) = tunnel.agent.open_stream(worker.index, tunnel.view.id, source).await?;
+    let io = if tunnel.view.properties.upstream_tls == Some(true) {
+        UpIo::Tls(Box::new(tls(stream, tunnel, &HTTP1_ONLY).await?))
+    } else {
+        UpIo::Plain(stream)
+    };
+    Ok(Buffered::new(io))
+}
+
+async fn open(
+    worker: &Worker,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    source: IpAddr,
+    prior_knowledge: bool,
+) -> Result<Connection, ConnectError> {
+    let (stream, _) = tunnel.agent.open_stream(worker.index, tunnel.view.id, source).await?;
+    let (io, http2) = if tunnel.view.properties.upstream_tls == Some(true) {
+        let stream = tls(stream, tunnel, &EITHER).await?;
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        (UpIo::Tls(Box::new(stream)), http2)
+    } else {
+        (UpIo::Plain(stream), prior_knowledge)
+    };
+    if !http2 {
+        return Ok(Connection::Http1 { io: Buffered::new(io), reused: false });
+    }
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        // As much as a busy stream may have under way on a line of 100 MB/s and 20 ms.
+        .initial_stream_window_size(2 * 1024 * 1024)
+        .initial_connection_window_size(8 * 1024 * 1024)
+        .max_header_list_size(u32::try_from(worker.core.config.limits.header_bytes).unwrap_or(u32::MAX));
+    let handshake = builder.handshake(TokioIo::new(io));
+    let (send, connection) = tokio::time::timeout(HANDSHAKE_DEADLINE, handshake)
+        .await
+        .map_err(|_| ConnectError::Deadline)?
+        .map_err(ConnectError::Http2)?;
+    // Ends when the last sender is gone; the runtime owns it until then. An error of the
+    // connection is every exchange's error, and told there.
+    worker.runtime.spawn(async move { connection.await.ok() });
+    worker.upstreams.lock().share(tunnel.view.id, send.clone());
+    Ok(Connection::Http2 { send, reused: false })
+}
+
+async fn tls(
+    stream: TunnelStream,
+    tunnel: &LiveTunnel<Agent>,
+    config: &Arc<ClientConfig>,
+) -> Result<TlsStream<TunnelStream>, ConnectError> {
+    let name = tunnel.view.properties.hostname.as_ref().map_or("localhost", |name| name.as_str());
+    let name = ServerName::try_from(name.to_owned())
+        .map_err(|error| ConnectError::Tls(io::Error::other(error)))?;
+    let handshake = TlsConnector::from(Arc::clone(config)).connect(name, stream);
+    tokio::time::timeout(HANDSHAKE_DEADLINE, handshake)
+        .await
+        .map_err(|_| ConnectError::Deadline)?
+        .map_err(ConnectError::Tls)
+}
+
+static EITHER: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| client_config(&[b"h2", b"http/1.1"]));
+static HTTP1_ONLY: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| client_config(&[b"http/1.1"]));
+
+fn client_config(alpn: &[&[u8]]) -> Arc<ClientConfig> {
+    let builder = ClientConfig::builder_with_provider(daemon::tls::provider());
+    #[expect(clippy::expect_used, reason = "the provider has suites of both versions")]
+    let builder = builder
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .expect("the provider supports both versions");
+    let mut config = builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    Arc::new(config)
+}
+
+/// Accepts whatever certificate a service shows. Who the service is has been proven already: it
+/// is what the agent, authenticated by its token, chose to publish, under a name that only the
+/// agent's own network knows. Signatures are still checked, so the handshake itself is sound.
+#[derive(Debug)]
+struct AnyCertificate;
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &daemon::tls::provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &daemon::tls::provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        daemon::tls::provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A stream to a service, with or without TLS of the service's own.
+#[derive(Debug)]
+pub(crate) enum UpIo {
+    Plain(TunnelStream),
+    Tls(Box<TlsStream<TunnelStream>>),
+}
+
+impl UpIo {
+    /// Why the agent refused the stream, if it did and said.
+    pub(crate) fn refusal(&self) -> Option<&wire::Error> {
+        match self {
+            Self::Plain(stream) => stream.refusal(),
+            Self::Tls(stream) => stream.get_ref().0.refusal(),
+        }
+    }
+}
+
+impl AsyncRead for UpIo {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for UpIo {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Listeners: each connection is classified once, by its port, its TLS names and its protocol.
+//!
+//! Every worker listens on the same address; the kernel spreads connections over them. What the
+//! ClientHello says decides where a connection goes, before a byte of it is answered:
+//!
+//! | server name | protocol (ALPN) | goes to |
+//! |---|---|---|
+//! | the base host, or none | `svc/1`, `rstrm/1` | [`crate::agents`] |
+//! | the base host, or none | `h2`, `http/1.1`, none | the Engine API |
+//! | a `tls` tunnel | whatever it says | [`crate::edge`], terminated or passed through |
+//! | any other | `h2`, `http/1.1`, none | [`crate::edge`], as HTTP |
+
+mod hello;
+mod plain;
+mod socket;
+mod tcp_ports;
+mod tls;
+
+pub(crate) use self::plain::serve_plain;
+pub(crate) use self::socket::bind;
+pub(crate) use self::tcp_ports::{BoundPort, NoPort, TcpPorts};
+pub(crate) use self::tls::TlsConfigs;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tracing::warn;
+use transport::Socket;
+
+use crate::core::Worker;
+
+/// Pause after an accept failed for want of descriptors or memory: the connection that waits
+/// would fail again at once, and the loop must not eat the core that could free something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts visitors and agents on one worker until the engine drains.
+pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
+    accept_loop(listener, &worker, |stream, peer| {
+        let visitor = Arc::clone(&worker);
+        worker.spawn(async move { hello::serve(Socket::new(stream, peer), visitor).await });
+    })
+    .await;
+}
+
+/// Runs `serve` for each connection until the engine drains. Accepting is cancel safe.
+async fn accept_loop(
+    listener: TcpListener,
+    worker: &Worker,
+    serve: impl Fn(TcpStream, SocketAddr),
+) {
+    let drain = worker.core.shutdown.drain();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = drain.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                // Small answers must not wait for a full packet. A socket that refuses the option
+                // is closed already.
+                stream.set_nodelay(true).ok();
+                serve(stream, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
+            }
+            Err(error) if is_of_the_connection(&error) => {}
+            Err(error) => {
+                warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Errors that concern the one connection that was to be accepted (accept(2)).
+fn is_of_the_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,69 @@
+//! Listening sockets that several workers share.
+
+use std::io;
+use std::net::SocketAddr;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Connections that may wait to be accepted; the kernel caps it at its own limit.
+const BACKLOG: i32 = 4096;
+
+/// Binds one listening socket for each of `count` workers to the same address. Port 0 is chosen
+/// by the kernel for the first and shared by the others.
+///
+/// # Errors
+/// When the address cannot be bound, for instance because another process has it.
+pub(crate) fn bind(addr: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
+    // The first one is bound without sharing, so that a second engine on the same port fails to
+    // start instead of taking half of the connections.
+    drop(listener(addr, false)?);
+    let first = listener(addr, true)?;
+    let addr = first.local_addr()?;
+    bind_like(first, addr, count)
+}
+
+/// Adds sockets on the same address until there are `count`.
+///
+/// # Errors
+/// When the address cannot be bound again.
+pub(crate) fn bind_like(
+    first: std::net::TcpListener,
+    addr: SocketAddr,
+    count: usize,
+) -> io::Result<Vec<std::net::TcpListener>> {
+    let mut listeners = vec![first];
+    while listeners.len() < count {
+        listeners.push(listener(addr, true)?);
+    }
+    Ok(listeners)
+}
+
+/// One listening socket, non-blocking.
+pub(super) fn listener(addr: SocketAddr, shared: bool) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    if addr.is_ipv6() && addr.ip().is_unspecified() {
+        // `[::]` means every address, IPv4 too.
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_share_an_address_that_nobody_else_gets() {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listeners = bind(addr, 3).unwrap();
+        let bound = listeners[0].local_addr().unwrap();
+        assert!(listeners.iter().all(|listener| listener.local_addr().unwrap() == bound));
+        let error = bind(bound, 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}

@@ -1,0 +1,74 @@
+//! `svc engine`: one engine, from a file.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use daemon::logs;
+use engine::config::EngineConfig;
+use jiff::Timestamp;
+
+use crate::{
+    descriptors,
+    failure::{Code, Failure},
+    output, signals,
+};
+
+/// The flags of `svc engine`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// The configuration (YAML); the environment stands above it (`SVC_TLS__LISTEN_ADDR`)
+    #[arg(long = "config", short, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Check the configuration and end
+    #[arg(long)]
+    check: bool,
+
+    /// Print the JSON Schema of the configuration and end
+    #[arg(long, conflicts_with_all = ["config", "check"])]
+    schema: bool,
+}
+
+/// Runs an engine until a signal.
+pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
+    if args.schema {
+        return output::line(&format!("{:#}", engine::config::schema()));
+    }
+    let config = EngineConfig::load(args.config.as_deref(), environment())
+        .map_err(|error| wrong(&args, &error.to_string()))?;
+    let warnings = config
+        .inspect(Timestamp::now().as_second())
+        .map_err(|error| wrong(&args, &error.to_string()))?;
+    if args.check {
+        for warning in &warnings {
+            output::message(&format!("warning: {}: {}", warning.key, warning.message));
+        }
+        return output::line("the configuration is good");
+    }
+    logs::init(config.log_level, log, logs::Format::of_stderr())
+        .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
+    for warning in &warnings {
+        tracing::warn!(key = warning.key, "{}", warning.message);
+    }
+    descriptors::raise_limit();
+    let shutdown = signals::listen(config.timeouts.drain)?;
+    let running = engine::start(config, shutdown.clone())
+        .await
+        .map_err(|error| Failure::of("the engine cannot start", error))?;
+    running.stopped().await;
+    Ok(())
+}
+
+/// Variables that are no text are nobody's configuration.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+fn wrong(args: &Args, message: &str) -> Failure {
+    let failure = Failure::new(Code::Usage, message);
+    match &args.config {
+        Some(_) => failure.hint("`svc engine --schema` describes every key"),
+        None => failure.hint("name the configuration with -c FILE"),
+    }
+}

@@ -1,0 +1,197 @@
+//! `svc token`: make tokens for one's own engine, and look into any.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{ArgGroup, Parser, Subcommand};
+use credentials::{BadMint, Identity, MintRequest, Secret, SigningKey, TokenKind};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use types::permission::Permission;
+
+use crate::{
+    cli::Format,
+    connection::Connection,
+    failure::{Code, Failure},
+    output, time,
+};
+
+/// What can be done with tokens.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a token, signed with the engine's secret or a private key
+    Mint(MintArgs),
+    /// Show what a token says; nothing is verified
+    Inspect(InspectArgs),
+}
+
+/// The flags of `svc token mint`.
+#[derive(Debug, Parser)]
+#[command(group = ArgGroup::new("key").required(true), group = ArgGroup::new("identity"))]
+pub(crate) struct MintArgs {
+    /// The secret of the engine (HS256)
+    #[arg(long, value_name = "SECRET", group = "key")]
+    secret: Option<String>,
+
+    /// A private key (PEM, PKCS#8)
+    #[arg(long, value_name = "FILE", group = "key")]
+    key_file: Option<PathBuf>,
+
+    /// The `kid` of the key, where the engine knows several
+    #[arg(long, value_name = "ID")]
+    kid: Option<String>,
+
+    /// The kind: auth (short-lived), app, or pat
+    #[arg(long = "type", value_name = "KIND", default_value = "auth")]
+    kind: TokenKind,
+
+    /// The time it lives: 5m, 24h, 90d. Without it 5m for auth, 24h for app, 90d for pat
+    #[arg(long, value_name = "DURATION", value_parser = time::duration)]
+    ttl: Option<Duration>,
+
+    /// The user that it speaks for
+    #[arg(long, value_name = "ID", group = "identity")]
+    user: Option<String>,
+
+    /// The application that it speaks for
+    #[arg(long, value_name = "ID", group = "identity")]
+    client: Option<String>,
+
+    /// What it allows (repeatable). Without any, everything
+    #[arg(long = "permission", value_name = "PERMISSION")]
+    permissions: Vec<String>,
+
+    /// Where it reaches: the `resources` claim, as JSON
+    #[arg(long, value_name = "JSON")]
+    resources: Option<String>,
+}
+
+/// The flags of `svc token inspect`.
+#[derive(Debug, Parser)]
+pub(crate) struct InspectArgs {
+    /// The token; without it, the one that other commands would use
+    value: Option<String>,
+
+    /// How it is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Runs one of them.
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Mint(args) => output::line(&mint(&args)?),
+        Command::Inspect(args) => inspect(&args),
+    }
+}
+
+fn mint(args: &MintArgs) -> Result<String, Failure> {
+    let key = signing_key(args)?;
+    let request = MintRequest {
+        kind: args.kind,
+        identity: identity(args),
+        ttl_seconds: Some(seconds(args.ttl.unwrap_or(default_ttl(args.kind)))?),
+        permissions: permissions(&args.permissions)?,
+        resources: args.resources.as_deref().map(resources).transpose()?,
+    };
+    let now = Timestamp::now().as_second();
+    let token = credentials::mint(&key, &request, now).map_err(|error| match error {
+        BadMint::Param(error) => Failure::usage(error.to_string()),
+        error @ BadMint::Signing => Failure::of("the token cannot be made", error),
+    })?;
+    String::from_utf8(token.expose().to_vec())
+        .map_err(|error| Failure::of("the token cannot be written", error))
+}
+
+fn signing_key(args: &MintArgs) -> Result<SigningKey, Failure> {
+    let bad =
+        |error: credentials::BadKey| Failure::usage(format!("the key cannot be used: {error}"));
+    let key = match (&args.secret, &args.key_file) {
+        (Some(secret), _) => SigningKey::from_secret(&Secret::new(secret.as_bytes())),
+        (None, Some(path)) => {
+            let pem = std::fs::read_to_string(path)
+                .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))?;
+            SigningKey::from_pem(&pem)
+        }
+        (None, None) => return Err(Failure::usage("give --secret or --key-file")),
+    };
+    let key = key.map_err(bad)?;
+    Ok(match &args.kid {
+        Some(kid) => key.with_kid(kid),
+        None => key,
+    })
+}
+
+/// An identity is needed: two agents of one identity may take over each other's names.
+fn identity(args: &MintArgs) -> Identity {
+    match (&args.user, &args.client, args.kind) {
+        (Some(user), _, _) => Identity::User(user.clone()),
+        (None, Some(client), _) => Identity::Client(client.clone()),
+        (None, None, TokenKind::App) => Identity::Client(ANYBODY.to_owned()),
+        (None, None, TokenKind::Pat | TokenKind::Auth) => Identity::User(ANYBODY.to_owned()),
+    }
+}
+
+fn permissions(names: &[String]) -> Result<Option<Vec<Permission>>, Failure> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let parse = |name: &String| {
+        name.parse::<Permission>().map_err(|_unknown| {
+            let known: Vec<_> = Permission::ALL.iter().map(|known| known.as_str()).collect();
+            Failure::usage(format!("there is no permission `{name}`"))
+                .hint(format!("there are {}", known.join(", ")))
+        })
+    };
+    names.iter().map(parse).collect::<Result<_, _>>().map(Some)
+}
+
+fn resources(text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::usage(format!("--resources is no JSON: {error}")))
+}
+
+fn seconds(ttl: Duration) -> Result<u32, Failure> {
+    u32::try_from(ttl.as_secs())
+        .ok()
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| Failure::usage("--ttl is at least one second and at most 136 years"))
+}
+
+fn inspect(args: &InspectArgs) -> Result<(), Failure> {
+    let token = match &args.value {
+        Some(token) => token.trim().to_owned(),
+        None => args.connection.token()?,
+    };
+    let Some(mut seen) = credentials::inspect(&token) else {
+        return Err(Failure::new(Code::Failed, "this is no token")
+            .hint("a token has three parts with dots between them"));
+    };
+    let expires = seen.pointer("/claims/exp").and_then(Value::as_i64);
+    if let (Some(at), Some(fields)) = (expires, seen.as_object_mut()) {
+        if let Ok(date) = Timestamp::from_second(at) {
+            fields.insert("expires_at".to_owned(), json!(date.to_string()));
+        }
+        fields.insert(
+            "expired".to_owned(),
+            json!(at <= Timestamp::now().as_second()),
+        );
+    }
+    match args.output {
+        Format::Json => output::json(&seen),
+        Format::Text => output::line(&format!("{seen:#}")),
+    }
+}
+
+const fn default_ttl(kind: TokenKind) -> Duration {
+    match kind {
+        TokenKind::Auth => Duration::from_mins(5),
+        TokenKind::App => Duration::from_hours(24),
+        TokenKind::Pat => Duration::from_hours(90 * 24),
+    }
+}
+
+/// Whom a token speaks for when nobody is named.
+const ANYBODY: &str = "svc-cli";

@@ -1,0 +1,76 @@
+//! `svc tunnels`: what is published now.
+
+use clap::Parser;
+use client::api::Api;
+use serde_json::Value;
+
+use crate::{cli::Format, connection::Connection, failure::Failure, filters, output};
+
+/// The flags of `svc tunnels`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Only those that match: `name=web`, `labels.k=v`, `publish=true`, … (repeatable)
+    #[arg(long = "filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
+    filters: Vec<(String, Option<String>)>,
+
+    /// At most so many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: Option<u32>,
+
+    /// How the list is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Lists the tunnels.
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    let api = Api::new(&args.connection.resolve()?)?;
+    let tunnels = api
+        .tunnels(&filters::collect(&args.filters), args.limit)
+        .await?;
+    match args.output {
+        Format::Json => output::json(&tunnels),
+        Format::Text => output::table(
+            &["NAME", "PROTOCOL", "ADDRESS", "STATUS", "ID"],
+            &tunnels.iter().map(row).collect::<Vec<_>>(),
+        ),
+    }
+}
+
+fn row(tunnel: &Value) -> Vec<String> {
+    let field = |key: &str| {
+        tunnel
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or("-")
+            .to_owned()
+    };
+    let published = tunnel
+        .get("publish")
+        .and_then(Value::as_bool)
+        .unwrap_or(true);
+    let address = match tunnel
+        .get("host")
+        .or_else(|| tunnel.get("hostname"))
+        .and_then(Value::as_str)
+    {
+        Some(host) if published => host.to_owned(),
+        _ => format!(
+            "svc://{}",
+            tunnel
+                .get("name")
+                .and_then(Value::as_str)
+                .unwrap_or(&field("id"))
+        ),
+    };
+    vec![
+        field("name"),
+        field("protocol"),
+        address,
+        field("status"),
+        field("id"),
+    ]
+}

@@ -1,0 +1,227 @@
+//! The development CA and the engine's certificate.
+//!
+//! The CA is made once and kept, so that whoever imported it stays at peace. It can vouch for names
+//! under `localhost` alone (RFC 5280 section 4.2.1.10): a key that leaks from a developer's machine
+//! opens nobody's bank. The engine's certificate is signed anew at each start.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
+};
+
+use crate::{context::write_private, failure::Failure};
+
+/// The files.
+#[derive(Debug)]
+pub(crate) struct Certificates {
+    /// The CA's certificate.
+    pub(crate) ca: PathBuf,
+    /// The engine's certificate.
+    pub(crate) cert: PathBuf,
+    /// The engine's key.
+    pub(crate) key: PathBuf,
+}
+
+impl Certificates {
+    /// Makes what is missing in `directory`, for an engine called `host`.
+    pub(crate) fn in_directory(directory: &Path, host: &str) -> Result<Self, Failure> {
+        let files = Self {
+            ca: directory.join("ca.pem"),
+            cert: directory.join("tls.pem"),
+            key: directory.join("tls.key"),
+        };
+        let issuer = files.authority(&directory.join("ca.key"))?;
+        let key = KeyPair::generate().map_err(cannot_make)?;
+        let cert = engine_params(host)
+            .and_then(|params| params.signed_by(&key, &issuer))
+            .map_err(cannot_make)?;
+        // The key first: an engine that reloads between the two sees a pair that does not fit, and
+        // tries again.
+        write(&files.key, &key.serialize_pem())?;
+        write(&files.cert, &cert.pem())?;
+        Ok(files)
+    }
+
+    /// The CA that is kept, or a new one.
+    fn authority(&self, key_file: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
+        match (read(&self.ca)?, read(key_file)?) {
+            (Some(cert), Some(key)) => KeyPair::from_pem(&key)
+                .and_then(|key| Issuer::from_ca_cert_pem(&cert, key))
+                .map_err(|error| {
+                    Failure::of(
+                        &format!("the CA in {} cannot be used", self.ca.display()),
+                        error,
+                    )
+                    .hint("remove ca.pem and ca.key; a new CA is made")
+                }),
+            (None, None) => {
+                let key = KeyPair::generate().map_err(cannot_make)?;
+                let params = authority_params();
+                let cert = params.self_signed(&key).map_err(cannot_make)?;
+                write(key_file, &key.serialize_pem())?;
+                write(&self.ca, &cert.pem())?;
+                Ok(Issuer::new(params, key))
+            }
+            (Some(_), None) | (None, Some(_)) => {
+                let directory = key_file.parent().unwrap_or(Path::new(".")).display();
+                Err(
+                    Failure::usage(format!("half of the CA is missing in {directory}"))
+                        .hint("put ca.pem and ca.key back, or remove the other one"),
+                )
+            }
+        }
+    }
+}
+
+fn authority_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "svc development CA");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.name_constraints = Some(NameConstraints {
+        permitted_subtrees: vec![GeneralSubtree::DnsName("localhost".to_owned())],
+        excluded_subtrees: Vec::new(),
+    });
+    valid_for(&mut params, AUTHORITY_DAYS);
+    params
+}
+
+fn engine_params(host: &str) -> Result<CertificateParams, rcgen::Error> {
+    // The middle one is for projects of a managed engine.
+    let names = vec![host.to_owned(), format!("*.{host}"), format!("*.t.{host}")];
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name.push(DnType::CommonName, host);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    valid_for(&mut params, ENGINE_DAYS);
+    Ok(params)
+}
+
+/// From yesterday, for clocks that are a little behind.
+fn valid_for(params: &mut CertificateParams, days: i64) {
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let at = |date: Date| {
+        let month = u8::try_from(date.month()).unwrap_or(1);
+        let day = u8::try_from(date.day()).unwrap_or(1);
+        rcgen::date_time_ymd(date.year().into(), month, day)
+    };
+    params.not_before = at(today.saturating_sub(1.day()));
+    params.not_after = at(today.saturating_add(days.days()));
+}
+
+fn read(path: &Path) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::of(
+            &format!("cannot read {}", path.display()),
+            error,
+        )),
+    }
+}
+
+fn write(path: &Path, pem: &str) -> Result<(), Failure> {
+    write_private(path, pem.as_bytes())
+        .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))
+}
+
+fn cannot_make(error: rcgen::Error) -> Failure {
+    Failure::of("the certificate cannot be made", error)
+}
+
+/// Ten years: whoever imported it should not have to think of it again.
+const AUTHORITY_DAYS: i64 = 3650;
+
+/// The longest that browsers take (Baseline Requirements, section 6.3.2).
+const ENGINE_DAYS: i64 = 397;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustls::{
+        RootCertStore,
+        client::verify_server_cert_signed_by_trust_anchor,
+        pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+        server::ParsedCertificate,
+    };
+
+    use super::*;
+
+    /// Whether the engine's certificate is good for a name, as a TLS client decides it.
+    fn vouches(files: &Certificates, name: &str) -> bool {
+        let ca = CertificateDer::from_pem_file(&files.ca).unwrap();
+        let cert = CertificateDer::from_pem_file(&files.cert).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(ca).unwrap();
+        let parsed = ParsedCertificate::try_from(&cert).unwrap();
+        let algorithms =
+            rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
+        verify_server_cert_signed_by_trust_anchor(
+            &parsed,
+            &roots,
+            &[],
+            UnixTime::now(),
+            algorithms.all,
+        )
+        .is_ok()
+            && rustls::client::verify_server_name(&parsed, &ServerName::try_from(name).unwrap())
+                .is_ok()
+    }
+
+    #[test]
+    fn the_certificate_covers_the_base_and_published_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
+        for name in [
+            "engine.localhost",
+            "abcd1234.engine.localhost",
+            "demo.t.engine.localhost",
+        ] {
+            assert!(vouches(&files, name), "{name}");
+        }
+        assert!(!vouches(&files, "other.localhost"));
+    }
+
+    #[test]
+    fn the_ca_is_made_once_and_vouches_for_nothing_but_localhost() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
+        let first = fs::read(&files.ca).unwrap();
+        let again = Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
+        assert_eq!(fs::read(&again.ca).unwrap(), first);
+        assert!(vouches(&again, "demo.t.engine.localhost"));
+        let foreign = Certificates::in_directory(dir.path(), "bank.example").unwrap();
+        assert!(!vouches(&foreign, "bank.example"));
+    }
+
+    #[test]
+    fn keys_are_for_their_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
+        for name in ["ca.key", "tls.key"] {
+            let mode = fs::metadata(dir.path().join(name))
+                .unwrap()
+                .permissions()
+                .mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+
+    #[test]
+    fn half_a_ca_is_not_replaced_silently() {
+        let dir = tempfile::tempdir().unwrap();
+        Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
+        fs::remove_file(dir.path().join("ca.key")).unwrap();
+        assert!(Certificates::in_directory(dir.path(), "engine.localhost").is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! Which engine, with which token: flags, then environment, then the context.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use client::{Config, HostPort, Token, Trust};
+
+use crate::{
+    context::{self, Context},
+    failure::Failure,
+};
+
+/// The flags of every command that reaches an engine.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connection {
+    /// The engine, `host:port`
+    #[arg(
+        long,
+        env = "SVC_ENGINE",
+        value_name = "HOST:PORT",
+        hide_env_values = true
+    )]
+    pub(crate) engine: Option<String>,
+
+    /// The token
+    #[arg(long, env = "SVC_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+
+    /// The CA that vouches for the engine (PEM); without it, those of the system
+    #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true)]
+    pub(crate) ca_file: Option<PathBuf>,
+
+    /// The context that fills in what is not given
+    #[arg(long, env = "SVC_CONTEXT", value_name = "NAME", hide_env_values = true)]
+    pub(crate) context: Option<String>,
+
+    /// The directory of the configuration
+    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl Connection {
+    /// The configuration of an agent or a reader.
+    pub(crate) fn resolve(&self) -> Result<Config, Failure> {
+        let context = self.read_context()?;
+        self.merge(context)
+    }
+
+    /// The token that commands would use, without needing an engine.
+    pub(crate) fn token(&self) -> Result<String, Failure> {
+        match self
+            .token
+            .as_deref()
+            .map(str::trim)
+            .filter(|token| !token.is_empty())
+        {
+            Some(token) => Ok(token.to_owned()),
+            None => self
+                .resolve()
+                .map(|config| config.token.expose().to_owned()),
+        }
+    }
+
+    fn read_context(&self) -> Result<Option<Context>, Failure> {
+        let Some(directory) = config_directory(self.config.as_ref()) else {
+            return Ok(None);
+        };
+        let name = self.context.as_deref().unwrap_or(context::LOCAL);
+        let context = Context::read(&directory, name)?;
+        if context.is_none() && self.context.is_some() {
+            return Err(Failure::usage(format!("there is no context `{name}`")));
+        }
+        Ok(context)
+    }
+
+    fn merge(&self, context: Option<Context>) -> Result<Config, Failure> {
+        // A variable that is set to nothing is as good as none.
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let engine = match (given(&self.engine), &context) {
+            (Some(engine), _) => engine,
+            (None, Some(context)) => context.engine.clone(),
+            (None, None) => {
+                return Err(Failure::usage("no engine is known")
+                    .hint("start one with `svc up`, or give --engine (or SVC_ENGINE)"));
+            }
+        };
+        let engine = parse_engine(&engine)?;
+        // What a context keeps is for its own engine: its token must not be shown to another.
+        let context =
+            context.filter(|context| parse_engine(&context.engine).is_ok_and(|of| of == engine));
+        let (kept_token, kept_ca) = context
+            .map(|context| (context.token, context.ca_file))
+            .unzip();
+        let token = given(&self.token).or(kept_token).ok_or_else(|| {
+            Failure::usage("no token is given").hint("give --token (or SVC_TOKEN)")
+        })?;
+        let mut config = Config::new(engine, Token::new(&token));
+        if let Some(path) = self.ca_file.clone().or(kept_ca.flatten()) {
+            config.trust = Trust::CaFile(path);
+        }
+        "svc".clone_into(&mut config.details.agent);
+        env!("CARGO_PKG_VERSION").clone_into(&mut config.details.version);
+        Ok(config)
+    }
+}
+
+/// Where contexts are kept: as given, or `svc` in the place that the XDG specification names.
+pub(crate) fn config_directory(given: Option<&PathBuf>) -> Option<PathBuf> {
+    given.cloned().or_else(|| xdg("XDG_CONFIG_HOME", ".config"))
+}
+
+/// Where `svc up` keeps what it makes.
+pub(crate) fn data_directory(given: Option<&PathBuf>) -> Option<PathBuf> {
+    given
+        .cloned()
+        .or_else(|| xdg("XDG_DATA_HOME", ".local/share"))
+}
+
+/// XDG Base Directory Specification: a variable with an absolute path, else a place in the home.
+fn xdg(variable: &str, in_home: &str) -> Option<PathBuf> {
+    let absolute = |path: PathBuf| path.is_absolute().then_some(path);
+    let base = std::env::var_os(variable)
+        .map(PathBuf::from)
+        .and_then(absolute)
+        .or_else(|| {
+            std::env::var_os("HOME")
+                .map(PathBuf::from)
+                .and_then(absolute)
+                .map(|home| home.join(in_home))
+        })?;
+    Some(base.join("svc"))
+}
+
+fn parse_engine(text: &str) -> Result<HostPort, Failure> {
+    text.parse()
+        .map_err(|error| Failure::usage(format!("--engine `{text}` is {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context() -> Context {
+        Context {
+            engine: "engine.localhost:8443".to_owned(),
+            token: "kept.kept.kept".to_owned(),
+            ca_file: Some("ca.pem".into()),
+        }
+    }
+
+    #[test]
+    fn a_context_fills_in_what_is_not_given() {
+        let config = Connection::default().merge(Some(context())).unwrap();
+        assert_eq!(config.engine.to_string(), "engine.localhost:8443");
+        assert_eq!(config.token.expose(), "kept.kept.kept");
+        assert!(matches!(config.trust, Trust::CaFile(_)));
+    }
+
+    #[test]
+    fn flags_stand_above_the_context() {
+        let given = Connection {
+            token: Some("a.b.c".to_owned()),
+            ..Connection::default()
+        };
+        assert_eq!(
+            given.merge(Some(context())).unwrap().token.expose(),
+            "a.b.c"
+        );
+    }
+
+    #[test]
+    fn a_kept_token_is_not_shown_to_another_engine() {
+        let elsewhere = Connection {
+            engine: Some("engine.example:443".to_owned()),
+            ..Connection::default()
+        };
+        let failure = elsewhere.merge(Some(context())).unwrap_err();
+        assert!(failure.to_string().contains("no token"), "{failure}");
+    }
+
+    #[test]
+    fn without_an_engine_the_next_step_is_told() {
+        let failure = Connection::default().merge(None).unwrap_err();
+        assert!(failure.to_string().contains("svc up"), "{failure}");
+    }
+}

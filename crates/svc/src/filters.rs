@@ -1,0 +1,65 @@
+//! `--filter key=value` as the filters of the Engine API.
+
+use client::api::Filters;
+use serde_json::{Map, Value};
+
+/// One `key=value`; `labels.k` asks for a label, `labels.k` alone for its key.
+pub(crate) fn parse(text: &str) -> Result<(String, Option<String>), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), Some(value.to_owned()))),
+        None if text
+            .strip_prefix("labels.")
+            .is_some_and(|key| !key.is_empty()) =>
+        {
+            Ok((text.to_owned(), None))
+        }
+        _ => Err(format!("`{text}` is no key=value")),
+    }
+}
+
+/// Puts the pairs together. Which keys there are is the engine's to say, so that it also says
+/// what is wrong with one.
+pub(crate) fn collect(pairs: &[(String, Option<String>)]) -> Filters {
+    let mut filters = Filters::new();
+    let mut labels = Map::new();
+    for (key, value) in pairs {
+        let value = value.clone().map_or(Value::Null, Value::String);
+        match key.strip_prefix("labels.") {
+            Some(label) => drop(labels.insert(label.to_owned(), value)),
+            // The one filter that is no text.
+            None if key == "publish" => {
+                let flag = value.as_str().and_then(|text| text.parse().ok());
+                drop(filters.insert(key.clone(), flag.map_or(value, Value::Bool)));
+            }
+            None => drop(filters.insert(key.clone(), value)),
+        }
+    }
+    if !labels.is_empty() {
+        filters.insert("labels".to_owned(), Value::Object(labels));
+    }
+    filters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_become_the_filters_of_the_api() {
+        let pairs: Vec<_> = ["name=web", "publish=true", "labels.site=bern", "labels.old"]
+            .iter()
+            .map(|text| parse(text).unwrap())
+            .collect();
+        assert_eq!(
+            Value::Object(collect(&pairs)).to_string(),
+            r#"{"labels":{"old":null,"site":"bern"},"name":"web","publish":true}"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_pair_is_refused() {
+        for text in ["", "name", "=x", "labels."] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The fields of a tunnel as flags.
+
+use clap::{ArgAction, ArgGroup, Args};
+use client::{Properties, Target};
+
+use crate::failure::Failure;
+
+/// The flags that say what tunnel is wanted. What is left out is the engine's choice.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Tunnel", group = ArgGroup::new("short").multiple(false))]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
+pub(crate) struct TunnelFlags {
+    /// Publish it as HTTP (the default)
+    #[arg(long, group = "short", conflicts_with = "protocol")]
+    pub(crate) http: bool,
+
+    /// Publish it as TLS
+    #[arg(long, group = "short", conflicts_with = "protocol")]
+    pub(crate) tls: bool,
+
+    /// Publish it as TCP, on a port of its own
+    #[arg(long, group = "short", conflicts_with = "protocol")]
+    pub(crate) tcp: bool,
+
+    /// A private byte stream, for `svc dial`
+    #[arg(long, group = "short", conflicts_with = "protocol")]
+    pub(crate) bytestream: bool,
+
+    /// What visitors speak: http, tls, tcp
+    #[arg(long, value_name = "PROTOCOL")]
+    pub(crate) protocol: Option<String>,
+
+    /// The name in lists; a private tunnel is dialled by it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// The public host name
+    #[arg(long, value_name = "HOSTNAME")]
+    pub(crate) hostname: Option<String>,
+
+    /// The public port, of a TCP tunnel
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+
+    /// No public address: it is dialled by its name
+    #[arg(long)]
+    pub(crate) no_publish: bool,
+
+    /// A label of the tunnel (repeatable)
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
+    pub(crate) labels: Vec<(String, String)>,
+
+    /// What the service speaks: http/1.1 or h2c
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) http_version: Option<String>,
+
+    /// Speak TLS to the service
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) upstream_tls: Option<bool>,
+
+    /// Visitors need a token
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) token_auth: Option<bool>,
+
+    /// Visitors sign in with a browser
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) svc_auth: Option<bool>,
+
+    /// Visitors need a client certificate
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) mtls_auth: Option<bool>,
+
+    /// Visitors solve a challenge first
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) challenge_mode: Option<bool>,
+
+    /// Addresses and networks that may visit (comma-separated)
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub(crate) trusted_ips: Vec<String>,
+
+    /// Countries that may visit (comma-separated)
+    #[arg(long, value_name = "COUNTRY", value_delimiter = ',')]
+    pub(crate) geoip: Vec<String>,
+
+    /// Where TLS ends: terminated or passthrough
+    #[arg(long, value_name = "MODE")]
+    pub(crate) tls_mode: Option<String>,
+
+    /// ALPN names offered to visitors (comma-separated)
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) tls_alpns: Vec<String>,
+
+    /// The lowest TLS version of visitors: tls1.2 or tls1.3
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) tls_min_version: Option<String>,
+
+    /// Carry visitors of other regions over
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) allow_cross_region_routing: Option<bool>,
+}
+
+impl TunnelFlags {
+    /// What is asked of the engine for a tunnel to `target`.
+    pub(crate) fn properties(&self, target: &Target) -> Result<Properties, Failure> {
+        let protocol = self.protocol.clone().or_else(|| self.short_form());
+        // A byte stream without a protocol has no public form, and needs a name to be dialled by.
+        let private = self.no_publish || self.bytestream;
+        if self.bytestream && self.name.is_none() {
+            return Err(Failure::usage("a private byte stream needs a name")
+                .hint("give --name; it is dialled as svc://<name>"));
+        }
+        if target.wants_upstream_tls() && self.upstream_tls == Some(false) {
+            return Err(Failure::usage(
+                "--upstream-tls=false contradicts an https:// target",
+            ));
+        }
+        Ok(Properties {
+            name: self.name.clone(),
+            kind: self.bytestream.then(|| "bytestream".to_owned()),
+            publish: Some(!private),
+            protocol: if private {
+                protocol
+            } else {
+                protocol.or(Some("http".to_owned()))
+            },
+            labels: self.labels.iter().cloned().collect(),
+            geo_ip: self.geoip.clone(),
+            trusted_ips: self.trusted_ips.clone(),
+            tls_mode: self.tls_mode.clone(),
+            tls_alpns: self.tls_alpns.clone(),
+            tls_min_version: self.tls_min_version.clone(),
+            mtls_auth: self.mtls_auth,
+            http_version: self.http_version.clone(),
+            token_auth: self.token_auth,
+            svc_auth: self.svc_auth,
+            challenge_mode: self.challenge_mode,
+            hostname: self.hostname.clone(),
+            port: self.port,
+            upstream_tls: self
+                .upstream_tls
+                .or(target.wants_upstream_tls().then_some(true)),
+            allow_cross_region_routing: self.allow_cross_region_routing,
+            ..Properties::default()
+        })
+    }
+
+    fn short_form(&self) -> Option<String> {
+        let forms = [(self.http, "http"), (self.tls, "tls"), (self.tcp, "tcp")];
+        forms
+            .iter()
+            .find(|(given, _)| *given)
+            .map(|(_, protocol)| (*protocol).to_owned())
+    }
+}
+
+/// Reads `key=value`.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is no key=value")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        target: Target,
+        #[command(flatten)]
+        tunnel: TunnelFlags,
+    }
+
+    /// What is asked for, as the Engine API would write it.
+    fn asked(line: &str) -> String {
+        let args = std::iter::once("svc").chain(line.split(' '));
+        let flags = Flags::try_parse_from(args).unwrap();
+        let properties = flags.tunnel.properties(&flags.target).unwrap();
+        serde_json::to_string(&properties).unwrap()
+    }
+
+    #[test]
+    fn flags_become_properties() {
+        for (line, properties) in [
+            ("3000", r#"{"publish":true,"protocol":"http"}"#),
+            (
+                "3000 --name web --token-auth",
+                r#"{"name":"web","publish":true,"protocol":"http","token_auth":true}"#,
+            ),
+            (
+                "3000 --token-auth=false",
+                r#"{"publish":true,"protocol":"http","token_auth":false}"#,
+            ),
+            ("22 --tcp", r#"{"publish":true,"protocol":"tcp"}"#),
+            (
+                "22 --protocol tcp --port 20001",
+                r#"{"publish":true,"protocol":"tcp","port":20001}"#,
+            ),
+            (
+                "5432 --bytestream --name db",
+                r#"{"name":"db","type":"bytestream","publish":false}"#,
+            ),
+            (
+                "5432 --no-publish --name db",
+                r#"{"name":"db","publish":false}"#,
+            ),
+            (
+                "3000 --http --no-publish --name w",
+                r#"{"name":"w","publish":false,"protocol":"http"}"#,
+            ),
+            (
+                "https://localhost:9443",
+                r#"{"publish":true,"protocol":"http","upstream_tls":true}"#,
+            ),
+            (
+                "443 --tls --tls-mode passthrough --tls-alpns h2,http/1.1 --tls-min-version tls1.3",
+                r#"{"publish":true,"protocol":"tls","tls_mode":"passthrough","tls_alpns":["h2","http/1.1"],"tls_min_version":"tls1.3"}"#,
+            ),
+            (
+                "80 --label a=b --label c= --trusted-ips 10.0.0.0/8,::1 --geoip CH,LI",
+                r#"{"publish":true,"protocol":"http","labels":{"a":"b","c":""},"geo_ip":["CH","LI"],"trusted_ips":["10.0.0.0/8","::1"]}"#,
+            ),
+            (
+                "80 --svc-auth --mtls-auth --challenge-mode",
+                r#"{"publish":true,"protocol":"http","mtls_auth":true,"svc_auth":true,"challenge_mode":true}"#,
+            ),
+        ] {
+            assert_eq!(asked(line), properties, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_a_usage_error() {
+        for line in [
+            "1 --http --tcp",
+            "1 --tls --protocol tcp",
+            "1 --label x",
+            "1 --port 0",
+        ] {
+            let args = std::iter::once("svc").chain(line.split(' '));
+            assert!(Flags::try_parse_from(args).is_err(), "{line}");
+        }
+        let args = ["svc", "https://a:1", "--upstream-tls=false"];
+        let flags = Flags::try_parse_from(args).unwrap();
+        assert!(flags.tunnel.properties(&flags.target).is_err());
+        let flags = Flags::try_parse_from(["svc", "1", "--bytestream"]).unwrap();
+        assert!(flags.tunnel.properties(&flags.target).is_err());
+    }
+}

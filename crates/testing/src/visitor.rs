@@ -1,0 +1,62 @@
+//! Clients of an edge.
+
+mod answer;
+mod h2;
+mod raw;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+pub use answer::Answer;
+pub use h2::{H2Body, H2Visitor};
+pub use raw::{RawVisitor, Stream};
+
+use crate::TestCa;
+
+/// Somebody who can connect to an edge and trusts its certificate.
+pub struct Visitor {
+    edge: SocketAddr,
+    http1: Arc<ClientConfig>,
+    h2: Arc<ClientConfig>,
+}
+
+impl Visitor {
+    /// A visitor of the edge that listens at `edge` with a certificate of `ca`.
+    pub fn new(edge: SocketAddr, ca: &TestCa) -> Self {
+        Self {
+            edge,
+            http1: ca.client(&["http/1.1"]),
+            h2: ca.client(&["h2"]),
+        }
+    }
+
+    /// Connects for `host` with ALPN `http/1.1`, to send any bytes.
+    pub async fn http1(&self, host: &str) -> RawVisitor {
+        RawVisitor::new(self.connect(host, &self.http1).await)
+    }
+
+    /// Connects for `host` with ALPN `h2`.
+    pub async fn h2(&self, host: &str) -> H2Visitor {
+        H2Visitor::new(self.connect(host, &self.h2).await).await
+    }
+
+    /// Connects for `host` without HTTP, with the ALPN names of `config`.
+    pub async fn connect(&self, host: &str, config: &Arc<ClientConfig>) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.edge)
+            .await
+            .expect("the edge listens");
+        stream.set_nodelay(true).expect("a socket option");
+        let name = ServerName::try_from(host.to_owned()).expect("a host name");
+        let connector = TlsConnector::from(Arc::clone(config));
+        connector
+            .connect(name, stream)
+            .await
+            .expect("a TLS session")
+    }
+}

@@ -1,0 +1,49 @@
+//! An answer as a visitor received it.
+
+/// An answer, over whichever version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// Names in lower case, values as text.
+    pub headers: Vec<(String, String)>,
+    /// The payload, as far as it came.
+    pub body: Vec<u8>,
+    /// The trailers.
+    pub trailers: Vec<(String, String)>,
+    /// Whether the body ended as it should: all that was announced, or the last chunk. False for
+    /// one that ends with the connection, which nobody can tell.
+    pub whole: bool,
+}
+
+impl Answer {
+    /// The value of the first field with this name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("a body in UTF-8")
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| {
+            panic!(
+                "{} without JSON: {error}: {}",
+                self.status,
+                self.body.escape_ascii()
+            )
+        })
+    }
+}
+
+/// Reads `name: value` lines.
+pub(super) fn pairs(lines: &str) -> Vec<(String, String)> {
+    let lines = lines.split("\r\n").filter_map(|line| line.split_once(':'));
+    lines
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect()
+}

@@ -1,0 +1,228 @@
+//! A visitor that sends any bytes.
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+
+use crate::within;
+
+use super::answer::{Answer, pairs};
+
+/// One connection of a visitor who speaks HTTP/1.1, well or badly.
+pub struct RawVisitor {
+    reader: Reader,
+    writer: WriteHalf<Box<dyn Stream>>,
+}
+
+/// A byte stream in both directions.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl RawVisitor {
+    /// Speaks over any stream.
+    pub fn new(stream: impl Stream + 'static) -> Self {
+        let stream: Box<dyn Stream> = Box::new(stream);
+        let (half, writer) = tokio::io::split(stream);
+        Self {
+            reader: Reader {
+                half,
+                held: Vec::new(),
+            },
+            writer,
+        }
+    }
+
+    /// Sends bytes as they are.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        send(&mut self.writer, bytes.as_ref()).await;
+    }
+
+    /// Sends a request without a body. `fields` are lines with their line ends.
+    pub async fn request(&mut self, method: &str, target: &str, host: &str, fields: &str) {
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");
+        self.send(head).await;
+    }
+
+    /// Sends a GET and returns the answer.
+    pub async fn get(&mut self, target: &str, host: &str) -> Answer {
+        self.request("GET", target, host, "").await;
+        self.answer().await
+    }
+
+    /// Sends bytes and reads an answer, both at once: for bodies larger than what is held on the
+    /// way.
+    pub async fn exchange(&mut self, bytes: &[u8]) -> Answer {
+        let (answer, ()) = tokio::join!(self.reader.answer(), send(&mut self.writer, bytes));
+        answer
+    }
+
+    /// Reads the head of the next answer, interim ones too. The body is read with
+    /// [`Self::read_exact`] or [`Self::body`].
+    pub async fn head(&mut self) -> Answer {
+        self.reader.head().await
+    }
+
+    /// Reads the next answer whose status is not interim, with its body.
+    pub async fn answer(&mut self) -> Answer {
+        self.reader.answer().await
+    }
+
+    /// Reads the body behind a head, as far as it comes. Not for answers to HEAD.
+    pub async fn body(&mut self, head: Answer) -> Answer {
+        self.reader.body(head).await
+    }
+
+    /// Reads the next chunk of a chunked body; empty for the last one, whose trailer section is
+    /// read too; none where it broke off.
+    pub async fn chunk(&mut self) -> Option<Vec<u8>> {
+        let chunk = self.reader.chunk().await?;
+        if chunk.is_empty() {
+            self.reader.trailers().await?;
+        }
+        Some(chunk)
+    }
+
+    /// Reads so many bytes; none where the connection ends before.
+    pub async fn read_exact(&mut self, count: usize) -> Option<Vec<u8>> {
+        self.reader.read_exact(count).await
+    }
+
+    /// Reads to the end of the connection, and returns what came before.
+    pub async fn read_to_end(&mut self) -> Vec<u8> {
+        while self.reader.read_more().await.is_some() {}
+        std::mem::take(&mut self.reader.held)
+    }
+
+    /// Ends the sending side.
+    pub async fn finish(&mut self) {
+        self.writer.shutdown().await.expect("the edge reads");
+    }
+
+    /// The stream itself, for another protocol. Nothing may have been read ahead of it.
+    pub fn into_stream(self) -> Box<dyn Stream> {
+        assert!(self.reader.held.is_empty(), "bytes were read ahead");
+        self.reader.half.unsplit(self.writer)
+    }
+}
+
+async fn send(writer: &mut WriteHalf<Box<dyn Stream>>, bytes: &[u8]) {
+    let writing = async {
+        writer.write_all(bytes).await?;
+        writer.flush().await
+    };
+    within("room for bytes to the edge", writing)
+        .await
+        .expect("the edge reads");
+}
+
+struct Reader {
+    half: ReadHalf<Box<dyn Stream>>,
+    /// Bytes that were read and that nobody has asked for yet.
+    held: Vec<u8>,
+}
+
+impl Reader {
+    async fn head(&mut self) -> Answer {
+        let head = self
+            .read_through(b"\r\n\r\n")
+            .await
+            .expect("the head of an answer");
+        let text = String::from_utf8_lossy(&head).into_owned();
+        let (line, fields) = text.split_once("\r\n").expect("a status line");
+        let status = line
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        Answer {
+            status: status.unwrap_or_else(|| panic!("not a status line: {line}")),
+            headers: pairs(fields),
+            body: Vec::new(),
+            trailers: Vec::new(),
+            whole: false,
+        }
+    }
+
+    async fn answer(&mut self) -> Answer {
+        loop {
+            let head = self.head().await;
+            if head.status >= 200 || head.status == 101 {
+                return self.body(head).await;
+            }
+        }
+    }
+
+    async fn body(&mut self, mut answer: Answer) -> Answer {
+        if answer.header("transfer-encoding") == Some("chunked") {
+            answer.whole = self.chunks(&mut answer).await.is_some();
+        } else if matches!(answer.status, 100..200 | 204 | 304) {
+            answer.whole = true;
+        } else if let Some(length) = answer.header("content-length") {
+            let length: usize = length.parse().expect("a length");
+            while self.held.len() < length && self.read_more().await.is_some() {}
+            answer.whole = self.held.len() >= length;
+            let end = length.min(self.held.len());
+            answer.body = self.held.drain(..end).collect();
+        } else {
+            while self.read_more().await.is_some() {}
+            answer.body = std::mem::take(&mut self.held);
+        }
+        answer
+    }
+
+    async fn chunks(&mut self, answer: &mut Answer) -> Option<()> {
+        loop {
+            let chunk = self.chunk().await?;
+            if chunk.is_empty() {
+                answer.trailers = self.trailers().await?;
+                return Some(());
+            }
+            answer.body.extend_from_slice(&chunk);
+        }
+    }
+
+    /// Without the trailer section of the last one.
+    async fn chunk(&mut self) -> Option<Vec<u8>> {
+        let line = self.read_through(b"\r\n").await?;
+        let size = std::str::from_utf8(&line[..line.len() - 2]).ok();
+        let size = size.and_then(|size| usize::from_str_radix(size, 16).ok());
+        let size = size.unwrap_or_else(|| panic!("not a chunk size: {}", line.escape_ascii()));
+        if size == 0 {
+            return Some(Vec::new());
+        }
+        let mut chunk = self.read_exact(size + 2).await?;
+        assert!(chunk.ends_with(b"\r\n"), "a chunk ends with CR LF");
+        chunk.truncate(size);
+        Some(chunk)
+    }
+
+    async fn trailers(&mut self) -> Option<Vec<(String, String)>> {
+        let mut trailers = Vec::new();
+        loop {
+            let line = self.read_through(b"\r\n").await?;
+            if line == b"\r\n" {
+                return Some(trailers);
+            }
+            trailers.extend(pairs(&String::from_utf8_lossy(&line)));
+        }
+    }
+
+    async fn read_exact(&mut self, count: usize) -> Option<Vec<u8>> {
+        while self.held.len() < count {
+            self.read_more().await?;
+        }
+        Some(self.held.drain(..count).collect())
+    }
+
+    async fn read_through(&mut self, end: &[u8]) -> Option<Vec<u8>> {
+        loop {
+            if let Some(at) = self.held.windows(end.len()).position(|bytes| bytes == end) {
+                return Some(self.held.drain(..at + end.len()).collect());
+            }
+            self.read_more().await?;
+        }
+    }
+
+    async fn read_more(&mut self) -> Option<()> {
+        let reading = self.half.read_buf(&mut self.held);
+        let read = within("bytes from the edge", reading).await.ok()?;
+        (read > 0).then_some(())
+    }
+}

@@ -1,0 +1,4 @@
+//! The upstreams and visitors, put together without anything between them.
+
+#[cfg(test)]
+mod upstreams;

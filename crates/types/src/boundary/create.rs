@@ -1,0 +1,202 @@
+//! `create`: filters that judge what a client asked for and fill in what it left open.
+//!
+//! The boundary becomes a demand on the properties. What AND fixes is set first; each OR is then
+//! settled by the one branch that fits; at the end the whole demand is held against the result, so
+//! that no order of setting can smuggle anything past it.
+
+use super::condition::{Condition, Fields};
+use super::field::Subject;
+use super::{Action, Leaf, Outside, Refusal, Tree};
+use crate::tunnel::TunnelProperties;
+
+/// A boundary at one place, reduced to what it asks of the properties.
+pub(super) enum Demand<'a> {
+    Never(Outside),
+    Always,
+    Fields(&'a Fields),
+    All(Vec<Self>),
+    Any(Vec<Self>),
+}
+
+pub(super) fn demand<'a>(
+    tree: &'a Tree<Leaf>,
+    project: &str,
+    workspace: Option<&str>,
+) -> Demand<'a> {
+    match tree {
+        Tree::And(all) => Demand::All(
+            all.iter()
+                .map(|tree| demand(tree, project, workspace))
+                .collect(),
+        ),
+        Tree::Or(any) => Demand::Any(
+            any.iter()
+                .map(|tree| demand(tree, project, workspace))
+                .collect(),
+        ),
+        Tree::Leaf(leaf) => match leaf
+            .at(project, workspace)
+            .and_then(|leaf| leaf.rule(Action::Create))
+        {
+            Err(outside) => Demand::Never(outside),
+            Ok(scopes) => {
+                let rule = scopes.and_then(|scopes| scopes.create.as_ref());
+                rule.and_then(|rule| rule.filters.as_ref())
+                    .map_or(Demand::Always, demand_of_filters)
+            }
+        },
+    }
+}
+
+fn demand_of_filters(filters: &Tree<Fields>) -> Demand<'_> {
+    match filters {
+        Tree::Leaf(fields) => Demand::Fields(fields),
+        Tree::And(all) => Demand::All(all.iter().map(demand_of_filters).collect()),
+        Tree::Or(any) => Demand::Any(any.iter().map(demand_of_filters).collect()),
+    }
+}
+
+/// The properties with everything set that the demand fixes, or a refusal.
+pub(super) fn settle(
+    demand: &Demand<'_>,
+    mut properties: TunnelProperties,
+) -> Result<TunnelProperties, Refusal> {
+    properties
+        .fold_deprecated_alias()
+        .map_err(|error| Refusal {
+            outside: Outside::Filters,
+            field: Some(error.field),
+        })?;
+    demand.fix(&mut properties)?;
+    demand.choose(&mut properties)?;
+    // Conditions that fix nothing, such as patterns, are held against the defaults too.
+    let effective = properties
+        .clone()
+        .resolve()
+        .unwrap_or_else(|_| properties.clone());
+    match demand.refusal(&effective) {
+        Some(refusal) => Err(refusal),
+        None => Ok(properties),
+    }
+}
+
+impl Demand<'_> {
+    /// Sets what stands outside of every OR.
+    fn fix(&self, properties: &mut TunnelProperties) -> Result<(), Refusal> {
+        match self {
+            Self::Never(outside) => Err(Refusal {
+                outside: *outside,
+                field: None,
+            }),
+            Self::Always | Self::Any(_) => Ok(()),
+            Self::Fields(fields) => fields.fix(properties),
+            Self::All(all) => all.iter().try_for_each(|demand| demand.fix(properties)),
+        }
+    }
+
+    /// Settles every OR: by what is there already, else by the only branch that fits.
+    fn choose(&self, properties: &mut TunnelProperties) -> Result<(), Refusal> {
+        match self {
+            Self::Never(_) | Self::Always | Self::Fields(_) => Ok(()),
+            Self::All(all) => all.iter().try_for_each(|demand| demand.choose(properties)),
+            Self::Any(any) => {
+                let mut outcomes: Vec<TunnelProperties> = Vec::new();
+                let mut first_refusal = None;
+                for branch in any {
+                    match settle(branch, properties.clone()) {
+                        Ok(outcome) if outcome == *properties => return Ok(()),
+                        Ok(outcome) if outcomes.contains(&outcome) => {}
+                        Ok(outcome) => outcomes.push(outcome),
+                        Err(refusal) => _ = first_refusal.get_or_insert(refusal),
+                    }
+                }
+                match (outcomes.pop(), outcomes.is_empty()) {
+                    (Some(only), true) => *properties = only,
+                    (Some(_), false) => {
+                        return Err(Refusal {
+                            outside: Outside::Filters,
+                            field: None,
+                        });
+                    }
+                    (None, _) => {
+                        return Err(first_refusal.unwrap_or(Refusal {
+                            outside: Outside::Shape,
+                            field: None,
+                        }));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn refusal(&self, properties: &TunnelProperties) -> Option<Refusal> {
+        match self {
+            Self::Never(outside) => Some(Refusal {
+                outside: *outside,
+                field: None,
+            }),
+            Self::Always => None,
+            Self::Fields(fields) => {
+                fields
+                    .first_that_fails(Subject::planned(properties))
+                    .map(|field| Refusal {
+                        outside: Outside::Filters,
+                        field: Some(field.as_str().to_owned()),
+                    })
+            }
+            Self::All(all) => all.iter().find_map(|demand| demand.refusal(properties)),
+            Self::Any(any) => {
+                let mut refusals = any.iter().map(|demand| demand.refusal(properties));
+                refusals
+                    .try_fold(None, |first: Option<Refusal>, next| {
+                        Some(first.or(Some(next?)))
+                    })
+                    .flatten()
+            }
+        }
+    }
+}
+
+impl Fields {
+    fn fix(&self, properties: &mut TunnelProperties) -> Result<(), Refusal> {
+        for (field, condition) in &self.0 {
+            let fixed = match condition {
+                Condition::Text(text) => text
+                    .only()
+                    .map_or(Ok(()), |only| field.set_text(properties, only)),
+                Condition::Flag(allowed) => {
+                    if let (Some(only), 1) = (allowed.first(), allowed.len()) {
+                        field.set_flag(properties, *only);
+                    }
+                    Ok(())
+                }
+                Condition::Number(allowed) => {
+                    if let (Some(only), 1) = (allowed.first(), allowed.len()) {
+                        properties.port.get_or_insert(*only);
+                    }
+                    Ok(())
+                }
+                Condition::List(entries) => {
+                    field.set_list(properties, entries.iter().map(String::as_str))
+                }
+                Condition::Map(wanted) => {
+                    for (key, text) in wanted {
+                        if let Some(only) = text.only() {
+                            properties
+                                .labels
+                                .entry(key.clone())
+                                .or_insert_with(|| only.to_owned());
+                        }
+                    }
+                    Ok(())
+                }
+            };
+            fixed.map_err(|error| Refusal {
+                outside: Outside::Filters,
+                field: Some(error.field),
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,302 @@
+//! The fields of a tunnel that a filter may name, and how each is read and set.
+
+use std::borrow::Cow;
+
+use crate::client::Labels;
+use crate::tunnel::{PropertyError, Tunnel, TunnelProperties};
+
+/// What a filter is held against: a live tunnel, or the properties of one to be made.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    tunnel: Option<&'a Tunnel>,
+    properties: &'a TunnelProperties,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn live(tunnel: &'a Tunnel) -> Self {
+        Self {
+            tunnel: Some(tunnel),
+            properties: &tunnel.properties,
+        }
+    }
+
+    pub(super) fn planned(properties: &'a TunnelProperties) -> Self {
+        Self {
+            tunnel: None,
+            properties,
+        }
+    }
+}
+
+/// Form of a field's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    /// One of a few words.
+    Word,
+    Flag,
+    Number,
+    List,
+    Map,
+}
+
+/// A field's value in one subject.
+pub(super) enum FieldValue<'a> {
+    Text(Option<Cow<'a, str>>),
+    Flag(bool),
+    Number(Option<u16>),
+    List(Vec<Cow<'a, str>>),
+    Map(&'a Labels),
+}
+
+macro_rules! fields {
+    ($($variant:ident $name:literal $kind:ident $settable:literal)*) => {
+        /// A field of the tunnel's JSON object.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(super) enum Field { $($variant),* }
+
+        impl Field {
+            pub(super) const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            pub(super) const fn kind(self) -> Kind {
+                match self { $(Self::$variant => Kind::$kind),* }
+            }
+
+            /// Whether a client may set it, so that a `create` filter may name it.
+            pub(super) const fn is_settable(self) -> bool {
+                match self { $(Self::$variant => $settable),* }
+            }
+
+            /// The field of a JSON name, in either spelling with `compat`.
+            pub(super) fn named(name: &str, compat: bool) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$variant),)*
+                    "http_use_tls" => Some(Self::UpstreamTls),
+                    "rstream_auth" if compat => Some(Self::SvcAuth),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+fields! {
+    Id "id" Text false
+    ClientId "client_id" Text false
+    UserId "user_id" Text false
+    WorkspaceId "workspace_id" Text false
+    ProjectId "project_id" Text false
+    ClusterId "cluster_id" Text false
+    Plan "plan" Text false
+    Provider "provider" Text false
+    Region "region" Text false
+    Status "status" Word false
+    CreationDate "creation_date" Text false
+    Host "host" Text false
+    Name "name" Text true
+    Type "type" Word true
+    Publish "publish" Flag true
+    Protocol "protocol" Word true
+    Labels "labels" Map true
+    GeoIp "geo_ip" List true
+    TrustedIps "trusted_ips" List true
+    Hostname "hostname" Text true
+    Port "port" Number true
+    TlsMode "tls_mode" Word true
+    TlsAlpns "tls_alpns" List true
+    TlsCiphers "tls_ciphers" List true
+    TlsMinVersion "tls_min_version" Word true
+    MtlsAuth "mtls_auth" Flag true
+    HttpVersion "http_version" Word true
+    UpstreamTls "upstream_tls" Flag true
+    DatagramGuaranteedDelivery "datagram_guaranteed_delivery" Flag true
+    AllowCrossRegionRouting "allow_cross_region_routing" Flag true
+    TokenAuth "token_auth" Flag true
+    SvcAuth "svc_auth" Flag true
+    ChallengeMode "challenge_mode" Flag true
+}
+
+impl Field {
+    /// Reads the field. A flag that is absent is what it is by default: published, and else off.
+    pub(super) fn read(self, subject: Subject<'_>) -> FieldValue<'_> {
+        let properties = subject.properties;
+        let owned = |read: fn(&Tunnel) -> Option<&str>| {
+            FieldValue::Text(subject.tunnel.and_then(read).map(Cow::Borrowed))
+        };
+        let text = |text: Option<&'static str>| FieldValue::Text(text.map(Cow::Borrowed));
+        let flag = |flag: Option<bool>| FieldValue::Flag(flag.unwrap_or(false));
+        match self {
+            Self::Id => owned(|tunnel| Some(tunnel.id.as_str())),
+            Self::ClientId => owned(|tunnel| Some(tunnel.client_id.as_str())),
+            Self::UserId => owned(|tunnel| tunnel.user_id.as_deref()),
+            Self::WorkspaceId => owned(|tunnel| tunnel.workspace_id.as_deref()),
+            Self::ProjectId => owned(|tunnel| tunnel.project_id.as_deref()),
+            Self::ClusterId => owned(|tunnel| tunnel.cluster_id.as_deref()),
+            Self::Plan => owned(|tunnel| tunnel.plan.as_deref()),
+            Self::Provider => owned(|tunnel| tunnel.provider.as_deref()),
+            Self::Region => owned(|tunnel| tunnel.region.as_deref()),
+            Self::Host => owned(|tunnel| tunnel.host.as_deref()),
+            Self::Status => text(subject.tunnel.map(|tunnel| tunnel.status.as_str())),
+            Self::CreationDate => {
+                let at = subject.tunnel.and_then(|tunnel| tunnel.creation_date);
+                FieldValue::Text(at.map(|at| Cow::Owned(format!("{at:.3}"))))
+            }
+            Self::Name => FieldValue::Text(
+                properties
+                    .name
+                    .as_ref()
+                    .map(|name| Cow::Borrowed(name.as_str())),
+            ),
+            Self::Hostname => FieldValue::Text(
+                properties
+                    .hostname
+                    .as_ref()
+                    .map(|name| Cow::Borrowed(name.as_str())),
+            ),
+            Self::Type => text(
+                properties
+                    .tunnel_type
+                    .map(crate::tunnel::TunnelType::as_str),
+            ),
+            Self::Protocol => text(properties.protocol.map(crate::tunnel::Protocol::as_str)),
+            Self::TlsMode => text(properties.tls_mode.map(crate::tunnel::TlsMode::as_str)),
+            Self::TlsMinVersion => text(
+                properties
+                    .tls_min_version
+                    .map(crate::tunnel::TlsVersion::as_str),
+            ),
+            Self::HttpVersion => text(
+                properties
+                    .http_version
+                    .map(crate::tunnel::HttpVersion::as_str),
+            ),
+            Self::Publish => FieldValue::Flag(properties.publish.unwrap_or(true)),
+            Self::MtlsAuth => flag(properties.mtls_auth),
+            Self::UpstreamTls => flag(properties.upstream_tls),
+            Self::DatagramGuaranteedDelivery => flag(properties.datagram_guaranteed_delivery),
+            Self::AllowCrossRegionRouting => flag(properties.allow_cross_region_routing),
+            Self::TokenAuth => flag(properties.token_auth),
+            Self::SvcAuth => flag(properties.svc_auth),
+            Self::ChallengeMode => flag(properties.challenge_mode),
+            Self::Port => FieldValue::Number(properties.port),
+            Self::GeoIp => FieldValue::List(
+                properties
+                    .geo_ip
+                    .iter()
+                    .map(|entry| entry.as_str().into())
+                    .collect(),
+            ),
+            Self::TrustedIps => FieldValue::List(
+                properties
+                    .trusted_ips
+                    .iter()
+                    .map(|entry| entry.to_string().into())
+                    .collect(),
+            ),
+            Self::TlsAlpns => {
+                FieldValue::List(properties.tls_alpns.iter().map(Into::into).collect())
+            }
+            Self::TlsCiphers => {
+                FieldValue::List(properties.tls_ciphers.iter().map(Into::into).collect())
+            }
+            Self::Labels => FieldValue::Map(&properties.labels),
+        }
+    }
+
+    /// Sets a text or word that the client left open.
+    pub(super) fn set_text(
+        self,
+        properties: &mut TunnelProperties,
+        text: &str,
+    ) -> Result<(), PropertyError> {
+        match self {
+            Self::Name => set(self, &mut properties.name, text),
+            Self::Hostname => set(self, &mut properties.hostname, text),
+            Self::Type => set(self, &mut properties.tunnel_type, text),
+            Self::Protocol => set(self, &mut properties.protocol, text),
+            Self::TlsMode => set(self, &mut properties.tls_mode, text),
+            Self::TlsMinVersion => set(self, &mut properties.tls_min_version, text),
+            Self::HttpVersion => set(self, &mut properties.http_version, text),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets a flag that the client left open.
+    pub(super) fn set_flag(self, properties: &mut TunnelProperties, flag: bool) {
+        let place = match self {
+            Self::Publish => &mut properties.publish,
+            Self::MtlsAuth => &mut properties.mtls_auth,
+            Self::UpstreamTls => &mut properties.upstream_tls,
+            Self::DatagramGuaranteedDelivery => &mut properties.datagram_guaranteed_delivery,
+            Self::AllowCrossRegionRouting => &mut properties.allow_cross_region_routing,
+            Self::TokenAuth => &mut properties.token_auth,
+            Self::SvcAuth => &mut properties.svc_auth,
+            Self::ChallengeMode => &mut properties.challenge_mode,
+            _ => return,
+        };
+        place.get_or_insert(flag);
+    }
+
+    /// Sets a list that the client left open.
+    pub(super) fn set_list<'a>(
+        self,
+        properties: &mut TunnelProperties,
+        entries: impl Iterator<Item = &'a str>,
+    ) -> Result<(), PropertyError> {
+        match self {
+            Self::GeoIp => set_all(self, &mut properties.geo_ip, entries),
+            Self::TrustedIps => set_all(self, &mut properties.trusted_ips, entries),
+            Self::TlsAlpns => set_all(self, &mut properties.tls_alpns, entries),
+            Self::TlsCiphers => set_all(self, &mut properties.tls_ciphers, entries),
+            _ => Ok(()),
+        }
+    }
+
+    /// The one spelling that values of this field have, or nothing where it has no such value.
+    pub(super) fn canonical(self, text: &str) -> Option<String> {
+        use crate::tunnel::{
+            Country, HttpVersion, IpRange, Protocol, Status, TlsMode, TlsVersion, TunnelType,
+        };
+        let word = |known: bool| known.then(|| text.to_owned());
+        match self {
+            Self::Hostname => Some(text.to_ascii_lowercase()),
+            Self::GeoIp => text.parse::<Country>().ok().map(String::from),
+            Self::TrustedIps => text.parse::<IpRange>().ok().map(|range| range.to_string()),
+            Self::Status => word(text.parse::<Status>().is_ok()),
+            Self::Type => word(text.parse::<TunnelType>().is_ok()),
+            Self::Protocol => word(text.parse::<Protocol>().is_ok()),
+            Self::TlsMode => word(text.parse::<TlsMode>().is_ok()),
+            Self::TlsMinVersion => word(text.parse::<TlsVersion>().is_ok()),
+            Self::HttpVersion => word(text.parse::<HttpVersion>().is_ok()),
+            _ => Some(text.to_owned()),
+        }
+    }
+}
+
+fn set<T: std::str::FromStr<Err: std::fmt::Display>>(
+    field: Field,
+    place: &mut Option<T>,
+    text: &str,
+) -> Result<(), PropertyError> {
+    if place.is_none() {
+        *place = Some(
+            text.parse()
+                .map_err(|error| PropertyError::new(field.as_str(), format!("{error}")))?,
+        );
+    }
+    Ok(())
+}
+
+fn set_all<'a, T: std::str::FromStr<Err: std::fmt::Display>>(
+    field: Field,
+    place: &mut Vec<T>,
+    entries: impl Iterator<Item = &'a str>,
+) -> Result<(), PropertyError> {
+    if place.is_empty() {
+        let parsed = entries.map(str::parse).collect::<Result<_, _>>();
+        *place = parsed.map_err(|error| PropertyError::new(field.as_str(), format!("{error}")))?;
+    }
+    Ok(())
+}

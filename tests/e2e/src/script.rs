@@ -1,0 +1,48 @@
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::Svc;
+
+/// The interpreter that has the published SDK.
+///
+/// # Errors
+/// Nobody has installed it: that is the work of `cargo xtask test`.
+pub fn python() -> Result<PathBuf> {
+    match env::var_os("SVC_TEST_PYTHON") {
+        Some(python) => Ok(python.into()),
+        None => bail!("SVC_TEST_PYTHON is not set: run `cargo xtask test`"),
+    }
+}
+
+/// Runs a script of `tests/e2e/python` against the engine and gives the results that it printed.
+///
+/// # Errors
+/// The script failed; what it said and the engine's log are part of the error.
+pub fn script(svc: &Svc, name: &str, args: &[&str], env: &[(&str, &str)]) -> Result<Value> {
+    let output = Command::new(python()?)
+        .arg(
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("python")
+                .join(name),
+        )
+        .args(args)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("SVC_TEST_ENGINE", svc.address())
+        .env("SVC_TEST_CA_FILE", svc.ca_file())
+        .env("SVC_TEST_TOKEN", svc.token())
+        .envs(env.iter().copied())
+        .output()
+        .with_context(|| format!("running {name}"))?;
+    if !output.status.success() {
+        bail!(
+            "{name} failed:\n{}\nthe engine's log:\n{}",
+            String::from_utf8_lossy(&output.stderr),
+            svc.log()
+        );
+    }
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{name} printed no JSON"))
+}
