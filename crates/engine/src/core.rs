@@ -38,6 +38,8 @@ pub struct Core {
     pub(crate) shutdown: Shutdown,
     /// Every task that serves a visitor; a drain waits for them.
     pub(crate) visits: TaskTracker,
+    /// Every task that serves an agent.
+    pub(crate) agents: TaskTracker,
     /// Cancelled when the visits are over: the agents are let go last.
     pub(crate) agents_stop: CancellationToken,
     /// The Engine API, for connections to the base host.

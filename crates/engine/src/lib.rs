@@ -19,7 +19,4 @@ mod listen;
 pub mod live;
 mod metrics;
 
-pub use engine::{Running, StartError, start};
-
-/// The one project of a community engine.
-pub const PROJECT: &str = "default";
+pub use engine::{Running, StartError, start, start_with_clock};

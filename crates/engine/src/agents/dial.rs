@@ -10,8 +10,7 @@ use wire::{Error, Kind};
 
 use super::hello::{farewell, send, token};
 use super::{OpenError, TunnelStream};
-use crate::PROJECT;
-use crate::access;
+use crate::access::{self, PROJECT};
 use crate::core::{Core, Worker};
 use crate::edge::raw;
 use crate::edge::record::{Outcome, Record};
@@ -52,7 +51,7 @@ async fn open(
     }
     let credential = core
         .tokens
-        .verify(token(request.client_details.as_ref()), core.clock.now())
+        .verify(token(request.client_details.as_ref()), core.unix_seconds())
         .map_err(|_| Error::unauthorized("the token is not valid here"))?;
     access::require(&credential, Permission::TunnelsStreamsCreateDelete)
         .map_err(|denied| Error::unauthorized(denied.to_string()))?;
@@ -61,7 +60,7 @@ async fn open(
         .find(PROJECT, &request.tunnel_id_name)
         .ok_or_else(|| Error::tunnel_not_found("no such tunnel is online"))?;
     record.tunnel(&tunnel);
-    access::may_dial(&credential, PROJECT, &tunnel.view)
+    access::may_dial(&credential, &tunnel.view)
         .map_err(|denied| Error::unauthorized(denied.to_string()))?;
     let source = stream.get_ref().0.peer().ip();
     let opened = tunnel.agent.open_stream(worker.index, tunnel.view.id, source).await;

@@ -43,7 +43,11 @@ pub(crate) async fn serve(mut stream: TlsStream, worker: Arc<Worker>) {
             join_pool(stream, &request, &worker);
         }
         Some(Kind::ProxyReq(request)) => bring_stream(stream, &request, &worker).await,
-        Some(Kind::StreamReq(request)) => dial::serve(stream, request, &worker).await,
+        Some(Kind::StreamReq(request)) => {
+            // A dialler is a visitor, not an agent: a drain waits for it.
+            let at = Arc::clone(&worker);
+            worker.spawn(async move { dial::serve(stream, request, &at).await });
+        }
         _ => {
             let error = Error::invalid_request("a connection begins with a hello");
             refuse(&mut stream, error).await;

@@ -22,15 +22,15 @@ use wire::message::{
     ControlChannelOk, ControlChannelOutcome, OpenControlChannelReq, OpenControlChannelRsp,
     OpenTunnelReq, OpenTunnelRsp, ProxyConnRsp, ServerDetails, ServerMessage, TunnelOutcome, text,
 };
-use wire::{Decoder, Error, Kind, Message};
+use wire::{Decoder, Error, ErrorCode, Kind, Message};
 
 use super::hello::{farewell, refuse, token};
 use super::pool::Pool;
 use super::{Agent, OUTBOX, Order, hex, random_bytes};
 use crate::access;
 use crate::core::{Core, Worker};
-use crate::live::{Identity, OpenRefused, Owner};
-use crate::listen::BoundPort;
+use crate::live::{HostnameRefused, Identity, OpenRefused, Owner};
+use crate::listen::{BoundPort, NoPort};
 
 /// How long a write to the control channel may take: an agent that does not read for so long is
 /// as good as gone.
@@ -264,7 +264,7 @@ impl Session {
     fn open_tunnel(&mut self, request: OpenTunnelReq) -> Message {
         let OpenTunnelReq { request_id, tunnel_properties } = request;
         let outcome = match self.try_open_tunnel(&tunnel_properties.unwrap_or_default()) {
-            Ok(properties) => TunnelOutcome::TunnelProperties(properties),
+            Ok(properties) => TunnelOutcome::TunnelProperties(Box::new(properties)),
             Err(error) => TunnelOutcome::Error(error),
         };
         Kind::OpenTunnelRsp(OpenTunnelRsp { request_id, outcome: Some(outcome) }).into()
@@ -283,14 +283,18 @@ impl Session {
         access::fill_and_judge(&self.credential, &mut properties)
             .map_err(|refusal| Error::unauthorized(refusal.to_string()))?;
         access::community::refuse_unavailable(&properties)
-            .map_err(|option| Error::new(wire::ErrorCode::FeatureNotAvailable, option.to_string()))?;
+            .map_err(|option| Error::new(ErrorCode::FeatureNotAvailable, option.to_string()))?;
         let mut properties = properties.resolve().map_err(Error::from)?;
         let mut port: Option<BoundPort> = None;
         if properties.publish == Some(true) {
             if properties.protocol == Some(Protocol::Tcp) {
                 let key = (self.identity.clone(), properties.name.clone());
                 let bound = core.tcp_ports.bind(key).map_err(|error| {
-                    Error::feature_or_capacity(error.is_switched_off(), &error.to_string())
+                    let code = match error {
+                        NoPort::SwitchedOff => ErrorCode::FeatureNotAvailable,
+                        NoPort::Exhausted => ErrorCode::CapacityExhausted,
+                    };
+                    Error::new(code, error.to_string())
                 })?;
                 properties.port = Some(bound.port());
                 properties.hostname = Some(core.namespace.base().clone());
@@ -326,7 +330,13 @@ impl Session {
     ) -> Result<types::tunnel::Hostname, Error> {
         let namespace = &self.core.namespace;
         match requested {
-            Some(hostname) => namespace.resolve(hostname).map_err(|refused| refused.into_error()),
+            Some(hostname) => namespace.resolve(hostname).map_err(|error| {
+                let code = match error {
+                    HostnameRefused::CustomDomain => ErrorCode::FeatureNotAvailable,
+                    HostnameRefused::TooLong => ErrorCode::InvalidRequest,
+                };
+                Error::new(code, error.to_string())
+            }),
             None => namespace
                 .draw(|hostname| self.core.live.is_spoken_for(hostname))
                 .ok_or_else(|| Error::capacity_exhausted("no free hostname was found")),

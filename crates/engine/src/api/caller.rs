@@ -108,7 +108,7 @@ impl<A> Api<A> {
     fn bearer<'a>(&self, parts: &'a Parts) -> Result<&'a str, Refusal> {
         match Bearer::of(&parts.headers) {
             Bearer::Token(token) => Ok(token),
-            Bearer::Absent => Err(Refusal(Problem::unauthenticated())),
+            Bearer::Absent => Err(Problem::unauthenticated().into()),
             Bearer::Malformed => Err(refused(&"malformed bearer")),
         }
     }
@@ -123,5 +123,5 @@ impl<A> Api<A> {
 /// The caller learns that the credential is no good here; the log learns why.
 fn refused(reason: &dyn std::fmt::Display) -> Refusal {
     tracing::info!(%reason, "credential refused at the engine API");
-    Refusal(Problem::invalid_token())
+    Problem::invalid_token().into()
 }

@@ -57,8 +57,8 @@ pub fn router<A: Send + Sync + 'static>(api: Arc<Api<A>>) -> Router {
     #[cfg(feature = "discovery")]
     let router = router.route(paths::OPENAPI, get(document::serve));
     router
-        .fallback(async || Refusal(Problem::not_found()))
-        .method_not_allowed_fallback(async || Refusal(Problem::method_not_allowed()))
+        .fallback(async || Refusal::from(Problem::not_found()))
+        .method_not_allowed_fallback(async || Refusal::from(Problem::method_not_allowed()))
         .with_state(api)
 }
 

@@ -80,3 +80,6 @@ impl Lines {
 
 /// Below the idle limits of common proxies, which begin at 30 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use super::Api;
 use super::caller::Watcher;
 use super::lifetime::{Lapse, Lifetime};
 use crate::access::reaches_list;
-use crate::live::{Ended, Events, Frame};
+use crate::live::{Ended, Events, Frame, Subscription};
 
 /// An open stream: its first frame, then the changes, until it ends with a reason.
 #[derive(Debug)]
@@ -44,12 +44,15 @@ impl Watch {
                 .with_detail(full.to_string())
                 .with_retry_after(RETRY_AFTER_SECONDS)
         })?;
-        let initial = subscription.initial();
-        Ok(Self {
-            initial: Some(initial),
+        Ok(Self::of(subscription, watcher.lifetime))
+    }
+
+    pub(super) fn of(subscription: Subscription, lifetime: Lifetime) -> Self {
+        Self {
+            initial: Some(subscription.initial()),
             events: subscription.events,
-            lifetime: watcher.lifetime,
-        })
+            lifetime,
+        }
     }
 
     /// Waits for the next frame; `state.initial` first (EN-3). Cancel-safe.

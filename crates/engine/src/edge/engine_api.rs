@@ -81,7 +81,7 @@ async fn answer(request: Request, worker: &Worker) -> Result<Response, std::conv
     let host = host.and_then(::http1::Authority::parse).map(|authority| authority.host);
     // EN-1a: another host's `/api/` is that host's.
     if !host.is_some_and(|host| host.eq_ignore_ascii_case(base)) {
-        return Ok(daemon::problem::response(&Problem::misdirected_request()).into_response());
+        return Ok(daemon::problem::Refusal::from(Problem::misdirected_request()).into_response());
     }
     worker.core.api.clone().oneshot(request).await
 }

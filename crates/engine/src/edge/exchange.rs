@@ -8,20 +8,18 @@ use std::task::{Context, Poll, ready};
 use http1::{
     BodyReader, Limits, Progress, ResponseBody, Slots, may_complete, parse_response,
 };
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWrite;
 use tokio::time::{Instant, timeout_at};
-use transport::TlsStream;
 use types::problem::Problem;
 
 use super::answer::Answer;
-use super::buffered::Buffered;
 use super::bridge;
 use super::copy::{BodyCopy, CopyError, Framing};
-use super::forwarding::{Downward, write_interim, write_response};
+use super::forwarding::{write_interim, write_response};
 use super::http1::{Next, Request, Visitor};
-use super::record::{Outcome, Record};
+use super::record::Outcome;
 use super::upgrade;
-use super::upstream::{self, ConnectError, Connection, Http1, UpIo};
+use super::upstream::{self, ConnectError, Connection, Http1};
 use crate::agents::OpenError;
 
 /// Interim responses (RFC 9110, 15.2) before the final one. Real services send one or two.

@@ -140,7 +140,7 @@ fn judge<H: Heads>(
         query: inbound.target.query,
         reserved,
     };
-    let decision = access::decide(&request, &core.tokens, core.clock.now());
+    let decision = access::decide(&request, &core.tokens, core.unix_seconds());
     record.decided(decision.rule.as_str(), decision.reason);
     let allowed = match decision.outcome {
         access::Outcome::Allow(allowed) => allowed,

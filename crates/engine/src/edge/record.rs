@@ -40,6 +40,18 @@ pub(crate) enum Outcome {
     Abandoned,
 }
 
+impl Outcome {
+    /// Name in metrics, as in the log.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
 #[derive(Debug, Default, Serialize)]
 struct Line {
     /// RFC 3339, with microseconds.

@@ -19,17 +19,13 @@ pub(super) async fn run(
     head.extend_from_slice(upstream.unread());
     let ahead = visitor.io.unread().to_vec();
     visitor.io.consume(ahead.len());
-    let greeting = async {
+    let joined = async {
         visitor.io.io.write_all(&head).await?;
         visitor.io.io.flush().await?;
         if !ahead.is_empty() {
             upstream.io.write_all(&ahead).await?;
             upstream.io.flush().await?;
         }
-        Ok::<(), std::io::Error>(())
-    };
-    let joined = async {
-        greeting.await?;
         let pumped = transport::pump(&mut visitor.io.io, &mut upstream.io).await;
         record.bytes(pumped.forth + ahead.len() as u64, pumped.back + head.len() as u64);
         pumped.result

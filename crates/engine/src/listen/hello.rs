@@ -31,7 +31,9 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
         Ok(Some(Class::Agent(stream))) => {
             // The agent protocol is defined over TLS 1.3 alone.
             if stream.get_ref().1.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
-                crate::agents::serve(stream, worker).await;
+                let runtime = worker.runtime.clone();
+                let agents = worker.core.agents.clone();
+                agents.spawn_on(crate::agents::serve(stream, worker), &runtime);
             }
         }
         Ok(Some(Class::Api(stream))) => edge::serve_api(stream, worker).await,

@@ -17,8 +17,8 @@ mod tcp_ports;
 mod tls;
 
 pub(crate) use self::plain::serve_plain;
-pub(crate) use self::socket::{bind, bind_like};
-pub(crate) use self::tcp_ports::{BoundPort, TcpPorts};
+pub(crate) use self::socket::bind;
+pub(crate) use self::tcp_ports::{BoundPort, NoPort, TcpPorts};
 pub(crate) use self::tls::TlsConfigs;
 
 use std::io;

@@ -44,14 +44,14 @@ pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
 fn redirect<B>(request: &Request<B>, core: &Core) -> Response {
     let query = request.uri().query().unwrap_or_default();
     if query_credential::is_present(query, query_credential::COMPAT_NAMES) {
-        return refuse(&Problem::token_in_clear());
+        return refuse(Problem::token_in_clear());
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return refuse(&Problem::https_required());
+        return refuse(Problem::https_required());
     }
     let host = request.headers().get(header::HOST).map(|host| host.as_bytes());
     let Some(host) = host.and_then(::http1::Authority::parse) else {
-        return refuse(&Problem::invalid_request("Host is missing or malformed"));
+        return refuse(Problem::invalid_request("Host is missing or malformed"));
     };
     let port = core.tls_addr.get().map_or(443, std::net::SocketAddr::port);
     let port = if port == 443 { String::new() } else { format!(":{port}") };
@@ -61,6 +61,6 @@ fn redirect<B>(request: &Request<B>, core: &Core) -> Response {
     (StatusCode::PERMANENT_REDIRECT, headers, Body::empty()).into_response()
 }
 
-fn refuse(problem: &Problem) -> Response {
-    daemon::problem::response(problem).into_response()
+fn refuse(problem: Problem) -> Response {
+    daemon::problem::Refusal::from(problem).into_response()
 }

@@ -1,0 +1,63 @@
+use std::pin::pin;
+
+use credentials::{Keyring, Secret, TokenKind, Verified};
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use types::boundary::Boundary;
+use types::client::Client;
+use types::filter::WatchParams;
+
+use super::*;
+use crate::access::{PROJECT, Tokens};
+use crate::api::lifetime::Lifetime;
+use crate::clock::ManualClock;
+use crate::live::{Live, LiveLimits, View};
+
+/// A quiet stream says something every 15 s, and an event in between does not put that off.
+#[tokio::test(start_paused = true)]
+async fn a_comment_keeps_the_connection_alive() {
+    let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+    let live: Arc<Live<()>> = Live::new(LiveLimits::default(), Arc::<ManualClock>::clone(&clock));
+    let tokens = Tokens::new(Keyring::new());
+    let token = Verified {
+        kind: TokenKind::Pat,
+        identity: credentials::Identity::User("ann".to_owned()),
+        user_id: None,
+        client_id: None,
+        permissions: None,
+        boundary: Boundary::none(),
+        expires_at: None,
+        issued_at: None,
+        credential_id: None,
+        digest: [0; 32],
+    };
+    let view = View {
+        project: PROJECT.into(),
+        workspace: None,
+        params: WatchParams::default(),
+        token: Arc::new(token),
+        compat: false,
+    };
+    let changes = tokens.changes();
+    let lifetime = Lifetime::new(
+        Secret::new("text"),
+        None,
+        Arc::clone(&tokens),
+        clock,
+        changes,
+    );
+    let watch = Watch::of(live.subscribe(view).unwrap(), lifetime);
+    let mut lines = pin!(lines(watch));
+    let mut next = async || lines.next().await.unwrap().unwrap();
+
+    let begun = Instant::now();
+    assert!(next().await.starts_with(b"data: {"));
+    assert_eq!(next().await, ": keep-alive\n\n");
+    assert_eq!(begun.elapsed(), KEEP_ALIVE);
+    let mut client = Client::online(live.new_client_id());
+    client.project_id = Some(PROJECT.to_owned());
+    live.add_client(client).unwrap();
+    assert!(next().await.starts_with(b"data: {"));
+    assert_eq!(next().await, ": keep-alive\n\n");
+    assert_eq!(begun.elapsed(), 2 * KEEP_ALIVE);
+}

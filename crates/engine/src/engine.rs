@@ -1,0 +1,352 @@
+//! Start and stop of an engine.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use credentials::{BadKey, Keyring, Secret};
+use daemon::access_log::{AccessLog, AccessLogThread};
+use daemon::metrics::{MetricsError, MetricsServer, PrometheusHandle, Readiness, install_recorder};
+use daemon::shutdown::Shutdown;
+use daemon::tls::{ReloadingCert, TlsError};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+use transport::Workers;
+use types::tunnel::Hostname;
+
+use crate::access::{JwksError, JwksSource, PROJECT, Tokens};
+use crate::agents::Arrivals;
+use crate::api::{Api, router};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{EngineConfig, JwtAuth};
+use crate::core::{Core, Worker};
+use crate::edge::Upstreams;
+use crate::listen::{TcpPorts, TlsConfigs, bind, serve_plain, serve_tls};
+use crate::live::{HostnameRefused, Live, LiveLimits, Namespace};
+use crate::metrics::{EngineMetrics, REFRESH};
+
+/// How long agents and their last messages may take when the visits are over.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Why an engine does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener's address cannot be had.
+    #[error("`{key}`: cannot listen on {address}")]
+    Listen {
+        /// The key that names the address.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// `engine.host` is no name below which tunnels can be published.
+    #[error("`engine.host`: {0}")]
+    Host(String),
+    /// A key that is to verify tokens cannot be read.
+    #[error("`{key}`: {reason}")]
+    Key {
+        /// The key of the configuration.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The certificate cannot be used.
+    #[error("`certs.static`")]
+    Certificate(#[from] TlsError),
+    /// The TLS library refuses its configuration.
+    #[error("TLS cannot be set up")]
+    Tls(#[from] rustls::Error),
+    /// The metrics listener is refused (MX-3) or cannot listen.
+    #[error("`metrics.prometheus`")]
+    Metrics(#[from] MetricsError),
+    /// The access log cannot be written.
+    #[error("`access_log.path`: {}", .path.display())]
+    AccessLog {
+        /// Where it was to be written.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The system refuses threads or descriptors.
+    #[error("the workers cannot be started")]
+    Workers(#[source] io::Error),
+}
+
+/// An engine that runs. It stops when its [`Shutdown`] says so; dropping this does not stop it.
+#[derive(Debug)]
+pub struct Running {
+    tls: SocketAddr,
+    http: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+    stopping: JoinHandle<()>,
+}
+
+impl Running {
+    /// Where agents, visitors and the Engine API are served.
+    pub fn tls_addr(&self) -> SocketAddr {
+        self.tls
+    }
+
+    /// The plain listener, if there is one.
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// The metrics listener, if there is one.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// Waits until the engine has stopped: drained, or cut off at the deadline.
+    pub async fn stopped(self) {
+        if let Err(error) = self.stopping.await {
+            warn!(%error, "the engine did not stop in order");
+        }
+    }
+}
+
+/// Starts an engine. Everything that can be refused is refused before this returns.
+///
+/// # Errors
+/// [`StartError`], which names the configuration's key.
+pub async fn start(config: EngineConfig, shutdown: Shutdown) -> Result<Running, StartError> {
+    start_with_clock(config, shutdown, Arc::new(SystemClock)).await
+}
+
+/// As [`start`], with another clock: for tests that move it.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_with_clock(
+    config: EngineConfig,
+    shutdown: Shutdown,
+    clock: Arc<dyn Clock>,
+) -> Result<Running, StartError> {
+    let base: Hostname =
+        config.host.parse().map_err(|error| StartError::Host(format!("{error}")))?;
+    let namespace = Namespace::new(base).map_err(|error: HostnameRefused| StartError::Host(error.to_string()))?;
+    let tokens = Tokens::new(keyring(&config.auth, config.compat_rstream)?);
+    let certificate =
+        Arc::new(ReloadingCert::load(config.certificate.clone(), daemon::tls::provider())?);
+    let tls = TlsConfigs::new(Arc::clone(&certificate))?;
+    let (access_log, log_thread) = open_access_log(&config)?;
+    let readiness = Readiness::default();
+    let recorder = recorder()?;
+    let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
+
+    let workers = Workers::per_core("svc-worker").map_err(StartError::Workers)?;
+    let listen = |key, address| {
+        bind(address, workers.count()).map_err(|source| StartError::Listen { key, address, source })
+    };
+    let tls_listeners = listen("tls.listen_addr", config.tls)?;
+    let http_listeners = config.http.map(|address| listen("http.listen_addr", address)).transpose()?;
+    let tls_addr = local(&tls_listeners, config.tls);
+    let http_addr = config.http.zip(http_listeners.as_ref()).map(|(addr, ls)| local(ls, addr));
+
+    let live = Live::new(live_limits(&config), Arc::clone(&clock));
+    let api = router(Arc::new(Api {
+        live: Arc::clone(&live),
+        tokens: Arc::clone(&tokens),
+        clock: Arc::clone(&clock),
+        project: Arc::from(PROJECT),
+        compat: config.compat_rstream,
+    }));
+    let core = Arc::new(Core {
+        tcp_ports: TcpPorts::new(config.tcp_ports.clone(), config.tls.ip(), workers.count()),
+        config,
+        clock,
+        live,
+        tokens,
+        namespace,
+        arrivals: Arrivals::default(),
+        certificate,
+        tls,
+        access_log,
+        metrics: EngineMetrics::new(),
+        shutdown,
+        visits: TaskTracker::new(),
+        agents: TaskTracker::new(),
+        agents_stop: CancellationToken::new(),
+        api,
+        workers: OnceLock::new(),
+        tls_addr: OnceLock::new(),
+    });
+    core.tls_addr.set(tls_addr).ok();
+    let each: Box<[Arc<Worker>]> = workers
+        .handles()
+        .iter()
+        .enumerate()
+        .map(|(index, runtime)| {
+            Arc::new(Worker {
+                index,
+                runtime: runtime.clone(),
+                core: Arc::clone(&core),
+                drain: core.shutdown.drain().child_token(),
+                upstreams: parking_lot::Mutex::new(Upstreams::default()),
+            })
+        })
+        .collect();
+    core.workers.set(each).ok();
+    keep_keys_fresh(&core)?;
+    serve(&core, tls_listeners, http_listeners.unwrap_or_default());
+    readiness.set_ready(true);
+    info!(tls = %tls_addr, host = core.config.host, "the engine serves");
+
+    let metrics_addr = metrics.as_ref().map(MetricsServer::local_addr);
+    let parts = Parts { workers, metrics, readiness, log_thread };
+    let stopping = tokio::spawn(run_until_stopped(core, parts));
+    Ok(Running { tls: tls_addr, http: http_addr, metrics: metrics_addr, stopping })
+}
+
+/// What is taken down at the end, in this order.
+struct Parts {
+    workers: Workers,
+    metrics: Option<MetricsServer>,
+    readiness: Readiness,
+    log_thread: Option<AccessLogThread>,
+}
+
+/// Keeps the gauges true while the engine runs, then takes it down: admission ends, visits
+/// finish, agents are let go, workers stop, the log is flushed. The hard stop cuts the waiting
+/// short at any point.
+async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
+    let drain = core.shutdown.drain();
+    let hard = core.shutdown.hard();
+    let mut refresh = tokio::time::interval(REFRESH);
+    loop {
+        tokio::select! {
+            () = drain.cancelled() => break,
+            _ = refresh.tick() => {
+                core.metrics.refresh(core.live.counts());
+                for worker in core.workers() {
+                    worker.trim(Instant::now());
+                }
+            }
+        }
+    }
+    info!("draining");
+    parts.readiness.set_ready(false);
+    core.visits.close();
+    core.agents.close();
+    tokio::select! {
+        () = core.visits.wait() => {}
+        () = hard.cancelled() => {}
+    }
+    core.agents_stop.cancel();
+    tokio::select! {
+        () = core.agents.wait() => {}
+        () = tokio::time::sleep(FAREWELL) => {}
+        () = hard.cancelled() => {}
+    }
+    let Parts { workers, metrics, log_thread, .. } = parts;
+    // Joins threads, so it must not hold up this one.
+    let joined = tokio::task::spawn_blocking(move || {
+        drop(workers);
+        if let Some(log_thread) = log_thread {
+            log_thread.finish();
+        }
+    });
+    joined.await.ok();
+    if let Some(metrics) = metrics {
+        metrics.stop().await;
+    }
+    info!("stopped");
+}
+
+fn serve(
+    core: &Arc<Core>,
+    tls: Vec<std::net::TcpListener>,
+    http: Vec<std::net::TcpListener>,
+) {
+    for (listener, worker) in tls.into_iter().zip(core.workers()) {
+        let at = Arc::clone(worker);
+        worker.runtime.spawn(async move {
+            match TcpListener::from_std(listener) {
+                Ok(listener) => serve_tls(listener, at).await,
+                Err(error) => warn!(%error, "the TLS listener cannot be served"),
+            }
+        });
+    }
+    for (listener, worker) in http.into_iter().zip(core.workers()) {
+        let at = Arc::clone(worker);
+        worker.runtime.spawn(async move {
+            match TcpListener::from_std(listener) {
+                Ok(listener) => serve_plain(listener, at).await,
+                Err(error) => warn!(%error, "the plain listener cannot be served"),
+            }
+        });
+    }
+}
+
+fn local(listeners: &[std::net::TcpListener], configured: SocketAddr) -> SocketAddr {
+    let bound = listeners.first().and_then(|listener| listener.local_addr().ok());
+    bound.unwrap_or(configured)
+}
+
+fn live_limits(config: &EngineConfig) -> LiveLimits {
+    LiveLimits {
+        clients: config.limits.max_clients,
+        tunnels: config.limits.max_tunnels,
+        tunnels_per_client: config.limits.max_tunnels_per_client,
+        watchers: config.limits.max_watchers,
+        ..LiveLimits::default()
+    }
+}
+
+fn keyring(auth: &JwtAuth, compat: bool) -> Result<Keyring, StartError> {
+    let bad = |key: String| move |error: BadKey| StartError::Key { key, reason: error.to_string() };
+    let mut keyring = Keyring::new().with_compat(compat);
+    for secret in &auth.secrets {
+        let secret = Secret::new(secret.expose().as_bytes());
+        keyring = keyring.with_secret(&secret).map_err(bad("auth.jwt.token_jwt_secret".to_owned()))?;
+    }
+    for path in &auth.public_keys {
+        let key = format!("auth.jwt.public_keys: {}", path.display());
+        let pem = std::fs::read_to_string(path)
+            .map_err(|error| StartError::Key { key: key.clone(), reason: error.to_string() })?;
+        keyring = keyring.with_pem(&pem).map_err(bad(key))?;
+    }
+    Ok(keyring)
+}
+
+fn keep_keys_fresh(core: &Arc<Core>) -> Result<(), StartError> {
+    let Some(url) = &core.config.auth.jwks_url else { return Ok(()) };
+    let source = JwksSource::new(&url.to_string()).map_err(|error: JwksError| StartError::Key {
+        key: "auth.jwt.jwks_url".to_owned(),
+        reason: error.to_string(),
+    })?;
+    tokio::spawn(source.keep_fresh(Arc::clone(&core.tokens), core.shutdown.drain().clone()));
+    Ok(())
+}
+
+type OpenLog = (Option<AccessLog>, Option<AccessLogThread>);
+
+fn open_access_log(config: &EngineConfig) -> Result<OpenLog, StartError> {
+    let Some(log) = &config.access_log else { return Ok((None, None)) };
+    let (log, thread) = AccessLog::open(&log.path)
+        .map_err(|source| StartError::AccessLog { path: log.path.clone(), source })?;
+    Ok((Some(log), Some(thread)))
+}
+
+/// One recorder a process: engines that are started beside each other in tests share it.
+fn recorder() -> Result<PrometheusHandle, MetricsError> {
+    static RECORDER: parking_lot::Mutex<Option<PrometheusHandle>> = parking_lot::Mutex::new(None);
+    let mut recorder = RECORDER.lock();
+    if let Some(handle) = &*recorder {
+        return Ok(handle.clone());
+    }
+    let handle = install_recorder(&[("_seconds", SECONDS)])?;
+    *recorder = Some(handle.clone());
+    Ok(handle)
+}
+
+/// From half a millisecond, a good answer through a tunnel on one machine, to a minute.
+const SECONDS: &[f64] =
+    &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];

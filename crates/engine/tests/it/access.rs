@@ -1,0 +1,749 @@
+//! Tokens, keys, and the decision about a visitor.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::Redirect;
+use axum::routing::get;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use credentials::{Keyring, Secret};
+use engine::access::{
+    Bearer, Decision, Denied, EdgeRequest, JwksError, JwksSource, Outcome, PROJECT, ProofMethod,
+    Rule, Tokens, TunnelPolicy, Unverified, decide, decide_connection, fill_and_judge,
+    may_create_tunnels, may_dial,
+};
+use engine::live::{Identity, Live, LiveLimits, LiveTunnel, Owner};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use types::client::Client;
+use types::permission::Permission;
+use types::query_credential::{COMPAT_NAMES, NAMES};
+use types::tunnel::TunnelProperties;
+
+use crate::support::{CREATE, NOW, STREAMS, auth, keyring, manual_clock, pat, signed, token};
+
+/// A tunnel that is online, with the guards that are asked for.
+fn tunnel(asked: Value) -> Arc<LiveTunnel<()>> {
+    let live = Live::new(LiveLimits::default(), manual_clock());
+    let mut client = Client::online(live.new_client_id());
+    client.project_id = Some(PROJECT.to_owned());
+    let client_id = live.add_client(client).unwrap().id;
+    let identity = Identity::new(PROJECT, &credentials::Identity::User("ann".to_owned()));
+    let properties: TunnelProperties = serde_json::from_value::<TunnelProperties>(asked)
+        .unwrap()
+        .resolve()
+        .unwrap();
+    let policy = TunnelPolicy::compile(&properties);
+    let owner = Owner {
+        identity,
+        client_id,
+        agent: Arc::new(()),
+    };
+    live.open_tunnel(owner, properties, policy).unwrap().tunnel
+}
+
+/// A visit from 192.0.2.7 with what is set.
+#[derive(Default)]
+struct Visit<'a> {
+    bearer: Option<&'a str>,
+    query: Option<&'a str>,
+    path: Option<&'a str>,
+    peer: Option<&'a str>,
+}
+
+impl Visit<'_> {
+    fn judge(&self, tunnel: &LiveTunnel<()>) -> Decision {
+        let request = EdgeRequest {
+            tunnel,
+            peer: self.peer.unwrap_or("192.0.2.7").parse().unwrap(),
+            bearer: self.bearer.map_or(Bearer::Absent, Bearer::Token),
+            path: self.path.unwrap_or("/"),
+            query: self.query,
+            reserved: NAMES,
+        };
+        decide(&request, &Tokens::new(keyring()), NOW)
+    }
+}
+
+/// Status and code of a refusal; 200 where it is none.
+fn told(decision: &Decision) -> (u16, &'static str) {
+    match &decision.outcome {
+        Outcome::Allow(_) => (200, ""),
+        Outcome::Refuse(problem) => {
+            assert!(decision.reason.is_some(), "the log wants a reason");
+            (problem.status, problem.code)
+        }
+    }
+}
+
+fn allowed(decision: Decision) -> engine::access::Allowed {
+    match decision.outcome {
+        Outcome::Allow(allowed) => allowed,
+        Outcome::Refuse(problem) => panic!("{problem:?} by {:?}", decision.rule),
+    }
+}
+
+#[test]
+fn a_public_tunnel_takes_everybody_and_touches_nothing() {
+    let public = tunnel(json!({}));
+    let decision = Visit {
+        bearer: Some("application data"),
+        query: Some("a=1&b"),
+        ..Visit::default()
+    }
+    .judge(&public);
+    assert_eq!(decision.rule, Rule::Public);
+    let allowed = allowed(decision);
+    assert!(allowed.proof.is_none() && allowed.query.is_none() && allowed.path.is_none());
+    assert!(
+        !allowed.strip_authorization,
+        "without token authentication it is the application's"
+    );
+}
+
+#[test]
+fn ed_1_the_reserved_parameter_never_reaches_an_upstream_even_of_a_public_tunnel() {
+    let public = tunnel(json!({}));
+    let query = format!("a=1&svc.token={}&b=2", token(&pat()));
+    let decision = Visit {
+        query: Some(&query),
+        ..Visit::default()
+    }
+    .judge(&public);
+    assert_eq!(allowed(decision).query.as_deref(), Some("a=1&b=2"));
+    let decision = Visit {
+        query: Some("svc.token=x"),
+        ..Visit::default()
+    }
+    .judge(&public);
+    assert_eq!(told(&decision), (400, "invalid_request"));
+}
+
+#[test]
+fn a_private_tunnel_is_not_there_for_visitors() {
+    let private = tunnel(json!({"publish": false, "name": "db"}));
+    assert_eq!(
+        told(&Visit::default().judge(&private)),
+        (404, "tunnel_not_found")
+    );
+    let peer = "192.0.2.7".parse().unwrap();
+    assert_eq!(
+        told(&decide_connection(&private, peer)),
+        (404, "tunnel_not_found")
+    );
+}
+
+#[test]
+fn trusted_ips_come_before_everything() {
+    let guarded =
+        tunnel(json!({"trusted_ips": ["192.0.2.0/28", "2001:db8::/32"], "token_auth": true}));
+    let good = token(&pat());
+    for (peer, expected) in [
+        ("192.0.2.7", 200),
+        ("::ffff:192.0.2.7", 200),
+        ("2001:db8::1", 200),
+        ("192.0.2.16", 403),
+        ("2001:db9::1", 403),
+    ] {
+        let decision = Visit {
+            peer: Some(peer),
+            bearer: Some(&good),
+            ..Visit::default()
+        }
+        .judge(&guarded);
+        assert_eq!(told(&decision).0, expected, "{peer}");
+        if expected == 403 {
+            assert_eq!(decision.rule, Rule::TrustedIps);
+            let bad = Visit {
+                peer: Some(peer),
+                query: Some("svc.token="),
+                ..Visit::default()
+            }
+            .judge(&guarded);
+            assert_eq!(bad.rule, Rule::TrustedIps, "a stranger learns nothing else");
+        }
+    }
+    let raw = tunnel(json!({"protocol": "tls", "trusted_ips": ["192.0.2.0/28"]}));
+    for (peer, expected) in [("192.0.2.7", 200), ("192.0.2.16", 403)] {
+        let peer: IpAddr = peer.parse().unwrap();
+        assert_eq!(told(&decide_connection(&raw, peer)).0, expected);
+    }
+}
+
+#[test]
+fn ed_1_ed_1a_ed_1b_the_edge_credential() {
+    let guarded = tunnel(json!({"token_auth": true}));
+    let good = token(&pat());
+    let other = signed(&pat(), "another secret of at least 32 bytes");
+    let expired = token(&auth(NOW - 10, 10, json!({})));
+    let query = |token: &str| format!("a=%20&svc.token={token}&b");
+    let (good_query, other_query, expired_query) = (query(&good), query(&other), query(&expired));
+    let twice = format!("svc.token={good}&svc.token={good}");
+    let spelled = format!("svc%2Etoken={good}&svc.token={good}");
+    for (case, bearer, query, expected) in [
+        ("nothing", None, None, (401, "unauthenticated", Rule::Token)),
+        (
+            "other parameters",
+            None,
+            Some("token=x"),
+            (401, "unauthenticated", Rule::Token),
+        ),
+        ("bearer", Some(&good), None, (200, "", Rule::Token)),
+        (
+            "query",
+            None,
+            Some(good_query.as_str()),
+            (200, "", Rule::Token),
+        ),
+        (
+            "garbage bearer",
+            Some(&"garbage".to_owned()),
+            None,
+            (401, "invalid_token", Rule::Token),
+        ),
+        (
+            "foreign bearer",
+            Some(&other),
+            None,
+            (401, "invalid_token", Rule::Token),
+        ),
+        (
+            "expired bearer",
+            Some(&expired),
+            None,
+            (401, "invalid_token", Rule::Token),
+        ),
+        // ED-1b: what is wrong with the query credential is never mended by a good bearer.
+        (
+            "foreign query",
+            Some(&good),
+            Some(&other_query),
+            (401, "invalid_token", Rule::Token),
+        ),
+        (
+            "expired query",
+            Some(&good),
+            Some(&expired_query),
+            (401, "invalid_token", Rule::Token),
+        ),
+        (
+            "empty",
+            Some(&good),
+            Some("svc.token="),
+            (400, "invalid_request", Rule::QueryCredential),
+        ),
+        (
+            "no value",
+            Some(&good),
+            Some("svc.token"),
+            (400, "invalid_request", Rule::QueryCredential),
+        ),
+        (
+            "malformed",
+            Some(&good),
+            Some("svc.token=a.b"),
+            (400, "invalid_request", Rule::QueryCredential),
+        ),
+        (
+            "broken escape",
+            Some(&good),
+            Some("svc.token=a.b.%zz"),
+            (400, "invalid_request", Rule::QueryCredential),
+        ),
+        (
+            "twice",
+            Some(&good),
+            Some(&twice),
+            (400, "invalid_request", Rule::QueryCredential),
+        ),
+        (
+            "twice in two spellings",
+            None,
+            Some(&spelled),
+            (400, "invalid_request", Rule::QueryCredential),
+        ),
+    ] {
+        let visit = Visit {
+            bearer: bearer.map(String::as_str),
+            query,
+            ..Visit::default()
+        };
+        let decision = visit.judge(&guarded);
+        let (status, code) = told(&decision);
+        assert_eq!((status, code, decision.rule), expected, "{case}");
+    }
+    // ED-1a: the query credential is cut out, byte for byte, and the header is data.
+    let decision = Visit {
+        bearer: Some("application data"),
+        query: Some(&good_query),
+        ..Visit::default()
+    }
+    .judge(&guarded);
+    let by_query = allowed(decision);
+    assert_eq!(by_query.query.as_deref(), Some("a=%20&b"));
+    assert!(!by_query.strip_authorization);
+    assert_eq!(by_query.proof.unwrap().method, ProofMethod::Query);
+    let by_header = allowed(
+        Visit {
+            bearer: Some(&good),
+            query: Some("a"),
+            ..Visit::default()
+        }
+        .judge(&guarded),
+    );
+    assert!(
+        by_header.strip_authorization,
+        "what served as the credential does not travel on"
+    );
+    assert_eq!(by_header.query, None);
+    let proof = by_header.proof.unwrap();
+    assert_eq!((proof.user_id(), proof.method()), (Some("ann"), "token"));
+}
+
+#[test]
+fn a_malformed_bearer_is_401_and_not_a_missing_one() {
+    let guarded = tunnel(json!({"token_auth": true}));
+    let request = EdgeRequest {
+        tunnel: &guarded,
+        peer: "192.0.2.7".parse().unwrap(),
+        bearer: Bearer::Malformed,
+        path: "/",
+        query: None,
+        reserved: COMPAT_NAMES,
+    };
+    let decision = decide(&request, &Tokens::new(keyring()), NOW);
+    assert_eq!(told(&decision), (401, "invalid_token"));
+}
+
+#[test]
+fn ed_1c_types_permissions_and_boundaries() {
+    let guarded = tunnel(json!({"token_auth": true, "name": "web"}));
+    let connect = |scope: Value| json!({"tunnels": {"scopes": {"tunnels": {"connect": scope}}}});
+    let narrow = |resources: Value| {
+        auth(
+            NOW,
+            60,
+            json!({"permissions": [STREAMS], "resources": resources}),
+        )
+    };
+    for (case, claims, expected) in [
+        ("pat", pat(), (200, Rule::Token)),
+        (
+            "app",
+            json!({"type": "app", "clientId": "c"}),
+            (200, Rule::Token),
+        ),
+        (
+            "auth",
+            auth(NOW, 60, json!({"permissions": [STREAMS]})),
+            (200, Rule::Token),
+        ),
+        (
+            "no permission",
+            auth(NOW, 60, json!({"permissions": [CREATE]})),
+            (403, Rule::Permission),
+        ),
+        (
+            "this project",
+            narrow(json!({"tunnels": {"projects": [PROJECT]}})),
+            (200, Rule::Token),
+        ),
+        (
+            "another project",
+            narrow(json!({"tunnels": {"projects": ["x"]}})),
+            (403, Rule::Boundary),
+        ),
+        (
+            "a workspace",
+            narrow(json!({"tunnels": {"workspaces": ["x"]}})),
+            (403, Rule::Boundary),
+        ),
+        (
+            "this tunnel",
+            narrow(connect(json!({"filters": {"name": "web"}}))),
+            (200, Rule::Token),
+        ),
+        (
+            "another tunnel",
+            narrow(connect(json!({"filters": {"name": "db"}}))),
+            (403, Rule::Boundary),
+        ),
+        (
+            "connect refused",
+            narrow(connect(json!(false))),
+            (403, Rule::Boundary),
+        ),
+        (
+            "only listing",
+            narrow(json!({"tunnels": {"scopes": {"tunnels": {"list": true}}}})),
+            (403, Rule::Boundary),
+        ),
+        (
+            "a wrong shape",
+            narrow(json!({"tunnels": []})),
+            (403, Rule::Boundary),
+        ),
+    ] {
+        let bearer = token(&claims);
+        let decision = Visit {
+            bearer: Some(&bearer),
+            ..Visit::default()
+        }
+        .judge(&guarded);
+        assert_eq!((told(&decision).0, decision.rule), expected, "{case}");
+        if let Outcome::Refuse(problem) = &decision.outcome {
+            assert_eq!(problem.scope.as_deref(), Some(STREAMS), "{case}");
+        }
+    }
+}
+
+#[test]
+fn ed_7_the_path_is_judged_as_the_upstream_will_see_it() {
+    let guarded = tunnel(json!({"token_auth": true}));
+    let resources = json!({"tunnels": {"scopes": {"tunnels": {"connect": {"params": {"path": {"regex": "/api/.*"}}}}}}});
+    let bearer = token(&auth(
+        NOW,
+        60,
+        json!({"permissions": [STREAMS], "resources": resources}),
+    ));
+    for (path, expected) in [
+        ("/api/x", Ok("/api/x")),
+        ("/api/%41?", Err(Rule::Boundary)),
+        ("/api/%41", Ok("/api/A")),
+        ("/api/./a/../b", Ok("/api/b")),
+        ("/other", Err(Rule::Boundary)),
+        ("/api", Err(Rule::Boundary)),
+        ("/x/api/y", Err(Rule::Boundary)),
+        ("/api/../other", Err(Rule::Boundary)),
+        ("/api/%2e%2e/other", Err(Rule::Boundary)),
+        ("/api/..%2fother", Err(Rule::Path)),
+        ("/api/..%5cother", Err(Rule::Path)),
+        ("/api/..\\other", Err(Rule::Path)),
+        ("/api/%252e%252e/other", Err(Rule::Path)),
+        ("//api/x", Err(Rule::Path)),
+        ("/api/..;/x", Err(Rule::Path)),
+        ("/api/%00", Err(Rule::Path)),
+        ("/api/%c0%ae", Err(Rule::Path)),
+        ("*", Err(Rule::Path)),
+    ] {
+        let decision = Visit {
+            bearer: Some(&bearer),
+            path: Some(path),
+            ..Visit::default()
+        }
+        .judge(&guarded);
+        match expected {
+            Ok(forwarded) => {
+                let path = allowed(decision)
+                    .path
+                    .expect("what was judged is what is forwarded");
+                assert_eq!(path.as_str(), forwarded);
+            }
+            // A question mark is no part of a path; whoever passes one is refused all the same.
+            Err(_) if path.contains('?') => assert_eq!(told(&decision).0, 403),
+            Err(rule) => {
+                assert_eq!(
+                    (told(&decision), decision.rule),
+                    ((403, "insufficient_scope"), rule),
+                    "{path}"
+                );
+            }
+        }
+    }
+    // Without a boundary of paths nothing is normalised.
+    let free = token(&pat());
+    let decision = Visit {
+        bearer: Some(&free),
+        path: Some("/a/%2f/../b"),
+        ..Visit::default()
+    }
+    .judge(&guarded);
+    assert!(allowed(decision).path.is_none());
+}
+
+#[test]
+fn en_11_a_guard_that_cannot_be_kept_lets_nobody_through() {
+    for guard in [
+        json!({"svc_auth": true}),
+        json!({"challenge_mode": true}),
+        json!({"mtls_auth": true}),
+        json!({"geo_ip": ["CH"]}),
+    ] {
+        let tunnel = tunnel(guard);
+        let good = token(&pat());
+        let decision = Visit {
+            bearer: Some(&good),
+            ..Visit::default()
+        }
+        .judge(&tunnel);
+        assert_eq!(
+            (told(&decision).0, decision.rule),
+            (503, Rule::Unenforceable)
+        );
+    }
+}
+
+// Agents and diallers (EN-7).
+
+fn verified(claims: &Value) -> Arc<credentials::Verified> {
+    Tokens::new(keyring()).verify(&token(claims), NOW).unwrap()
+}
+
+#[test]
+fn en_7_creating_needs_the_permission_and_the_boundary() {
+    assert_eq!(may_create_tunnels(&verified(&pat())), Ok(()));
+    let weak = verified(&auth(NOW, 60, json!({"permissions": [STREAMS]})));
+    assert_eq!(
+        may_create_tunnels(&weak),
+        Err(Denied::Permission(Permission::TunnelsTunnelsCreateDelete))
+    );
+    let forced = json!({"filters": {"name": "web", "token_auth": true, "labels": {"env": "prod"}}});
+    let resources = json!({"tunnels": {"scopes": {"tunnels": {"create": forced}}}});
+    let narrow = verified(&auth(
+        NOW,
+        60,
+        json!({"permissions": [CREATE], "resources": resources}),
+    ));
+    let mut properties = TunnelProperties::default();
+    fill_and_judge(&narrow, &mut properties).unwrap();
+    assert_eq!(properties.name.as_ref().unwrap().as_str(), "web");
+    assert_eq!(properties.token_auth, Some(true));
+    assert_eq!(properties.labels["env"], "prod");
+    let mut properties: TunnelProperties = serde_json::from_value(json!({"name": "db"})).unwrap();
+    let denied = fill_and_judge(&narrow, &mut properties).unwrap_err();
+    assert!(
+        matches!(&denied, Denied::Boundary { field: Some(field), .. } if field == "name"),
+        "{denied}"
+    );
+    let problem = types::problem::Problem::from(denied);
+    assert_eq!(
+        (
+            problem.status,
+            problem.field.as_deref(),
+            problem.scope.as_deref()
+        ),
+        (403, Some("name"), Some(CREATE))
+    );
+}
+
+#[test]
+fn en_7_dialling_needs_the_permission_and_the_boundary() {
+    let tunnel = tunnel(json!({"publish": false, "name": "db"}));
+    let with = |claims: Value| may_dial(&verified(&claims), &tunnel.view).is_ok();
+    let connect = |scope: Value| {
+        auth(
+            NOW,
+            60,
+            json!({"permissions": [STREAMS], "resources": {"tunnels": {"scopes": {"tunnels": {"connect": scope}}}}}),
+        )
+    };
+    assert!(with(pat()));
+    assert!(with(connect(json!({"filters": {"name": "db"}}))));
+    assert!(!with(connect(json!({"filters": {"name": "web"}}))));
+    assert!(
+        !with(connect(json!({"params": {"path": {"regex": ".*"}}}))),
+        "a dialled stream has no path"
+    );
+    assert!(!with(auth(NOW, 60, json!({"permissions": [CREATE]}))));
+}
+
+// Verification: keys, cache, revocation.
+
+#[test]
+fn a_verdict_is_found_again_until_the_token_expires() {
+    let tokens = Tokens::new(keyring());
+    let text = token(&auth(NOW, 60, json!({})));
+    let first = tokens.verify(&text, NOW).unwrap();
+    assert!(Arc::ptr_eq(
+        &first,
+        &tokens.verify(&text, NOW + 59).unwrap()
+    ));
+    assert!(tokens.verify(&text, NOW + 60).is_err());
+}
+
+#[test]
+fn two_secrets_are_valid_during_a_rotation_and_the_old_ones_verdicts_end_with_it() {
+    let next = "the next secret, of at least 32 bytes";
+    let both = keyring().with_secret(&Secret::new(next)).unwrap();
+    let tokens = Tokens::new(both);
+    let (old, new) = (token(&pat()), signed(&pat(), next));
+    assert!(tokens.verify(&old, NOW).is_ok() && tokens.verify(&new, NOW).is_ok());
+    let changes = tokens.changes();
+    tokens
+        .replace_keys(Keyring::new().with_secret(&Secret::new(next)).unwrap())
+        .unwrap();
+    assert!(changes.has_changed().unwrap());
+    assert!(
+        tokens.verify(&old, NOW).is_err(),
+        "cached a moment ago, no longer good"
+    );
+    assert!(tokens.verify(&new, NOW).is_ok());
+}
+
+#[test]
+fn a_revoked_token_is_refused_at_once_though_cached() {
+    let tokens = Tokens::new(keyring());
+    let text = token(&pat());
+    tokens.verify(&text, NOW).unwrap();
+    tokens.set_revoked([credentials::digest(&text)].into());
+    assert_eq!(tokens.verify(&text, NOW).unwrap_err(), Unverified::Revoked);
+    tokens.set_revoked([].into());
+    assert!(tokens.verify(&text, NOW).is_ok());
+}
+
+#[test]
+fn more_tokens_than_the_cache_holds_are_all_verified() {
+    let tokens = Tokens::new(keyring());
+    let text = |number: i64| token(&json!({"type": "pat", "userId": "ann", "iat": NOW - number}));
+    for number in 0..11_000 {
+        assert!(tokens.verify(&text(number), NOW).is_ok());
+    }
+    assert!(tokens.verify(&text(0), NOW).is_ok());
+}
+
+/// A key server: `/jwks` answers what `document` holds at the time.
+struct KeyServer {
+    address: std::net::SocketAddr,
+    document: Arc<parking_lot::Mutex<(StatusCode, String)>>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl KeyServer {
+    async fn start(document: String) -> Self {
+        let document = Arc::new(parking_lot::Mutex::new((StatusCode::OK, document)));
+        let served = Arc::clone(&document);
+        let router = Router::new()
+            .route("/jwks", get(move || async move { served.lock().clone() }))
+            .route("/moved", get(async || Redirect::temporary("/jwks")));
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self {
+            address,
+            document,
+            server,
+        }
+    }
+
+    fn source(&self, path: &str) -> JwksSource {
+        JwksSource::new(&format!("http://{}{path}", self.address)).unwrap()
+    }
+}
+
+impl Drop for KeyServer {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+fn jwk(key: &Ed25519KeyPair, kid: &str) -> Value {
+    let x = URL_SAFE_NO_PAD.encode(key.public_key());
+    json!({"kty": "OKP", "crv": "Ed25519", "x": x, "kid": kid, "alg": "EdDSA", "use": "sig"})
+}
+
+fn signed_by(key: &Ed25519KeyPair, kid: &str, claims: &Value) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let header = json!({"alg": "EdDSA", "typ": "JWT", "kid": kid});
+    let text = format!("{}.{}", part(&header), part(claims));
+    let signature = URL_SAFE_NO_PAD.encode(key.sign(text.as_bytes()));
+    format!("{text}.{signature}")
+}
+
+#[tokio::test]
+async fn keys_of_a_jwks_stand_beside_the_configured_ones_and_outlive_failures() {
+    let (old, new) = (
+        Ed25519KeyPair::generate().unwrap(),
+        Ed25519KeyPair::generate().unwrap(),
+    );
+    let server = KeyServer::start(json!({"keys": [jwk(&old, "old")]}).to_string()).await;
+    let tokens = Tokens::new(keyring());
+    let (by_old, by_new) = (
+        signed_by(&old, "old", &pat()),
+        signed_by(&new, "new", &pat()),
+    );
+    let source = server.source("/jwks");
+    assert!(tokens.verify(&by_old, NOW).is_err());
+    source.refresh(&tokens).await.unwrap();
+    let verdict = tokens.verify(&by_old, NOW).unwrap();
+    assert!(tokens.verify(&token(&pat()), NOW).is_ok() && tokens.verify(&by_new, NOW).is_err());
+
+    // The same document again changes nothing, not even a cached verdict.
+    source.refresh(&tokens).await.unwrap();
+    assert!(Arc::ptr_eq(&verdict, &tokens.verify(&by_old, NOW).unwrap()));
+
+    for (status, document) in [
+        (StatusCode::INTERNAL_SERVER_ERROR, String::new()),
+        (StatusCode::OK, "no keys".to_owned()),
+        (StatusCode::OK, " ".repeat(300 * 1024)),
+    ] {
+        *server.document.lock() = (status, document);
+        assert!(source.refresh(&tokens).await.is_err());
+        assert!(
+            tokens.verify(&by_old, NOW).is_ok(),
+            "the known keys stay in force"
+        );
+    }
+
+    *server.document.lock() = (
+        StatusCode::OK,
+        json!({"keys": [jwk(&new, "new")]}).to_string(),
+    );
+    source.refresh(&tokens).await.unwrap();
+    assert!(tokens.verify(&by_old, NOW).is_err() && tokens.verify(&by_new, NOW).is_ok());
+    // A reload of the configured keys keeps what was fetched.
+    tokens.replace_keys(Keyring::new()).unwrap();
+    assert!(tokens.verify(&by_new, NOW).is_ok() && tokens.verify(&token(&pat()), NOW).is_err());
+}
+
+#[tokio::test]
+async fn a_key_set_is_fetched_at_once_and_until_the_engine_stops() {
+    let key = Ed25519KeyPair::generate().unwrap();
+    let server = KeyServer::start(json!({"keys": [jwk(&key, "k")]}).to_string()).await;
+    let tokens = Tokens::new(Keyring::new());
+    let mut changes = tokens.changes();
+    let stop = CancellationToken::new();
+    let fresh = tokio::spawn(
+        server
+            .source("/jwks")
+            .keep_fresh(Arc::clone(&tokens), stop.clone()),
+    );
+    changes.changed().await.unwrap();
+    assert!(tokens.verify(&signed_by(&key, "k", &pat()), NOW).is_ok());
+    stop.cancel();
+    fresh.await.unwrap();
+}
+
+#[tokio::test]
+async fn keys_come_from_an_https_address_or_loopback_and_from_nowhere_else() {
+    for refused in [
+        "http://keys.example/jwks",
+        "ftp://localhost/",
+        "keys.example",
+        "http://10.0.0.1/",
+        "",
+    ] {
+        assert!(
+            matches!(JwksSource::new(refused), Err(JwksError::Address)),
+            "{refused}"
+        );
+    }
+    for taken in [
+        "https://keys.example/jwks",
+        "http://127.0.0.1/",
+        "http://[::1]:8080/",
+        "http://localhost/",
+    ] {
+        assert!(JwksSource::new(taken).is_ok(), "{taken}");
+    }
+    let server = KeyServer::start(json!({"keys": []}).to_string()).await;
+    let redirected = server
+        .source("/moved")
+        .refresh(&Tokens::new(keyring()))
+        .await;
+    assert!(matches!(redirected, Err(JwksError::Status(307))));
+}

@@ -1,0 +1,193 @@
+//! An Engine API that listens on a port of its own, and tokens made by hand.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use credentials::{Keyring, Secret};
+use engine::access::{PROJECT, Tokens, TunnelPolicy};
+use engine::api::Api;
+use engine::clock::{Clock, ManualClock, SystemClock};
+use engine::live::{Identity, Live, LiveLimits, LiveTunnel, Owner};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use types::client::Client;
+use types::tunnel::TunnelProperties;
+
+pub(crate) const SECRET: &str = "a secret of thirty-two bytes or more";
+pub(crate) const READ: &str = "tunnels.resources.read-only";
+pub(crate) const CREATE: &str = "tunnels.tunnels.create-delete";
+pub(crate) const STREAMS: &str = "tunnels.streams.create-delete";
+
+/// The moment at which tests with a manual clock take place (Unix seconds).
+pub(crate) const NOW: i64 = 1_800_000_000;
+
+/// A token with these claims, signed with [`SECRET`].
+pub(crate) fn token(claims: &Value) -> String {
+    signed(claims, SECRET)
+}
+
+pub(crate) fn signed(claims: &Value, secret: &str) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let signed = format!(
+        "{}.{}",
+        part(&json!({"alg": "HS256", "typ": "JWT"})),
+        part(claims)
+    );
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let signature = hmac::sign(&key, signed.as_bytes());
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+/// Claims of a personal access token that may do everything and never expires.
+pub(crate) fn pat() -> Value {
+    json!({"type": "pat", "userId": "ann"})
+}
+
+/// Claims of an `auth` token that lives for `ttl` seconds from `now`, with more or other claims.
+pub(crate) fn auth(now: i64, ttl: i64, more: Value) -> Value {
+    let mut claims = json!({"type": "auth", "userId": "ann", "iat": now, "exp": now + ttl});
+    let Value::Object(more) = more else {
+        panic!("claims are an object")
+    };
+    for (name, claim) in more {
+        claims[name] = claim;
+    }
+    claims
+}
+
+pub(crate) fn keyring() -> Keyring {
+    Keyring::new().with_secret(&Secret::new(SECRET)).unwrap()
+}
+
+/// A running Engine API; it stops when dropped.
+pub(crate) struct TestApi {
+    pub(crate) address: SocketAddr,
+    pub(crate) live: Arc<Live<()>>,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) http: reqwest::Client,
+    server: JoinHandle<()>,
+}
+
+impl TestApi {
+    /// At [`NOW`], for ever.
+    pub(crate) async fn start() -> Self {
+        Self::with(manual_clock(), LiveLimits::default(), false).await
+    }
+
+    /// On this machine's time.
+    pub(crate) async fn on_system_time() -> Self {
+        Self::with(Arc::new(SystemClock), LiveLimits::default(), false).await
+    }
+
+    pub(crate) async fn with(clock: Arc<dyn Clock>, limits: LiveLimits, compat: bool) -> Self {
+        let live = Live::new(limits, Arc::clone(&clock));
+        let tokens = Tokens::new(keyring().with_compat(compat));
+        let api = Api {
+            live: Arc::clone(&live),
+            tokens: Arc::clone(&tokens),
+            clock,
+            project: PROJECT.into(),
+            compat,
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = engine::api::router(Arc::new(api));
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self {
+            address,
+            live,
+            tokens,
+            http: reqwest::Client::new(),
+            server,
+        }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// A request with a token that may do everything.
+    pub(crate) fn get(&self, path: &str) -> reqwest::RequestBuilder {
+        self.http.get(self.url(path)).bearer_auth(token(&pat()))
+    }
+
+    /// `GET` as `claims`, answered with a body of JSON.
+    pub(crate) async fn json_as(&self, claims: &Value, path: &str) -> (u16, Value) {
+        let response = self
+            .http
+            .get(self.url(path))
+            .bearer_auth(token(claims))
+            .send()
+            .await
+            .unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+
+    pub(crate) async fn json(&self, path: &str) -> (u16, Value) {
+        self.json_as(&pat(), path).await
+    }
+
+    /// A list with `params`.
+    pub(crate) async fn list(&self, path: &str, params: &Value) -> (u16, Value) {
+        let request = self.get(path).query(&[("params", params.to_string())]);
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+
+    /// Connects a client of `user` with these fields.
+    pub(crate) fn client(&self, user: &str, fields: Value) -> Owner<()> {
+        let mut shown = serde_json::to_value(Client::online(self.live.new_client_id())).unwrap();
+        shown["project_id"] = json!(PROJECT);
+        shown["user_id"] = json!(user);
+        let Value::Object(fields) = fields else {
+            panic!("fields are an object")
+        };
+        for (name, value) in fields {
+            shown[name] = value;
+        }
+        let client: Client = serde_json::from_value(shown).unwrap();
+        let client_id = self.live.add_client(client).unwrap().id;
+        let identity = Identity::new(PROJECT, &credentials::Identity::User(user.to_owned()));
+        Owner {
+            identity,
+            client_id,
+            agent: Arc::new(()),
+        }
+    }
+
+    pub(crate) fn tunnel(&self, owner: &Owner<()>, asked: Value) -> Arc<LiveTunnel<()>> {
+        let properties = serde_json::from_value::<TunnelProperties>(asked)
+            .unwrap()
+            .resolve()
+            .unwrap();
+        let policy = TunnelPolicy::compile(&properties);
+        self.live
+            .open_tunnel(owner.clone(), properties, policy)
+            .unwrap()
+            .tunnel
+    }
+}
+
+impl Drop for TestApi {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+pub(crate) fn manual_clock() -> Arc<dyn Clock> {
+    Arc::new(ManualClock::at(Timestamp::from_second(NOW).unwrap()))
+}
+
+/// The ids of a listed array.
+pub(crate) fn names(list: &Value) -> Vec<&str> {
+    list.as_array()
+        .unwrap()
+        .iter()
+        .map(|object| object["name"].as_str().unwrap_or_default())
+        .collect()
+}
