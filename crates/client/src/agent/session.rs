@@ -363,6 +363,8 @@ impl Session {
     }
 
     fn tunnel_closed(&mut self, tunnel_id: &str) {
+        // The announcement is about this one, whoever asked for its end.
+        let taken_over = std::mem::take(&mut self.taken_over);
         let ours = self.tunnels.iter().find_map(|(id, held)| match &held.step {
             Progress::Online { tunnel_id: id_of } if id_of == tunnel_id => Some((*id, false)),
             Progress::Closing { tunnel_id: id_of } if id_of == tunnel_id => Some((*id, true)),
@@ -372,7 +374,7 @@ impl Session {
         self.shared.remove_route(tunnel_id);
         let why = if asked {
             Closed::Asked
-        } else if std::mem::take(&mut self.taken_over) {
+        } else if taken_over {
             Closed::Refused(Refusal::new(
                 RefusalKind::TakenOver,
                 "another agent of the same identity took the tunnel over",
