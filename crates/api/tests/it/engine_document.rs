@@ -68,7 +68,7 @@ fn en_6_every_operation_says_what_it_needs() {
                 assert!(rules.is_empty());
             }
             Access::Authenticated => {
-                assert!(rules.is_empty() && described["responses"]["401"].is_object())
+                assert!(rules.is_empty() && described["responses"]["401"].is_object());
             }
             Access::Permitted(permission, _) => {
                 assert!(!rules.is_empty());

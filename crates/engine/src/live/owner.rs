@@ -273,15 +273,14 @@ impl<A: Send + Sync + 'static> Live<A> {
 
     /// The tunnel that a dialler means, by id or by name, within a project.
     pub fn find(&self, project: &str, id_or_name: &str) -> Option<Arc<LiveTunnel<A>>> {
-        let found = match id_or_name.parse::<TunnelId>() {
-            Ok(id) => self.by_id.pin().get(&id).map(Arc::clone),
-            Err(_) => {
-                let key = NameRef {
-                    project,
-                    name: id_or_name,
-                };
-                self.by_name.pin().get(&key).map(Arc::clone)
-            }
+        let found = if let Ok(id) = id_or_name.parse::<TunnelId>() {
+            self.by_id.pin().get(&id).map(Arc::clone)
+        } else {
+            let key = NameRef {
+                project,
+                name: id_or_name,
+            };
+            self.by_name.pin().get(&key).map(Arc::clone)
         };
         found.filter(|tunnel| &*tunnel.identity.project == project)
     }

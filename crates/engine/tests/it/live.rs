@@ -1,6 +1,7 @@
 //! The live streams over real connections: snapshot, changes, credentials, ends.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use engine::clock::SystemClock;
@@ -131,7 +132,11 @@ impl Stream {
 }
 
 fn escaped(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        write!(escaped, "%{byte:02X}").unwrap();
+    }
+    escaped
 }
 
 /// What a watcher knows, by id. An event that does not fit is a failure.
@@ -181,7 +186,7 @@ async fn en_3_en_4_a_stream_is_the_snapshot_and_then_every_change() {
         assert!(initial["id"].as_str().unwrap().starts_with("evt_"));
         let db = api.tunnel(&ann, json!({"name": "db", "publish": false}));
         api.live.update_client(&ann.client_id, |client| {
-            client.os = Some("macos".to_owned())
+            client.os = Some("macos".to_owned());
         });
         api.live.close_tunnel(&ann.client_id, &db.view.id);
         api.live.remove_client(&ann.client_id);
