@@ -118,10 +118,10 @@ impl Properties {
     /// where the engine did not give one.
     pub fn forwarding(&self, engine_port: u16) -> String {
         let published = self.publish.unwrap_or(true);
-        let authority = self.host.clone().or_else(|| {
-            let hostname = self.hostname.as_ref()?;
-            Some(format!("{hostname}:{}", self.port.unwrap_or(engine_port)))
-        });
+        let named = self.hostname.as_ref();
+        let authority = named
+            .map(|hostname| format!("{hostname}:{}", self.port.unwrap_or(engine_port)))
+            .or_else(|| self.host.clone());
         match (published, authority) {
             (true, Some(authority)) if self.protocol.as_deref() == Some("http") => {
                 let authority = authority.strip_suffix(":443").unwrap_or(&authority);

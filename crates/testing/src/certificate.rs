@@ -37,6 +37,11 @@ impl TestCa {
         self.issuer.pem()
     }
 
+    /// The authority's certificate.
+    pub fn certificate(&self) -> CertificateDer<'static> {
+        CertificateDer::from(self.issuer.der().to_vec())
+    }
+
     /// Issues a certificate for DNS names (wildcards too) and addresses.
     pub fn issue(&self, names: &[&str]) -> Issued {
         let names: Vec<String> = names.iter().copied().map(String::from).collect();
@@ -72,9 +77,7 @@ impl TestCa {
     /// Configuration of a client that trusts this authority alone.
     pub fn client(&self, alpns: &[&str]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from(self.issuer.der().to_vec()))
-            .expect("a root certificate");
+        roots.add(self.certificate()).expect("a root certificate");
         let mut config =
             ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
                 .with_safe_default_protocol_versions()

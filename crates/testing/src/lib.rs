@@ -1,10 +1,11 @@
-//! What tests stand on: upstreams that behave and that misbehave, visitors that send any bytes,
-//! certificates.
+//! What tests stand on: engines and agents in this process, upstreams that behave and that
+//! misbehave, visitors that send any bytes, certificates.
 //!
 //! Everything starts in one line on a free port of the loopback interface, and ends when it is
 //! dropped. Nothing here sleeps: an upstream goes on when the test opens its [`Gate`], and tells
 //! in [`Report`]s what has reached it.
 //!
+//! * [`TestEngine`], [`TestTunnel`]: an engine, and a service that is published by it.
 //! * [`Upstream`]: servers that answer well, over HTTP/1.1, h2c, TLS, WebSocket and gRPC.
 //! * [`ScriptedUpstream`]: HTTP/1.1 servers that do not.
 //! * [`Visitor`]: a client of an edge, raw ([`RawVisitor`]), over HTTP/2 ([`H2Visitor`]) or as any
@@ -21,12 +22,16 @@
 )]
 
 mod certificate;
+mod engine;
 pub mod grpc;
 mod patience;
+mod tunnel;
 mod upstream;
 mod visitor;
 
 pub use certificate::{Issued, TestCa};
+pub use engine::TestEngine;
 pub use patience::within;
+pub use tunnel::TestTunnel;
 pub use upstream::{EventSource, Gate, Report, ScriptedUpstream, Step, Upstream};
 pub use visitor::{Answer, H2Body, H2Visitor, RawVisitor, Stream, Visitor};

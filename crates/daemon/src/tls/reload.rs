@@ -84,14 +84,15 @@ impl ReloadingCert {
     /// The certificate for a handshake at `now`, after looking at the files where a look is due.
     pub fn current(&self, now: Instant) -> Arc<CertifiedKey> {
         let elapsed = millis(now.saturating_duration_since(self.born));
-        // Whoever holds the lock is looking; nobody waits for a disk in a handshake.
-        if elapsed >= self.next_look.load(Ordering::Relaxed)
+        let due = || elapsed >= self.next_look.load(Ordering::Relaxed);
+        // Whoever holds the lock is looking; nobody waits for a disk in a handshake. Asked again
+        // under the lock: the one before may just have looked.
+        if due()
             && let Some(mut look) = self.look.try_lock()
+            && due()
         {
-            self.next_look.store(
-                elapsed.saturating_add(millis(CHECK_INTERVAL)),
-                Ordering::Relaxed,
-            );
+            let next = elapsed.saturating_add(millis(CHECK_INTERVAL));
+            self.next_look.store(next, Ordering::Relaxed);
             self.look_at_files(&mut look);
         }
         Arc::clone(&self.current.load().certified)

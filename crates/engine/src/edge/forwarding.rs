@@ -61,7 +61,9 @@ impl Onward<'_> {
         let stripped = std::str::from_utf8(field.value)
             .ok()
             .and_then(|referer| query_credential::strip_referer(referer, self.reserved));
-        let value = stripped.as_ref().map_or(field.value, |referer| referer.as_bytes());
+        let value = stripped
+            .as_ref()
+            .map_or(field.value, |referer| referer.as_bytes());
         http1::write_field(out, field.name, value);
     }
 
@@ -107,14 +109,20 @@ fn write_cookies(out: &mut Vec<u8>, field: &Field<'_>) {
         http1::write_field(out, field.name, field.value);
         return;
     }
-    let kept: Vec<&[u8]> = pairs().filter(|pair| !is_edge(pair)).map(<[u8]>::trim_ascii).collect();
+    let kept: Vec<&[u8]> = pairs()
+        .filter(|pair| !is_edge(pair))
+        .map(<[u8]>::trim_ascii)
+        .collect();
     if !kept.is_empty() {
         http1::write_field(out, field.name, &kept.join(&b"; "[..]));
     }
 }
 
 fn is_field_text(value: &str) -> bool {
-    !value.is_empty() && value.bytes().all(|byte| (0x21..0x7f).contains(&byte) || byte == b' ')
+    !value.is_empty()
+        && value
+            .bytes()
+            .all(|byte| (0x21..0x7f).contains(&byte) || byte == b' ')
 }
 
 /// The visitor's connection, as far as it decides about a response.
@@ -140,7 +148,11 @@ pub(crate) fn write_response(
         ResponseBody::Chunked | ResponseBody::UntilClose => (Framing::Bare, false),
     };
     let keep_alive = down.keep_alive && bounded;
-    let phrase = if head.reason.is_empty() { reason(head.status) } else { head.reason };
+    let phrase = if head.reason.is_empty() {
+        reason(head.status)
+    } else {
+        head.reason
+    };
     http1::write_status_line(out, head.status, phrase);
     for field in head.fields.end_to_end() {
         http1::write_field(out, field.name, field.value);
@@ -159,7 +171,11 @@ pub(crate) fn write_response(
 
 /// Writes an interim response (RFC 9110, 15.2) or the one that changes protocols.
 pub(crate) fn write_interim(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
-    let phrase = if head.reason.is_empty() { reason(head.status) } else { head.reason };
+    let phrase = if head.reason.is_empty() {
+        reason(head.status)
+    } else {
+        head.reason
+    };
     http1::write_status_line(out, head.status, phrase);
     for field in head.fields.end_to_end() {
         http1::write_field(out, field.name, field.value);

@@ -1,0 +1,119 @@
+//! What cannot be done: exit codes, one line, a hint.
+
+use std::net::TcpListener;
+
+use nix::sys::signal::Signal;
+
+use super::program::Home;
+
+#[tokio::test]
+async fn without_an_engine_the_next_step_is_told() {
+    let home = Home::new();
+    for args in [
+        &["tunnels"][..],
+        &["events"],
+        &["forward", "3000"],
+        &["dial", "svc://db"],
+    ] {
+        let ended = home.run(args).await;
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stdout.is_empty());
+        assert_eq!(ended.stderr.lines().count(), 2, "{ended:?}");
+        assert!(
+            ended.stderr.contains("hint: start one with `svc up`"),
+            "{ended:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_does_not_answer_is_told() {
+    let home = Home::new();
+    let engine = free_port();
+    let list = home
+        .run(&["tunnels", "--engine", &engine, "--token", "a.b.c"])
+        .await;
+    assert_eq!(list.code, Some(1), "{list:?}");
+    assert!(list.stderr.contains("cannot reach the engine"), "{list:?}");
+    assert!(list.stderr.contains("hint:"), "{list:?}");
+}
+
+#[tokio::test]
+async fn an_agent_goes_on_trying_and_ends_with_zero_when_it_is_stopped() {
+    let home = Home::new();
+    let engine = free_port();
+    let args = [
+        "forward", "3000", "--engine", &engine, "--token", "a.b.c", "--output", "json",
+    ];
+    let mut agent = home.start(&args);
+    agent.says("trying again").await;
+    agent.signal(Signal::SIGTERM);
+    let ended = agent.ended().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stdout, "{\"status\":\"closed\"}\n");
+}
+
+#[tokio::test]
+async fn a_ca_file_that_is_none_is_a_usage_error() {
+    let home = Home::new();
+    let args = [
+        "tunnels",
+        "--engine",
+        "engine.localhost:1",
+        "--token",
+        "a.b.c",
+        "--ca-file",
+        "none.pem",
+    ];
+    let ended = home.run(&args).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("none.pem"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named() {
+    let home = Home::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let ended = home
+        .run(&["up", "--port", &port, "--metrics-port", "0"])
+        .await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert_eq!(
+        ended.stderr,
+        format!(
+            "error: port {port} is in use on this machine\nhint: `--port 0` takes free ports\n"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_configuration_is_checked_without_a_start() {
+    let home = Home::new();
+    std::fs::write(
+        home.path().join("engine.yaml"),
+        "engine:\n  hst: tunnel.example.com\n",
+    )
+    .unwrap();
+    let ended = home.run(&["engine", "-c", "engine.yaml", "--check"]).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(
+        ended.stderr.contains("hst") && ended.stderr.contains("host"),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_schema_is_printed_for_editors() {
+    let home = Home::new();
+    let schema = home.run(&["engine", "--schema"]).await.json();
+    assert_eq!(
+        schema["properties"]["engine"]["properties"]["host"]["type"][0],
+        "string"
+    );
+}
+
+fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("127.0.0.1:{}", listener.local_addr().unwrap().port())
+}

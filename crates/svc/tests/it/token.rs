@@ -1,0 +1,80 @@
+//! `svc token`.
+
+use super::program::Home;
+
+#[tokio::test]
+async fn a_minted_token_says_what_was_asked_for() {
+    let home = Home::new();
+    let minted = home
+        .run(&[
+            "token",
+            "mint",
+            "--secret",
+            SECRET,
+            "--type",
+            "app",
+            "--ttl",
+            "24h",
+            "--client",
+            "ci",
+            "--permission",
+            "tunnels.tunnels.create-delete",
+        ])
+        .await;
+    assert_eq!(minted.code, Some(0), "{minted:?}");
+    assert_eq!(minted.stdout.trim().split('.').count(), 3);
+
+    let seen = home
+        .run(&["token", "inspect", minted.stdout.trim(), "--output", "json"])
+        .await
+        .json();
+    let claims = &seen["claims"];
+    assert_eq!(claims["type"], "app");
+    assert_eq!(claims["clientId"], "ci");
+    assert_eq!(claims["permissions"][0], "tunnels.tunnels.create-delete");
+    assert_eq!(seen["expired"], false);
+    let life = claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap();
+    assert_eq!(life, 24 * 60 * 60);
+}
+
+#[tokio::test]
+async fn a_token_is_inspected_from_the_environment_too() {
+    let home = Home::new();
+    let minted = home.run(&["token", "mint", "--secret", SECRET]).await;
+    let output = home
+        .command(&["token", "inspect", "-o", "json"])
+        .env("SVC_TOKEN", minted.stdout.trim())
+        .output()
+        .await
+        .unwrap();
+    let seen: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(seen["claims"]["type"], "auth");
+    assert!(seen["expires_at"].is_string());
+}
+
+#[tokio::test]
+async fn what_cannot_be_minted_is_told_with_the_next_step() {
+    let home = Home::new();
+    let unknown = home
+        .run(&[
+            "token",
+            "mint",
+            "--secret",
+            SECRET,
+            "--permission",
+            "tunnels.all",
+        ])
+        .await;
+    assert_eq!(unknown.code, Some(2));
+    assert!(
+        unknown.stderr.contains("tunnels.resources.read-only"),
+        "{unknown:?}"
+    );
+    let keyless = home.run(&["token", "mint"]).await;
+    assert_eq!(keyless.code, Some(2));
+    let no_token = home.run(&["token", "inspect", "nonsense"]).await;
+    assert_eq!(no_token.code, Some(1));
+    assert!(no_token.stdout.is_empty());
+}
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";

@@ -1,0 +1,449 @@
+//! `svc up` and what a second terminal does with it.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+};
+
+use futures_util::StreamExt;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+use super::program::{Home, Running, SOON};
+
+/// A running `svc up` and what it said.
+struct Up {
+    running: Running,
+    ready: Value,
+}
+
+async fn up(home: &Home, more: &[&str]) -> Up {
+    let args = [&["up", "--port", "0", "--output", "json"], more].concat();
+    let mut running = home.start(&args);
+    let ready = running.json().await;
+    Up { running, ready }
+}
+
+/// A visitor of a published address, on this machine.
+fn visitor(ready: &Value, url: &str) -> (reqwest::Client, reqwest::Url) {
+    let url: reqwest::Url = url.parse().unwrap();
+    let ca = std::fs::read(ready["ca_file"].as_str().unwrap()).unwrap();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, url.port().unwrap()));
+    let client = reqwest::Client::builder()
+        .tls_certs_only([reqwest::Certificate::from_pem(&ca).unwrap()])
+        .resolve(url.host_str().unwrap(), address)
+        .no_proxy()
+        .build()
+        .unwrap();
+    (client, url)
+}
+
+/// A service that answers each whole request with the same bytes in capitals.
+async fn shouting_service() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut request = Vec::new();
+                stream.read_to_end(&mut request).await.unwrap();
+                stream
+                    .write_all(&request.to_ascii_uppercase())
+                    .await
+                    .unwrap();
+            });
+        }
+    });
+    port
+}
+
+fn online(line: &Value) -> bool {
+    line["status"] == "online"
+}
+
+#[tokio::test]
+async fn one_line_of_json_says_where_everything_is() {
+    let home = Home::new();
+    let up = up(&home, &["--demo"]).await;
+    let ready = &up.ready;
+    for key in [
+        "engine_url",
+        "metrics_url",
+        "ca_file",
+        "token",
+        "demo_url",
+        "pid",
+    ] {
+        assert!(!ready[key].is_null(), "{key} is missing in {ready}");
+    }
+    assert!(
+        ready["engine_url"]
+            .as_str()
+            .unwrap()
+            .starts_with("https://engine.localhost:")
+    );
+    // What this version does not have has no field.
+    for key in [
+        "base_url",
+        "workspace_id",
+        "project_id",
+        "admin_password",
+        "turn_urls",
+    ] {
+        assert!(ready.get(key).is_none(), "{key}");
+    }
+    let metrics = reqwest::get(ready["metrics_url"].as_str().unwrap())
+        .await
+        .unwrap();
+    assert!(metrics.text().await.unwrap().contains("svc_"));
+    let ended = up.running.terminate().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stdout, "");
+}
+
+#[tokio::test]
+async fn the_demo_is_reached_under_its_public_name() {
+    let home = Home::new();
+    let up = up(&home, &["--demo"]).await;
+    let (client, url) = visitor(&up.ready, up.ready["demo_url"].as_str().unwrap());
+    let page = client.get(url.clone()).send().await.unwrap();
+    assert_eq!(page.status(), 200);
+    assert!(page.text().await.unwrap().contains("It works"));
+
+    let headers = client
+        .get(url.join("/headers").unwrap())
+        .header("x-test", "1")
+        .send();
+    let headers: Value =
+        serde_json::from_str(&headers.await.unwrap().text().await.unwrap()).unwrap();
+    let pairs = headers["headers"].as_array().unwrap();
+    assert!(
+        pairs
+            .iter()
+            .any(|pair| pair[0] == "x-test" && pair[1] == "1"),
+        "{headers}"
+    );
+
+    let clock = client.get(url.join("/sse").unwrap()).send().await.unwrap();
+    let mut ticks = clock.bytes_stream();
+    for _ in 0..2 {
+        let tick = timeout(SOON, ticks.next()).await.unwrap().unwrap().unwrap();
+        assert!(tick.starts_with(b"data: "));
+    }
+}
+
+#[tokio::test]
+async fn the_ca_and_the_secret_outlive_a_restart() {
+    let home = Home::new();
+    let first = up(&home, &[]).await;
+    let ca = std::fs::read(first.ready["ca_file"].as_str().unwrap()).unwrap();
+    let token = first.ready["token"].as_str().unwrap().to_owned();
+    assert_eq!(first.running.terminate().await.code, Some(0));
+    let second = up(&home, &[]).await;
+    assert_eq!(
+        std::fs::read(second.ready["ca_file"].as_str().unwrap()).unwrap(),
+        ca
+    );
+    // A token of the first run is still good.
+    let list = home
+        .run(&["tunnels", "--token", &token, "-o", "json"])
+        .await
+        .json();
+    assert_eq!(list.as_array().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn a_second_terminal_needs_no_flags() {
+    let home = Home::new();
+    let up = up(&home, &["--demo"]).await;
+    let tunnels = home.run(&["tunnels", "-o", "json"]).await.json();
+    assert_eq!(tunnels[0]["name"], "demo");
+    let clients = home.run(&["clients", "-o", "json"]).await.json();
+    assert_eq!(clients[0]["agent"], "svc");
+    let table = home.run(&["tunnels"]).await;
+    assert!(
+        table.stdout.contains("demo.t.engine.localhost"),
+        "{table:?}"
+    );
+
+    // The context goes with the process that wrote it.
+    assert_eq!(up.running.terminate().await.code, Some(0));
+    assert_eq!(home.run(&["tunnels"]).await.code, Some(2));
+}
+
+#[tokio::test]
+async fn a_forwarded_service_is_published_watched_and_taken_away() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let mut events = home.start(&["events"]);
+    assert_eq!(events.json().await["type"], "state.initial");
+
+    let port = shouting_service().await.to_string();
+    let mut agent = home.start(&[
+        "forward",
+        &port,
+        "--tcp",
+        "--name",
+        "shout",
+        "--client-label",
+        "site=bern",
+        "-o",
+        "json",
+    ]);
+    let first = agent.json().await;
+    assert_eq!(first["status"], "online");
+    assert_eq!(first["name"], "shout");
+    assert_eq!(first["forwarded"], format!("localhost:{port}"));
+    assert!(first["tunnel_id"].as_str().unwrap().starts_with("tun_"));
+    let forwarding = first["forwarding"].as_str().unwrap();
+    let public_port = u16::try_from(first["port"].as_u64().unwrap()).unwrap();
+    assert_eq!(forwarding, format!("engine.localhost:{public_port}"));
+
+    let created = events
+        .json_where(|event| event["type"] == "tunnel.created")
+        .await;
+    assert_eq!(created["object"]["name"], "shout");
+
+    let mut visitor = TcpStream::connect((Ipv4Addr::LOCALHOST, public_port))
+        .await
+        .unwrap();
+    visitor.write_all(b"hello").await.unwrap();
+    visitor.shutdown().await.unwrap();
+    let mut answer = String::new();
+    timeout(SOON, visitor.read_to_string(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(answer, "HELLO");
+    for active in [true, false] {
+        let line = agent.json().await;
+        assert_eq!(line["active"], active, "{line}");
+        assert_eq!(line["source_ip"], "127.0.0.1");
+        assert_eq!(line["stream_id"].as_str().unwrap().len(), 24);
+        assert!(line["date"].is_string());
+    }
+
+    let ended = agent.terminate().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.stdout.ends_with("{\"status\":\"closed\"}\n"),
+        "{ended:?}"
+    );
+    events
+        .json_where(|event| event["type"] == "tunnel.deleted")
+        .await;
+    assert_eq!(events.terminate().await.code, Some(0));
+}
+
+#[tokio::test]
+async fn a_private_tunnel_is_dialled_on_standard_streams_and_on_a_port() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let port = shouting_service().await.to_string();
+    let mut agent = home.start(&[
+        "forward",
+        &port,
+        "--bytestream",
+        "--name",
+        "shout",
+        "-o",
+        "json",
+    ]);
+    assert_eq!(agent.json().await["forwarding"], "svc://shout");
+
+    let ended = home
+        .run_with_input(&["dial", "svc://shout"], b"over stdin")
+        .await;
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (Some(0), "OVER STDIN"),
+        "{ended:?}"
+    );
+
+    let mut dial = home.start(&[
+        "dial",
+        "svc://shout",
+        "--listen",
+        "127.0.0.1:0",
+        "-o",
+        "json",
+    ]);
+    let address = dial.json().await["listening"].as_str().unwrap().to_owned();
+    for _ in 0..2 {
+        let mut local = TcpStream::connect(&address).await.unwrap();
+        local.write_all(b"over a port").await.unwrap();
+        local.shutdown().await.unwrap();
+        let mut answer = String::new();
+        timeout(SOON, local.read_to_string(&mut answer))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(answer, "OVER A PORT");
+    }
+    assert_eq!(dial.terminate().await.code, Some(0));
+
+    let unknown = home.run(&["dial", "svc://nobody"]).await;
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(
+        unknown.stderr.contains("hint: `svc tunnels`"),
+        "{unknown:?}"
+    );
+}
+
+#[tokio::test]
+async fn refusals_end_an_agent_with_their_own_codes() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let unavailable = home.run(&["forward", "3000", "--challenge-mode"]).await;
+    assert_eq!(unavailable.code, Some(5), "{unavailable:?}");
+    assert!(
+        unavailable.stderr.contains("challenge_mode"),
+        "{unavailable:?}"
+    );
+
+    let unauthorized = home.run(&["forward", "3000", "--token", "a.b.c"]).await;
+    assert_eq!(unauthorized.code, Some(3), "{unauthorized:?}");
+    let unauthorized = home.run(&["tunnels", "--token", "a.b.c"]).await;
+    assert_eq!(unauthorized.code, Some(3), "{unauthorized:?}");
+
+    let secret = std::fs::read_to_string(jwt_secret(&up.ready)).unwrap();
+    let reader = home
+        .run(&[
+            "token",
+            "mint",
+            "--secret",
+            &secret,
+            "--permission",
+            "tunnels.resources.read-only",
+        ])
+        .await;
+    let forbidden = home
+        .run(&["forward", "3000", "--token", reader.stdout.trim()])
+        .await;
+    assert_eq!(forbidden.code, Some(3), "{forbidden:?}");
+}
+
+#[tokio::test]
+async fn a_name_is_taken_over_by_the_same_identity_and_refused_to_another() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let port = shouting_service().await.to_string();
+    let mut first = home.start(&["forward", &port, "--tcp", "--name", "one", "-o", "json"]);
+    assert!(online(&first.json().await));
+
+    let secret = std::fs::read_to_string(jwt_secret(&up.ready)).unwrap();
+    let other = home
+        .run(&[
+            "token",
+            "mint",
+            "--secret",
+            &secret,
+            "--user",
+            "somebody-else",
+        ])
+        .await;
+    let refused = home
+        .run(&[
+            "forward",
+            &port,
+            "--tcp",
+            "--name",
+            "one",
+            "--token",
+            other.stdout.trim(),
+        ])
+        .await;
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+
+    let mut second = home.start(&["forward", &port, "--tcp", "--name", "one", "-o", "json"]);
+    assert!(online(&second.json().await));
+    let displaced = first.ended().await;
+    assert_eq!(displaced.code, Some(4), "{displaced:?}");
+    assert!(
+        displaced.stderr.contains("took the tunnel over"),
+        "{displaced:?}"
+    );
+    assert_eq!(second.terminate().await.code, Some(0));
+}
+
+#[tokio::test]
+async fn an_agent_and_its_tunnel_come_back_after_a_restart_of_the_engine() {
+    let home = Home::new();
+    let first = up(&home, &[]).await;
+    let port = engine_port(&first.ready).to_string();
+    let service = shouting_service().await.to_string();
+    let mut agent = home.start(&["forward", &service, "--tcp", "--name", "one", "-o", "json"]);
+    assert!(online(&agent.json().await));
+    let mut events = home.start(&["events"]);
+    assert_eq!(events.json().await["type"], "state.initial");
+
+    assert_eq!(first.running.terminate().await.code, Some(0));
+    agent
+        .json_where(|line| line["status"] == "disconnected")
+        .await;
+    let args = [
+        "up",
+        "--port",
+        &port,
+        "--metrics-port",
+        "0",
+        "--output",
+        "json",
+    ];
+    let mut again = home.start(&args);
+    again.json().await;
+    agent.json_where(online).await;
+    // The watcher begins again, with a snapshot.
+    events
+        .json_where(|event| event["type"] == "state.initial")
+        .await;
+}
+
+#[tokio::test]
+async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let port = shouting_service().await.to_string();
+    let mut events = home.start(&["events", "--events", "tunnel.deleted"]);
+    for (hurry, expected) in [(false, "HELLO"), (true, "")] {
+        let mut agent = home.start(&["forward", &port, "--tcp", "-o", "json"]);
+        let public_port = u16::try_from(agent.json().await["port"].as_u64().unwrap()).unwrap();
+        let mut visitor = TcpStream::connect((Ipv4Addr::LOCALHOST, public_port))
+            .await
+            .unwrap();
+        visitor.write_all(b"hello").await.unwrap();
+        assert_eq!(agent.json().await["active"], true);
+        agent.signal(Signal::SIGTERM);
+        events.json().await;
+        // The first one has been taken: two at once would be one.
+        if hurry {
+            agent.signal(Signal::SIGTERM);
+        }
+        let mut answer = String::new();
+        if !hurry {
+            visitor.shutdown().await.unwrap();
+        }
+        // A cut stream may end with an error; what counts is that no answer came.
+        drop(
+            timeout(SOON, visitor.read_to_string(&mut answer))
+                .await
+                .unwrap(),
+        );
+        assert_eq!(answer, expected);
+        assert_eq!(agent.ended().await.code, Some(0));
+    }
+}
+
+fn engine_port(ready: &Value) -> u16 {
+    let url: reqwest::Url = ready["engine_url"].as_str().unwrap().parse().unwrap();
+    url.port().unwrap()
+}
+
+fn jwt_secret(ready: &Value) -> std::path::PathBuf {
+    Path::new(ready["ca_file"].as_str().unwrap()).with_file_name("jwt.secret")
+}

@@ -1,0 +1,196 @@
+//! An engine in this process.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use client::{Agent, Config, HostPort, Properties, Target, Token, Trust};
+use daemon::shutdown::Shutdown;
+use engine::Running;
+use engine::config::EngineConfig;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{TestCa, TestTunnel, Visitor, within};
+
+/// A community engine on a free port of the loopback interface, for the host `engine.localhost`.
+///
+/// It stops when it is dropped, or in order with [`Self::stop`].
+pub struct TestEngine {
+    running: Option<Running>,
+    shutdown: Shutdown,
+    addr: SocketAddr,
+    ca: TestCa,
+    /// Holds the configuration and what it names.
+    directory: TempDir,
+}
+
+impl TestEngine {
+    /// Starts one with the defaults of the configuration.
+    pub async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// Starts one with further sections of the configuration, in YAML.
+    pub async fn start_with(sections: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let ca = TestCa::new();
+        let names = [BASE_HOST, "*.engine.localhost", "*.t.engine.localhost"];
+        let (cert, key) = ca.issue(&names).write_to(directory.path());
+        let file = directory.path().join("engine.yaml");
+        let yaml = format!(
+            "engine: {{host: {BASE_HOST}}}\n\
+             tls: {{listen_addr: '127.0.0.1:0'}}\n\
+             certs: {{static: {{enabled: true, cert_file: {cert:?}, key_file: {key:?}}}}}\n\
+             auth: {{jwt: {{enabled: true, token_jwt_secret: {SECRET}}}}}\n\
+             {sections}\n"
+        );
+        std::fs::write(&file, yaml).expect("a directory that can be written");
+        let config = EngineConfig::load(Some(&file), Vec::new())
+            .unwrap_or_else(|error| panic!("the configuration of the test: {error}"));
+        let shutdown = Shutdown::new(DRAIN);
+        let running = engine::start(config, shutdown.clone()).await;
+        let running = running.unwrap_or_else(|error| panic!("the engine: {error}"));
+        let addr = running.tls_addr();
+        Self {
+            running: Some(running),
+            shutdown,
+            addr,
+            ca,
+            directory,
+        }
+    }
+
+    /// Where agents, visitors and the Engine API are served.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The base host.
+    pub fn host(&self) -> &'static str {
+        BASE_HOST
+    }
+
+    /// The authority of its certificate.
+    pub fn ca(&self) -> &TestCa {
+        &self.ca
+    }
+
+    /// The plain and the metrics listener, and whatever else it knows of itself.
+    pub fn running(&self) -> &Running {
+        self.running.as_ref().expect("it runs until it is stopped")
+    }
+
+    /// Somebody who visits published names.
+    pub fn visitor(&self) -> Visitor {
+        Visitor::new(self.addr, &self.ca)
+    }
+
+    /// A token with these claims, and an identity and an hour to live where they have none.
+    pub fn token(&self, mut claims: Value) -> String {
+        let named = claims.get("userId").is_some() || claims.get("clientId").is_some();
+        let defaults = json!({"type": "auth", "exp": unix_seconds() + 3600});
+        let identity = if named {
+            json!({})
+        } else {
+            json!({"userId": "usr_tester"})
+        };
+        let object = claims.as_object_mut().expect("an object of claims");
+        for (name, value) in [defaults, identity]
+            .iter()
+            .filter_map(Value::as_object)
+            .flatten()
+        {
+            object.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        let key = EncodingKey::from_secret(SECRET.as_bytes());
+        jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key).expect("a token")
+    }
+
+    /// What an agent needs to connect, with a token that may do everything.
+    pub fn agent_config(&self) -> Config {
+        let address = HostPort::new(BASE_HOST, self.addr.port()).expect("an address");
+        let mut config = Config::new(address, Token::new(&self.token(json!({}))));
+        config.trust = Trust::Roots(vec![self.ca.certificate()]);
+        config
+    }
+
+    /// Connects an agent.
+    pub async fn agent(&self) -> Agent {
+        let connecting = Agent::connect(self.agent_config());
+        within("control channel", connecting)
+            .await
+            .expect("the engine takes the agent")
+    }
+
+    /// Publishes a service that speaks HTTP/1.1, by an agent of its own.
+    pub async fn publish(&self, service: SocketAddr) -> TestTunnel {
+        self.publish_as(Properties::http(), service).await
+    }
+
+    /// Publishes a service that speaks HTTP/2 without TLS.
+    pub async fn publish_h2c(&self, service: SocketAddr) -> TestTunnel {
+        let http_version = Some("h2c".to_owned());
+        self.publish_as(
+            Properties {
+                http_version,
+                ..Properties::http()
+            },
+            service,
+        )
+        .await
+    }
+
+    /// Publishes a service that speaks HTTP over TLS.
+    pub async fn publish_tls(&self, service: SocketAddr) -> TestTunnel {
+        let upstream_tls = Some(true);
+        self.publish_as(
+            Properties {
+                upstream_tls,
+                ..Properties::http()
+            },
+            service,
+        )
+        .await
+    }
+
+    /// Opens a tunnel to a service, by an agent of its own.
+    pub async fn publish_as(&self, properties: Properties, service: SocketAddr) -> TestTunnel {
+        let target: Target = service.to_string().parse().expect("a target");
+        TestTunnel::open(self.agent().await, properties, target).await
+    }
+
+    /// Drains it and waits until it has stopped.
+    pub async fn stop(mut self) {
+        self.shutdown.request();
+        if let Some(running) = self.running.take() {
+            within("end of the engine", running.stopped()).await;
+        }
+    }
+
+    /// The directory of its configuration, certificate (`cert.pem`) and key (`key.pem`).
+    pub fn directory(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+}
+
+impl Drop for TestEngine {
+    fn drop(&mut self) {
+        // Twice: nothing is waited for.
+        self.shutdown.request();
+        self.shutdown.request();
+    }
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+const BASE_HOST: &str = "engine.localhost";
+
+/// Of the engine that lives as long as its test.
+const SECRET: &str = "a-secret-of-tests-that-is-long-enough-for-hs256";
+
+const DRAIN: Duration = Duration::from_secs(10);

@@ -1,0 +1,69 @@
+//! A tunnel that is online.
+
+use std::sync::Arc;
+
+use client::tunnel::Online;
+use client::{Agent, Properties, Target};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::within;
+
+/// A tunnel whose visitors are joined to a service. It is closed when it is dropped.
+pub struct TestTunnel {
+    online: Arc<Online>,
+    agent: Agent,
+    close: oneshot::Sender<()>,
+    forwarding: JoinHandle<()>,
+}
+
+impl TestTunnel {
+    /// Opens a tunnel and waits until it is online.
+    pub async fn open(agent: Agent, properties: Properties, target: Target) -> Self {
+        let mut tunnel = agent.open(properties);
+        let online = within("tunnel", tunnel.online())
+            .await
+            .expect("the engine opens the tunnel");
+        let (close, mut closing) = oneshot::channel();
+        let forwarding = tokio::spawn(async move {
+            tokio::select! {
+                _closed = tunnel.forward(target, None) => {}
+                // Asked for, or dropped.
+                _asked = &mut closing => tunnel.close().await,
+            }
+        });
+        Self {
+            online,
+            agent,
+            close,
+            forwarding,
+        }
+    }
+
+    /// The name under which it is published.
+    pub fn hostname(&self) -> &str {
+        self.online
+            .properties
+            .hostname
+            .as_deref()
+            .expect("a published name")
+    }
+
+    /// What the engine said when it came online.
+    pub fn online(&self) -> &Online {
+        &self.online
+    }
+
+    /// Its agent.
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// Closes it and waits until the engine knows.
+    pub async fn close(self) {
+        self.close.send(()).expect("it is open");
+        within("end of the tunnel", self.forwarding)
+            .await
+            .expect("it is forwarded in order");
+    }
+}
