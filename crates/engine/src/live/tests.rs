@@ -476,6 +476,7 @@ fn a_slow_watcher_is_ended_with_a_reason_and_only_it() {
 
 // Watching (EN-3).
 
+/// EN-3.
 #[test]
 fn en_3_the_same_filter_cuts_list_snapshot_and_events() {
     let live = live();
@@ -517,6 +518,7 @@ fn en_3_the_same_filter_cuts_list_snapshot_and_events() {
     assert_eq!(known.objects.len(), 2);
 }
 
+/// EN-3.
 #[test]
 fn en_3_entering_and_leaving_a_filter_is_being_created_and_deleted() {
     let live = live();
