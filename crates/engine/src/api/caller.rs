@@ -79,6 +79,7 @@ impl<A: Send + Sync + 'static> FromRequestParts<Arc<Api<A>>> for Watcher {
             Err(malformed) => return Err(refused(&malformed)),
             Ok(Some(found)) => {
                 let token = api.verify(&found.token)?;
+                // EN-5a, EN-5b, EN-5c, EN-5d.
                 watch::check(&token, api.unix_seconds()).map_err(|refusal| refused(&refusal))?;
                 (Secret::new(found.token), token)
             }
