@@ -5,13 +5,18 @@ use std::{
     path::Path,
 };
 
-use futures_util::StreamExt;
+use futures_util::{SinkExt, StreamExt};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     time::timeout,
+};
+
+use tokio_tungstenite::{
+    WebSocketStream, tungstenite,
+    tungstenite::{Message, protocol::Role},
 };
 
 use super::program::{Home, Running, SOON};
@@ -51,6 +56,7 @@ fn visitor(ready: &Value, url: &str) -> (reqwest::Client, reqwest::Url) {
         .tls_certs_only([reqwest::Certificate::from_pem(&ca).unwrap()])
         .resolve(url.host_str().unwrap(), address)
         .no_proxy()
+        .http1_only()
         .build()
         .unwrap();
     (client, url)
@@ -152,6 +158,38 @@ async fn the_demo_is_reached_under_its_public_name() {
     for _ in 0..2 {
         let tick = timeout(SOON, ticks.next()).await.unwrap().unwrap().unwrap();
         assert!(tick.starts_with(b"data: "));
+    }
+}
+
+#[tokio::test]
+async fn a_websocket_goes_through_to_the_demo() {
+    let home = Home::new();
+    let up = up(&home, &["--demo"]).await;
+    let (client, url) = visitor(&up.ready, up.ready["demo_url"].as_str().unwrap());
+    let key = tungstenite::handshake::client::generate_key();
+    let upgrade = client
+        .get(url.join("/ws").unwrap())
+        .version(reqwest::Version::HTTP_11)
+        .header("connection", "upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", &key)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(upgrade.status(), 101);
+    let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
+    assert_eq!(upgrade.headers()["sec-websocket-accept"], accept);
+    let stream = upgrade.upgrade().await.unwrap();
+    let mut socket = WebSocketStream::from_raw_socket(stream, Role::Client, None).await;
+    for text in ["hello", "again"] {
+        socket.send(Message::text(text)).await.unwrap();
+        let back = timeout(SOON, socket.next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert_eq!(back.to_text().unwrap(), text);
     }
 }
 
@@ -389,6 +427,7 @@ async fn a_name_is_taken_over_by_the_same_identity_and_refused_to_another() {
     assert_eq!(second.terminate().await.code, Some(0));
 }
 
+/// EN-9: agents reconnect to an engine that forgot them, and make their tunnels anew.
 #[tokio::test]
 async fn an_agent_and_a_watcher_come_back_after_the_engine_has_died() {
     let home = Home::new();
