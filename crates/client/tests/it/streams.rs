@@ -312,3 +312,23 @@ async fn a_close_waits_for_streams_and_cuts_them_at_the_deadline() {
     assert!(!agent.close(Duration::from_millis(50)).await);
     data.closed().await;
 }
+
+#[tokio::test]
+async fn a_close_waits_for_the_streams_of_the_program() {
+    let engine = FakeEngine::start().await;
+    let (agent, mut channel, mut tunnel) = accepting(&engine).await;
+    channel.send(visitor()).await;
+    let mut data = engine.accept().await;
+    data_hello(&mut data).await;
+    let mut stream = timeout(SOON, tunnel.accept()).await.unwrap().unwrap();
+    drop(channel);
+    assert!(!agent.close(Duration::from_millis(50)).await);
+    // It was not cut: that is the program's to do.
+    stream.write_all(b"still here").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut got = Vec::new();
+    data.io.read_to_end(&mut got).await.unwrap();
+    assert_eq!(got, b"still here");
+    drop(stream);
+    assert!(timeout(SOON, agent.close(SOON)).await.unwrap());
+}
