@@ -52,7 +52,7 @@ impl Verified {
 }
 
 /// Verifies a compact JWT at `now` (Unix seconds). `exp` has no leeway; `nbf` and `iat` have
-/// [`CLOCK_LEEWAY_SECONDS`].
+/// five seconds.
 pub fn verify(token: &str, keys: &Keyring, now: i64) -> Result<Verified, Refused> {
     let compact = Compact::parse(token)?;
     let (algorithm, key_id) = compact.key_hint()?;

@@ -4,8 +4,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The whole file, or an error where it is longer than `limit` bytes (a device, a wrong path).
-pub(crate) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+/// The whole file.
+///
+/// # Errors
+/// It cannot be read, or it is longer than `limit` bytes: a device, or the wrong path.
+pub fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {

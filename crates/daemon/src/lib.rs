@@ -1,6 +1,7 @@
 //! What every server process needs and no domain knows: configuration ([`config`]), TLS material
 //! and its reload ([`tls`]), the metrics listener ([`metrics`]), logs ([`logs`]), the access log's
-//! writer ([`access_log`]), problem responses ([`problem`]), and stopping ([`shutdown`]).
+//! writer ([`access_log`]), problem responses ([`problem`]), stopping ([`shutdown`]), and reading
+//! the files that an operator names ([`files`]).
 //!
 //! Nothing here knows what a tunnel is, reads the process environment, or chooses a runtime: the
 //! binary does, and passes values in. Start with [`config::load_checked`], which every process reads
@@ -23,7 +24,7 @@
 
 pub mod access_log;
 pub mod config;
-mod files;
+pub mod files;
 pub mod logs;
 pub mod metrics;
 pub mod problem;

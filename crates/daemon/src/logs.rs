@@ -101,7 +101,7 @@ where
         .with_env_filter(filter)
         .with_writer(writer);
     match format {
-        Format::Text => Box::new(builder.with_ansi(true).finish()),
+        Format::Text => Box::new(builder.finish()),
         Format::Json => Box::new(builder.json().flatten_event(true).finish()),
     }
 }

@@ -7,6 +7,7 @@
 mod check;
 mod file;
 mod inspect;
+mod keys;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use credentials::Keyring;
 use daemon::config::{ConfigError, SecretString};
 use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
@@ -101,6 +103,17 @@ pub struct JwtAuth {
     pub public_keys: Vec<PathBuf>,
     /// Where a JWK set is fetched.
     pub jwks_url: Option<http::Uri>,
+}
+
+impl JwtAuth {
+    /// The keys that the file holds and names, read now; those of [`JwtAuth::jwks_url`] come later
+    /// and over the network. `compat` is [`EngineConfig::compat_rstream`].
+    ///
+    /// # Errors
+    /// A key file cannot be read, or holds no public key.
+    pub fn keyring(&self, compat: bool) -> Result<Keyring, ConfigError> {
+        keys::keyring(self, compat)
+    }
 }
 
 /// How long things may take.

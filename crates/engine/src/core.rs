@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use daemon::access_log::AccessLog;
 use daemon::shutdown::Shutdown;
-use daemon::tls::ReloadingCert;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -17,20 +16,19 @@ use crate::agents::{Agent, Arrivals};
 use crate::clock::Clock;
 use crate::config::EngineConfig;
 use crate::edge::Upstreams;
-use crate::live::{Live, Namespace};
 use crate::listen::TcpPorts;
+use crate::live::{Live, Namespace};
 use crate::metrics::EngineMetrics;
 
 /// The engine's parts, made once at the start. Nothing here is locked on the way of a request but
 /// what [`Worker`] holds for its own core.
-pub struct Core {
+pub(crate) struct Core {
     pub(crate) config: EngineConfig,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) live: Arc<Live<Agent>>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) namespace: Namespace,
     pub(crate) arrivals: Arrivals,
-    pub(crate) certificate: Arc<ReloadingCert>,
     pub(crate) tls: crate::listen::TlsConfigs,
     pub(crate) tcp_ports: TcpPorts,
     pub(crate) access_log: Option<AccessLog>,
@@ -52,7 +50,10 @@ pub struct Core {
 impl Core {
     /// The workers, in the order of their index; empty only before the engine has started.
     pub(crate) fn workers(&self) -> &[Arc<Worker>] {
-        self.workers.get().map(|workers| &**workers).unwrap_or_default()
+        self.workers
+            .get()
+            .map(|workers| &**workers)
+            .unwrap_or_default()
     }
 
     /// Seconds since the epoch, by the engine's clock.
@@ -63,7 +64,9 @@ impl Core {
 
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Core").field("host", &self.config.host).finish_non_exhaustive()
+        f.debug_struct("Core")
+            .field("host", &self.config.host)
+            .finish_non_exhaustive()
     }
 }
 
@@ -98,6 +101,8 @@ impl Worker {
 
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("index", &self.index).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("index", &self.index)
+            .finish_non_exhaustive()
     }
 }

@@ -129,13 +129,18 @@ pub async fn start_with_clock(
     shutdown: Shutdown,
     clock: Arc<dyn Clock>,
 ) -> Result<Running, StartError> {
-    let base: Hostname =
-        config.host.parse().map_err(|error| StartError::Host(format!("{error}")))?;
-    let namespace = Namespace::new(base).map_err(|error: HostnameRefused| StartError::Host(error.to_string()))?;
+    let base: Hostname = config
+        .host
+        .parse()
+        .map_err(|error| StartError::Host(format!("{error}")))?;
+    let namespace = Namespace::new(base)
+        .map_err(|error: HostnameRefused| StartError::Host(error.to_string()))?;
     let tokens = Tokens::new(keyring(&config.auth, config.compat_rstream)?);
-    let certificate =
-        Arc::new(ReloadingCert::load(config.certificate.clone(), daemon::tls::provider())?);
-    let tls = TlsConfigs::new(Arc::clone(&certificate))?;
+    let certificate = Arc::new(ReloadingCert::load(
+        config.certificate.clone(),
+        daemon::tls::provider(),
+    )?);
+    let tls = TlsConfigs::new(certificate)?;
     let (access_log, log_thread) = open_access_log(&config)?;
     let readiness = Readiness::default();
     let recorder = recorder()?;
@@ -143,12 +148,22 @@ pub async fn start_with_clock(
 
     let workers = Workers::per_core("svc-worker").map_err(StartError::Workers)?;
     let listen = |key, address| {
-        bind(address, workers.count()).map_err(|source| StartError::Listen { key, address, source })
+        bind(address, workers.count()).map_err(|source| StartError::Listen {
+            key,
+            address,
+            source,
+        })
     };
     let tls_listeners = listen("tls.listen_addr", config.tls)?;
-    let http_listeners = config.http.map(|address| listen("http.listen_addr", address)).transpose()?;
+    let http_listeners = config
+        .http
+        .map(|address| listen("http.listen_addr", address))
+        .transpose()?;
     let tls_addr = local(&tls_listeners, config.tls);
-    let http_addr = config.http.zip(http_listeners.as_ref()).map(|(addr, ls)| local(ls, addr));
+    let http_addr = config
+        .http
+        .zip(http_listeners.as_ref())
+        .map(|(addr, ls)| local(ls, addr));
 
     let live = Live::new(live_limits(&config), Arc::clone(&clock));
     let api = router(Arc::new(Api {
@@ -166,7 +181,6 @@ pub async fn start_with_clock(
         tokens,
         namespace,
         arrivals: Arrivals::default(),
-        certificate,
         tls,
         access_log,
         metrics: EngineMetrics::new(),
@@ -200,9 +214,19 @@ pub async fn start_with_clock(
     info!(tls = %tls_addr, host = core.config.host, "the engine serves");
 
     let metrics_addr = metrics.as_ref().map(MetricsServer::local_addr);
-    let parts = Parts { workers, metrics, readiness, log_thread };
+    let parts = Parts {
+        workers,
+        metrics,
+        readiness,
+        log_thread,
+    };
     let stopping = tokio::spawn(run_until_stopped(core, parts));
-    Ok(Running { tls: tls_addr, http: http_addr, metrics: metrics_addr, stopping })
+    Ok(Running {
+        tls: tls_addr,
+        http: http_addr,
+        metrics: metrics_addr,
+        stopping,
+    })
 }
 
 /// What is taken down at the end, in this order.
@@ -245,7 +269,12 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
         () = tokio::time::sleep(FAREWELL) => {}
         () = hard.cancelled() => {}
     }
-    let Parts { workers, metrics, log_thread, .. } = parts;
+    let Parts {
+        workers,
+        metrics,
+        log_thread,
+        ..
+    } = parts;
     // Joins threads, so it must not hold up this one.
     let joined = tokio::task::spawn_blocking(move || {
         drop(workers);
@@ -260,11 +289,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     info!("stopped");
 }
 
-fn serve(
-    core: &Arc<Core>,
-    tls: Vec<std::net::TcpListener>,
-    http: Vec<std::net::TcpListener>,
-) {
+fn serve(core: &Arc<Core>, tls: Vec<std::net::TcpListener>, http: Vec<std::net::TcpListener>) {
     for (listener, worker) in tls.into_iter().zip(core.workers()) {
         let at = Arc::clone(worker);
         worker.runtime.spawn(async move {
@@ -286,7 +311,9 @@ fn serve(
 }
 
 fn local(listeners: &[std::net::TcpListener], configured: SocketAddr) -> SocketAddr {
-    let bound = listeners.first().and_then(|listener| listener.local_addr().ok());
+    let bound = listeners
+        .first()
+        .and_then(|listener| listener.local_addr().ok());
     bound.unwrap_or(configured)
 }
 
@@ -301,23 +328,34 @@ fn live_limits(config: &EngineConfig) -> LiveLimits {
 }
 
 fn keyring(auth: &JwtAuth, compat: bool) -> Result<Keyring, StartError> {
-    let bad = |key: String| move |error: BadKey| StartError::Key { key, reason: error.to_string() };
+    let bad = |key: String| {
+        move |error: BadKey| StartError::Key {
+            key,
+            reason: error.to_string(),
+        }
+    };
     let mut keyring = Keyring::new().with_compat(compat);
     for secret in &auth.secrets {
         let secret = Secret::new(secret.expose().as_bytes());
-        keyring = keyring.with_secret(&secret).map_err(bad("auth.jwt.token_jwt_secret".to_owned()))?;
+        keyring = keyring
+            .with_secret(&secret)
+            .map_err(bad("auth.jwt.token_jwt_secret".to_owned()))?;
     }
     for path in &auth.public_keys {
         let key = format!("auth.jwt.public_keys: {}", path.display());
-        let pem = std::fs::read_to_string(path)
-            .map_err(|error| StartError::Key { key: key.clone(), reason: error.to_string() })?;
+        let pem = std::fs::read_to_string(path).map_err(|error| StartError::Key {
+            key: key.clone(),
+            reason: error.to_string(),
+        })?;
         keyring = keyring.with_pem(&pem).map_err(bad(key))?;
     }
     Ok(keyring)
 }
 
 fn keep_keys_fresh(core: &Arc<Core>) -> Result<(), StartError> {
-    let Some(url) = &core.config.auth.jwks_url else { return Ok(()) };
+    let Some(url) = &core.config.auth.jwks_url else {
+        return Ok(());
+    };
     let source = JwksSource::new(&url.to_string()).map_err(|error: JwksError| StartError::Key {
         key: "auth.jwt.jwks_url".to_owned(),
         reason: error.to_string(),
@@ -329,9 +367,13 @@ fn keep_keys_fresh(core: &Arc<Core>) -> Result<(), StartError> {
 type OpenLog = (Option<AccessLog>, Option<AccessLogThread>);
 
 fn open_access_log(config: &EngineConfig) -> Result<OpenLog, StartError> {
-    let Some(log) = &config.access_log else { return Ok((None, None)) };
-    let (log, thread) = AccessLog::open(&log.path)
-        .map_err(|source| StartError::AccessLog { path: log.path.clone(), source })?;
+    let Some(log) = &config.access_log else {
+        return Ok((None, None));
+    };
+    let (log, thread) = AccessLog::open(&log.path).map_err(|source| StartError::AccessLog {
+        path: log.path.clone(),
+        source,
+    })?;
     Ok((Some(log), Some(thread)))
 }
 
@@ -348,5 +390,6 @@ fn recorder() -> Result<PrometheusHandle, MetricsError> {
 }
 
 /// From half a millisecond, a good answer through a tunnel on one machine, to a minute.
-const SECONDS: &[f64] =
-    &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
+const SECONDS: &[f64] = &[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+];

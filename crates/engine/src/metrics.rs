@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge,
-    describe_histogram, gauge, histogram};
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
 
 use crate::edge::record::Outcome;
 use crate::live::Counts;
@@ -89,9 +91,19 @@ fn describe() {
     describe_gauge!("svc_clients", "Agents that are connected.");
     describe_gauge!("svc_tunnels", "Tunnels that are online.");
     describe_gauge!("svc_watchers", "Watchers of live events.");
-    describe_counter!("svc_watchers_dropped_total", "Watchers closed because they were too slow.");
-    describe_counter!("svc_bytes_total", Unit::Bytes, "Bytes of visitors, by direction.");
-    describe_counter!("svc_streams_total", "Visits that have ended, by kind and outcome.");
+    describe_counter!(
+        "svc_watchers_dropped_total",
+        "Watchers closed because they were too slow."
+    );
+    describe_counter!(
+        "svc_bytes_total",
+        Unit::Bytes,
+        "Bytes of visitors, by direction."
+    );
+    describe_counter!(
+        "svc_streams_total",
+        "Visits that have ended, by kind and outcome."
+    );
     describe_counter!(
         "svc_edge_requests_total",
         "Answered requests to published tunnels, by class of status and deciding rule."

@@ -73,13 +73,19 @@ impl Socket {
 
     /// Begins to keep a copy of what is read from here on. Reading more than `limit` bytes fails.
     pub fn remember(&mut self, limit: usize) {
-        self.memory = Some(Memory { bytes: Vec::new(), limit });
+        self.memory = Some(Memory {
+            bytes: Vec::new(),
+            limit,
+        });
     }
 
     /// Stops keeping and returns what was read since [`Socket::remember`]. Those bytes have been
     /// handed out already; [`Socket::unread`] makes the next reads return them again.
     pub fn recall(&mut self) -> Vec<u8> {
-        self.memory.take().map(|memory| memory.bytes).unwrap_or_default()
+        self.memory
+            .take()
+            .map(|memory| memory.bytes)
+            .unwrap_or_default()
     }
 
     /// Puts bytes in front of what is still to be read. At most [`Scratch::LARGE`] together with

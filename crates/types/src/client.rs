@@ -21,46 +21,61 @@ pub struct Client {
     pub status: Status,
     /// Owner: the user of the agent's credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub user_id: Option<String>,
     /// Workspace of the project, on managed engines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub workspace_id: Option<String>,
     /// Project that the client belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub project_id: Option<String>,
     /// Cluster that serves the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub cluster_id: Option<String>,
     /// Plan of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub plan: Option<String>,
     /// Provider of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub provider: Option<String>,
     /// Region of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub region: Option<String>,
     /// Name of the agent program, as it gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub agent: Option<String>,
     /// Release channel of the agent program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub channel: Option<String>,
     /// Version of the agent program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub version: Option<String>,
     /// Operating system of the agent's host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub os: Option<String>,
     /// Processor architecture of the agent's host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub arch: Option<String>,
     /// Version of the agent protocol that the client speaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub protocol_version: Option<String>,
     /// Labels that the agent gave itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: Labels,
+    #[schema(value_type = BTreeMap<String, String>, required = false)]
+    // Spelled out, not by its alias: the schema is derived from what is written here.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Client {
@@ -127,3 +142,28 @@ pub const MAX_LABELS: usize = 64;
 pub const MAX_LABEL_KEY_BYTES: usize = 128;
 /// Room for a signed statement: a registered `WebTTY` server proves itself in a label.
 pub const MAX_LABEL_VALUE_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_flat_and_reads_back() {
+        let mut client = Client::online(ClientId::new(1, [1; 10]));
+        insta::assert_json_snapshot!("bare", client.to_json());
+        client.user_id = Some("u1".to_owned());
+        client.project_id = Some("default".to_owned());
+        client.agent = Some("svc".to_owned());
+        client.channel = Some("stable".to_owned());
+        client.version = Some("0.1.0".to_owned());
+        client.os = Some("linux".to_owned());
+        client.arch = Some("x86_64".to_owned());
+        client.protocol_version = Some("1.4.5".to_owned());
+        client.labels.insert("rack".to_owned(), "7".to_owned());
+        insta::assert_json_snapshot!("full", client.to_json());
+        assert_eq!(
+            serde_json::from_value::<Client>(client.to_json()).unwrap(),
+            client
+        );
+    }
+}

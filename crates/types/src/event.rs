@@ -25,15 +25,19 @@ pub struct Event {
     pub created_at: Timestamp,
     /// User that the object belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub user_id: Option<String>,
     /// Workspace that the object belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub workspace_id: Option<String>,
     /// Project that the object belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub project_id: Option<String>,
     /// Cluster that serves the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub cluster_id: Option<String>,
     /// The snapshot of `state.initial`; else the client or the tunnel after the change (before
     /// it, where it was deleted), with the fields that the watcher's boundary lets through.
@@ -75,9 +79,10 @@ impl Event {
 
 macro_rules! event_types {
     ($($(#[$doc:meta])* $variant:ident = $word:literal)+) => {
-        /// What happened. The public SDKs close a stream on a type that they do not know, so
-        /// this list grows only together with a request parameter that asks for more.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        // The public SDKs close a stream on a type that they do not know, so this list grows only
+        // together with a request parameter that asks for more.
+        /// What happened.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum EventType {
             $($(#[$doc])* #[serde(rename = $word)] $variant),+
         }
@@ -91,6 +96,8 @@ macro_rules! event_types {
                 match self { $(Self::$variant => $word),+ }
             }
         }
+
+        crate::words::schema!(EventType, "What happened.", [$($word),+]);
 
         impl FromStr for EventType {
             type Err = UnknownEventType;
@@ -132,3 +139,50 @@ impl fmt::Display for EventType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown event type")]
 pub struct UnknownEventType;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at() -> Timestamp {
+        "2026-01-02T03:04:05Z".parse().unwrap()
+    }
+
+    /// EN-3: the first event is the snapshot.
+    #[test]
+    fn en_3_snapshot_is_state_initial() {
+        let event = Event::snapshot(
+            EventId::new(1, [1; 10]),
+            at(),
+            vec![json!({"id": "cli_1"})],
+            vec![],
+        );
+        insta::assert_json_snapshot!("snapshot", event);
+    }
+
+    #[test]
+    fn an_event_is_one_line_and_reads_back() {
+        let object = json!({"id": "tun_1", "name": "a\nb"});
+        let mut event = Event::new(
+            EventId::new(1, [1; 10]),
+            EventType::TunnelUpdated,
+            at(),
+            object,
+        );
+        event.project_id = Some("default".to_owned());
+        let line = event.to_line();
+        insta::assert_snapshot!("line", line);
+        assert_eq!(line.lines().count(), 1);
+        assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event);
+    }
+
+    #[test]
+    fn types_round_trip() {
+        for event_type in EventType::ALL {
+            assert_eq!(event_type.to_string().parse(), Ok(*event_type));
+        }
+        assert_eq!("stream.summary".parse::<EventType>(), Err(UnknownEventType));
+    }
+}

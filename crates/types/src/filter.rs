@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-pub use self::params::{Filter, ListParams, MAX_LIMIT, ParamError, WatchParams, params_of_query};
+pub use self::params::{
+    Filter, ListClientsParams, ListParams, ListTunnelsParams, MAX_LIMIT, ParamError, WatchParams,
+    params_of_query,
+};
 use self::params::{boolean, members, text, unknown_key, word};
 use crate::client::{Client, Labels};
 use crate::tunnel::{Hostname, HttpVersion, Protocol, Status, Tunnel, TunnelName, TunnelType};
@@ -21,43 +24,55 @@ use crate::tunnel::{Hostname, HttpVersion, Protocol, Status, Tunnel, TunnelName,
 /// Required labels: a value to equal, or `null` for "has this key".
 pub type LabelFilter = BTreeMap<String, Option<String>>;
 
-/// What a client must have; all of it (EN-2b).
+/// What a client must have; all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ClientFilter {
     /// Id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub id: Option<String>,
     /// Status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub status: Option<Status>,
     /// Owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub user_id: Option<String>,
     /// Name of the agent program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub agent: Option<String>,
     /// Release channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub channel: Option<String>,
     /// Version of the agent program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub version: Option<String>,
     /// Operating system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub os: Option<String>,
     /// Processor architecture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub arch: Option<String>,
     /// Version of the agent protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub protocol_version: Option<String>,
     /// Labels; a value of `null` asks for the key alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: LabelFilter,
+    #[schema(value_type = BTreeMap<String, Option<String>>, required = false)]
+    // Spelled out, not by its alias: the schema is derived from what is written here.
+    pub labels: BTreeMap<String, Option<String>>,
 }
 
 impl ClientFilter {
-    /// Whether the client has all that the filter names.
+    /// Whether the client has all that the filter names (EN-2b).
     pub fn matches(&self, client: &Client) -> bool {
         let equal = [
             (&self.id, Some(client.id.as_str())),
@@ -75,49 +90,63 @@ impl ClientFilter {
     }
 }
 
-/// What a tunnel must have; all of it (EN-2a).
+/// What a tunnel must have; all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct TunnelFilter {
     /// Id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub id: Option<String>,
     /// Name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub name: Option<String>,
     /// Byte stream or datagrams.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub tunnel_type: Option<TunnelType>,
     /// Status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub status: Option<Status>,
     /// Client that holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub client_id: Option<String>,
     /// Owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub user_id: Option<String>,
     /// Published or private.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub publish: Option<bool>,
     /// Protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub protocol: Option<Protocol>,
     /// Host name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub hostname: Option<String>,
     /// HTTP version towards the upstream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub http_version: Option<HttpVersion>,
     /// Whether browser sessions are on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub svc_auth: Option<bool>,
     /// Labels; a value of `null` asks for the key alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: LabelFilter,
+    #[schema(value_type = BTreeMap<String, Option<String>>, required = false)]
+    // Spelled out, not by its alias: the schema is derived from what is written here.
+    pub labels: BTreeMap<String, Option<String>>,
 }
 
 impl TunnelFilter {
-    /// Whether the tunnel has all that the filter names.
+    /// Whether the tunnel has all that the filter names (EN-2a).
     pub fn matches(&self, tunnel: &Tunnel) -> bool {
         let properties = &tunnel.properties;
         let equal = [

@@ -20,3 +20,4 @@ pub mod problem;
 pub mod query_credential;
 mod timestamp;
 pub mod tunnel;
+mod words;

@@ -50,12 +50,15 @@ pub struct ProblemBody {
     pub error: String,
     /// Dotted path of the one input at fault, for example `filters.name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub field: Option<String>,
     /// Space-separated permissions that are missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub scope: Option<String>,
     /// Where a person can go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub url: Option<String>,
 }
 
@@ -295,5 +298,96 @@ fn push_parameter(challenge: &mut String, name: &str, value: &str) {
     let value: String = value.chars().filter(printable).collect();
     for part in [", ", name, "=\"", &value, "\""] {
         challenge.push_str(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permission::Permission;
+
+    #[test]
+    fn body_is_rfc_9457_and_has_the_older_member() {
+        let error = ParamError::new("filters.name", "expected a string");
+        insta::assert_json_snapshot!("field", Problem::from(error).body());
+        insta::assert_json_snapshot!("bare", Problem::tunnel_not_found().body());
+        let body: ProblemBody = serde_json::from_str(&Problem::internal().to_json()).unwrap();
+        assert_eq!(body.error, body.detail);
+    }
+
+    #[test]
+    fn challenges_are_rfc_6750() {
+        let metadata = Some("https://svc.example/.well-known/oauth-protected-resource");
+        for (problem, metadata, value) in [
+            (
+                Problem::unauthenticated(),
+                None,
+                Some("Bearer realm=\"svc\""),
+            ),
+            (
+                Problem::invalid_token(),
+                None,
+                Some(
+                    "Bearer realm=\"svc\", error=\"invalid_token\", error_description=\"The token is not valid.\"",
+                ),
+            ),
+            (
+                Problem::insufficient_scope(Permission::TunnelsResourcesReadOnly),
+                None,
+                Some(
+                    "Bearer realm=\"svc\", error=\"insufficient_scope\", \
+                     error_description=\"The token does not allow this.\", scope=\"tunnels.resources.read-only\"",
+                ),
+            ),
+            (
+                Problem::unauthenticated(),
+                metadata,
+                Some(
+                    "Bearer realm=\"svc\", \
+                     resource_metadata=\"https://svc.example/.well-known/oauth-protected-resource\"",
+                ),
+            ),
+            (Problem::challenge_required(), None, None),
+            (Problem::not_found(), metadata, None),
+        ] {
+            assert_eq!(
+                problem.www_authenticate(metadata).as_deref(),
+                value,
+                "{}",
+                problem.code
+            );
+        }
+    }
+
+    #[test]
+    fn a_challenge_cannot_be_broken_out_of() {
+        let problem = Problem::insufficient_scope("a\", error=\"x\r\nSet-Cookie: y");
+        let value = problem.www_authenticate(None).unwrap();
+        assert!(
+            value.ends_with(", scope=\"a, error=xSet-Cookie: y\""),
+            "{value}"
+        );
+    }
+
+    /// EN-11: by name, with the word that people search for.
+    #[test]
+    fn en_11_an_unavailable_option_is_named() {
+        let problem = Problem::feature_unavailable("challenge_mode");
+        assert_eq!((problem.status, problem.code), (400, "feature_unavailable"));
+        assert_eq!(problem.detail, "challenge_mode is not available here");
+        assert_eq!(problem.field.as_deref(), Some("challenge_mode"));
+    }
+
+    #[test]
+    fn every_status_has_its_phrase() {
+        let problems = [
+            Problem::payment_required("https://pay.example"),
+            Problem::tunnel_offline(5),
+            Problem::conflict(),
+        ];
+        for problem in problems {
+            assert_ne!(problem.title(), "Error");
+        }
+        assert_eq!(Problem::tunnel_offline(5).retry_after, Some(5));
     }
 }

@@ -14,16 +14,19 @@ pub use self::names::{BadName, Country, Hostname, IpRange, TunnelName};
 pub use self::properties::{MAX_LIST_LENGTH, PropertyError, TunnelProperties};
 use crate::id::{ClientId, TunnelId};
 
-/// A live tunnel. Fields without a value are left out.
+/// A live tunnel. Fields without a value, and those that the caller's boundary does not select, are
+/// left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = TunnelListItem)]
 pub struct Tunnel {
     /// Server-assigned id.
-    #[schema(value_type = String, example = "tun_01h455vb4pex5vsknk084sn02q")]
+    #[schema(value_type = String, example = "tun_01h455vb4pex5vsknk084sn02q", required = false)]
     pub id: TunnelId,
     /// Client that holds the tunnel.
-    #[schema(value_type = String, example = "cli_01h455vb4pex5vsknk084sn02q")]
+    #[schema(value_type = String, example = "cli_01h455vb4pex5vsknk084sn02q", required = false)]
     pub client_id: ClientId,
     /// Whether the tunnel takes new streams.
+    #[schema(required = false)]
     pub status: Status,
     /// When the tunnel was opened.
     #[serde(
@@ -31,32 +34,40 @@ pub struct Tunnel {
         with = "crate::timestamp::optional",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = String, format = DateTime, required = false)]
     pub creation_date: Option<Timestamp>,
     /// Owner: the user of the agent's credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub user_id: Option<String>,
     /// Workspace of the project, on managed engines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub workspace_id: Option<String>,
     /// Project that the tunnel belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub project_id: Option<String>,
     /// Cluster that serves the tunnel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub cluster_id: Option<String>,
     /// Plan of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub plan: Option<String>,
     /// Provider of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub provider: Option<String>,
     /// Region of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub region: Option<String>,
     /// Authority (`host` or `host:port`) at which a visitor finds the tunnel. Deprecated: read
     /// `hostname` and `port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub host: Option<String>,
     /// What was asked for, with the defaults filled in.
     #[serde(flatten)]
@@ -105,9 +116,9 @@ pub struct UnknownWord {
 }
 
 macro_rules! words {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $variant:ident = $word:literal),+ $(,)? })*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+    ($($(#[doc = $doc:literal])* $name:ident { $($(#[$word_doc:meta])* $variant:ident = $word:literal),+ $(,)? })*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum $name {
             $($(#[$word_doc])* #[serde(rename = $word)] $variant),+
         }
@@ -121,6 +132,8 @@ macro_rules! words {
                 match self { $(Self::$variant => $word),+ }
             }
         }
+
+        crate::words::schema!($name, concat!($($doc),*), [$($word),+]);
 
         impl FromStr for $name {
             type Err = UnknownWord;
@@ -195,5 +208,63 @@ words! {
         Online = "online",
         /// Known, but not reachable.
         Offline = "offline",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_round_trip() {
+        for protocol in Protocol::ALL {
+            assert_eq!(protocol.to_string().parse(), Ok(*protocol));
+        }
+        let error = "HTTP".parse::<TlsMode>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "expected one of `terminated` `passthrough`"
+        );
+    }
+
+    #[test]
+    fn json_leaves_out_what_has_no_value() {
+        let tunnel = Tunnel::online(
+            TunnelId::new(1, [1; 10]),
+            ClientId::new(2, [2; 10]),
+            TunnelProperties::default(),
+        );
+        insta::assert_json_snapshot!("bare", tunnel.to_json(true));
+    }
+
+    #[test]
+    fn json_is_flat_and_reads_back() {
+        let properties = TunnelProperties {
+            name: Some("web".parse().unwrap()),
+            hostname: Some("web.t.example.com".parse().unwrap()),
+            trusted_ips: vec![
+                "192.0.2.0/24".parse().unwrap(),
+                "2001:db8::1".parse().unwrap(),
+            ],
+            geo_ip: vec!["de".parse().unwrap()],
+            labels: [("team".to_owned(), "a".to_owned())].into(),
+            token_auth: Some(true),
+            svc_auth: Some(false),
+            ..TunnelProperties::default()
+        };
+        let mut tunnel = Tunnel::online(
+            TunnelId::new(1, [1; 10]),
+            ClientId::new(2, [2; 10]),
+            properties.resolve().unwrap(),
+        );
+        tunnel.creation_date = Some("2026-01-02T03:04:05.678901Z".parse().unwrap());
+        tunnel.host = Some("web.t.example.com".to_owned());
+        tunnel.user_id = Some("u1".to_owned());
+        tunnel.project_id = Some("default".to_owned());
+        insta::assert_json_snapshot!("full", tunnel.to_json(false));
+        let compat = tunnel.to_json(true);
+        assert_eq!(compat.get("rstream_auth"), Some(&serde_json::json!(false)));
+        tunnel.creation_date = Some("2026-01-02T03:04:05.678Z".parse().unwrap());
+        assert_eq!(serde_json::from_value::<Tunnel>(compat).unwrap(), tunnel);
     }
 }

@@ -73,18 +73,25 @@ impl Writer {
     pub(super) fn run(mut self) {
         while let Ok(first) = self.messages.recv() {
             self.take(first);
-            while let Ok(next) = self.messages.try_recv() {
-                self.take(next);
-            }
-            let flushed = self.out.flush();
-            self.note(flushed);
+            self.drain();
             if self.shared.finish.load(Ordering::Acquire) {
+                // Whatever was queued before the flag was set is in the queue now, and was not
+                // all there when it was drained.
+                self.drain();
                 return;
             }
             // While this thread is parked, and not waiting on the queue, a request that leaves a
             // line makes no system call to wake it.
             thread::park_timeout(COALESCE);
         }
+    }
+
+    fn drain(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.take(message);
+        }
+        let flushed = self.out.flush();
+        self.note(flushed);
     }
 
     fn take(&mut self, message: Message) {

@@ -1,7 +1,7 @@
 //! The `Authorization` header, as far as it concerns us.
 
-use http::{HeaderMap, HeaderValue};
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 
 /// What `Authorization` says.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,12 @@ pub enum Bearer<'a> {
 impl<'a> Bearer<'a> {
     /// Reads the header. The scheme's case does not matter (RFC 9110, 11.1).
     pub fn of(headers: &'a HeaderMap) -> Self {
-        Self::among(headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes))
+        Self::among(
+            headers
+                .get_all(AUTHORIZATION)
+                .iter()
+                .map(HeaderValue::as_bytes),
+        )
     }
 
     /// Reads the values of all `Authorization` fields.

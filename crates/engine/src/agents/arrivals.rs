@@ -36,7 +36,15 @@ impl Pending {
         worker: usize,
     ) -> (Self, oneshot::Receiver<Result<TlsStream, wire::Error>>) {
         let (arrival, arrived) = oneshot::channel();
-        (Self { secret, client_id, worker, arrival }, arrived)
+        (
+            Self {
+                secret,
+                client_id,
+                worker,
+                arrival,
+            },
+            arrived,
+        )
     }
 
     /// Hands the connection, which arrived on `worker`, to the one who waits for it. When nobody
@@ -51,7 +59,9 @@ impl Pending {
 
 impl std::fmt::Debug for Pending {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pending").field("client_id", &self.client_id).finish_non_exhaustive()
+        f.debug_struct("Pending")
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -74,7 +84,9 @@ impl Arrivals {
     /// The agent says that it will not bring the stream. Only its own are its to refuse.
     pub(super) fn refuse_stream(&self, id: StreamId, client: ClientId, why: wire::Error) {
         let mut streams = self.streams.lock();
-        if streams.get(&id).is_some_and(|pending| pending.client_id == client)
+        if streams
+            .get(&id)
+            .is_some_and(|pending| pending.client_id == client)
             && let Some(pending) = streams.remove(&id)
         {
             pending.arrival.send(Err(why)).ok();

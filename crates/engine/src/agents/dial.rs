@@ -26,7 +26,10 @@ pub(super) async fn serve(mut stream: TlsStream, request: StreamReq, worker: &Ar
     };
     // A dialler that did not want to wait learns from the close that there is no stream.
     if !zero_rtt {
-        let answer = Kind::StreamRsp(StreamRsp { outcome: Some(outcome) }).into();
+        let answer = Kind::StreamRsp(StreamRsp {
+            outcome: Some(outcome),
+        })
+        .into();
         if opened.is_err() {
             farewell(&mut stream, answer).await;
         } else if send(&mut stream, answer).await.is_err() {
@@ -46,7 +49,10 @@ async fn open(
 ) -> Result<(TunnelStream, StreamId), Error> {
     let core: &Core = &worker.core;
     record.ended(Outcome::Refused);
-    if request.datagram_channel.is_some_and(|datagrams| datagrams.value) {
+    if request
+        .datagram_channel
+        .is_some_and(|datagrams| datagrams.value)
+    {
         return Err(Error::feature_not_available("datagram_channel"));
     }
     let credential = core
@@ -63,7 +69,10 @@ async fn open(
     access::may_dial(&credential, &tunnel.view)
         .map_err(|denied| Error::unauthorized(denied.to_string()))?;
     let source = stream.get_ref().0.peer().ip();
-    let opened = tunnel.agent.open_stream(worker.index, tunnel.view.id, source).await;
+    let opened = tunnel
+        .agent
+        .open_stream(worker.index, tunnel.view.id, source)
+        .await;
     opened.map_err(|error| {
         record.failed(error.to_string());
         match error {

@@ -28,7 +28,10 @@ pub(crate) async fn serve(mut stream: TlsStream, worker: Arc<Worker>) {
         Ok(Ok(first)) => first,
         Ok(Err(error)) => {
             debug!(%error, "an agent connection without a hello");
-            if let Some(frame) = error.get_ref().and_then(|inner| inner.downcast_ref::<FrameError>()) {
+            if let Some(frame) = error
+                .get_ref()
+                .and_then(|inner| inner.downcast_ref::<FrameError>())
+            {
                 refuse(&mut stream, Error::from(frame)).await;
             }
             return;
@@ -67,7 +70,9 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
         agent.join(to, Standing::new(stream, Side::Engine));
         return;
     }
-    let Some(other) = worker.core.workers().get(to) else { return };
+    let Some(other) = worker.core.workers().get(to) else {
+        return;
+    };
     if stream.get_mut().0.detach().is_ok() {
         // The pool looks at what lies idle, so it must be handed over where it will be polled.
         other.runtime.spawn(async move {
@@ -80,13 +85,19 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
 async fn bring_stream(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     let secret = token(request.client_details.as_ref());
     let id = request.stream_id.parse::<StreamId>();
-    let claimed = id.ok().and_then(|id| worker.core.arrivals.claim_stream(id, secret));
+    let claimed = id
+        .ok()
+        .and_then(|id| worker.core.arrivals.claim_stream(id, secret));
     let zero_rtt = request.zero_rtt.is_some_and(|zero_rtt| zero_rtt.value);
     let error = match claimed {
         Some(_) => None,
         None => Some(Error::invalid_stream("no such stream is waited for")),
     };
-    if !zero_rtt && send(&mut stream, Kind::ProxyRsp(ProxyRsp { error }).into()).await.is_err() {
+    if !zero_rtt
+        && send(&mut stream, Kind::ProxyRsp(ProxyRsp { error }).into())
+            .await
+            .is_err()
+    {
         return;
     }
     if let Some(pending) = claimed {
@@ -139,7 +150,9 @@ pub(super) async fn farewell(stream: &mut TlsStream, message: Message) {
 
 /// The token of a hello; empty where there is none.
 pub(super) fn token(details: Option<&ClientDetails>) -> &str {
-    details.and_then(|details| details.token.as_ref()).map_or("", |token| &token.value)
+    details
+        .and_then(|details| details.token.as_ref())
+        .map_or("", |token| &token.value)
 }
 
 impl super::Agent {

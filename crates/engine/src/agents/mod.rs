@@ -16,8 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use credentials::Verified;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use types::id::{ClientId, StreamId, TunnelId};
 use wire::message::{PoolReq, ProxyConnReq};
@@ -25,10 +24,10 @@ use wire::pool::StreamOpen;
 use wire::{Kind, Message};
 
 pub(crate) use self::arrivals::Arrivals;
-pub(crate) use self::hello::serve;
-pub(crate) use self::stream::TunnelStream;
 use self::arrivals::Pending;
+pub(crate) use self::hello::serve;
 use self::pool::{Pool, Taken};
+pub(crate) use self::stream::TunnelStream;
 use crate::core::Core;
 
 /// How long an agent has to bring a stream: two round trips and a dial on a bad line.
@@ -39,14 +38,16 @@ const OPEN_DEADLINE: Duration = Duration::from_secs(10);
 const OUTBOX: usize = 1024;
 
 /// A connected agent, as tunnels and visitors know it.
-pub struct Agent {
+pub(crate) struct Agent {
     core: std::sync::Weak<Core>,
     client_id: ClientId,
-    credential: Arc<Verified>,
     outbox: mpsc::Sender<Order>,
     /// One for each worker; empty for an agent without the extension.
     pools: Box<[Pool]>,
     pool_secret: String,
+    /// Connections that the agent may be asked for at once; the next one waits. The published
+    /// clients give up their control channel when more is asked of them than they queue.
+    asked: Semaphore,
     streams: AtomicUsize,
     max_streams: usize,
     /// Cancelled when the control channel has ended: nothing new is admitted. Streams that were
@@ -96,7 +97,8 @@ impl Agent {
         let slot = StreamSlot::take(self).ok_or(OpenError::Full)?;
         let id = StreamId(random_bytes());
         let stream = if self.pools.is_empty() {
-            self.ask_for_stream(slot, worker, tunnel, id, source).await?
+            self.ask_for_stream(slot, worker, tunnel, id, source)
+                .await?
         } else {
             let open = StreamOpen {
                 tunnel_id: tunnel.to_string(),
@@ -143,6 +145,11 @@ impl Agent {
         source: IpAddr,
     ) -> Result<TunnelStream, OpenError> {
         let core = self.core.upgrade().ok_or(OpenError::Gone)?;
+        let asking = tokio::time::timeout(OPEN_DEADLINE, self.asked.acquire());
+        let _asked = asking
+            .await
+            .map_err(|_| OpenError::Deadline)?
+            .map_err(|_| OpenError::Gone)?;
         let secret = hex(&random_bytes::<32>());
         let request = ProxyConnReq {
             tunnel_id: tunnel.to_string(),
@@ -153,7 +160,8 @@ impl Agent {
         };
         let (expected, arrival) = Pending::new(secret, self.client_id, worker);
         let _expectation = core.arrivals.expect_stream(id, expected);
-        self.send(Kind::ProxyConnReq(request).into()).map_err(|()| OpenError::Gone)?;
+        self.send(Kind::ProxyConnReq(request).into())
+            .map_err(|()| OpenError::Gone)?;
         let arrived = tokio::select! {
             arrived = tokio::time::timeout(OPEN_DEADLINE, arrival) => arrived,
             () = self.ended.cancelled() => return Err(OpenError::Gone),
@@ -190,11 +198,6 @@ impl Agent {
         self.outbox.try_send(Order::TakenOver(tunnel)).ok();
     }
 
-    /// The token with which the control channel was opened.
-    pub(crate) fn credential(&self) -> &Verified {
-        &self.credential
-    }
-
     fn pool(&self, worker: usize) -> Option<&Pool> {
         self.pools.get(worker)
     }
@@ -202,7 +205,9 @@ impl Agent {
     /// Gives a new standing connection to the worker that needs it most.
     fn neediest_worker(&self) -> usize {
         let needs = self.pools.iter().map(Pool::need).enumerate();
-        needs.max_by_key(|(_, need)| *need).map_or(0, |(worker, _)| worker)
+        needs
+            .max_by_key(|(_, need)| *need)
+            .map_or(0, |(worker, _)| worker)
     }
 
     /// Opens every pool with its spare connections.
@@ -230,7 +235,9 @@ impl Agent {
 
 impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Agent").field("client_id", &self.client_id).finish_non_exhaustive()
+        f.debug_struct("Agent")
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -266,9 +273,11 @@ pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
 
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a string does not fail.
-        write!(text, "{byte:02x}").ok();
-        text
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing to a string does not fail.
+            write!(text, "{byte:02x}").ok();
+            text
+        })
 }

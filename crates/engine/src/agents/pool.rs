@@ -103,7 +103,10 @@ impl Pool {
     /// How much this worker wants for a new connection; the worker with the highest value gets it.
     pub(super) fn need(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.waiting.len() + state.demanded, usize::MAX - state.open)
+        (
+            state.waiting.len() + state.demanded,
+            usize::MAX - state.open,
+        )
     }
 
     /// The demand that opens the pool, or renews one that was not met.

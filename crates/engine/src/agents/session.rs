@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use credentials::Verified;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 use transport::TlsStream;
@@ -20,7 +20,8 @@ use wire::liveness::EngineLiveness;
 use wire::message::{
     ClientDetails, CloseControlChannelRsp, CloseTunnelReq, CloseTunnelRsp, ControlChannelLiveness,
     ControlChannelOk, ControlChannelOutcome, OpenControlChannelReq, OpenControlChannelRsp,
-    OpenTunnelReq, OpenTunnelRsp, ProxyConnRsp, ServerDetails, ServerMessage, TunnelOutcome, text,
+    OpenTunnelReq, OpenTunnelRsp, ProxyConnReq, ProxyConnRsp, ServerDetails, ServerMessage,
+    TunnelOutcome, text,
 };
 use wire::{Decoder, Error, ErrorCode, Kind, Message};
 
@@ -29,8 +30,8 @@ use super::pool::Pool;
 use super::{Agent, OUTBOX, Order, hex, random_bytes};
 use crate::access;
 use crate::core::{Core, Worker};
-use crate::live::{HostnameRefused, Identity, OpenRefused, Owner};
 use crate::listen::{BoundPort, NoPort};
+use crate::live::{HostnameRefused, Identity, OpenRefused, Owner};
 
 /// How long a write to the control channel may take: an agent that does not read for so long is
 /// as good as gone.
@@ -47,7 +48,11 @@ pub(super) async fn run(mut stream: TlsStream, hello: OpenControlChannelReq, wor
     let (session, answer) = match Session::open(hello, worker) {
         Ok(opened) => opened,
         Err(error) => {
-            debug!(code = error.code, reason = error.text(), "a control channel is refused");
+            debug!(
+                code = error.code,
+                reason = error.text(),
+                "a control channel is refused"
+            );
             refuse(&mut stream, error).await;
             return;
         }
@@ -112,18 +117,18 @@ impl Session {
         let agent = Arc::new(Agent {
             core: Arc::downgrade(core),
             client_id: view.id,
-            credential: Arc::clone(&credential),
             outbox,
             pools: (0..workers).map(|_| Pool::default()).collect(),
             pool_secret: hex(&random_bytes::<32>()),
+            asked: Semaphore::new(ProxyConnReq::MAX_PENDING),
             streams: AtomicUsize::new(0),
             max_streams: core.config.limits.max_streams_per_client,
             ended: CancellationToken::new(),
         });
         let client_id = view.id;
-        core.live
-            .add_client(view)
-            .map_err(|_| Error::capacity_exhausted("the engine has as many agents as it may have"))?;
+        core.live.add_client(view).map_err(|_| {
+            Error::capacity_exhausted("the engine has as many agents as it may have")
+        })?;
         if pooled {
             core.arrivals.expect_pool(&agent.pool_secret, &agent);
         }
@@ -140,7 +145,10 @@ impl Session {
             out: Vec::new(),
             closing: false,
         };
-        Ok((session, greeting(client_id.to_string(), agreed, &extensions)))
+        Ok((
+            session,
+            greeting(client_id.to_string(), agreed, &extensions),
+        ))
     }
 
     async fn serve(mut self, mut stream: TlsStream, answer: Message) -> End {
@@ -155,10 +163,14 @@ impl Session {
             self.core.tcp_ports.close(&tunnel.view.id);
         }
         if let End::Violation(reason) = &end {
-            let message = ServerMessage { message: reason.clone() };
+            let message = ServerMessage {
+                message: reason.clone(),
+            };
             farewell(&mut stream, Kind::ServerMessage(message).into()).await;
         } else {
-            tokio::time::timeout(WRITE_DEADLINE, stream.shutdown()).await.ok();
+            tokio::time::timeout(WRITE_DEADLINE, stream.shutdown())
+                .await
+                .ok();
         }
         end
     }
@@ -208,7 +220,10 @@ impl Session {
 
     fn take_messages(&mut self, decoder: &mut Decoder) -> Result<(), End> {
         let violation = |error: String| End::Violation(error);
-        while let Some(message) = decoder.next().map_err(|error| violation(error.to_string()))? {
+        while let Some(message) = decoder
+            .next()
+            .map_err(|error| violation(error.to_string()))?
+        {
             let now = Instant::now();
             self.liveness.on_frame(now);
             // What a later version says and we do not know is no error.
@@ -232,9 +247,14 @@ impl Session {
                     self.say(Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into())?;
                     self.closing = true;
                 }
-                Kind::ProxyConnRsp(ProxyConnRsp { stream_id, error: Some(error) }) => {
+                Kind::ProxyConnRsp(ProxyConnRsp {
+                    stream_id,
+                    error: Some(error),
+                }) => {
                     if let Ok(id) = stream_id.parse::<StreamId>() {
-                        self.core.arrivals.refuse_stream(id, self.agent.client_id, error);
+                        self.core
+                            .arrivals
+                            .refuse_stream(id, self.agent.client_id, error);
                     }
                 }
                 // The stream itself is the better news.
@@ -262,12 +282,19 @@ impl Session {
 
     /// Opens a tunnel or says why not.
     fn open_tunnel(&mut self, request: OpenTunnelReq) -> Message {
-        let OpenTunnelReq { request_id, tunnel_properties } = request;
+        let OpenTunnelReq {
+            request_id,
+            tunnel_properties,
+        } = request;
         let outcome = match self.try_open_tunnel(&tunnel_properties.unwrap_or_default()) {
             Ok(properties) => TunnelOutcome::TunnelProperties(Box::new(properties)),
             Err(error) => TunnelOutcome::Error(error),
         };
-        Kind::OpenTunnelRsp(OpenTunnelRsp { request_id, outcome: Some(outcome) }).into()
+        Kind::OpenTunnelRsp(OpenTunnelRsp {
+            request_id,
+            outcome: Some(outcome),
+        })
+        .into()
     }
 
     /// The order of the checks is that of every surface: permission, shape, what this edition
@@ -310,7 +337,10 @@ impl Session {
             client_id: self.agent.client_id,
             agent: Arc::clone(&self.agent),
         };
-        let opened = core.live.open_tunnel(owner, properties, policy).map_err(refused)?;
+        let opened = core
+            .live
+            .open_tunnel(owner, properties, policy)
+            .map_err(refused)?;
         for displaced in opened.displaced {
             core.tcp_ports.close(&displaced.tunnel_id);
             displaced.agent.taken_over(displaced.tunnel_id);
@@ -318,9 +348,27 @@ impl Session {
         let tunnel = opened.tunnel;
         self.tunnels.insert(tunnel.view.id);
         if let Some(port) = port {
-            core.tcp_ports.serve(port, &tunnel, self.worker.core.workers());
+            core.tcp_ports
+                .serve(port, &tunnel, self.worker.core.workers());
         }
-        Ok(wire::properties::opened(&tunnel.view))
+        let mut answer = wire::properties::opened(&tunnel.view);
+        if tunnel.view.properties.publish == Some(true) && answer.port.is_none() {
+            // Visitors come to the listener's port, and agents make the address of it.
+            let port = core
+                .tls_addr
+                .get()
+                .map(|addr| u32::from(addr.port()).into());
+            answer.port = port;
+        }
+        if let (Some(hostname), Some(port)) = (&answer.hostname, answer.port) {
+            let port = if port.value == 443 {
+                String::new()
+            } else {
+                format!(":{}", port.value)
+            };
+            answer.host = Some(format!("{}{port}", hostname.value).into());
+        }
+        Ok(answer)
     }
 
     /// The name under which a tunnel is published: the one asked for, or one that is free.
@@ -344,9 +392,16 @@ impl Session {
     }
 
     fn close_tunnel(&mut self, tunnel_id: &str) {
-        let Ok(id) = tunnel_id.parse::<TunnelId>() else { return };
+        let Ok(id) = tunnel_id.parse::<TunnelId>() else {
+            return;
+        };
         self.tunnels.remove(&id);
-        if self.core.live.close_tunnel(&self.agent.client_id, &id).is_some() {
+        if self
+            .core
+            .live
+            .close_tunnel(&self.agent.client_id, &id)
+            .is_some()
+        {
             self.core.tcp_ports.close(&id);
         }
     }
@@ -413,7 +468,11 @@ fn greeting(
         extensions: extensions.iter().map(|&name| name.to_owned()).collect(),
         ..ServerDetails::default()
     };
-    let ok = ControlChannelOk { client_id, server_details: Some(server_details), liveness };
+    let ok = ControlChannelOk {
+        client_id,
+        server_details: Some(server_details),
+        liveness,
+    };
     let outcome = Some(ControlChannelOutcome::Ok(ok));
     Kind::OpenControlChannelRsp(OpenControlChannelRsp { outcome }).into()
 }

@@ -38,11 +38,19 @@ enum Carrier {
 
 impl TunnelStream {
     pub(super) fn standing(framed: Framed<TlsStream>, slot: StreamSlot, worker: usize) -> Self {
-        Self { carrier: Carrier::Standing(Some(framed)), slot, worker }
+        Self {
+            carrier: Carrier::Standing(Some(framed)),
+            slot,
+            worker,
+        }
     }
 
     pub(super) fn own(stream: TlsStream, slot: StreamSlot, worker: usize) -> Self {
-        Self { carrier: Carrier::Own(Box::new(stream)), slot, worker }
+        Self {
+            carrier: Carrier::Own(Box::new(stream)),
+            slot,
+            worker,
+        }
     }
 
     /// Why the agent refused the stream, if it did and said.
@@ -51,12 +59,6 @@ impl TunnelStream {
             Carrier::Standing(framed) => framed.as_ref()?.refusal(),
             Carrier::Own(_) => None,
         }
-    }
-
-    /// Whether the end of this stream is told apart from a break even without the bytes saying
-    /// so. On a stream of its own an agent's close may come without a farewell.
-    pub(crate) fn end_is_certain(&self) -> bool {
-        matches!(self.carrier, Carrier::Standing(_))
     }
 
     fn io(&mut self) -> io::Result<Pin<&mut dyn transport::Stream>> {
@@ -110,12 +112,19 @@ impl AsyncWrite for TunnelStream {
 
 impl Drop for TunnelStream {
     fn drop(&mut self) {
-        let Carrier::Standing(carrier) = &mut self.carrier else { return };
+        let Carrier::Standing(carrier) = &mut self.carrier else {
+            return;
+        };
         let Some(framed) = carrier.take() else { return };
         let (agent, worker) = (Arc::clone(&self.slot.0), self.worker);
         let recycle = async move {
-            let idle = tokio::time::timeout(RECYCLE, framed.recycle()).await.ok().flatten();
-            let Some(pool) = agent.pool(worker) else { return };
+            let idle = tokio::time::timeout(RECYCLE, framed.recycle())
+                .await
+                .ok()
+                .flatten();
+            let Some(pool) = agent.pool(worker) else {
+                return;
+            };
             match idle {
                 Some(idle) => pool.put(idle, false, Instant::now()),
                 None => pool.lost(),

@@ -167,7 +167,7 @@ pub(super) struct JwtSection {
     /// there may be two different ones.
     #[schemars(example = ["the-new-random-text-of-32-bytes-or-more", "the-old-random-text-of-32-bytes-or-more"])]
     pub(super) token_jwt_secrets: Vec<SecretString>,
-    /// Files of public keys, PEM (`PUBLIC KEY`): Ed25519, P-256 or P-521.
+    /// Files of public keys, PEM (`PUBLIC KEY`): Ed25519, P-256, P-384, P-521 or RSA.
     #[schemars(example = ["/etc/svc/keys/issuer.pem"])]
     pub(super) public_keys: Vec<String>,
     /// Where a JWK set with public keys is fetched. https, or http on loopback.

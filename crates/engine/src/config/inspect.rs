@@ -1,7 +1,5 @@
 //! What is allowed and yet probably a mistake.
 
-use std::fs;
-
 use daemon::config::ConfigError;
 use daemon::tls::{ReloadingCert, TlsError, provider, warn_missing_names};
 
@@ -15,12 +13,7 @@ pub(super) fn engine(config: &EngineConfig, now: i64) -> Result<Vec<Warning>, Co
     let mut warnings = Vec::new();
     let mut warn = |key, message: String| warnings.push(Warning { key, message });
     certificate(config, now, &mut warn)?;
-    for (index, file) in config.auth.public_keys.iter().enumerate() {
-        fs::metadata(file).map_err(|error| {
-            let message = format!("{} cannot be read: {error}", file.display());
-            ConfigError::new(format!("auth.jwt.public_keys.{index}"), message)
-        })?;
-    }
+    config.auth.keyring(config.compat_rstream)?;
     if config.metrics.enabled && config.metrics.listen_addr.is_none() {
         warn(
             "metrics.prometheus.listen_addr",

@@ -32,7 +32,11 @@ impl Answer {
         if html {
             fields.push(("content-security-policy", PAGE_POLICY.to_owned()));
         }
-        Self { status: problem.status, fields, body }
+        Self {
+            status: problem.status,
+            fields,
+            body,
+        }
     }
 
     /// The whole answer as HTTP/1.1. `head`: it answers a `HEAD` request.
@@ -66,7 +70,10 @@ pub(crate) fn reason(status: u16) -> &'static str {
 /// Whether `Accept` says that a person looks at the answer.
 pub(crate) fn wants_html(accept: Option<&[u8]>) -> bool {
     accept.is_some_and(|accept| {
-        accept.to_ascii_lowercase().windows(HTML.len()).any(|window| window == HTML)
+        accept
+            .to_ascii_lowercase()
+            .windows(HTML.len())
+            .any(|window| window == HTML)
     })
 }
 
@@ -124,7 +131,10 @@ fn words(problem: &Problem) -> (&'static str, &'static str) {
             "Not allowed",
             "You are not among those who may open this address.",
         ),
-        _ => ("The request was not accepted", "The tunnel could not serve this request."),
+        _ => (
+            "The request was not accepted",
+            "The tunnel could not serve this request.",
+        ),
     }
 }
 

@@ -33,13 +33,22 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, mut send: H
         (UpBody::Empty, None)
     } else {
         let (sender, receiver) = mpsc::channel(PIECES);
-        let upload = Upload { reader, sender: PollSender::new(sender) };
+        let upload = Upload {
+            reader,
+            sender: PollSender::new(sender),
+        };
         (UpBody::Http1(receiver), Some(upload))
     };
     let forward = &request.forward;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
     let Some(outgoing) = translate::request(&forward.head, tls, forward.trailers, body) else {
-        return refuse(visitor, request, upload.is_none(), &Problem::upstream_unreachable()).await;
+        return refuse(
+            visitor,
+            request,
+            upload.is_none(),
+            &Problem::upstream_unreachable(),
+        )
+        .await;
     };
     let deadline = visitor.worker.core.config.timeouts.stream_request;
     let answering = async {
@@ -59,12 +68,24 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, mut send: H
         Ok(Some(Ok(response))) => respond(visitor, request, response, upload).await,
         Ok(Some(Err(error))) => {
             request.record.failed(error.to_string());
-            refuse(visitor, request, upload.is_none(), &Problem::upstream_unreachable()).await
+            refuse(
+                visitor,
+                request,
+                upload.is_none(),
+                &Problem::upstream_unreachable(),
+            )
+            .await
         }
         Ok(None) => Next::Abort,
         Err(_) => {
             request.record.failed("no answer in time");
-            refuse(visitor, request, upload.is_none(), &Problem::upstream_timeout()).await
+            refuse(
+                visitor,
+                request,
+                upload.is_none(),
+                &Problem::upstream_timeout(),
+            )
+            .await
         }
     }
 }
@@ -78,7 +99,9 @@ async fn refuse(
     request.record.status(problem.status);
     let answer = Answer::problem(problem, request.forward.html);
     let keep_alive = request.down.keep_alive && whole;
-    visitor.write_answer(&answer, request.forward.is_head, keep_alive).await
+    visitor
+        .write_answer(&answer, request.forward.is_head, keep_alive)
+        .await
 }
 
 /// The request's body, read by the visitor's task and sent by the connection's.
@@ -121,7 +144,12 @@ impl Upload {
         if !data.is_empty() {
             let data = Bytes::copy_from_slice(data);
             visitor.io.consume(step.consumed);
-            return Poll::Ready(self.sender.send_item(Piece::Data(data)).map(|()| true).or(Ok(false)));
+            return Poll::Ready(
+                self.sender
+                    .send_item(Piece::Data(data))
+                    .map(|()| true)
+                    .or(Ok(false)),
+            );
         }
         visitor.io.consume(step.consumed);
         if step.state != BodyState::More || self.reader.is_done() {
@@ -150,7 +178,13 @@ async fn respond(
     let is_head = request.forward.is_head;
     let (framing, keep_alive) =
         translate::write_response(&mut out, &response, is_head, request.down);
-    let mut download = Download { body: response.into_body(), framing, out, sent: 0, ended: false };
+    let mut download = Download {
+        body: response.into_body(),
+        framing,
+        out,
+        sent: 0,
+        ended: false,
+    };
     let mut written = 0;
     let copied = poll_fn(|cx| {
         poll_upload(&mut upload, cx, visitor).ok();
@@ -161,7 +195,11 @@ async fn respond(
     match copied {
         Ok(()) => {
             record.ended(Outcome::Served);
-            if upload.is_none() && keep_alive { Next::Request } else { Next::Close }
+            if upload.is_none() && keep_alive {
+                Next::Request
+            } else {
+                Next::Close
+            }
         }
         Err(Broken::Visitor) => Next::Abort,
         Err(Broken::Service(error)) => {
@@ -240,7 +278,9 @@ impl Download {
             }
             Ok(data) => self.out.extend_from_slice(&data),
             Err(frame) => {
-                let Ok(trailers) = frame.into_trailers() else { return };
+                let Ok(trailers) = frame.into_trailers() else {
+                    return;
+                };
                 self.ended = true;
                 if self.framing != Framing::Chunks {
                     return;

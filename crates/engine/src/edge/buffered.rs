@@ -19,7 +19,11 @@ pub(crate) struct Buffered<T> {
 
 impl<T: Stream> Buffered<T> {
     pub(crate) fn new(io: T) -> Self {
-        Self { io, bytes: Vec::new(), start: 0 }
+        Self {
+            io,
+            bytes: Vec::new(),
+            start: 0,
+        }
     }
 
     /// What has been read and not consumed.

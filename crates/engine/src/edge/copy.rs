@@ -54,7 +54,7 @@ pub(crate) enum CopyError {
     /// The side that sends the body broke off, or framed it badly.
     Source(io::Error),
     /// The side that takes the body takes no more.
-    Sink(io::Error),
+    Sink,
 }
 
 #[derive(Debug)]
@@ -125,22 +125,26 @@ impl BodyCopy {
         sink: &mut W,
     ) -> Poll<Result<(), CopyError>> {
         loop {
-            ready!(self.poll_write(cx, sink)).map_err(CopyError::Sink)?;
+            ready!(self.poll_write(cx, sink)).map_err(|_| CopyError::Sink)?;
             if let Some(error) = self.failed.take() {
                 return Poll::Ready(Err(error));
             }
             if self.finished {
                 if self.unflushed {
-                    ready!(Pin::new(&mut *sink).poll_flush(cx)).map_err(CopyError::Sink)?;
+                    ready!(Pin::new(&mut *sink).poll_flush(cx)).map_err(|_| CopyError::Sink)?;
                     self.unflushed = false;
                 }
                 return Poll::Ready(Ok(()));
             }
-            if self.poll_source(cx, source).map_err(CopyError::Source)?.is_pending() {
+            if self
+                .poll_source(cx, source)
+                .map_err(CopyError::Source)?
+                .is_pending()
+            {
                 // What a TLS session accepted is not sent yet: an event must not wait for the
                 // next one.
                 if self.unflushed {
-                    ready!(Pin::new(&mut *sink).poll_flush(cx)).map_err(CopyError::Sink)?;
+                    ready!(Pin::new(&mut *sink).poll_flush(cx)).map_err(|_| CopyError::Sink)?;
                     self.unflushed = false;
                 }
                 return Poll::Pending;
@@ -214,7 +218,8 @@ impl BodyCopy {
         let unread = source.unread();
         let consumed = if self.framing == Framing::Same {
             let step = self.reader.advance_verbatim(unread).map_err(invalid)?;
-            self.front.extend_from_slice(unread.get(..step.pass).unwrap_or_default());
+            self.front
+                .extend_from_slice(unread.get(..step.pass).unwrap_or_default());
             self.note(&step.state, unread)?;
             step.consumed
         } else {
@@ -279,8 +284,13 @@ impl BodyCopy {
         if read > 0 {
             self.take_in(bytes, start, read, source)?;
         }
-        if ended && !self.finished {
-            self.end_of_source()?;
+        // Bytes that are still unread are looked at first; the end shows again behind them.
+        if ended
+            && !self.finished
+            && source.unread().is_empty()
+            && let Err(error) = self.end_of_source()
+        {
+            self.failed = Some(CopyError::Source(error));
         }
         Ok(Poll::Ready(()))
     }
@@ -345,9 +355,9 @@ impl BodyCopy {
 
     /// The source has ended: the body's end where the framing says so, else a break.
     fn end_of_source(&mut self) -> io::Result<()> {
-        self.reader.finish().map_err(|error| {
-            io::Error::new(io::ErrorKind::UnexpectedEof, error)
-        })?;
+        self.reader
+            .finish()
+            .map_err(|error| io::Error::new(io::ErrorKind::UnexpectedEof, error))?;
         if self.framing == Framing::Chunks {
             self.tail.extend_from_slice(LAST_CHUNK);
         }
@@ -370,3 +380,6 @@ fn poll_some<W: AsyncWrite + Unpin>(
 fn invalid(error: http1::BadBody) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,8 +77,15 @@ async fn answer(request: Request, worker: &Worker) -> Result<Response, std::conv
         .uri()
         .authority()
         .map(|authority| authority.as_str().as_bytes())
-        .or_else(|| request.headers().get(http::header::HOST).map(|host| host.as_bytes()));
-    let host = host.and_then(::http1::Authority::parse).map(|authority| authority.host);
+        .or_else(|| {
+            request
+                .headers()
+                .get(http::header::HOST)
+                .map(|host| host.as_bytes())
+        });
+    let host = host
+        .and_then(::http1::Authority::parse)
+        .map(|authority| authority.host);
     // EN-1a: another host's `/api/` is that host's.
     if !host.is_some_and(|host| host.eq_ignore_ascii_case(base)) {
         return Ok(daemon::problem::Refusal::from(Problem::misdirected_request()).into_response());

@@ -1,13 +1,10 @@
 //! One HTTP/1.1 request through a tunnel and its response back, both under way at once.
 
 use std::future::poll_fn;
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http1::{
-    BodyReader, Limits, Progress, ResponseBody, Slots, may_complete, parse_response,
-};
+use http1::{BodyReader, Limits, Progress, ResponseBody, Slots, may_complete, parse_response};
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, timeout_at};
 use types::problem::Problem;
@@ -40,10 +37,13 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
         };
         request.record.opened();
         let upstream = match connection {
-            Connection::Http1 { io, .. } => io,
-            Connection::Http2 { send, .. } => return bridge::run(visitor, request, send).await,
+            Connection::Http1(io) => io,
+            Connection::Http2(send) => return bridge::run(visitor, request, send).await,
         };
-        match Exchange::begin(visitor, &mut request, upstream).run(first_byte).await {
+        match Exchange::begin(visitor, &mut request, upstream)
+            .run(first_byte)
+            .await
+        {
             Ended::Next(next) => return next,
             Ended::Upgraded(upstream, head) => {
                 return upgrade::run(visitor, request, upstream, head).await;
@@ -70,7 +70,7 @@ async fn connect(
     let (worker, tunnel) = (&visitor.worker, &request.forward.tunnel);
     if request.forward.upgrade {
         let io = upstream::connect_http1(worker, tunnel, visitor.source).await?;
-        return Ok(Connection::Http1 { io, reused: false });
+        return Ok(Connection::Http1(io));
     }
     upstream::connect(worker, tunnel, visitor.source, fresh).await
 }
@@ -82,7 +82,9 @@ async fn refuse(visitor: &mut Visitor, mut request: Request, problem: &Problem) 
     // The body, if there is one, may be half read: where the next request begins is not known.
     let has_body = BodyReader::from(request.body).is_done();
     let keep_alive = request.down.keep_alive && has_body;
-    visitor.write_answer(&answer, request.forward.is_head, keep_alive).await
+    visitor
+        .write_answer(&answer, request.forward.is_head, keep_alive)
+        .await
 }
 
 /// What the visitor is told when there is no stream.
@@ -190,7 +192,11 @@ impl<'v> Exchange<'v> {
     /// The connection ended before the answer's head. A request goes out again only when that
     /// cannot do it twice: nothing came back, the method says so, and all of it is still here.
     fn broken(self, reason: String) -> Ended {
-        let refusal = self.upstream.io.refusal().map(|refusal| refusal.text().to_owned());
+        let refusal = self
+            .upstream
+            .io
+            .refusal()
+            .map(|refusal| refusal.text().to_owned());
         let silent = self.upstream.unread().is_empty() && self.interim == 0;
         if refusal.is_none()
             && silent
@@ -246,9 +252,12 @@ impl<'v> Exchange<'v> {
         if self.up_state != Up::Sending {
             return Ok(());
         }
-        match self.up.poll(cx, &mut self.visitor.io, &mut self.upstream.io) {
+        match self
+            .up
+            .poll(cx, &mut self.visitor.io, &mut self.upstream.io)
+        {
             Poll::Ready(Ok(())) => self.up_state = Up::Sent,
-            Poll::Ready(Err(CopyError::Sink(_))) => self.up_state = Up::Broken,
+            Poll::Ready(Err(CopyError::Sink)) => self.up_state = Up::Broken,
             Poll::Ready(Err(CopyError::Source(_))) => return Err(()),
             Poll::Pending => {}
         }
@@ -350,12 +359,9 @@ impl<'v> Exchange<'v> {
                 self.up_state = Up::Broken;
             }
             let copied = down.poll(cx, &mut self.upstream, &mut self.visitor.io.io);
-            if copied.is_pending()
-                && self.up_state == Up::Sent
-                && self.poll_hang_up(cx).is_ready()
+            if copied.is_pending() && self.up_state == Up::Sent && self.poll_hang_up(cx).is_ready()
             {
-                let gone = io::ErrorKind::ConnectionAborted.into();
-                return Poll::Ready(Err(CopyError::Sink(gone)));
+                return Poll::Ready(Err(CopyError::Sink));
             }
             copied
         });
@@ -367,12 +373,20 @@ impl<'v> Exchange<'v> {
                 let sent = self.up_state == Up::Sent;
                 if sent && response.reusable && self.upstream.unread().is_empty() {
                     let tunnel = self.request.forward.tunnel.view.id;
-                    self.visitor.worker.upstreams.lock().keep(tunnel, self.upstream);
+                    self.visitor
+                        .worker
+                        .upstreams
+                        .lock()
+                        .keep(tunnel, self.upstream);
                 }
-                let next = if sent && response.keep_alive { Next::Request } else { Next::Close };
+                let next = if sent && response.keep_alive {
+                    Next::Request
+                } else {
+                    Next::Close
+                };
                 Ended::Next(next)
             }
-            Err(CopyError::Sink(_)) => Ended::Next(Next::Abort),
+            Err(CopyError::Sink) => Ended::Next(Next::Abort),
             Err(CopyError::Source(error)) => {
                 // The visitor must not take what it got for the whole.
                 self.request.record.failed(error.to_string());

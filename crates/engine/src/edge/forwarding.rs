@@ -35,16 +35,20 @@ impl Onward<'_> {
     pub(crate) fn write<'f>(&self, out: &mut Vec<u8>, fields: impl Iterator<Item = Field<'f>>) {
         http1::write_request_line(out, self.method, self.target);
         http1::write_field(out, b"host", self.authority.as_bytes());
+        let mut cookies = Vec::new();
         for field in fields {
             match field.kind {
                 _ if field.hop_by_hop => {}
                 FieldKind::Host => {}
                 FieldKind::Authorization if self.strip_authorization => {}
-                FieldKind::Cookie => write_cookies(out, &field),
+                FieldKind::Cookie => join_cookies(&mut cookies, field.value),
                 FieldKind::Referer => self.write_referer(out, &field),
                 kind if kind.is_set_by_edge() => {}
                 _ => http1::write_field(out, field.name, field.value),
             }
+        }
+        if !cookies.is_empty() {
+            http1::write_field(out, b"Cookie", &cookies);
         }
         if self.body == BodyLength::Chunked {
             http1::write_field(out, b"transfer-encoding", b"chunked");
@@ -61,7 +65,9 @@ impl Onward<'_> {
         let stripped = std::str::from_utf8(field.value)
             .ok()
             .and_then(|referer| query_credential::strip_referer(referer, self.reserved));
-        let value = stripped.as_ref().map_or(field.value, |referer| referer.as_bytes());
+        let value = stripped
+            .as_ref()
+            .map_or(field.value, |referer| referer.as_bytes());
         http1::write_field(out, field.name, value);
     }
 
@@ -97,24 +103,27 @@ impl Onward<'_> {
 /// Cookies of the edge itself are not the service's to see.
 const EDGE_COOKIES: &[&[u8]] = &[b"__Host-svc_auth", b"__Host-svc_challenge"];
 
-fn write_cookies(out: &mut Vec<u8>, field: &Field<'_>) {
+/// Adds a field's cookies to those before it: HTTP/2 may send each in a field of its own, and
+/// HTTP/1.1 has one field (RFC 9113, 8.2.3).
+fn join_cookies(joined: &mut Vec<u8>, value: &[u8]) {
     let is_edge = |pair: &[u8]| {
         let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
         EDGE_COOKIES.contains(&name.trim_ascii())
     };
-    let pairs = || field.value.split(|&byte| byte == b';');
-    if !pairs().any(is_edge) {
-        http1::write_field(out, field.name, field.value);
-        return;
-    }
-    let kept: Vec<&[u8]> = pairs().filter(|pair| !is_edge(pair)).map(<[u8]>::trim_ascii).collect();
-    if !kept.is_empty() {
-        http1::write_field(out, field.name, &kept.join(&b"; "[..]));
+    let pairs = value.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+    for pair in pairs.filter(|pair| !pair.is_empty() && !is_edge(pair)) {
+        if !joined.is_empty() {
+            joined.extend_from_slice(b"; ");
+        }
+        joined.extend_from_slice(pair);
     }
 }
 
 fn is_field_text(value: &str) -> bool {
-    !value.is_empty() && value.bytes().all(|byte| (0x21..0x7f).contains(&byte) || byte == b' ')
+    !value.is_empty()
+        && value
+            .bytes()
+            .all(|byte| (0x21..0x7f).contains(&byte) || byte == b' ')
 }
 
 /// The visitor's connection, as far as it decides about a response.
@@ -140,7 +149,11 @@ pub(crate) fn write_response(
         ResponseBody::Chunked | ResponseBody::UntilClose => (Framing::Bare, false),
     };
     let keep_alive = down.keep_alive && bounded;
-    let phrase = if head.reason.is_empty() { reason(head.status) } else { head.reason };
+    let phrase = if head.reason.is_empty() {
+        reason(head.status)
+    } else {
+        head.reason
+    };
     http1::write_status_line(out, head.status, phrase);
     for field in head.fields.end_to_end() {
         http1::write_field(out, field.name, field.value);
@@ -159,7 +172,11 @@ pub(crate) fn write_response(
 
 /// Writes an interim response (RFC 9110, 15.2) or the one that changes protocols.
 pub(crate) fn write_interim(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
-    let phrase = if head.reason.is_empty() { reason(head.status) } else { head.reason };
+    let phrase = if head.reason.is_empty() {
+        reason(head.status)
+    } else {
+        head.reason
+    };
     http1::write_status_line(out, head.status, phrase);
     for field in head.fields.end_to_end() {
         http1::write_field(out, field.name, field.value);
@@ -170,3 +187,6 @@ pub(crate) fn write_interim(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
     }
     out.extend_from_slice(http1::HEAD_END);
 }
+
+#[cfg(test)]
+mod tests;

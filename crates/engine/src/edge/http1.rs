@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use http1::{BodyLength, Limits, Progress, Slots, Version, may_complete, parse_request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use transport::{Scratch, TlsStream};
 use types::problem::Problem;
 
 use super::answer::Answer;
 use super::buffered::Buffered;
+use super::exchange;
 use super::forwarding::Downward;
 use super::plan::{Forward, Inbound, plan};
 use super::record::{Outcome, Record};
-use super::exchange;
 use crate::core::Worker;
 
 /// How long a head may take from its first byte to its last.
@@ -31,7 +31,12 @@ const LINGER_BYTES: usize = 256 * 1024;
 /// Serves one connection to its end. `server_name` is that of the handshake, in lower case.
 pub(crate) async fn serve(stream: TlsStream, server_name: String, worker: Arc<Worker>) {
     let source = stream.get_ref().0.peer().ip();
-    let mut visitor = Visitor { io: Buffered::new(stream), server_name, source, worker };
+    let mut visitor = Visitor {
+        io: Buffered::new(stream),
+        server_name,
+        source,
+        worker,
+    };
     loop {
         let next = match visitor.next_request().await {
             Some(arrived) => visitor.answer(arrived).await,
@@ -78,18 +83,26 @@ impl Visitor {
     async fn next_request(&mut self) -> Option<Arrived> {
         let idle = self.worker.core.config.timeouts.http_idle;
         let mut seen = 0;
+        // Of the whole head, not of each piece: a visitor that sends a byte now and then is done
+        // when the time is.
+        let mut head_deadline = None;
         loop {
             let unread = self.io.unread().len();
-            if unread > seen && may_complete(self.io.unread(), seen, &self.limits())
+            if unread > seen
+                && may_complete(self.io.unread(), seen, &self.limits())
                 && let Some(arrived) = self.read_head()
             {
                 return Some(arrived);
             }
             seen = unread;
             let more = poll_fn(|cx| self.io.poll_more(cx));
-            let deadline = if unread == 0 { idle } else { HEAD_DEADLINE };
-                        let read = tokio::select! {
-                read = timeout(deadline, more) => read,
+            let deadline = if unread == 0 {
+                Instant::now() + idle
+            } else {
+                *head_deadline.get_or_insert_with(|| Instant::now() + HEAD_DEADLINE)
+            };
+            let read = tokio::select! {
+                read = timeout_at(deadline, more) => read,
                 () = self.worker.drain.cancelled(), if unread == 0 => return None,
             };
             if !matches!(read, Ok(Ok(true))) {
@@ -131,20 +144,43 @@ impl Visitor {
                 };
                 let verdict = plan(&inbound, &head.fields, &self.worker.core, &mut record);
                 let draining = self.worker.drain.is_cancelled();
-                let down =
-                    Downward { version: head.version, keep_alive: head.keep_alive && !draining };
+                let down = Downward {
+                    version: head.version,
+                    keep_alive: head.keep_alive && !draining,
+                };
                 let is_head = head.method == http1::Method::Head;
-                (Arrived { verdict, body: head.body, down, is_head, record }, head_len)
+                (
+                    Arrived {
+                        verdict,
+                        body: head.body,
+                        down,
+                        is_head,
+                        record,
+                    },
+                    head_len,
+                )
             }
             Err(refusal) => {
                 record.decided("http", Some(refusal.reason.into()));
                 record.ended(Outcome::Refused);
                 record.status(refusal.status);
                 let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
-                let down = Downward { version: Version::Http11, keep_alive: false };
+                let down = Downward {
+                    version: Version::Http11,
+                    keep_alive: false,
+                };
                 let verdict = Err(Answer::problem(&problem, false));
                 let body = BodyLength::Empty;
-                (Arrived { verdict, body, down, is_head: false, record }, 0)
+                (
+                    Arrived {
+                        verdict,
+                        body,
+                        down,
+                        is_head: false,
+                        record,
+                    },
+                    0,
+                )
             }
         };
         self.io.consume(consumed);
@@ -152,15 +188,27 @@ impl Visitor {
     }
 
     async fn answer(&mut self, arrived: Arrived) -> Next {
-        let Arrived { verdict, body, down, is_head, record } = arrived;
+        let Arrived {
+            verdict,
+            body,
+            down,
+            is_head,
+            record,
+        } = arrived;
         match verdict {
             Ok(forward) => {
-                let request = Request { forward, body, down, record };
+                let request = Request {
+                    forward,
+                    body,
+                    down,
+                    record,
+                };
                 exchange::run(self, request).await
             }
             Err(answer) => {
                 let has_body = !matches!(body, BodyLength::Empty | BodyLength::Length(0));
-                self.write_answer(&answer, is_head, down.keep_alive && !has_body).await
+                self.write_answer(&answer, is_head, down.keep_alive && !has_body)
+                    .await
             }
         }
     }

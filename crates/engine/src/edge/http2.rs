@@ -89,7 +89,10 @@ impl Visitor {
     async fn answer(&self, mut request: Request<Incoming>) -> Response<DownBody> {
         let mut record = Record::begin(&self.worker, "http", self.source);
         let is_head = request.method() == Method::HEAD;
-        let protocol = request.extensions().get::<Protocol>().map(|name| name.as_str().to_owned());
+        let protocol = request
+            .extensions()
+            .get::<Protocol>()
+            .map(|name| name.as_str().to_owned());
         let verdict = self.judge(&request, protocol.as_deref(), &mut record);
         match verdict {
             Ok(forward) if protocol.is_some() => {
@@ -128,7 +131,10 @@ impl Visitor {
             (method, _) => method.as_str(),
         };
         let method = http1::Method::of(method);
-        let raw = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let raw = request
+            .uri()
+            .path_and_query()
+            .map_or("/", |target| target.as_str());
         if raw.len() > self.worker.core.config.limits.url_bytes {
             return Err(malformed(record, &Problem::uri_too_long()));
         }
@@ -142,7 +148,11 @@ impl Visitor {
             target,
             host: parsed.host,
             authority,
-            body: if protocol.is_some() { BodyLength::Empty } else { body_length(request) },
+            body: if protocol.is_some() {
+                BodyLength::Empty
+            } else {
+                body_length(request)
+            },
             upgrade: protocol,
             server_name: &self.server_name,
             source: self.source,
@@ -184,7 +194,11 @@ fn body_length(request: &Request<Incoming>) -> BodyLength {
 /// An answer of our own.
 pub(super) fn refusal(answer: Answer, is_head: bool) -> Response<DownBody> {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    let body = if is_head { Bytes::new() } else { Bytes::from(answer.body) };
+    let body = if is_head {
+        Bytes::new()
+    } else {
+        Bytes::from(answer.body)
+    };
     let mut response = Response::new(DownBody::Full(Some(body)));
     *response.status_mut() = status;
     for (name, value) in answer.fields {

@@ -51,7 +51,12 @@ impl Heads for HeaderMap {
         self.iter().map(|(name, value)| {
             let name = name.as_str().as_bytes();
             let kind = FieldKind::of(name);
-            Field { name, value: value.as_bytes(), kind, hop_by_hop: kind.is_hop_by_hop() }
+            Field {
+                name,
+                value: value.as_bytes(),
+                kind,
+                hop_by_hop: kind.is_hop_by_hop(),
+            }
         })
     }
 }
@@ -87,7 +92,9 @@ pub(crate) fn plan<H: Heads>(
     record: &mut Record,
 ) -> Result<Forward, Answer> {
     let html = {
-        let mut accepts = heads.fields().filter(|field| field.kind == FieldKind::Accept);
+        let mut accepts = heads
+            .fields()
+            .filter(|field| field.kind == FieldKind::Accept);
         accepts.any(|field| wants_html(Some(field.value)))
     };
     record.request(inbound.method.as_str(), inbound.host, inbound.target.path);
@@ -126,7 +133,9 @@ fn judge<H: Heads>(
         record.decided("host", None);
         return Err(Problem::misdirected_request());
     }
-    let authorization = heads.fields().filter(|field| field.kind == FieldKind::Authorization);
+    let authorization = heads
+        .fields()
+        .filter(|field| field.kind == FieldKind::Authorization);
     let reserved = if core.config.compat_rstream {
         query_credential::COMPAT_NAMES
     } else {
@@ -149,7 +158,10 @@ fn judge<H: Heads>(
     if let Some(proof) = &allowed.proof {
         record.proof(proof);
     }
-    let path = allowed.path.as_ref().map_or(inbound.target.path, |path| path.as_str());
+    let path = allowed
+        .path
+        .as_ref()
+        .map_or(inbound.target.path, |path| path.as_str());
     let query = match &allowed.query {
         // Nothing is left of it: the question mark goes too.
         Some(rest) if rest.is_empty() => None,
@@ -191,5 +203,8 @@ const HEAD_CAPACITY: usize = 1024;
 
 fn may_upgrade_to(protocol: &str) -> bool {
     let name = protocol.split('/').next().unwrap_or_default().trim();
-    !protocol.contains(',') && !NOT_TUNNELLED.iter().any(|not| name.eq_ignore_ascii_case(not))
+    !protocol.contains(',')
+        && !NOT_TUNNELLED
+            .iter()
+            .any(|not| name.eq_ignore_ascii_case(not))
 }

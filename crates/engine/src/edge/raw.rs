@@ -49,7 +49,11 @@ pub(crate) async fn serve<V: Visitor>(
         visitor.socket().abort_on_close();
         return;
     }
-    match tunnel.agent.open_stream(worker.index, tunnel.view.id, source).await {
+    match tunnel
+        .agent
+        .open_stream(worker.index, tunnel.view.id, source)
+        .await
+    {
         Ok((stream, _)) => join(visitor, stream, &mut record).await,
         Err(error) => {
             record.failed(error.to_string());

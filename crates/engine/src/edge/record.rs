@@ -93,7 +93,10 @@ struct Line {
 impl Record {
     /// Begins the record of a visit of this `kind` (`http`, `tls`, `tcp`, `dial`).
     pub(crate) fn begin(worker: &Arc<Worker>, kind: &'static str, source: IpAddr) -> Self {
-        let mut line = Line { kind, ..Line::default() };
+        let mut line = Line {
+            kind,
+            ..Line::default()
+        };
         if worker.core.access_log.is_some() {
             line.source_ip = source.to_string();
             line.id = StreamId(random_bytes()).to_string();
@@ -182,14 +185,21 @@ impl Drop for Record {
         }
         let total = self.begun.elapsed();
         let metrics = &self.worker.core.metrics;
-        metrics.visit_ended(self.line.kind, self.outcome, self.line.status, self.line.rule);
+        metrics.visit_ended(
+            self.line.kind,
+            self.outcome,
+            self.line.status,
+            self.line.rule,
+        );
         metrics.bytes_in.increment(self.line.bytes_in);
         metrics.bytes_out.increment(self.line.bytes_out);
         metrics.visit_seconds.record(total.as_secs_f64());
         if let Some(first_byte) = self.first_byte {
             metrics.first_byte_seconds.record(first_byte.as_secs_f64());
         }
-        let Some(log) = &self.worker.core.access_log else { return };
+        let Some(log) = &self.worker.core.access_log else {
+            return;
+        };
         self.line.time = self.worker.core.clock.now().to_string();
         self.line.open_ms = self.opened.map(millis);
         self.line.first_byte_ms = self.first_byte.map(millis);
@@ -203,7 +213,9 @@ impl Drop for Record {
 
 impl std::fmt::Debug for Record {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Record").field("line", &self.line).finish_non_exhaustive()
+        f.debug_struct("Record")
+            .field("line", &self.line)
+            .finish_non_exhaustive()
     }
 }
 

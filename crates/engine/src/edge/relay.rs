@@ -55,20 +55,26 @@ pub(super) async fn run(
         };
         record.opened();
         let mut upstream = match connection {
-            Connection::Http1 { io, .. } => io,
-            Connection::Http2 { send, .. } => {
+            Connection::Http1(io) => io,
+            Connection::Http2(send) => {
                 return through_http2(forward, upload.body.take(), send, deadline, record).await;
             }
         };
-        let mut awaited = Awaited { seen: 0, interim: 0, is_head: forward.is_head };
-        let answering =
-            std::future::poll_fn(|cx| awaited.poll(cx, &mut upload, &mut upstream));
+        let mut awaited = Awaited {
+            seen: 0,
+            interim: 0,
+            is_head: forward.is_head,
+        };
+        let answering = std::future::poll_fn(|cx| awaited.poll(cx, &mut upload, &mut upstream));
         match timeout_at(deadline, answering).await {
             Ok(Ok(answer)) => {
                 return respond(worker, &forward, answer, upstream, upload, record);
             }
             Ok(Err(NoAnswer::Silent(reason))) => {
-                let refused = upstream.io.refusal().map(|refusal| refusal.text().to_owned());
+                let refused = upstream
+                    .io
+                    .refusal()
+                    .map(|refusal| refusal.text().to_owned());
                 let again = !fresh && refused.is_none() && forward.idempotent;
                 if again && upload.rewind() {
                     fresh = true;
@@ -81,7 +87,9 @@ pub(super) async fn run(
                 record.failed(reason);
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
-            Ok(Err(NoAnswer::VisitorGone)) => return refuse(&forward, record, &Problem::conflict()),
+            Ok(Err(NoAnswer::VisitorGone)) => {
+                return refuse(&forward, record, &Problem::conflict());
+            }
             Err(_) => {
                 record.failed("no answer in time");
                 return refuse(&forward, record, &Problem::upstream_timeout());
@@ -118,7 +126,14 @@ async fn through_http2(
             record.status(response.status().as_u16());
             let (mut parts, body) = response.into_parts();
             translate::strip_connection_fields(&mut parts.headers);
-            Response::from_parts(parts, DownBody::Http2 { body, record, bytes: 0 })
+            Response::from_parts(
+                parts,
+                DownBody::Http2 {
+                    body,
+                    record,
+                    bytes: 0,
+                },
+            )
         }
         Ok(Err(error)) => {
             record.failed(error.to_string());
@@ -161,7 +176,11 @@ pub(super) async fn upgrade(
         record.failed("the service does not take the request");
         return refuse(&forward, record, &Problem::upstream_unreachable());
     }
-    let mut awaited = Awaited { seen: 0, interim: 0, is_head: false };
+    let mut awaited = Awaited {
+        seen: 0,
+        interim: 0,
+        is_head: false,
+    };
     let answering = std::future::poll_fn(|cx| awaited.poll_head(cx, &mut upstream));
     let answer = match timeout_at(deadline, answering).await {
         Ok(Ok(answer)) => answer,
@@ -313,7 +332,12 @@ fn answer_of(head: &ResponseHead<'_>) -> Result<Answer1, &'static str> {
     }
     let response = translate::response(head).ok_or("a field that HTTP/2 cannot carry")?;
     let reusable = head.keep_alive && head.body != ResponseBody::UntilClose && !changed;
-    Ok(Answer1 { response, body: head.body, reusable, changed })
+    Ok(Answer1 {
+        response,
+        body: head.body,
+        reusable,
+        changed,
+    })
 }
 
 /// Hands the response to the library, which takes its body as fast as the visitor does.
@@ -461,7 +485,11 @@ impl Upload {
         self.sent = 0;
         if self.state == Sending::Ended {
             let flushed = ready!(Pin::new(&mut *io).poll_flush(cx));
-            self.state = if flushed.is_ok() { Sending::Sent } else { Sending::Broken };
+            self.state = if flushed.is_ok() {
+                Sending::Sent
+            } else {
+                Sending::Broken
+            };
         }
         Poll::Ready(())
     }
@@ -505,7 +533,11 @@ pub(super) enum DownBody {
     /// From a service that speaks HTTP/1.1.
     Http1(Box<ServiceBody>),
     /// From a service that speaks HTTP/2.
-    Http2 { body: Incoming, record: Record, bytes: u64 },
+    Http2 {
+        body: Incoming,
+        record: Record,
+        bytes: u64,
+    },
 }
 
 /// Reads the response, and sends on what is left of the request meanwhile.
@@ -523,7 +555,9 @@ pub(super) struct ServiceBody {
 
 impl ServiceBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let Some(upstream) = &mut self.upstream else { return Poll::Ready(None) };
+        let Some(upstream) = &mut self.upstream else {
+            return Poll::Ready(None);
+        };
         // A visitor that breaks off its request still gets the answer that is under way.
         self.upload.poll(cx, &mut upstream.io).ok();
         let frame = ready!(poll_service(cx, &mut self.reader, upstream));
@@ -548,7 +582,9 @@ impl ServiceBody {
 
     /// The response is whole: the connection goes back, the record is written.
     fn finish(&mut self) {
-        let Some(upstream) = self.upstream.take() else { return };
+        let Some(upstream) = self.upstream.take() else {
+            return;
+        };
         if let Some(mut record) = self.record.take() {
             record.bytes(self.upload.written, self.bytes);
             record.ended(Outcome::Served);
@@ -632,14 +668,23 @@ impl Body for DownBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
-            Self::Full(bytes) => {
-                Poll::Ready(bytes.take().filter(|bytes| !bytes.is_empty()).map(|bytes| Ok(Frame::data(bytes))))
-            }
+            Self::Full(bytes) => Poll::Ready(
+                bytes
+                    .take()
+                    .filter(|bytes| !bytes.is_empty())
+                    .map(|bytes| Ok(Frame::data(bytes))),
+            ),
             Self::Http1(body) => body.poll_frame(cx),
-            Self::Http2 { body, record, bytes } => {
+            Self::Http2 {
+                body,
+                record,
+                bytes,
+            } => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 match &frame {
-                    Some(Ok(frame)) => *bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
+                    Some(Ok(frame)) => {
+                        *bytes += frame.data_ref().map_or(0, |data| data.len() as u64)
+                    }
                     Some(Err(error)) => record.failed(error.to_string()),
                     None => record.ended(Outcome::Served),
                 }
@@ -659,7 +704,9 @@ impl Body for DownBody {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Full(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
             Self::Http1(_) => SizeHint::default(),
             Self::Http2 { body, .. } => body.size_hint(),
         }

@@ -4,7 +4,9 @@
 //! for a service with HTTP/2 that head is read back here, so that there is one place that decides
 //! what travels.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
+};
 use http1::{FieldKind, Limits, Progress, ResponseHead, Slots, parse_request};
 
 use super::answer::reason;
@@ -16,7 +18,11 @@ use super::forwarding::Downward;
 pub(crate) fn request<B>(head: &[u8], tls: bool, trailers: bool, body: B) -> Option<Request<B>> {
     let mut slots = Slots::new();
     // The head grew by what the edge added: the visitor's limits do not apply again.
-    let limits = Limits { head_bytes: usize::MAX, target_bytes: usize::MAX, headers: usize::MAX };
+    let limits = Limits {
+        head_bytes: usize::MAX,
+        target_bytes: usize::MAX,
+        headers: usize::MAX,
+    };
     let Ok(Progress::Complete { head, .. }) = parse_request(head, &limits, &mut slots) else {
         return None;
     };
@@ -44,7 +50,9 @@ pub(crate) fn request<B>(head: &[u8], tls: bool, trailers: bool, body: B) -> Opt
         request.headers_mut().append(name, value);
     }
     if trailers {
-        request.headers_mut().insert(http::header::TE, HeaderValue::from_static("trailers"));
+        request
+            .headers_mut()
+            .insert(http::header::TE, HeaderValue::from_static("trailers"));
     }
     Some(request)
 }
@@ -63,7 +71,13 @@ pub(crate) fn response(head: &ResponseHead<'_>) -> Option<Response<()>> {
 
 /// Takes out what HTTP/2 does not allow and a service sent all the same (RFC 9113, 8.2.2).
 pub(crate) fn strip_connection_fields(headers: &mut HeaderMap) {
-    for name in ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"] {
+    for name in [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "transfer-encoding",
+        "upgrade",
+    ] {
         headers.remove(name);
     }
 }
@@ -77,7 +91,9 @@ pub(crate) fn write_response<B>(
     down: Downward,
 ) -> (Framing, bool) {
     let status = response.status().as_u16();
-    let sized = response.headers().contains_key(http::header::CONTENT_LENGTH);
+    let sized = response
+        .headers()
+        .contains_key(http::header::CONTENT_LENGTH);
     let empty = is_head || matches!(status, 204 | 304);
     let framing = if empty || sized {
         Framing::Same

@@ -27,7 +27,10 @@ pub(super) async fn run(
             upstream.io.flush().await?;
         }
         let pumped = transport::pump(&mut visitor.io.io, &mut upstream.io).await;
-        record.bytes(pumped.forth + ahead.len() as u64, pumped.back + head.len() as u64);
+        record.bytes(
+            pumped.forth + ahead.len() as u64,
+            pumped.back + head.len() as u64,
+        );
         pumped.result
     };
     match joined.await {

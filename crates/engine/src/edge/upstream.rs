@@ -19,8 +19,8 @@ use tokio_rustls::client::TlsStream;
 use types::id::TunnelId;
 use types::tunnel::HttpVersion;
 
-use super::buffered::Buffered;
 use super::body::UpBody;
+use super::buffered::Buffered;
 use crate::agents::{Agent, OpenError, TunnelStream};
 use crate::core::Worker;
 use crate::live::LiveTunnel;
@@ -44,15 +44,8 @@ pub(crate) type Http2 = http2::SendRequest<UpBody>;
 
 /// A connection that is ready for a request.
 pub(crate) enum Connection {
-    Http1 {
-        io: Http1,
-        /// It has served a request before, so the service may just have closed it.
-        reused: bool,
-    },
-    Http2 {
-        send: Http2,
-        reused: bool,
-    },
+    Http1(Http1),
+    Http2(Http2),
 }
 
 /// Why there is no connection.
@@ -87,13 +80,13 @@ impl Upstreams {
         if let Some((send, used)) = &mut waiting.http2 {
             if !send.is_closed() {
                 *used = Instant::now();
-                return Some(Connection::Http2 { send: send.clone(), reused: true });
+                return Some(Connection::Http2(send.clone()));
             }
             waiting.http2 = None;
         }
         while let Some((mut io, _)) = waiting.http1.pop() {
             if io.is_quiet() {
-                return Some(Connection::Http1 { io, reused: true });
+                return Some(Connection::Http1(io));
             }
         }
         None
@@ -116,19 +109,22 @@ impl Upstreams {
         let mut out = Vec::new();
         self.by_tunnel.retain(|_, waiting| {
             let aged = |used: &Instant| now.saturating_duration_since(*used) >= IDLE;
-            out.extend(waiting.http1.extract_if(.., |(_, used)| aged(used)).map(|(io, _)| io));
-            if waiting.http2.as_ref().is_some_and(|(send, used)| send.is_closed() || aged(used)) {
+            out.extend(
+                waiting
+                    .http1
+                    .extract_if(.., |(_, used)| aged(used))
+                    .map(|(io, _)| io),
+            );
+            if waiting
+                .http2
+                .as_ref()
+                .is_some_and(|(send, used)| send.is_closed() || aged(used))
+            {
                 waiting.http2 = None;
             }
             !waiting.http1.is_empty() || waiting.http2.is_some()
         });
         out
-    }
-
-    /// Takes out everything of a tunnel that has ended.
-    pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Vec<Http1> {
-        let waiting = self.by_tunnel.remove(&tunnel).unwrap_or_default();
-        waiting.http1.into_iter().map(|(io, _)| io).collect()
     }
 }
 
@@ -144,7 +140,13 @@ pub(crate) async fn connect(
     if !fresh && let Some(waiting) = worker.upstreams.lock().take(id) {
         return Ok(waiting);
     }
-    open(worker, tunnel, source, tunnel.view.properties.http_version == Some(HttpVersion::H2c)).await
+    open(
+        worker,
+        tunnel,
+        source,
+        tunnel.view.properties.http_version == Some(HttpVersion::H2c),
+    )
+    .await
 }
 
 /// Opens a connection that speaks HTTP/1.1, whatever the tunnel says: for protocols that begin
@@ -154,7 +156,10 @@ pub(crate) async fn connect_http1(
     tunnel: &Arc<LiveTunnel<Agent>>,
     source: IpAddr,
 ) -> Result<Http1, ConnectError> {
-    let (stream, _) = tunnel.agent.open_stream(worker.index, tunnel.view.id, source).await?;
+    let (stream, _) = tunnel
+        .agent
+        .open_stream(worker.index, tunnel.view.id, source)
+        .await?;
     let io = if tunnel.view.properties.upstream_tls == Some(true) {
         UpIo::Tls(Box::new(tls(stream, tunnel, &HTTP1_ONLY).await?))
     } else {
@@ -169,7 +174,10 @@ async fn open(
     source: IpAddr,
     prior_knowledge: bool,
 ) -> Result<Connection, ConnectError> {
-    let (stream, _) = tunnel.agent.open_stream(worker.index, tunnel.view.id, source).await?;
+    let (stream, _) = tunnel
+        .agent
+        .open_stream(worker.index, tunnel.view.id, source)
+        .await?;
     let (io, http2) = if tunnel.view.properties.upstream_tls == Some(true) {
         let stream = tls(stream, tunnel, &EITHER).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -178,7 +186,7 @@ async fn open(
         (UpIo::Plain(stream), prior_knowledge)
     };
     if !http2 {
-        return Ok(Connection::Http1 { io: Buffered::new(io), reused: false });
+        return Ok(Connection::Http1(Buffered::new(io)));
     }
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -186,7 +194,9 @@ async fn open(
         // As much as a busy stream may have under way on a line of 100 MB/s and 20 ms.
         .initial_stream_window_size(2 * 1024 * 1024)
         .initial_connection_window_size(8 * 1024 * 1024)
-        .max_header_list_size(u32::try_from(worker.core.config.limits.header_bytes).unwrap_or(u32::MAX));
+        .max_header_list_size(
+            u32::try_from(worker.core.config.limits.header_bytes).unwrap_or(u32::MAX),
+        );
     let handshake = builder.handshake(TokioIo::new(io));
     let (send, connection) = tokio::time::timeout(HANDSHAKE_DEADLINE, handshake)
         .await
@@ -196,7 +206,7 @@ async fn open(
     // connection is every exchange's error, and told there.
     worker.runtime.spawn(async move { connection.await.ok() });
     worker.upstreams.lock().share(tunnel.view.id, send.clone());
-    Ok(Connection::Http2 { send, reused: false })
+    Ok(Connection::Http2(send))
 }
 
 async fn tls(
@@ -204,7 +214,12 @@ async fn tls(
     tunnel: &LiveTunnel<Agent>,
     config: &Arc<ClientConfig>,
 ) -> Result<TlsStream<TunnelStream>, ConnectError> {
-    let name = tunnel.view.properties.hostname.as_ref().map_or("localhost", |name| name.as_str());
+    let name = tunnel
+        .view
+        .properties
+        .hostname
+        .as_ref()
+        .map_or("localhost", |name| name.as_str());
     let name = ServerName::try_from(name.to_owned())
         .map_err(|error| ConnectError::Tls(io::Error::other(error)))?;
     let handshake = TlsConnector::from(Arc::clone(config)).connect(name, stream);
@@ -219,7 +234,10 @@ static HTTP1_ONLY: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| client_config(
 
 fn client_config(alpn: &[&[u8]]) -> Arc<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(daemon::tls::provider());
-    #[expect(clippy::expect_used, reason = "the provider has suites of both versions")]
+    #[expect(
+        clippy::expect_used,
+        reason = "the provider has suites of both versions"
+    )]
     let builder = builder
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .expect("the provider supports both versions");
@@ -270,7 +288,9 @@ impl ServerCertVerifier for AnyCertificate {
     }
 
     fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        daemon::tls::provider().signature_verification_algorithms.supported_schemes()
+        daemon::tls::provider()
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::{ProtocolVersion, ServerConfig};
 use rustls::server::{Acceptor, ClientHello};
+use rustls::{ProtocolVersion, ServerConfig};
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 use tracing::debug;
 use transport::{Socket, TlsStream, tune};
@@ -76,7 +76,9 @@ async fn classify(mut socket: Socket, worker: &Worker) -> Option<Class> {
     let name = hello.server_name().map(str::to_ascii_lowercase);
     let said = start.io.recall();
     let Some(name) = name.filter(|name| name != core.namespace.base().as_str()) else {
-        return finish(start, Arc::clone(&core.tls.base)).await.map(base_class);
+        return finish(start, Arc::clone(&core.tls.base))
+            .await
+            .map(base_class);
     };
     if agent_only {
         // EN-10: agents use the base host; this name could be a tunnel's.
@@ -92,7 +94,9 @@ async fn classify(mut socket: Socket, worker: &Worker) -> Option<Class> {
     {
         return tls_tunnel(start, said, tunnel, core).await;
     }
-    let config = core.tls.http(tunnel.as_ref().map(|tunnel| &tunnel.view.properties));
+    let config = core
+        .tls
+        .http(tunnel.as_ref().map(|tunnel| &tunnel.view.properties));
     let stream = finish(start, Arc::clone(config)).await?;
     Some(Class::Http(stream, name))
 }
@@ -139,7 +143,9 @@ fn base_class(stream: TlsStream) -> Class {
 
 /// Whether the client offers nothing but the agent protocol.
 fn asks_for_agent_protocol(hello: &ClientHello<'_>) -> bool {
-    let Some(mut names) = hello.alpn() else { return false };
+    let Some(mut names) = hello.alpn() else {
+        return false;
+    };
     let mut any = false;
     names.all(|name| {
         any = true;

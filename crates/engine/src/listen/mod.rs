@@ -62,7 +62,10 @@ async fn accept_loop(
                 // Small answers must not wait for a full packet. A socket that refuses the option
                 // is closed already.
                 stream.set_nodelay(true).ok();
-                serve(stream, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
+                serve(
+                    stream,
+                    SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+                );
             }
             Err(error) if is_of_the_connection(&error) => {}
             Err(error) => {

@@ -31,9 +31,15 @@ pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
                 async move { Ok::<_, Infallible>(response) }
             });
             let mut builder = http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(HEAD_DEADLINE).keep_alive(false);
+            builder
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_DEADLINE)
+                .keep_alive(false);
             // Whatever ends it, there was nothing to lose.
-            builder.serve_connection(TokioIo::new(stream), service).await.ok();
+            builder
+                .serve_connection(TokioIo::new(stream), service)
+                .await
+                .ok();
         });
     })
     .await;
@@ -49,15 +55,28 @@ fn redirect<B>(request: &Request<B>, core: &Core) -> Response {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return refuse(Problem::https_required());
     }
-    let host = request.headers().get(header::HOST).map(|host| host.as_bytes());
+    let host = request
+        .headers()
+        .get(header::HOST)
+        .map(|host| host.as_bytes());
     let Some(host) = host.and_then(::http1::Authority::parse) else {
         return refuse(Problem::invalid_request("Host is missing or malformed"));
     };
     let port = core.tls_addr.get().map_or(443, std::net::SocketAddr::port);
-    let port = if port == 443 { String::new() } else { format!(":{port}") };
-    let path = request.uri().path_and_query().map_or("/", |target| target.as_str());
+    let port = if port == 443 {
+        String::new()
+    } else {
+        format!(":{port}")
+    };
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |target| target.as_str());
     let location = format!("https://{}{port}{path}", host.host.to_ascii_lowercase());
-    let headers = [(header::LOCATION, location), (header::CACHE_CONTROL, "no-store".to_owned())];
+    let headers = [
+        (header::LOCATION, location),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+    ];
     (StatusCode::PERMANENT_REDIRECT, headers, Body::empty()).into_response()
 }
 

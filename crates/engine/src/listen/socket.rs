@@ -62,7 +62,11 @@ mod tests {
         let addr = SocketAddr::from(([127, 0, 0, 1], 0));
         let listeners = bind(addr, 3).unwrap();
         let bound = listeners[0].local_addr().unwrap();
-        assert!(listeners.iter().all(|listener| listener.local_addr().unwrap() == bound));
+        assert!(
+            listeners
+                .iter()
+                .all(|listener| listener.local_addr().unwrap() == bound)
+        );
         let error = bind(bound, 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }

@@ -64,7 +64,12 @@ pub(crate) enum NoPort {
 impl TcpPorts {
     /// Ports of `range` on the address of the TLS listener.
     pub(crate) fn new(range: Option<RangeInclusive<u16>>, ip: IpAddr, workers: usize) -> Self {
-        Self { range, ip, workers, state: Mutex::default() }
+        Self {
+            range,
+            ip,
+            workers,
+            state: Mutex::default(),
+        }
     }
 
     /// Binds a port: the one that the holder had last, if it can be had, else the next free one.
@@ -76,13 +81,21 @@ impl TcpPorts {
             // Shared: the tunnel that is being taken over may still have it.
             && let Ok(listeners) = self.listeners(port, true)
         {
-            return Ok(BoundPort { port, holder, listeners });
+            return Ok(BoundPort {
+                port,
+                holder,
+                listeners,
+            });
         }
         let count = range.len();
         for _ in 0..count {
             let port = self.next_port(&range);
             if let Ok(listeners) = self.listeners(port, false) {
-                return Ok(BoundPort { port, holder, listeners });
+                return Ok(BoundPort {
+                    port,
+                    holder,
+                    listeners,
+                });
             }
         }
         Err(NoPort::Exhausted)
@@ -124,7 +137,11 @@ impl TcpPorts {
 
     fn next_port(&self, range: &RangeInclusive<u16>) -> u16 {
         let mut state = self.state.lock();
-        let port = if range.contains(&state.next) { state.next } else { *range.start() };
+        let port = if range.contains(&state.next) {
+            state.next
+        } else {
+            *range.start()
+        };
         state.next = port.checked_add(1).unwrap_or(*range.start());
         port
     }

@@ -34,7 +34,7 @@ impl TlsConfigs {
             base: make(BOTH, &[ALPN_SVC, ALPN_RSTRM, H2, HTTP1])?,
             http: make(BOTH, &[H2, HTTP1])?,
             http_modern: make(MODERN, &[H2, HTTP1])?,
-            certificate: Arc::clone(&certificate),
+            certificate,
             tickets,
         })
     }

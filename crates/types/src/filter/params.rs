@@ -10,7 +10,7 @@ use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::{ClientFilter, TunnelFilter};
-use crate::json::{self, Limits};
+use crate::json::{self, JsonError, Limits};
 
 /// A filter that stands in `params`.
 pub trait Filter: Default + Sized {
@@ -30,6 +30,12 @@ pub struct ListParams<F> {
     /// What the objects must have.
     pub filters: F,
 }
+
+/// `params` of `/api/clients`.
+pub type ListClientsParams = ListParams<ClientFilter>;
+
+/// `params` of `/api/tunnels`.
+pub type ListTunnelsParams = ListParams<TunnelFilter>;
 
 impl<F: Filter> ListParams<F> {
     /// Reads the decoded text of the parameter (EN-2).
@@ -82,8 +88,9 @@ impl<F: Filter + ToSchema> ToSchema for ListParams<F> {
     }
 }
 
-/// `params` of `/api/sse` and `/api/websocket` (EN-3).
+/// `params` of `/api/sse` and `/api/websocket`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct WatchParams {
     /// What clients must have to be seen; every client without it.
     #[schema(required = false)]
@@ -97,7 +104,7 @@ pub struct WatchParams {
 }
 
 impl WatchParams {
-    /// Reads the decoded text of the parameter.
+    /// Reads the decoded text of the parameter (EN-3).
     pub fn parse(text: &str, compat: bool) -> Result<Self, ParamError> {
         let document = read(text)?;
         let mut params = Self::default();
@@ -136,6 +143,12 @@ impl ParamError {
             field: field.into(),
             message: message.into(),
         }
+    }
+}
+
+impl From<JsonError> for ParamError {
+    fn from(error: JsonError) -> Self {
+        Self::new(error.field, error.message)
     }
 }
 

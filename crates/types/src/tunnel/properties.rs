@@ -1,5 +1,8 @@
 //! What a client may ask of a tunnel, and the rules that hold in every edition.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -8,29 +11,34 @@ use utoipa::ToSchema;
 use super::{
     Country, Hostname, HttpVersion, IpRange, Protocol, TlsMode, TlsVersion, TunnelName, TunnelType,
 };
-use crate::client::{Labels, check_labels};
+use crate::client::check_labels;
 
-/// The fields of a tunnel that its client may set. `None`, an empty list and an empty map mean
-/// "not asked for"; [`resolve`](Self::resolve) fills in what follows from the rest.
+/// The fields of a tunnel that its client may set. One that is left out is not asked for and
+/// follows from the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TunnelProperties {
     /// Name, unique in the project; the dial key of a private tunnel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = String, required = false)]
     pub name: Option<TunnelName>,
     /// Byte stream or datagrams; follows from the protocol.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub tunnel_type: Option<TunnelType>,
     /// Whether visitors reach it at the edge (default) or agents alone dial it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub publish: Option<bool>,
     /// What visitors speak. A published byte stream is `http` unless it says otherwise; a private
     /// tunnel may have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub protocol: Option<Protocol>,
     /// Labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: Labels,
+    #[schema(value_type = BTreeMap<String, String>, required = false)]
+    // Spelled out, not by its alias: the schema is derived from what is written here.
+    pub labels: BTreeMap<String, String>,
     /// Countries from which visitors may come.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
@@ -41,14 +49,15 @@ pub struct TunnelProperties {
     pub trusted_ips: Vec<IpRange>,
     /// Requested stable host name or label, or the one that was allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = String, required = false)]
     pub hostname: Option<Hostname>,
     /// Requested reserved port (`tcp` alone), or the one that was allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 65535)]
+    #[schema(nullable = false, minimum = 1, maximum = 65535)]
     pub port: Option<u16>,
     /// Where TLS ends (`tls` alone; default `terminated`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub tls_mode: Option<TlsMode>,
     /// Application protocols offered to visitors, in order of preference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -58,34 +67,43 @@ pub struct TunnelProperties {
     pub tls_ciphers: Vec<String>,
     /// Lowest TLS version for visitors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub tls_min_version: Option<TlsVersion>,
     /// Whether visitors prove themselves with a client certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub mtls_auth: Option<bool>,
     /// HTTP version towards the upstream (default `http/1.1`, negotiated with `upstream_tls`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub http_version: Option<HttpVersion>,
     /// Deprecated spelling of `upstream_tls`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(deprecated)]
+    #[schema(nullable = false, deprecated)]
     pub http_use_tls: Option<bool>,
     /// Whether the upstream is spoken to over TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub upstream_tls: Option<bool>,
     /// Carries datagrams without loss, over a byte stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub datagram_guaranteed_delivery: Option<bool>,
     /// Whether visitors of other regions are routed to the tunnel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub allow_cross_region_routing: Option<bool>,
     /// Whether every request needs a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub token_auth: Option<bool>,
     /// Whether visitors may prove themselves with a browser session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub svc_auth: Option<bool>,
     /// Whether browsers pass a challenge first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub challenge_mode: Option<bool>,
 }
 
@@ -110,8 +128,9 @@ impl PropertyError {
 }
 
 impl TunnelProperties {
-    /// Enforces the property rules that hold in every edition and fills in the defaults. What an
-    /// edition does not offer is its engine's to refuse (EN-11).
+    /// Enforces the property rules that hold in every edition and fills in the defaults. `None`, an
+    /// empty list and an empty map are "not asked for". What an edition does not offer is its
+    /// engine's to refuse (EN-11).
     pub fn resolve(mut self) -> Result<Self, PropertyError> {
         self.check_limits()?;
         let publish = *self.publish.get_or_insert(true);
@@ -119,7 +138,7 @@ impl TunnelProperties {
         self.choose_protocol_and_type(publish)?;
         match self.protocol {
             Some(Protocol::Http | Protocol::Webtty) => self.check_http()?,
-            Some(Protocol::Tls) => self.check_tls()?,
+            Some(Protocol::Tls) => self.check_tls(publish)?,
             Some(Protocol::Tcp) => self.check_tcp()?,
             Some(Protocol::Dtls | Protocol::Quic) | None => {}
         }
@@ -237,15 +256,18 @@ impl TunnelProperties {
         Ok(())
     }
 
-    fn check_tls(&mut self) -> Result<(), PropertyError> {
-        let mode = *self.tls_mode.get_or_insert(TlsMode::Terminated);
+    fn check_tls(&mut self, publish: bool) -> Result<(), PropertyError> {
+        // Nobody ends TLS for a dialler of a private tunnel.
+        if publish {
+            self.tls_mode.get_or_insert(TlsMode::Terminated);
+        }
         let excluded = [
             ("tls_min_version", self.tls_min_version.is_some()),
             ("tls_ciphers", !self.tls_ciphers.is_empty()),
             ("mtls_auth", self.mtls_auth == Some(true)),
             ("upstream_tls", self.upstream_tls == Some(true)),
         ];
-        if mode == TlsMode::Passthrough
+        if self.tls_mode == Some(TlsMode::Passthrough)
             && let Some((field, _)) = excluded.into_iter().find(|(_, asked)| *asked)
         {
             return Err(PropertyError::new(

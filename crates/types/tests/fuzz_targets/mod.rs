@@ -1,0 +1,171 @@
+//! What must hold for any input of the parsers that strangers reach. `fuzz/` feeds these functions
+//! with what it invents, the tests with what is kept in `tests/corpus`.
+
+use types::boundary::{Boundary, ListScope};
+use types::client::Client;
+use types::filter::{
+    Filter, ListClientsParams, ListParams, ListTunnelsParams, WatchParams, params_of_query,
+};
+use types::id::{ClientId, TunnelId};
+use types::json::{self, Limits};
+use types::path::NormalPath;
+use types::pattern::Pattern;
+use types::query_credential::{COMPAT_NAMES, extract, is_present, strip_referer};
+use types::tunnel::{Tunnel, TunnelProperties};
+
+/// A raw query, or the text of `params`.
+pub(crate) fn params(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(Some(decoded)) = params_of_query(text) {
+        assert!(
+            is_present(text, &["params"]) || text.contains('+'),
+            "what is found is there"
+        );
+        list::<types::filter::TunnelFilter>(&decoded);
+    }
+    list::<types::filter::TunnelFilter>(text);
+    list::<types::filter::ClientFilter>(text);
+    if let Ok(params) = ListClientsParams::parse(text, false) {
+        params
+            .filters
+            .matches(&Client::online(ClientId::new(1, [1; 10])));
+    }
+    if let Ok(params) = ListTunnelsParams::parse(text, true) {
+        params.filters.matches(&tunnel(TunnelProperties::default()));
+    }
+    if let Ok(params) = WatchParams::parse(text, true) {
+        let again = serde_json::to_string(&params).unwrap();
+        assert_eq!(
+            WatchParams::parse(&again, false),
+            Ok(params),
+            "what is read reads back"
+        );
+    }
+}
+
+fn list<F: Filter + serde::Serialize + PartialEq + std::fmt::Debug>(text: &str) {
+    if let Ok(params) = ListParams::<F>::parse(text, true) {
+        let again = serde_json::to_string(&params).unwrap();
+        assert_eq!(
+            ListParams::<F>::parse(&again, false),
+            Ok(params),
+            "what is read reads back"
+        );
+    }
+}
+
+/// A `resources` claim as JSON.
+pub(crate) fn boundary(data: &[u8]) {
+    let Ok(resources) = json::parse(
+        data,
+        Limits {
+            bytes: 16 * 1024,
+            depth: 40,
+        },
+    ) else {
+        return;
+    };
+    let boundary = Boundary::parse(Some(&resources), true);
+    let sound = Boundary::check(&resources, true);
+    let path = NormalPath::parse("/api/x").unwrap();
+    let live = tunnel(TunnelProperties::default());
+    let connects = boundary
+        .connect("p1", Some("w1"), &live, Some(&path))
+        .is_ok();
+    let listed = boundary.list("p1", Some("w1"), &live);
+    let mut planned = TunnelProperties::default();
+    let created = boundary.create("p1", Some("w1"), &mut planned).is_ok();
+    if sound.is_err() {
+        assert!(
+            !connects && !created && listed == ListScope::Hidden,
+            "a wrong shape refuses everything"
+        );
+    }
+    if !created {
+        assert_eq!(
+            planned,
+            TunnelProperties::default(),
+            "a refusal changes nothing"
+        );
+    }
+    assert!(boundary.may_list("p1", Some("w1")) || listed == ListScope::Hidden);
+    assert!(
+        !boundary.watch_only_shape() || (!connects && !created),
+        "watching is not doing"
+    );
+    assert!(boundary.has_tunnel_resource());
+    let nowhere = boundary.and(&Boundary::refuse_everything());
+    assert!(
+        nowhere
+            .connect("p1", Some("w1"), &live, Some(&path))
+            .is_err()
+    );
+}
+
+/// A raw query or a `Referer`.
+pub(crate) fn query_credential(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    match extract(text, COMPAT_NAMES) {
+        Ok(None) => assert!(!is_present(text, COMPAT_NAMES)),
+        Err(_) => assert!(is_present(text, COMPAT_NAMES)),
+        Ok(Some(extracted)) => {
+            assert!(
+                !is_present(&extracted.rest, COMPAT_NAMES),
+                "the credential is gone"
+            );
+            assert_eq!(extracted.token.split('.').count(), 3);
+            let kept = |query: &str| query.bytes().filter(|byte| *byte == b'&').count();
+            let lost = usize::from(text.contains('&'));
+            assert_eq!(
+                kept(text),
+                kept(&extracted.rest) + lost,
+                "one separator went with it"
+            );
+        }
+    }
+    if let Some(stripped) = strip_referer(text, COMPAT_NAMES) {
+        assert_eq!(
+            strip_referer(&stripped, COMPAT_NAMES),
+            None,
+            "nothing is left to strip"
+        );
+    }
+}
+
+/// A path, or a pattern and a path on two lines.
+pub(crate) fn path(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let (pattern, raw) = text.split_once('\n').unwrap_or((".*", text));
+    let Ok(path) = NormalPath::parse(raw) else {
+        return;
+    };
+    assert_eq!(
+        NormalPath::parse(path.as_str()),
+        Ok(path.clone()),
+        "one form"
+    );
+    assert!(path.as_str().starts_with('/') && !path.as_str().starts_with("//"));
+    assert!(
+        !path
+            .as_str()
+            .split('/')
+            .any(|segment| matches!(segment, "." | ".."))
+    );
+    if let Ok(pattern) = Pattern::parse(pattern) {
+        pattern.matches(path.as_str());
+    }
+}
+
+fn tunnel(properties: TunnelProperties) -> Tunnel {
+    Tunnel::online(
+        TunnelId::new(1, [1; 10]),
+        ClientId::new(1, [1; 10]),
+        properties,
+    )
+}
