@@ -534,8 +534,17 @@ fn shown<A>(
     view.plan.clone_from(&client.plan);
     view.provider.clone_from(&client.provider);
     view.region.clone_from(&client.region);
-    view.host = view.properties.hostname.as_ref().map(ToString::to_string);
+    view.host = authority(&view.properties);
     view
+}
+
+/// Where a visitor finds a published tunnel: `host`, or `host:port` where the port is not https's.
+fn authority(properties: &TunnelProperties) -> Option<String> {
+    let hostname = properties.hostname.as_ref()?;
+    Some(match properties.port {
+        None | Some(443) => hostname.to_string(),
+        Some(port) => format!("{hostname}:{port}"),
+    })
 }
 
 fn keep_keys(view: &mut Tunnel, old: &Tunnel) {
