@@ -9,6 +9,8 @@ mod api;
 #[cfg(test)]
 mod breaking;
 #[cfg(test)]
+mod desync;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod headers;
