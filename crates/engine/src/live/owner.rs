@@ -534,7 +534,11 @@ fn shown<A>(
     view.plan.clone_from(&client.plan);
     view.provider.clone_from(&client.provider);
     view.region.clone_from(&client.region);
-    view.host = view.properties.hostname.as_ref().map(ToString::to_string);
+    let hostname = view.properties.hostname.as_ref();
+    view.host = hostname.map(|hostname| match view.properties.port {
+        Some(port) => format!("{hostname}:{port}"),
+        None => hostname.to_string(),
+    });
     view
 }
 

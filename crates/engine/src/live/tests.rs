@@ -286,7 +286,11 @@ fn a_tcp_tunnel_is_not_found_by_the_engines_own_hostname() {
     properties.hostname = Some("engine.example".parse().unwrap());
     properties.port = Some(4000);
     let policy = TunnelPolicy::compile(&properties);
-    live.open_tunnel(ann, properties, policy).unwrap();
+    let opened = live.open_tunnel(ann, properties, policy).unwrap();
+    assert_eq!(
+        opened.tunnel.view.host.as_deref(),
+        Some("engine.example:4000")
+    );
     assert!(matches!(live.route("engine.example"), Route::Unknown));
 }
 
