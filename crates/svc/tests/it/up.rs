@@ -5,13 +5,18 @@ use std::{
     path::Path,
 };
 
-use futures_util::StreamExt;
+use futures_util::{SinkExt, StreamExt};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     time::timeout,
+};
+
+use tokio_tungstenite::{
+    WebSocketStream, tungstenite,
+    tungstenite::{Message, protocol::Role},
 };
 
 use super::program::{Home, Running, SOON};
@@ -23,7 +28,20 @@ struct Up {
 }
 
 async fn up(home: &Home, more: &[&str]) -> Up {
-    let args = [&["up", "--port", "0", "--output", "json"], more].concat();
+    // Engines share their listening ports among their threads, and would share those of another
+    // engine of this user too: each has its own.
+    let base = free_port();
+    let tcp_ports = format!("{base}-{}", base.saturating_add(9));
+    let own = [
+        "up",
+        "--port",
+        "0",
+        "--tcp-ports",
+        &tcp_ports,
+        "--output",
+        "json",
+    ];
+    let args = [&own, more].concat();
     let mut running = home.start(&args);
     let ready = running.json().await;
     Up { running, ready }
@@ -38,6 +56,7 @@ fn visitor(ready: &Value, url: &str) -> (reqwest::Client, reqwest::Url) {
         .tls_certs_only([reqwest::Certificate::from_pem(&ca).unwrap()])
         .resolve(url.host_str().unwrap(), address)
         .no_proxy()
+        .http1_only()
         .build()
         .unwrap();
     (client, url)
@@ -60,6 +79,11 @@ async fn shouting_service() -> u16 {
         }
     });
     port
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 fn online(line: &Value) -> bool {
@@ -134,6 +158,38 @@ async fn the_demo_is_reached_under_its_public_name() {
     for _ in 0..2 {
         let tick = timeout(SOON, ticks.next()).await.unwrap().unwrap().unwrap();
         assert!(tick.starts_with(b"data: "));
+    }
+}
+
+#[tokio::test]
+async fn a_websocket_goes_through_to_the_demo() {
+    let home = Home::new();
+    let up = up(&home, &["--demo"]).await;
+    let (client, url) = visitor(&up.ready, up.ready["demo_url"].as_str().unwrap());
+    let key = tungstenite::handshake::client::generate_key();
+    let upgrade = client
+        .get(url.join("/ws").unwrap())
+        .version(reqwest::Version::HTTP_11)
+        .header("connection", "upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", &key)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(upgrade.status(), 101);
+    let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
+    assert_eq!(upgrade.headers()["sec-websocket-accept"], accept);
+    let stream = upgrade.upgrade().await.unwrap();
+    let mut socket = WebSocketStream::from_raw_socket(stream, Role::Client, None).await;
+    for text in ["hello", "again"] {
+        socket.send(Message::text(text)).await.unwrap();
+        let back = timeout(SOON, socket.next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert_eq!(back.to_text().unwrap(), text);
     }
 }
 
@@ -371,8 +427,9 @@ async fn a_name_is_taken_over_by_the_same_identity_and_refused_to_another() {
     assert_eq!(second.terminate().await.code, Some(0));
 }
 
+/// EN-9: agents reconnect to an engine that forgot them, and make their tunnels anew.
 #[tokio::test]
-async fn an_agent_and_its_tunnel_come_back_after_a_restart_of_the_engine() {
+async fn an_agent_and_a_watcher_come_back_after_the_engine_has_died() {
     let home = Home::new();
     let first = up(&home, &[]).await;
     let port = engine_port(&first.ready).to_string();
@@ -382,7 +439,8 @@ async fn an_agent_and_its_tunnel_come_back_after_a_restart_of_the_engine() {
     let mut events = home.start(&["events"]);
     assert_eq!(events.json().await["type"], "state.initial");
 
-    assert_eq!(first.running.terminate().await.code, Some(0));
+    first.running.signal(Signal::SIGKILL);
+    drop(first.running.ended().await);
     agent
         .json_where(|line| line["status"] == "disconnected")
         .await;
@@ -409,7 +467,8 @@ async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     let port = shouting_service().await.to_string();
-    let mut events = home.start(&["events", "--events", "tunnel.deleted"]);
+    let mut events = home.start(&["events", "--events", "state.initial,tunnel.deleted"]);
+    assert_eq!(events.json().await["type"], "state.initial");
     for (hurry, expected) in [(false, "HELLO"), (true, "")] {
         let mut agent = home.start(&["forward", &port, "--tcp", "-o", "json"]);
         let public_port = u16::try_from(agent.json().await["port"].as_u64().unwrap()).unwrap();
