@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -329,6 +330,8 @@ impl Session {
             } else {
                 let hostname = self.hostname(properties.hostname.as_ref())?;
                 properties.hostname = Some(hostname);
+                // Visitors come to the listener's port, and agents make the address of it.
+                properties.port = core.tls_addr.get().map(SocketAddr::port);
             }
         }
         let policy = access::TunnelPolicy::compile(&properties);
@@ -351,24 +354,7 @@ impl Session {
             core.tcp_ports
                 .serve(port, &tunnel, self.worker.core.workers());
         }
-        let mut answer = wire::properties::opened(&tunnel.view);
-        if tunnel.view.properties.publish == Some(true) && answer.port.is_none() {
-            // Visitors come to the listener's port, and agents make the address of it.
-            let port = core
-                .tls_addr
-                .get()
-                .map(|addr| u32::from(addr.port()).into());
-            answer.port = port;
-        }
-        if let (Some(hostname), Some(port)) = (&answer.hostname, answer.port) {
-            let port = if port.value == 443 {
-                String::new()
-            } else {
-                format!(":{}", port.value)
-            };
-            answer.host = Some(format!("{}{port}", hostname.value).into());
-        }
-        Ok(answer)
+        Ok(wire::properties::opened(&tunnel.view))
     }
 
     /// The name under which a tunnel is published: the one asked for, or one that is free.

@@ -24,11 +24,7 @@ pub(super) fn shown<A>(
     view.plan.clone_from(&client.plan);
     view.provider.clone_from(&client.provider);
     view.region.clone_from(&client.region);
-    let hostname = view.properties.hostname.as_ref();
-    view.host = hostname.map(|hostname| match view.properties.port {
-        Some(port) => format!("{hostname}:{port}"),
-        None => hostname.to_string(),
-    });
+    view.host = authority(&view.properties);
     view
 }
 
@@ -43,4 +39,13 @@ pub(super) fn keep_keys(view: &mut Tunnel, old: &Tunnel) {
         .clone_from(&old.properties.hostname);
     view.properties.publish = old.properties.publish;
     view.properties.protocol = old.properties.protocol;
+}
+
+/// Where a visitor finds a published tunnel: `host`, or `host:port` where the port is not https's.
+fn authority(properties: &TunnelProperties) -> Option<String> {
+    let hostname = properties.hostname.as_ref()?;
+    Some(match properties.port {
+        None | Some(443) => hostname.to_string(),
+        Some(port) => format!("{hostname}:{port}"),
+    })
 }
