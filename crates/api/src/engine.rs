@@ -21,7 +21,7 @@ pub const WEBSOCKET: &str = "/api/websocket";
 /// `GET`: the document itself, without a credential (EN-6).
 pub const OPENAPI: &str = "/api/openapi.json";
 
-/// Media type of the document (RFC 9512 registers the structure suffix; OpenAPI the name).
+/// Media type of the document, as the OpenAPI initiative writes it.
 pub const OPENAPI_MEDIA_TYPE: &str = "application/vnd.oai.openapi+json;version=3.1";
 
 /// One operation, as the document lists it.

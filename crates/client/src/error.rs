@@ -62,6 +62,9 @@ pub enum ConnectError {
     /// The peer did not answer in time; trying again may help.
     #[error("{0}: no answer in time")]
     TimedOut(Step),
+    /// The control channel lives, and data connections cannot be opened; trying again may help.
+    #[error("no data connection to the engine can be opened")]
+    DataPath,
     /// The peer broke the protocol; trying again may help, as it may be half way through an
     /// upgrade.
     #[error("the engine broke the protocol: {0}")]
@@ -81,9 +84,11 @@ impl ConnectError {
     /// Whether the same attempt could succeed later without anybody changing its input.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unavailable(_) | Self::Network { .. } | Self::TimedOut(_) | Self::Protocol(_) => {
-                true
-            }
+            Self::Unavailable(_)
+            | Self::Network { .. }
+            | Self::TimedOut(_)
+            | Self::DataPath
+            | Self::Protocol(_) => true,
             Self::Refused(_) | Self::Trust(_) | Self::Address(_) | Self::Closed => false,
         }
     }

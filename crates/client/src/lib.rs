@@ -5,6 +5,18 @@
 //! visitors to the caller, [`Tunnel::forward`] joins each of them to a [`Target`]. [`dial`] opens a
 //! stream to a private tunnel. [`api`] reads the Engine API.
 //!
+//! ```no_run
+//! use client::{Agent, Config, Properties, Token};
+//!
+//! # async fn publish() -> Result<(), Box<dyn std::error::Error>> {
+//! let agent = Agent::start(Config::new("engine.example.com:443".parse()?, Token::new("…")))?;
+//! let mut tunnel = agent.open(Properties::http().named("web"));
+//! println!("visitors use {}", tunnel.online().await?.forwarding);
+//! tunnel.forward("localhost:3000".parse()?, None).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The crate knows nothing of the engine's inside: it meets it through `wire` (the protocol) and
 //! `transport` (the data path). It reads no environment, installs no signal handler and prints
 //! nothing; that is the binary's part.

@@ -118,27 +118,15 @@ impl Properties {
     /// where the engine did not give one.
     pub fn forwarding(&self, engine_port: u16) -> String {
         let published = self.publish.unwrap_or(true);
-        let named = self.hostname.as_ref();
-        let authority = named
-            .map(|hostname| format!("{hostname}:{}", self.port.unwrap_or(engine_port)))
-            .or_else(|| self.host.clone());
-        match (published, authority) {
-            (true, Some(authority)) if self.protocol.as_deref() == Some("http") => {
-                let authority = authority.strip_suffix(":443").unwrap_or(&authority);
-                format!("https://{authority}")
-            }
-            (true, Some(authority)) => {
-                let bare = !authority.contains(':');
-                if bare {
-                    format!("{authority}:{engine_port}")
-                } else {
-                    authority
-                }
-            }
-            _ => {
-                let name = self.name.as_ref().or(self.id.as_ref());
-                format!("svc://{}", name.map_or("", String::as_str))
-            }
+        let Some(hostname) = self.hostname.as_ref().filter(|_| published) else {
+            let name = self.name.as_ref().or(self.id.as_ref());
+            return format!("svc://{}", name.map_or("", String::as_str));
+        };
+        let port = self.port.unwrap_or(engine_port);
+        match self.protocol.as_deref() {
+            Some("http") if port == 443 => format!("https://{hostname}"),
+            Some("http") => format!("https://{hostname}:{port}"),
+            _ => format!("{hostname}:{port}"),
         }
     }
 

@@ -74,7 +74,8 @@ pub struct Client {
     /// Labels that the agent gave itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, String>, required = false)]
-    pub labels: Labels,
+    // Spelled out, not by its alias: the schema is derived from what is written here.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Client {

@@ -67,7 +67,8 @@ pub struct ClientFilter {
     /// Labels; a value of `null` asks for the key alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, Option<String>>, required = false)]
-    pub labels: LabelFilter,
+    // Spelled out, not by its alias: the schema is derived from what is written here.
+    pub labels: BTreeMap<String, Option<String>>,
 }
 
 impl ClientFilter {
@@ -140,7 +141,8 @@ pub struct TunnelFilter {
     /// Labels; a value of `null` asks for the key alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, Option<String>>, required = false)]
-    pub labels: LabelFilter,
+    // Spelled out, not by its alias: the schema is derived from what is written here.
+    pub labels: BTreeMap<String, Option<String>>,
 }
 
 impl TunnelFilter {

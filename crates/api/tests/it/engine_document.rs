@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use types::permission::{ENGINE_BUNDLES, Permission};
 
 /// With `UPDATE_OPENAPI=1` in the environment the test writes the file instead of comparing it.
+/// EN-6.
 #[test]
 fn en_6_the_committed_document_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../openapi/engine.json");
@@ -22,6 +23,7 @@ fn en_6_the_committed_document_is_current() {
     );
 }
 
+/// CP-9.
 #[test]
 fn cp_9_the_document_is_the_same_bytes_each_time() {
     for _ in 0..20 {
@@ -29,6 +31,7 @@ fn cp_9_the_document_is_the_same_bytes_each_time() {
     }
 }
 
+/// EN-6.
 #[test]
 fn en_6_it_is_openapi_3_1_with_the_operations_of_the_interface() {
     let document = api::engine::document();
@@ -56,6 +59,7 @@ fn en_6_it_is_openapi_3_1_with_the_operations_of_the_interface() {
     );
 }
 
+/// EN-6.
 #[test]
 fn en_6_every_operation_says_what_it_needs() {
     let document = api::engine::document();
@@ -68,7 +72,7 @@ fn en_6_every_operation_says_what_it_needs() {
                 assert!(rules.is_empty());
             }
             Access::Authenticated => {
-                assert!(rules.is_empty() && described["responses"]["401"].is_object())
+                assert!(rules.is_empty() && described["responses"]["401"].is_object());
             }
             Access::Permitted(permission, _) => {
                 assert!(!rules.is_empty());
@@ -89,6 +93,7 @@ fn en_6_every_operation_says_what_it_needs() {
     }
 }
 
+/// EN-6.
 #[test]
 fn en_6_permissions_and_bundles_are_in_the_document() {
     let document = api::engine::document();

@@ -10,6 +10,7 @@ use wire::message::{ProxyConnReq, ProxyConnRsp, Secret, text};
 use super::{
     actor,
     channel::encode,
+    data_path::DataPath,
     forward::{Service, Visit},
     hello,
     shared::{Handler, Shared},
@@ -23,6 +24,7 @@ use crate::{
 /// Takes a visitor in a task of its own and answers on the channel.
 pub(crate) fn take(
     shared: &Arc<Shared>,
+    path: &Arc<DataPath>,
     visitor: ProxyConnReq,
     answer: mpsc::Sender<ProxyConnRsp>,
 ) {
@@ -37,9 +39,10 @@ pub(crate) fn take(
         return;
     };
     let shared_by_task = Arc::clone(shared);
+    let path = Arc::clone(path);
     shared.spawn(async move {
         let stream_id = visitor.stream_id.clone();
-        let taken = begin(&shared_by_task, visitor).await;
+        let taken = begin(&shared_by_task, &path, visitor).await;
         drop(permit);
         let error = taken.as_ref().err().cloned();
         if let Some(error) = &error {
@@ -88,7 +91,11 @@ impl Taken {
     }
 }
 
-async fn begin(shared: &Shared, visitor: ProxyConnReq) -> Result<Taken, wire::Error> {
+async fn begin(
+    shared: &Shared,
+    path: &DataPath,
+    visitor: ProxyConnReq,
+) -> Result<Taken, wire::Error> {
     let Some(entry) = shared.route(&visitor.tunnel_id).await else {
         return Err(wire::Error::tunnel_not_found(
             "the agent has no such tunnel",
@@ -106,7 +113,7 @@ async fn begin(shared: &Shared, visitor: ProxyConnReq) -> Result<Taken, wire::Er
             let slot = queue
                 .try_reserve_owned()
                 .map_err(|_full| wire::Error::capacity_exhausted("too many visitors wait"))?;
-            let stream = dial_back(shared, visitor)
+            let stream = dial_back(shared, path, visitor)
                 .await
                 .map_err(|e| unreachable(&e))?;
             let stream = Stream::new(stream, visit.stream_id, visit.source_ip);
@@ -118,7 +125,7 @@ async fn begin(shared: &Shared, visitor: ProxyConnReq) -> Result<Taken, wire::Er
                 .dial()
                 .await
                 .map_err(wire::Error::service_unavailable)?;
-            let visitor = dial_back(shared, visitor)
+            let visitor = dial_back(shared, path, visitor)
                 .await
                 .map_err(|e| unreachable(&e))?;
             Ok(Taken::Forwarded {
@@ -132,7 +139,11 @@ async fn begin(shared: &Shared, visitor: ProxyConnReq) -> Result<Taken, wire::Er
 }
 
 /// Opens the connection that will be the visitor's bytes.
-async fn dial_back(shared: &Shared, visitor: ProxyConnReq) -> Result<Box<TlsStream>, ConnectError> {
+async fn dial_back(
+    shared: &Shared,
+    path: &DataPath,
+    visitor: ProxyConnReq,
+) -> Result<Box<TlsStream>, ConnectError> {
     let elsewhere;
     let connector = match text(visitor.proxy_endpoint.as_ref()) {
         None | Some("") => shared.connector(),
@@ -141,26 +152,37 @@ async fn dial_back(shared: &Shared, visitor: ProxyConnReq) -> Result<Box<TlsStre
             &elsewhere
         }
     };
-    let mut stream = connector.connect().await?;
     let secret = visitor.secret.unwrap_or_default();
-    say_hello(shared, &mut stream, visitor.stream_id, secret).await?;
-    Ok(Box::new(stream))
+    open_data(shared, connector, path, visitor.stream_id, secret)
+        .await
+        .map(Box::new)
 }
 
-/// Sends the hello of a data connection.
-pub(crate) async fn say_hello(
+/// Opens a data connection and says its hello.
+pub(crate) async fn open_data(
     shared: &Shared,
-    stream: &mut TlsStream,
+    connector: &Connector,
+    path: &DataPath,
     stream_id: String,
     secret: Secret,
-) -> Result<(), ConnectError> {
-    let mut frame = Vec::new();
-    encode(hello::data(shared.config(), stream_id, secret), &mut frame)?;
-    bounded(Step::Hello, HELLO, async {
-        stream.write_all(&frame).await?;
-        stream.flush().await
-    })
-    .await
+) -> Result<TlsStream, ConnectError> {
+    let opened = async {
+        let mut stream = connector.connect().await?;
+        let mut frame = Vec::new();
+        encode(hello::data(shared.config(), stream_id, secret), &mut frame)?;
+        bounded(Step::Hello, HELLO, async {
+            stream.write_all(&frame).await?;
+            stream.flush().await
+        })
+        .await?;
+        Ok(stream)
+    };
+    let opened = opened.await;
+    match &opened {
+        Ok(_) => path.works(),
+        Err(error) => path.failed(error),
+    }
+    opened
 }
 
 /// Another address for the data connection is followed only with a secret: without one the agent

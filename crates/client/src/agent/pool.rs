@@ -30,8 +30,9 @@ use wire::{
 
 use super::{
     actor,
+    data_path::DataPath,
     forward::{Visit, serve_framed},
-    inbound::say_hello,
+    inbound::open_data,
     shared::{Handler, Shared},
 };
 use crate::{ConnectError, Stream, error::Step};
@@ -40,14 +41,16 @@ use crate::{ConnectError, Stream, error::Step};
 /// no stream end; the others end after theirs.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
+    path: Arc<DataPath>,
     over: CancellationToken,
     open: Arc<AtomicUsize>,
 }
 
 impl Pool {
-    pub(crate) fn new(shared: Arc<Shared>, over: CancellationToken) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, path: Arc<DataPath>, over: CancellationToken) -> Self {
         Self {
             shared,
+            path,
             over,
             open: Arc::default(),
         }
@@ -64,12 +67,13 @@ impl Pool {
                 return;
             };
             let shared = Arc::clone(&self.shared);
+            let path = Arc::clone(&self.path);
             let over = self.over.clone();
             let secret = Secret {
                 value: request.secret.clone(),
             };
             self.shared.spawn(async move {
-                if let Err(error) = stand(&shared, &over, secret).await {
+                if let Err(error) = stand(&shared, &path, &over, secret).await {
                     debug!(
                         error = actor::describe(&error),
                         "a standing connection ended"
@@ -106,13 +110,12 @@ impl Drop for Place {
 /// an agent may close one, is not used.
 async fn stand(
     shared: &Shared,
+    path: &DataPath,
     over: &CancellationToken,
     secret: Secret,
 ) -> Result<(), ConnectError> {
     let dialled = over.run_until_cancelled(async {
-        let mut stream = shared.connector().connect().await?;
-        say_hello(shared, &mut stream, String::new(), secret).await?;
-        Ok::<_, ConnectError>(stream)
+        open_data(shared, shared.connector(), path, String::new(), secret).await
     });
     let Some(stream) = dialled.await else {
         return Ok(());

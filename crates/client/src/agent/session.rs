@@ -28,6 +28,7 @@ use wire::{
 use super::{
     AgentStatus, actor,
     channel::{Reader, Writer, split},
+    data_path::DataPath,
     hello, inbound,
     pool::Pool,
     shared::{Entry, Shared},
@@ -53,6 +54,8 @@ pub(crate) struct Session {
     /// Answers of the tasks that take visitors.
     answers: mpsc::Receiver<ProxyConnRsp>,
     answer: mpsc::Sender<ProxyConnRsp>,
+    /// Whether data connections can be had; without them the tunnels are not online.
+    path: Arc<DataPath>,
     /// Standing connections, where the engine speaks `pool/1`.
     pool: Option<Pool>,
     /// Since when the engine has been asked to end the channel.
@@ -114,6 +117,7 @@ impl Session {
         let liveness = AgentLiveness::accept(Some(proposal), ok.liveness, Instant::now())
             .map_err(|error| ConnectError::Protocol(error.to_string()))?;
         let over = CancellationToken::new();
+        let path = Arc::new(DataPath::default());
         let speaks_pool = config.standing
             && ok
                 .server_details
@@ -137,7 +141,9 @@ impl Session {
             taken_over: false,
             answers,
             answer,
-            pool: speaks_pool.then(|| Pool::new(Arc::clone(shared), over.clone())),
+            pool: speaks_pool
+                .then(|| Pool::new(Arc::clone(shared), Arc::clone(&path), over.clone())),
+            path,
             ending: None,
             over,
         })
@@ -167,6 +173,7 @@ impl Session {
                     self.writer.send(Kind::ProxyConnRsp(answer)).await?;
                 }
                 () = self.shared.woken() => {}
+                () = self.path.broken() => return Err(ConnectError::DataPath),
                 () = self.shared.stop.cancelled(), if self.ending.is_none() => {}
                 () = sleep_until(wake_at.into()) => self.check_deadlines()?,
             }
@@ -289,7 +296,7 @@ impl Session {
                 }
             }
             Kind::ProxyConnReq(visitor) => {
-                inbound::take(&self.shared, visitor, self.answer.clone());
+                inbound::take(&self.shared, &self.path, visitor, self.answer.clone());
             }
             Kind::PoolReq(request) => {
                 if let Some(pool) = &self.pool {
@@ -363,6 +370,8 @@ impl Session {
     }
 
     fn tunnel_closed(&mut self, tunnel_id: &str) {
+        // The announcement is about this one, whoever asked for its end.
+        let taken_over = std::mem::take(&mut self.taken_over);
         let ours = self.tunnels.iter().find_map(|(id, held)| match &held.step {
             Progress::Online { tunnel_id: id_of } if id_of == tunnel_id => Some((*id, false)),
             Progress::Closing { tunnel_id: id_of } if id_of == tunnel_id => Some((*id, true)),
@@ -372,7 +381,7 @@ impl Session {
         self.shared.remove_route(tunnel_id);
         let why = if asked {
             Closed::Asked
-        } else if std::mem::take(&mut self.taken_over) {
+        } else if taken_over {
             Closed::Refused(Refusal::new(
                 RefusalKind::TakenOver,
                 "another agent of the same identity took the tunnel over",

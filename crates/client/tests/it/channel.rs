@@ -8,7 +8,7 @@ use wire::{
     Error, Kind,
     message::{
         CloseControlChannelRsp, CloseTunnelRsp, ControlChannelLiveness, ControlChannelOutcome,
-        Heartbeat, OpenControlChannelRsp, ServerMessage, text,
+        Heartbeat, OpenControlChannelRsp, PoolReq, ServerMessage, text,
     },
 };
 
@@ -292,4 +292,32 @@ async fn an_engine_that_is_not_trusted_is_not_given_the_token() {
     };
     assert!(error.contains("TLS handshake"), "{error}");
     refused.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_channel_without_a_data_path_is_given_up_and_tried_again() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let tunnel = agent.open(Properties::http());
+    let mut channel = engine.control_with_tunnel().await;
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
+    let request = PoolReq {
+        secret: "pool".to_owned(),
+        count: 5,
+        idle_timeout_ms: 60_000,
+    };
+    channel.send(Kind::PoolReq(request)).await;
+    for _ in 0..5 {
+        engine.drop_next().await;
+    }
+    let lost = until(&tunnel, |status| {
+        matches!(status, Status::Disconnected { .. })
+    })
+    .await;
+    let Status::Disconnected { error, .. } = lost else {
+        unreachable!()
+    };
+    assert!(error.contains("data connection"), "{error}");
+    let _channel = engine.control_with_tunnel().await;
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
 }

@@ -88,6 +88,16 @@ impl FakeEngine {
         }
     }
 
+    /// Takes the next connection and closes it, as a balancer without an engine does.
+    pub(crate) async fn drop_next(&self) {
+        drop(
+            timeout(SOON, self.listener.accept())
+                .await
+                .unwrap()
+                .unwrap(),
+        );
+    }
+
     /// The next connection, whose handshake must fail.
     pub(crate) async fn accept_failing(&self) {
         let (tcp, _) = timeout(SOON, self.listener.accept())

@@ -251,3 +251,43 @@ fn export_expiry(not_after: i64) {
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::generate_simple_self_signed;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::tls::provider;
+
+    /// Writes a new pair and returns its certificate.
+    fn write(files: &CertFiles) -> CertificateDer<'static> {
+        let made = generate_simple_self_signed(["a".to_owned()]).unwrap();
+        fs::write(&files.cert, made.cert.pem()).unwrap();
+        fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+        made.cert.der().clone()
+    }
+
+    #[test]
+    fn en_12_a_change_that_leaves_no_trace_is_seen_at_the_next_look() {
+        let dir = TempDir::new().unwrap();
+        let files = CertFiles {
+            cert: dir.path().join("c"),
+            key: dir.path().join("k"),
+        };
+        write(&files);
+        let served = ReloadingCert::load(files.clone(), provider()).unwrap();
+        let mut now = Instant::now();
+        for _ in 0..2 {
+            // A look sees a change ...
+            let seen = write(&files);
+            now += CHECK_INTERVAL;
+            assert_eq!(served.current(now).cert[0], seen);
+            // ... and another follows within the tick of a coarse clock: the stamps are equal.
+            let unseen = write(&files);
+            served.look.lock().seen = Some(Stamp::of(&files));
+            now += CHECK_INTERVAL;
+            assert_eq!(served.current(now).cert[0], unseen);
+        }
+    }
+}

@@ -64,6 +64,7 @@ mod tests {
 
     use super::*;
 
+    /// EN-11.
     #[test]
     fn en_11_each_option_is_refused_by_name() {
         for (asked, option) in [
@@ -103,6 +104,7 @@ mod tests {
         }
     }
 
+    /// EN-11.
     #[test]
     fn en_11_what_the_community_engine_offers_passes() {
         for asked in [

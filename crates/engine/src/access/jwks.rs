@@ -22,8 +22,9 @@ pub enum JwksError {
     /// `auth.jwt.jwks_url` is no address that keys may come from.
     #[error("expected an https address (http on loopback alone)")]
     Address,
+    /// Without the address, which may hold a secret.
     #[error("the key set could not be fetched")]
-    Fetch(#[from] reqwest::Error),
+    Fetch(#[source] reqwest::Error),
     #[error("the key set's address answered {0}")]
     Status(u16),
     #[error("the key set is larger than {MAX_DOCUMENT_BYTES} bytes")]
@@ -45,7 +46,8 @@ impl JwksSource {
         let client = Client::builder()
             .timeout(FETCH_TIMEOUT)
             .redirect(redirect::Policy::none())
-            .build()?;
+            .build()
+            .map_err(JwksError::Fetch)?;
         Ok(Self { url, client })
     }
 
@@ -86,12 +88,13 @@ impl JwksSource {
     }
 
     async fn fetch(&self) -> Result<String, JwksError> {
-        let mut response = self.client.get(self.url.clone()).send().await?;
+        let fetching = self.client.get(self.url.clone()).send();
+        let mut response = fetching.await.map_err(quiet)?;
         if !response.status().is_success() {
             return Err(JwksError::Status(response.status().as_u16()));
         }
         let mut document = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
+        while let Some(chunk) = response.chunk().await.map_err(quiet)? {
             if document.len() + chunk.len() > MAX_DOCUMENT_BYTES {
                 return Err(JwksError::TooLarge);
             }
@@ -99,6 +102,10 @@ impl JwksSource {
         }
         String::from_utf8(document).map_err(|_| JwksError::NotText)
     }
+}
+
+fn quiet(error: reqwest::Error) -> JwksError {
+    JwksError::Fetch(error.without_url())
 }
 
 fn is_loopback(host: &str) -> bool {

@@ -48,7 +48,7 @@ impl<A: Send + Sync + 'static, N: Needs> FromRequestParts<Arc<Api<A>>> for Calle
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
-        let token = api.verify(api.bearer(parts)?)?;
+        let token = api.verify(bearer(parts)?)?;
         if let Some(permission) = N::PERMISSION {
             require(&token, permission)?;
         }
@@ -79,11 +79,12 @@ impl<A: Send + Sync + 'static> FromRequestParts<Arc<Api<A>>> for Watcher {
             Err(malformed) => return Err(refused(&malformed)),
             Ok(Some(found)) => {
                 let token = api.verify(&found.token)?;
+                // EN-5a, EN-5b, EN-5c, EN-5d.
                 watch::check(&token, api.unix_seconds()).map_err(|refusal| refused(&refusal))?;
                 (Secret::new(found.token), token)
             }
             Ok(None) => {
-                let text = api.bearer(parts)?;
+                let text = bearer(parts)?;
                 (Secret::new(text), api.verify(text)?)
             }
         };
@@ -105,18 +106,18 @@ impl<A> Api<A> {
         self.clock.now().as_second()
     }
 
-    fn bearer<'a>(&self, parts: &'a Parts) -> Result<&'a str, Refusal> {
-        match Bearer::of(&parts.headers) {
-            Bearer::Token(token) => Ok(token),
-            Bearer::Absent => Err(Problem::unauthenticated().into()),
-            Bearer::Malformed => Err(refused(&"malformed bearer")),
-        }
-    }
-
     fn verify(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
         self.tokens
             .verify(token, self.unix_seconds())
             .map_err(|unverified| refused(&unverified))
+    }
+}
+
+fn bearer(parts: &Parts) -> Result<&str, Refusal> {
+    match Bearer::of(&parts.headers) {
+        Bearer::Token(token) => Ok(token),
+        Bearer::Absent => Err(Problem::unauthenticated().into()),
+        Bearer::Malformed => Err(refused(&"malformed bearer")),
     }
 }
 

@@ -1,11 +1,12 @@
 //! How long a stream may live: as long as the token that opened it.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use credentials::Secret;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::access::Tokens;
 use crate::clock::Clock;
@@ -18,6 +19,8 @@ pub(super) struct Lifetime {
     tokens: Arc<Tokens>,
     clock: Arc<dyn Clock>,
     changes: watch::Receiver<u64>,
+    /// Kept from wait to wait: a stream waits once for each event.
+    look_again: Pin<Box<Sleep>>,
 }
 
 /// Why a stream may not go on.
@@ -43,6 +46,7 @@ impl Lifetime {
             tokens,
             clock,
             changes,
+            look_again: Box::pin(sleep(Duration::ZERO)),
         }
     }
 
@@ -52,8 +56,6 @@ impl Lifetime {
             let Some(left) = self.left() else {
                 return Lapse::Expired;
             };
-            // Looked at again now and then: the clock of the token is the day's, which may be set.
-            let look_again = Instant::now() + left.min(LONGEST_WAIT);
             tokio::select! {
                 biased;
                 changed = self.changes.changed() => {
@@ -62,7 +64,11 @@ impl Lifetime {
                         return Lapse::Revoked;
                     }
                 }
-                () = sleep_until(look_again) => {}
+                () = &mut self.look_again => {
+                    // The clock of the token is the day's, which may be set: it has the last word.
+                    let next = Instant::now() + left.min(LONGEST_WAIT);
+                    self.look_again.as_mut().reset(next);
+                }
             }
         }
     }

@@ -17,6 +17,7 @@ use super::Api;
 use super::caller::{Caller, ReadResources};
 use crate::access::reaches_list;
 
+/// The clients that match (EN-2b).
 pub(super) async fn clients<A: Send + Sync + 'static>(
     caller: Caller<ReadResources>,
     State(api): State<Arc<Api<A>>>,
@@ -35,6 +36,7 @@ pub(super) async fn clients<A: Send + Sync + 'static>(
     ))
 }
 
+/// The tunnels that match (EN-2a).
 pub(super) async fn tunnels<A: Send + Sync + 'static>(
     caller: Caller<ReadResources>,
     State(api): State<Arc<Api<A>>>,

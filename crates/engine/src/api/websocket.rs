@@ -52,7 +52,7 @@ async fn serve(mut socket: WebSocket, mut watch: Watch) {
         let step = tokio::select! {
             biased;
             message = socket.recv() => match message {
-                Some(Ok(Message::Close(_))) | Some(Err(_)) | None => Step::Gone,
+                Some(Ok(Message::Close(_)) | Err(_)) | None => Step::Gone,
                 Some(Ok(_)) => Step::Heard,
             },
             next = watch.next() => match next {

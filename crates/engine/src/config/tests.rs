@@ -554,4 +554,22 @@ mod inspect {
         fs::remove_file(dir.path().join("cert.pem")).unwrap();
         assert_eq!(error(), "certs.static.cert_file");
     }
+    #[test]
+    fn public_keys_are_read_and_a_broken_one_is_named() {
+        let (dir, mut config) = config(&BOTH, &[]);
+        let (good, bad) = (dir.path().join("good.pem"), dir.path().join("bad.pem"));
+        fs::write(&good, KeyPair::generate().unwrap().public_key_pem()).unwrap();
+        fs::write(
+            &bad,
+            "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+        )
+        .unwrap();
+        config.auth.secrets.clear();
+        config.auth.public_keys = vec![good.clone()];
+        assert!(!config.auth.keyring(false).unwrap().is_empty());
+        config.auth.public_keys = vec![good, bad];
+        let error = config.inspect(YEARS_BEFORE).unwrap_err();
+        assert_eq!(error.key, "auth.jwt.public_keys.1");
+        assert!(error.message.contains("bad.pem"), "{error}");
+    }
 }

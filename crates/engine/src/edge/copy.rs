@@ -284,8 +284,13 @@ impl BodyCopy {
         if read > 0 {
             self.take_in(bytes, start, read, source)?;
         }
-        if ended && !self.finished {
-            self.end_of_source()?;
+        // Bytes that are still unread are looked at first; the end shows again behind them.
+        if ended
+            && !self.finished
+            && source.unread().is_empty()
+            && let Err(error) = self.end_of_source()
+        {
+            self.failed = Some(CopyError::Source(error));
         }
         Ok(Poll::Ready(()))
     }
@@ -375,3 +380,6 @@ fn poll_some<W: AsyncWrite + Unpin>(
 fn invalid(error: http1::BadBody) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
+
+#[cfg(test)]
+mod tests;

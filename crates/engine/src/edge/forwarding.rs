@@ -186,3 +186,6 @@ pub(crate) fn write_interim(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
     }
     out.extend_from_slice(http1::HEAD_END);
 }
+
+#[cfg(test)]
+mod tests;

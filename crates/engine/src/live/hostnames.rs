@@ -93,6 +93,7 @@ mod tests {
         assert_eq!(names().resolve(&full), Ok(full));
     }
 
+    /// EN-11.
     #[test]
     fn en_11_anything_else_is_a_custom_domain() {
         for custom in [

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_name_is_remembered_for_its_time_and_no_longer() {
-        let memory = Remembered::new(10, Duration::from_secs(600));
+        let memory = Remembered::new(10, Duration::from_mins(10));
         let mut order = Order::default();
         memory.note(&mut order, "a", at(0));
         assert!(memory.holds("a", at(599)));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_forgotten_when_memory_is_full() {
-        let memory = Remembered::new(2, Duration::from_secs(600));
+        let memory = Remembered::new(2, Duration::from_mins(10));
         let mut order = Order::default();
         for (second, name) in [(0, "a"), (1, "b"), (2, "a"), (3, "c")] {
             memory.note(&mut order, name, at(second));
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_flapping_name_takes_one_place() {
-        let memory = Remembered::new(3, Duration::from_secs(600));
+        let memory = Remembered::new(3, Duration::from_mins(10));
         let mut order = Order::default();
         memory.note(&mut order, "other", at(0));
         for second in 1..100 {

@@ -79,8 +79,8 @@ impl<A: Send + Sync + 'static> Live<A> {
     /// # Errors
     /// [`ClientsFull`] at [`LiveLimits::clients`].
     pub fn add_client(&self, client: Client) -> Result<Arc<Client>, ClientsFull> {
-        let now = self.clock.now();
         let mut state = self.state.lock();
+        let now = self.clock.now();
         if state.clients.len() >= self.limits.clients {
             return Err(ClientsFull);
         }
@@ -101,8 +101,8 @@ impl<A: Send + Sync + 'static> Live<A> {
     /// Takes a control channel away with its tunnels: `tunnel.deleted` for each, oldest first,
     /// then `client.deleted`. Streams that were accepted live on; that is their owner's matter.
     pub fn remove_client(&self, id: &ClientId) -> Vec<Arc<LiveTunnel<A>>> {
-        let now = self.clock.now();
         let mut state = self.state.lock();
+        let now = self.clock.now();
         let Some(client) = state
             .places
             .remove(id)
@@ -133,8 +133,8 @@ impl<A: Send + Sync + 'static> Live<A> {
         id: &ClientId,
         change: impl FnOnce(&mut Client),
     ) -> Option<Arc<Client>> {
-        let now = self.clock.now();
         let mut state = self.state.lock();
+        let now = self.clock.now();
         let State {
             places,
             clients,
@@ -161,9 +161,9 @@ impl<A: Send + Sync + 'static> Live<A> {
         properties: TunnelProperties,
         policy: TunnelPolicy,
     ) -> Result<Opened<A>, OpenRefused> {
+        let mut state = self.state.lock();
         let now = self.clock.now();
         let id = TunnelId::new(unix_millis(now), random_bytes());
-        let mut state = self.state.lock();
         let place = *state
             .places
             .get(&owner.client_id)
@@ -208,8 +208,8 @@ impl<A: Send + Sync + 'static> Live<A> {
 
     /// Closes a tunnel of a client: `tunnel.deleted`. `None` where the client has no such tunnel.
     pub fn close_tunnel(&self, client: &ClientId, tunnel: &TunnelId) -> Option<Arc<LiveTunnel<A>>> {
-        let now = self.clock.now();
         let mut state = self.state.lock();
+        let now = self.clock.now();
         let seq = self
             .by_id
             .pin()
@@ -233,8 +233,8 @@ impl<A: Send + Sync + 'static> Live<A> {
         tunnel: &TunnelId,
         change: impl FnOnce(&mut Tunnel),
     ) -> Option<Arc<LiveTunnel<A>>> {
-        let now = self.clock.now();
         let mut state = self.state.lock();
+        let now = self.clock.now();
         let seq = self
             .by_id
             .pin()
@@ -273,15 +273,14 @@ impl<A: Send + Sync + 'static> Live<A> {
 
     /// The tunnel that a dialler means, by id or by name, within a project.
     pub fn find(&self, project: &str, id_or_name: &str) -> Option<Arc<LiveTunnel<A>>> {
-        let found = match id_or_name.parse::<TunnelId>() {
-            Ok(id) => self.by_id.pin().get(&id).map(Arc::clone),
-            Err(_) => {
-                let key = NameRef {
-                    project,
-                    name: id_or_name,
-                };
-                self.by_name.pin().get(&key).map(Arc::clone)
-            }
+        let found = if let Ok(id) = id_or_name.parse::<TunnelId>() {
+            self.by_id.pin().get(&id).map(Arc::clone)
+        } else {
+            let key = NameRef {
+                project,
+                name: id_or_name,
+            };
+            self.by_name.pin().get(&key).map(Arc::clone)
         };
         found.filter(|tunnel| &*tunnel.identity.project == project)
     }

@@ -78,7 +78,7 @@ impl Events {
 /// Everybody who watches; lives under the owner's lock.
 #[derive(Debug)]
 pub(super) struct Watchers {
-    watchers: Vec<Watcher>,
+    listening: Vec<Watcher>,
     capacity: usize,
     queue: usize,
     dropped: u64,
@@ -94,7 +94,7 @@ struct Watcher {
 impl Watchers {
     pub(super) fn new(capacity: usize, queue: usize) -> Self {
         Self {
-            watchers: Vec::new(),
+            listening: Vec::new(),
             capacity,
             queue: queue.max(1),
             dropped: 0,
@@ -112,7 +112,7 @@ impl Watchers {
             ended: Arc::clone(&ended),
             view: Arc::clone(&view),
         };
-        self.watchers.push(Watcher {
+        self.listening.push(Watcher {
             view,
             sender,
             ended,
@@ -123,7 +123,7 @@ impl Watchers {
     /// Tells every watcher what a change is for it. Never waits: a full queue ends its watcher.
     pub(super) fn publish(&mut self, change: &Change) {
         let dropped = &mut self.dropped;
-        self.watchers.retain(|watcher| {
+        self.listening.retain(|watcher| {
             let Some(event) = change.seen_by(&watcher.view) else {
                 return !watcher.sender.is_closed();
             };
@@ -142,8 +142,8 @@ impl Watchers {
 
     /// Watchers that still listen.
     pub(super) fn count(&mut self) -> usize {
-        self.watchers.retain(|watcher| !watcher.sender.is_closed());
-        self.watchers.len()
+        self.listening.retain(|watcher| !watcher.sender.is_closed());
+        self.listening.len()
     }
 
     pub(super) fn dropped(&self) -> u64 {
@@ -152,6 +152,6 @@ impl Watchers {
 
     /// Ends every subscription, after what is queued.
     pub(super) fn stop(&mut self) {
-        self.watchers.clear();
+        self.listening.clear();
     }
 }

@@ -106,6 +106,7 @@ fn a_public_tunnel_takes_everybody_and_touches_nothing() {
     );
 }
 
+/// ED-1.
 #[test]
 fn ed_1_the_reserved_parameter_never_reaches_an_upstream_even_of_a_public_tunnel() {
     let public = tunnel(json!({}));
@@ -175,6 +176,7 @@ fn trusted_ips_come_before_everything() {
     }
 }
 
+/// ED-1, ED-1a, ED-1b.
 #[test]
 fn ed_1_ed_1a_ed_1b_the_edge_credential() {
     let guarded = tunnel(json!({"token_auth": true}));
@@ -320,6 +322,7 @@ fn a_malformed_bearer_is_401_and_not_a_missing_one() {
     assert_eq!(told(&decision), (401, "invalid_token"));
 }
 
+/// ED-1c.
 #[test]
 fn ed_1c_types_permissions_and_boundaries() {
     let guarded = tunnel(json!({"token_auth": true, "name": "web"}));
@@ -402,6 +405,7 @@ fn ed_1c_types_permissions_and_boundaries() {
     }
 }
 
+/// ED-7.
 #[test]
 fn ed_7_the_path_is_judged_as_the_upstream_will_see_it() {
     let guarded = tunnel(json!({"token_auth": true}));
@@ -466,6 +470,7 @@ fn ed_7_the_path_is_judged_as_the_upstream_will_see_it() {
     assert!(allowed(decision).path.is_none());
 }
 
+/// EN-11.
 #[test]
 fn en_11_a_guard_that_cannot_be_kept_lets_nobody_through() {
     for guard in [
@@ -494,6 +499,7 @@ fn verified(claims: &Value) -> Arc<credentials::Verified> {
     Tokens::new(keyring()).verify(&token(claims), NOW).unwrap()
 }
 
+/// EN-7.
 #[test]
 fn en_7_creating_needs_the_permission_and_the_boundary() {
     assert_eq!(may_create_tunnels(&verified(&pat())), Ok(()));
@@ -531,6 +537,7 @@ fn en_7_creating_needs_the_permission_and_the_boundary() {
     );
 }
 
+/// EN-7.
 #[test]
 fn en_7_dialling_needs_the_permission_and_the_boundary() {
     let tunnel = tunnel(json!({"publish": false, "name": "db"}));

@@ -42,6 +42,7 @@ fn inhabit(api: &TestApi) -> Vec<String> {
     ]
 }
 
+/// EN-1.
 #[tokio::test]
 async fn en_1_lists_are_bare_arrays_of_flat_objects_oldest_first() {
     let api = TestApi::start().await;
@@ -68,6 +69,7 @@ async fn en_1_lists_are_bare_arrays_of_flat_objects_oldest_first() {
     assert_eq!(tunnels[0]["creation_date"], "2027-01-15T08:00:00.000Z");
 }
 
+/// EN-2a.
 #[tokio::test]
 async fn en_2a_tunnels_are_filtered_by_each_key() {
     let api = TestApi::start().await;
@@ -111,6 +113,7 @@ async fn en_2a_tunnels_are_filtered_by_each_key() {
     assert_eq!(names(&list), ["sni"]);
 }
 
+/// EN-2b.
 #[tokio::test]
 async fn en_2b_clients_are_filtered_by_each_key() {
     let api = TestApi::start().await;
@@ -141,6 +144,7 @@ async fn en_2b_clients_are_filtered_by_each_key() {
     }
 }
 
+/// EN-2.
 #[tokio::test]
 async fn en_2_bad_params_are_refused_and_the_key_is_named() {
     let api = TestApi::start().await;
@@ -207,6 +211,7 @@ async fn en_2_bad_params_are_refused_and_the_key_is_named() {
     }
 }
 
+/// EN-2.
 #[tokio::test]
 async fn en_2_params_that_are_no_json_object_are_refused() {
     let api = TestApi::start().await;
@@ -259,6 +264,7 @@ async fn one_tunnel_is_found_by_its_id_alone() {
     assert_eq!(status, 404, "not shown is not there");
 }
 
+/// EN-7.
 #[tokio::test]
 async fn en_7_a_boundary_cuts_the_lists() {
     let api = TestApi::start().await;
@@ -299,6 +305,7 @@ async fn en_7_a_boundary_cuts_the_lists() {
     assert_eq!(clients.as_array().unwrap().len(), 3);
 }
 
+/// EN-1a.
 #[tokio::test]
 async fn en_1a_what_is_not_a_route_is_a_json_404_and_a_wrong_method_a_405() {
     let api = TestApi::start().await;
@@ -466,6 +473,7 @@ async fn en_7_every_operation_asks_for_what_the_document_says() {
     }
 }
 
+/// EN-5.
 #[tokio::test]
 async fn en_5_the_query_is_no_credential_outside_the_streams() {
     let api = TestApi::start().await;
@@ -526,6 +534,7 @@ async fn the_order_of_checks_is_credential_permission_shape_boundary() {
     }
 }
 
+/// EN-6.
 #[tokio::test]
 async fn en_6_the_document_needs_no_credential() {
     let api = TestApi::start().await;

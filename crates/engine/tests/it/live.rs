@@ -1,6 +1,7 @@
 //! The live streams over real connections: snapshot, changes, credentials, ends.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use engine::clock::SystemClock;
@@ -131,7 +132,11 @@ impl Stream {
 }
 
 fn escaped(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        write!(escaped, "%{byte:02X}").unwrap();
+    }
+    escaped
 }
 
 /// What a watcher knows, by id. An event that does not fit is a failure.
@@ -163,6 +168,7 @@ fn id(object: &Value) -> String {
     object["id"].as_str().unwrap().to_owned()
 }
 
+/// EN-3, EN-4.
 #[tokio::test]
 async fn en_3_en_4_a_stream_is_the_snapshot_and_then_every_change() {
     for path in TRANSPORTS {
@@ -181,7 +187,7 @@ async fn en_3_en_4_a_stream_is_the_snapshot_and_then_every_change() {
         assert!(initial["id"].as_str().unwrap().starts_with("evt_"));
         let db = api.tunnel(&ann, json!({"name": "db", "publish": false}));
         api.live.update_client(&ann.client_id, |client| {
-            client.os = Some("macos".to_owned())
+            client.os = Some("macos".to_owned());
         });
         api.live.close_tunnel(&ann.client_id, &db.view.id);
         api.live.remove_client(&ann.client_id);
@@ -205,6 +211,7 @@ async fn en_3_en_4_a_stream_is_the_snapshot_and_then_every_change() {
     }
 }
 
+/// EN-3.
 #[tokio::test]
 async fn en_3_the_filters_cut_the_snapshot_and_the_changes() {
     for path in TRANSPORTS {
@@ -296,6 +303,7 @@ async fn en_3_nothing_is_lost_or_doubled_while_the_state_changes() {
     }
 }
 
+/// EN-5.
 #[tokio::test]
 async fn en_5_the_watch_token_rule() {
     let api = TestApi::start().await;
@@ -377,6 +385,7 @@ async fn en_5_the_watch_token_rule() {
     }
 }
 
+/// EN-3a.
 #[tokio::test]
 async fn en_3a_a_bearer_of_any_type_opens_a_stream() {
     let api = TestApi::start().await;
@@ -395,6 +404,7 @@ async fn en_3a_a_bearer_of_any_type_opens_a_stream() {
     }
 }
 
+/// ED-1d.
 #[tokio::test]
 async fn ed_1d_a_present_query_token_is_judged_alone() {
     let api = TestApi::start().await;
@@ -547,6 +557,7 @@ async fn one_watcher_more_than_the_limit_is_503_and_a_place_is_free_again() {
     assert_eq!(api.get("/api/sse").send().await.unwrap().status(), 200);
 }
 
+/// EN-4.
 #[tokio::test]
 async fn en_4_a_plain_get_is_426() {
     let api = TestApi::start().await;

@@ -70,7 +70,7 @@ pub(crate) struct Args {
 /// Starts everything, says where it is, and stays until a signal.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     descriptors::raise_limit();
-    let shutdown = signals::listen(signals::DRAIN)?;
+    let shutdown = signals::listen(DRAIN)?;
     let data = data_directory(args.data_dir.as_ref())
         .ok_or_else(|| Failure::usage("there is no home directory").hint("give --data-dir"))?;
     let data = absolute(&data)?;
@@ -113,7 +113,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let agent_leaves = async {
         if let Some(demo) = &demo {
             tokio::select! {
-                _drained = demo.agent.close(signals::DRAIN) => {}
+                _drained = demo.agent.close(DRAIN) => {}
                 () = shutdown.hard().cancelled() => drop(demo.agent.close(Duration::ZERO).await),
             }
         }
@@ -303,6 +303,10 @@ const HOST: &str = "engine.localhost";
 const DEMO: &str = "demo";
 
 const ADMINISTRATOR: &str = "admin";
+
+/// How long streams may take to finish after the first signal. Who waits here is the person at
+/// the terminal, so it is shorter than a server's.
+const DRAIN: Duration = Duration::from_secs(10);
 
 /// 256 bits, as the hash that they key.
 const SECRET_BYTES: usize = 32;

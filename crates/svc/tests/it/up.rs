@@ -23,7 +23,20 @@ struct Up {
 }
 
 async fn up(home: &Home, more: &[&str]) -> Up {
-    let args = [&["up", "--port", "0", "--output", "json"], more].concat();
+    // Engines share their listening ports among their threads, and would share those of another
+    // engine of this user too: each has its own.
+    let base = free_port();
+    let tcp_ports = format!("{base}-{}", base.saturating_add(9));
+    let own = [
+        "up",
+        "--port",
+        "0",
+        "--tcp-ports",
+        &tcp_ports,
+        "--output",
+        "json",
+    ];
+    let args = [&own, more].concat();
     let mut running = home.start(&args);
     let ready = running.json().await;
     Up { running, ready }
@@ -60,6 +73,11 @@ async fn shouting_service() -> u16 {
         }
     });
     port
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 fn online(line: &Value) -> bool {
@@ -372,7 +390,7 @@ async fn a_name_is_taken_over_by_the_same_identity_and_refused_to_another() {
 }
 
 #[tokio::test]
-async fn an_agent_and_its_tunnel_come_back_after_a_restart_of_the_engine() {
+async fn an_agent_and_a_watcher_come_back_after_the_engine_has_died() {
     let home = Home::new();
     let first = up(&home, &[]).await;
     let port = engine_port(&first.ready).to_string();
@@ -382,7 +400,8 @@ async fn an_agent_and_its_tunnel_come_back_after_a_restart_of_the_engine() {
     let mut events = home.start(&["events"]);
     assert_eq!(events.json().await["type"], "state.initial");
 
-    assert_eq!(first.running.terminate().await.code, Some(0));
+    first.running.signal(Signal::SIGKILL);
+    drop(first.running.ended().await);
     agent
         .json_where(|line| line["status"] == "disconnected")
         .await;
@@ -409,7 +428,8 @@ async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     let port = shouting_service().await.to_string();
-    let mut events = home.start(&["events", "--events", "tunnel.deleted"]);
+    let mut events = home.start(&["events", "--events", "state.initial,tunnel.deleted"]);
+    assert_eq!(events.json().await["type"], "state.initial");
     for (hurry, expected) in [(false, "HELLO"), (true, "")] {
         let mut agent = home.start(&["forward", &port, "--tcp", "-o", "json"]);
         let public_port = u16::try_from(agent.json().await["port"].as_u64().unwrap()).unwrap();

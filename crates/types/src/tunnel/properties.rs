@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{
     Country, Hostname, HttpVersion, IpRange, Protocol, TlsMode, TlsVersion, TunnelName, TunnelType,
 };
-use crate::client::{Labels, check_labels};
+use crate::client::check_labels;
 
 /// The fields of a tunnel that its client may set. One that is left out is not asked for and
 /// follows from the rest.
@@ -37,7 +37,8 @@ pub struct TunnelProperties {
     /// Labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, String>, required = false)]
-    pub labels: Labels,
+    // Spelled out, not by its alias: the schema is derived from what is written here.
+    pub labels: BTreeMap<String, String>,
     /// Countries from which visitors may come.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]

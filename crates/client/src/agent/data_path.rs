@@ -1,0 +1,104 @@
+//! Whether data connections to the engine can be had.
+//!
+//! A control channel alone does not make a tunnel reachable: a firewall, a balancer or a limit may
+//! let it live and refuse every data connection. Then the tunnels are not online, whatever the
+//! heartbeats say, and a new channel (with a new look at the name's addresses) is the remedy.
+
+use std::{
+    io,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use tokio::sync::Notify;
+
+use crate::ConnectError;
+
+/// What the data connections of one control channel have met.
+#[derive(Debug, Default)]
+pub(crate) struct DataPath {
+    failures: AtomicU32,
+    broken: Notify,
+}
+
+impl DataPath {
+    /// A connection was opened and said hello.
+    pub(crate) fn works(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+    }
+
+    /// A connection could not be had.
+    pub(crate) fn failed(&self, error: &ConnectError) {
+        if is_ours(error) {
+            return;
+        }
+        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= IN_A_ROW {
+            self.broken.notify_one();
+        }
+    }
+
+    /// Returns when too many failed in a row. Cancel safe.
+    pub(crate) async fn broken(&self) {
+        self.broken.notified().await;
+    }
+}
+
+/// What this process lacks says nothing of the path, and giving up the channel would not help.
+fn is_ours(error: &ConnectError) -> bool {
+    let ConnectError::Network { source, .. } = error else {
+        return false;
+    };
+    source.kind() == io::ErrorKind::AddrNotAvailable
+        || matches!(source.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
+/// Too many open files, of the system and of this process: the same numbers on every Unix.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
+/// Single failures happen on every network; so many without one success between them are no
+/// accident.
+const IN_A_ROW: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use std::{pin::pin, task::Context};
+
+    use super::*;
+    use crate::error::Step;
+
+    fn fail(path: &DataPath, times: u32, number: i32) {
+        let source = io::Error::from_raw_os_error(number);
+        let error = ConnectError::Network {
+            step: Step::Dial,
+            source,
+        };
+        (0..times).for_each(|_| path.failed(&error));
+    }
+
+    fn is_broken(path: &DataPath) -> bool {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        pin!(path.broken()).poll(&mut cx).is_ready()
+    }
+
+    #[test]
+    fn failures_in_a_row_break_it_and_a_success_between_them_does_not() {
+        let path = DataPath::default();
+        for _ in 0..3 {
+            fail(&path, IN_A_ROW - 1, REFUSED);
+            path.works();
+        }
+        assert!(!is_broken(&path));
+        fail(&path, IN_A_ROW, REFUSED);
+        assert!(is_broken(&path));
+    }
+
+    #[test]
+    fn a_process_without_descriptors_keeps_its_channel() {
+        let path = DataPath::default();
+        fail(&path, 2 * IN_A_ROW, EMFILE);
+        assert!(!is_broken(&path));
+    }
+
+    /// `ECONNREFUSED` of Linux.
+    const REFUSED: i32 = 111;
+}

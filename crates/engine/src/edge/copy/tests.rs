@@ -1,0 +1,179 @@
+use std::future::poll_fn;
+
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+use super::*;
+
+/// Copies `sent` (what the source's connection carries behind its head) through pipes of
+/// `capacity` bytes and returns what arrived, how it ended, and what stayed with the source.
+fn copy(
+    sent: &[u8],
+    closes: bool,
+    reader: BodyReader,
+    framing: Framing,
+    capacity: usize,
+) -> (Vec<u8>, Result<(), CopyError>, Vec<u8>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let (near, mut far) = duplex(capacity);
+        let (mut sink, mut taker) = duplex(capacity);
+        let sent = sent.to_vec();
+        let sending = tokio::spawn(async move {
+            far.write_all(&sent).await.ok();
+            if closes { None } else { Some(far) }
+        });
+        let taking = tokio::spawn(async move {
+            let mut all = Vec::new();
+            taker.read_to_end(&mut all).await.unwrap();
+            all
+        });
+        let mut source = Buffered::new(near);
+        let mut copy = BodyCopy::new(b"head ".to_vec(), reader, framing, &mut source);
+        let result = poll_fn(|cx| copy.poll(cx, &mut source, &mut sink)).await;
+        drop(sink);
+        let arrived = taking.await.unwrap();
+        let mut rest = source.unread().to_vec();
+        if result.is_ok() {
+            source.io.read_to_end(&mut rest).await.ok();
+        }
+        drop(source);
+        sending.await.unwrap();
+        assert_eq!(copy.written(), arrived.len() as u64);
+        (arrived, result, rest)
+    })
+}
+
+fn chunked(pieces: &[Vec<u8>], trailers: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+        http1::write_chunk_head(&mut out, piece.len());
+        out.extend_from_slice(piece);
+        out.extend_from_slice(http1::CHUNK_END);
+    }
+    out.extend_from_slice(format!("0\r\n{trailers}\r\n").as_bytes());
+    out
+}
+
+/// What a reader of chunks finds in `body`.
+fn payload(mut body: &[u8]) -> Vec<u8> {
+    let mut reader = BodyReader::Chunked(http1::ChunkScanner::new());
+    let mut payload = Vec::new();
+    while !reader.is_done() {
+        let step = reader.advance(body).unwrap();
+        assert!(step.consumed > 0, "the body is cut off");
+        payload.extend_from_slice(&body[step.data]);
+        body = &body[step.consumed..];
+    }
+    assert!(body.is_empty(), "bytes behind the last chunk");
+    payload
+}
+
+fn behind_head(arrived: &[u8]) -> &[u8] {
+    arrived.strip_prefix(b"head ").unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_body_with_a_length_arrives_whole_and_nothing_behind_it_is_touched(
+        body in proptest::collection::vec(any::<u8>(), 1..60_000),
+        next in proptest::collection::vec(any::<u8>(), 0..50),
+        capacity in 1_usize..40_000,
+    ) {
+        let sent = [&body[..], &next[..]].concat();
+        let reader = BodyReader::Length { left: body.len() as u64 };
+        let (arrived, result, rest) = copy(&sent, true, reader, Framing::Same, capacity);
+        prop_assert!(result.is_ok());
+        prop_assert!(behind_head(&arrived) == body);
+        prop_assert!(rest == next);
+    }
+
+    #[test]
+    fn chunks_arrive_as_chunks_or_bare(
+        pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..9_000), 0..6),
+        next in proptest::collection::vec(any::<u8>(), 0..50),
+        capacity in 1_usize..20_000,
+    ) {
+        let body = pieces.concat();
+        let sent = [&chunked(&pieces, "")[..], &next[..]].concat();
+        let reader = || BodyReader::Chunked(http1::ChunkScanner::new());
+        let (arrived, result, rest) = copy(&sent, true, reader(), Framing::Same, capacity);
+        prop_assert!(result.is_ok());
+        prop_assert!(payload(behind_head(&arrived)) == body);
+        prop_assert!(rest == next);
+        let (arrived, result, rest) = copy(&sent, true, reader(), Framing::Bare, capacity);
+        prop_assert!(result.is_ok());
+        prop_assert!(behind_head(&arrived) == body);
+        prop_assert!(rest == next);
+    }
+
+    #[test]
+    fn a_body_that_ends_with_its_connection_gets_an_end_of_its_own(
+        body in proptest::collection::vec(any::<u8>(), 0..60_000),
+        capacity in 1_usize..40_000,
+    ) {
+        let (arrived, result, _) = copy(&body, true, BodyReader::UntilClose, Framing::Chunks, capacity);
+        prop_assert!(result.is_ok());
+        prop_assert!(payload(behind_head(&arrived)) == body);
+    }
+}
+
+#[test]
+fn a_body_that_breaks_off_is_an_error_after_what_there_was_of_it() {
+    let readers = [
+        (BodyReader::Length { left: 100 }, b"half of it".to_vec()),
+        (BodyReader::Chunked(http1::ChunkScanner::new()), b"20\r\nhalf of it".to_vec()),
+        (BodyReader::Chunked(http1::ChunkScanner::new()), b"a\r\nhalf of it\r\n".to_vec()),
+    ];
+    for (reader, sent) in readers {
+        let (arrived, result, _) = copy(&sent, true, reader, Framing::Same, 1000);
+        assert!(matches!(result, Err(CopyError::Source(_))));
+        assert!(arrived.windows(10).any(|window| window == b"half of it"));
+    }
+}
+
+#[test]
+fn trailers_pass_without_those_that_have_no_business_there() {
+    let sent = chunked(&[b"x".to_vec()], "grpc-status: 0\r\ncontent-length: 5\r\n");
+    let reader = BodyReader::Chunked(http1::ChunkScanner::new());
+    let (arrived, result, _) = copy(&sent, true, reader, Framing::Same, 1000);
+    assert!(result.is_ok());
+    assert_eq!(behind_head(&arrived), b"1\r\nx\r\n0\r\ngrpc-status: 0\r\n\r\n");
+}
+
+#[tokio::test]
+async fn a_piece_goes_on_before_the_next_one_comes() {
+    let (near, mut far) = duplex(1000);
+    let (mut sink, mut taker) = duplex(1000);
+    let mut source = Buffered::new(near);
+    let reader = BodyReader::Chunked(http1::ChunkScanner::new());
+    let mut copy = BodyCopy::new(Vec::new(), reader, Framing::Same, &mut source);
+    let copying =
+        tokio::spawn(async move { poll_fn(|cx| copy.poll(cx, &mut source, &mut sink)).await });
+    for _ in 0..3 {
+        far.write_all(b"5\r\nevent\r\n").await.unwrap();
+        let mut event = [0; 10];
+        taker.read_exact(&mut event).await.unwrap();
+        assert_eq!(&event, b"5\r\nevent\r\n");
+    }
+    far.write_all(http1::LAST_CHUNK).await.unwrap();
+    copying.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_small_message_is_one_write_and_can_be_sent_again() {
+    let (near, mut far) = duplex(1000);
+    far.write_all(b"body").await.unwrap();
+    let mut source = Buffered::new(near);
+    assert!(poll_fn(|cx| source.poll_more(cx)).await.unwrap());
+    let reader = BodyReader::Length { left: 4 };
+    let mut copy = BodyCopy::new(b"head ".to_vec(), reader, Framing::Same, &mut source);
+    let (mut sink, mut taker) = duplex(1000);
+    poll_fn(|cx| copy.poll(cx, &mut source, &mut sink)).await.unwrap();
+    let mut one = [0; 100];
+    let read = taker.read(&mut one).await.unwrap();
+    assert_eq!(&one[..read], b"head body");
+    assert_eq!(copy.into_whole().unwrap(), b"head body");
+}
