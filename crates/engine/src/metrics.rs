@@ -67,6 +67,7 @@ impl EngineMetrics {
         counter!(table::STREAMS, "kind" => kind, "outcome" => outcome.as_str()).increment(1);
         if let Some(status) = status {
             let class = status_class(status);
+            let rule = if rule.is_empty() { "none" } else { rule };
             counter!(table::EDGE_REQUESTS, "status" => class, "rule" => rule).increment(1);
         }
     }

@@ -204,7 +204,7 @@ pub(super) const METRICS: &[Metric] = &[
         PROXY_HEADERS,
         Kind::Counter,
         &[("outcome", &["accepted", "absent", "malformed"])],
-        "Connections from `edge.trusted_proxies`, by the PROXY header at their begin.",
+        "Connections from `edge.trusted_proxies`, by the PROXY header that they began with.",
     ),
     metric(
         STREAM_OPEN_FAILURES,
@@ -263,9 +263,9 @@ pub(super) const METRICS: &[Metric] = &[
     ),
 ];
 
-/// What can decide about a request. The empty one: it ended before anything was decided.
+/// What can decide about a request; `none` where it ended before that.
 const RULES: &[&str] = &[
-    "",
+    "none",
     "http",
     "host",
     "offline",

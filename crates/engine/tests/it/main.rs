@@ -6,6 +6,12 @@ mod access;
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod drain;
+#[cfg(test)]
 mod live;
+#[cfg(test)]
+mod metrics;
+#[cfg(test)]
+mod proxy_protocol;
 #[cfg(test)]
 mod support;
