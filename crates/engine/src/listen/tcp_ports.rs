@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use transport::Socket;
 use types::id::TunnelId;
 use types::tunnel::TunnelName;
 
@@ -189,7 +188,9 @@ async fn accept(
     let accepting = super::accept_loop(listener, worker, |stream, peer| {
         let (tunnel, visitor) = (Arc::clone(tunnel), Arc::clone(worker));
         worker.spawn(async move {
-            raw::serve(Socket::new(stream, peer), &tunnel, "tcp", &visitor).await;
+            if let Some(socket) = super::admit::admit(stream, peer, &visitor.core).await {
+                raw::serve(socket, &tunnel, "tcp", &visitor).await;
+            }
         });
     });
     tokio::select! {

@@ -353,7 +353,8 @@ impl<A: Send + Sync + 'static> Live<A> {
         }
     }
 
-    /// Ends every subscription with a reason; the engine is going away.
+    /// Ends every subscription with a reason, and those that begin later at once: the engine is
+    /// going away.
     pub fn end_subscriptions(&self) {
         self.state.lock().watchers.stop();
     }

@@ -81,6 +81,7 @@ pub(super) struct Watchers {
     capacity: usize,
     queue: usize,
     dropped: u64,
+    stopped: bool,
 }
 
 #[derive(Debug)]
@@ -97,6 +98,7 @@ impl Watchers {
             capacity,
             queue: queue.max(1),
             dropped: 0,
+            stopped: false,
         }
     }
 
@@ -111,11 +113,14 @@ impl Watchers {
             ended: Arc::clone(&ended),
             view: Arc::clone(&view),
         };
-        self.listening.push(Watcher {
-            view,
-            sender,
-            ended,
-        });
+        // Without its sender a subscription has ended before its first event.
+        if !self.stopped {
+            self.listening.push(Watcher {
+                view,
+                sender,
+                ended,
+            });
+        }
         Ok(events)
     }
 
@@ -149,8 +154,9 @@ impl Watchers {
         self.dropped
     }
 
-    /// Ends every subscription, after what is queued.
+    /// Ends every subscription, after what is queued, and each later one after its snapshot.
     pub(super) fn stop(&mut self) {
+        self.stopped = true;
         self.listening.clear();
     }
 }
