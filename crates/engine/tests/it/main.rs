@@ -37,6 +37,8 @@ mod support;
 #[cfg(test)]
 mod tcp;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod websocket;
 #[cfg(test)]
 mod wired;
