@@ -11,6 +11,8 @@ mod breaking;
 #[cfg(test)]
 mod desync;
 #[cfg(test)]
+mod dial;
+#[cfg(test)]
 mod drain;
 #[cfg(test)]
 mod grpc;
