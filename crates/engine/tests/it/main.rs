@@ -37,6 +37,8 @@ mod streaming;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod takeover;
+#[cfg(test)]
 mod tcp;
 #[cfg(test)]
 mod tls;
