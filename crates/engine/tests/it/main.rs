@@ -17,6 +17,8 @@ mod drain;
 #[cfg(test)]
 mod grpc;
 #[cfg(test)]
+mod guard;
+#[cfg(test)]
 mod headers;
 #[cfg(test)]
 mod http;
@@ -32,6 +34,8 @@ mod proxy_protocol;
 mod relay;
 #[cfg(test)]
 mod routing;
+#[cfg(test)]
+mod sdk_agents;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]
