@@ -78,12 +78,12 @@ pub fn write_v2(source: Option<SocketAddr>, destination: SocketAddr, out: &mut V
         let length: u8 = if family == TCP4 { 12 } else { 36 };
         out.extend_from_slice(V2_SIGNATURE);
         out.extend_from_slice(&[VERSION_2 | PROXY, family, 0, length]);
-        addresses
-            .iter()
-            .for_each(|address| out.extend_from_slice(address));
-        ports
-            .iter()
-            .for_each(|port| out.extend_from_slice(&port.to_be_bytes()));
+        for address in addresses {
+            out.extend_from_slice(address);
+        }
+        for port in ports {
+            out.extend_from_slice(&port.to_be_bytes());
+        }
     };
     match source.map(|source| Ends::new(source, destination)) {
         Some(Ends::V4([source, destination], ports)) => {
