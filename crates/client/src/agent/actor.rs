@@ -25,7 +25,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     shared.set_status(AgentStatus::Ended(refusal));
 }
 
-/// Brings the channel back until it must not come back. `None` when the owner closed the agent.
+/// Brings the channel back until it must not come back (EN-9: also to an engine that was restarted
+/// and knows nothing of it). `None` when the owner closed the agent.
 async fn keep_online(shared: &Arc<Shared>) -> Option<crate::Refusal> {
     let mut backoff = shared.config().backoff.clone();
     loop {

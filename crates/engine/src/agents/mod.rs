@@ -39,7 +39,7 @@ const OPEN_DEADLINE: Duration = Duration::from_secs(10);
 const OUTBOX: usize = 1024;
 
 /// A connected agent, as tunnels and visitors know it.
-pub struct Agent {
+pub(crate) struct Agent {
     core: std::sync::Weak<Core>,
     client_id: ClientId,
     outbox: mpsc::Sender<Order>,
@@ -61,7 +61,7 @@ pub struct Agent {
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Send this.
-    Send(Message),
+    Send(Box<Message>),
     /// Another channel of the same identity has taken this tunnel over.
     TakenOver(TunnelId),
 }
@@ -218,7 +218,9 @@ impl Agent {
     }
 
     fn send(&self, message: Message) -> Result<(), ()> {
-        self.outbox.try_send(Order::Send(message)).map_err(drop)
+        self.outbox
+            .try_send(Order::Send(Box::new(message)))
+            .map_err(drop)
     }
 
     /// Tells the agent that a tunnel of its is another channel's now.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -170,7 +171,7 @@ impl Session {
     }
 
     async fn serve(mut self, mut stream: TlsStream, answer: Message) -> End {
-        let end = match self.say(answer) {
+        let end = match self.say(&answer) {
             Ok(()) => self.converse(&mut stream).await,
             Err(end) => end,
         };
@@ -250,19 +251,19 @@ impl Session {
                 Kind::Heartbeat(heartbeat) => {
                     let answer = self.liveness.on_heartbeat(heartbeat, now);
                     if let Some(answer) = answer.map_err(|error| violation(error.to_string()))? {
-                        self.say(Kind::Heartbeat(answer).into())?;
+                        self.say(&Kind::Heartbeat(answer).into())?;
                     }
                 }
                 Kind::OpenTunnelReq(request) => {
                     let answer = self.open_tunnel(request);
-                    self.say(answer)?;
+                    self.say(&answer)?;
                 }
                 Kind::CloseTunnelReq(CloseTunnelReq { tunnel_id }) => {
                     self.close_tunnel(&tunnel_id);
-                    self.say(Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
+                    self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
                 }
                 Kind::CloseControlChannelReq(_) => {
-                    self.say(Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into())?;
+                    self.say(&Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into())?;
                     self.closing = true;
                 }
                 Kind::ProxyConnRsp(ProxyConnRsp {
@@ -285,15 +286,15 @@ impl Session {
 
     fn obey(&mut self, order: Order) -> Result<(), End> {
         match order {
-            Order::Send(message) => self.say(message),
+            Order::Send(message) => self.say(&message),
             Order::TakenOver(tunnel) => {
                 if !self.tunnels.remove(&tunnel) {
                     return Ok(());
                 }
                 let message = ServerMessage::TAKEN_OVER.to_owned();
-                self.say(Kind::ServerMessage(ServerMessage { message }).into())?;
+                self.say(&Kind::ServerMessage(ServerMessage { message }).into())?;
                 let tunnel_id = tunnel.to_string();
-                self.say(Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
+                self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
             }
         }
     }
@@ -347,6 +348,8 @@ impl Session {
             } else {
                 let hostname = self.hostname(properties.hostname.as_ref())?;
                 properties.hostname = Some(hostname);
+                // Visitors come to the listener's port, and agents make the address of it.
+                properties.port = core.tls_addr.get().map(SocketAddr::port);
             }
         }
         let policy = access::TunnelPolicy::compile(&properties);
@@ -369,24 +372,7 @@ impl Session {
             core.tcp_ports
                 .serve(port, &tunnel, self.worker.core.workers());
         }
-        let mut answer = wire::properties::opened(&tunnel.view);
-        if tunnel.view.properties.publish == Some(true) && answer.port.is_none() {
-            // Visitors come to the listener's port, and agents make the address of it.
-            let port = core
-                .tls_addr
-                .get()
-                .map(|addr| u32::from(addr.port()).into());
-            answer.port = port;
-        }
-        if let (Some(hostname), Some(port)) = (&answer.hostname, answer.port) {
-            let port = if port.value == 443 {
-                String::new()
-            } else {
-                format!(":{}", port.value)
-            };
-            answer.host = Some(format!("{}{port}", hostname.value).into());
-        }
-        Ok(answer)
+        Ok(wire::properties::opened(&tunnel.view))
     }
 
     /// The name under which a tunnel is published: the one asked for, or one that is free.
@@ -425,8 +411,8 @@ impl Session {
     }
 
     /// Queues a message. The queue is bounded by what one round of the loop can produce.
-    fn say(&mut self, message: Message) -> Result<(), End> {
-        wire::encode(&message, &mut self.out)
+    fn say(&mut self, message: &Message) -> Result<(), End> {
+        wire::encode(message, &mut self.out)
             .map_err(|error| End::Violation(format!("an answer does not fit a frame: {error}")))
     }
 

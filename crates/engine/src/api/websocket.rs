@@ -53,8 +53,9 @@ async fn serve(mut socket: WebSocket, mut watch: Watch) {
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     loop {
+        // In no fixed order: neither many events nor a client that talks without end may keep the
+        // other from being seen.
         let step = tokio::select! {
-            biased;
             message = socket.recv() => match message {
                 Some(Ok(Message::Close(_)) | Err(_)) | None => Step::Gone,
                 Some(Ok(_)) => Step::Heard,

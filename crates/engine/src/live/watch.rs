@@ -10,8 +10,7 @@ use types::id::EventId;
 use types::tunnel::Tunnel;
 
 use super::change::{Change, Delivery, Frame, SharedEvent};
-use super::owner::unix_millis;
-use super::random::random_bytes;
+use super::random::{random_bytes, unix_millis};
 use super::view::View;
 
 /// What was alive at the instant of subscription, filtered, oldest first.

@@ -1,13 +1,15 @@
 //! `svc engine`: one engine, from a file.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Parser;
 use daemon::logs;
-use engine::config::EngineConfig;
+use engine::{Running, config::EngineConfig};
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::{
+    cli::Format,
     descriptors,
     failure::{Code, Failure},
     output, signals,
@@ -27,6 +29,27 @@ pub(crate) struct Args {
     /// Print the JSON Schema of the configuration and end
     #[arg(long, conflicts_with_all = ["config", "check"])]
     schema: bool,
+
+    /// How it is told that the engine serves: not at all but in the log, or as one line of JSON
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+}
+
+/// Where a running engine is. What it does not have has no field.
+#[derive(Serialize)]
+struct Ready {
+    /// The base host and the port of the TLS listener: agents and the Engine API.
+    engine_url: String,
+    /// The address of the TLS listener.
+    tls_addr: SocketAddr,
+    /// The plain listener, which redirects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http_url: Option<String>,
+    /// The metrics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics_url: Option<String>,
+    /// This process.
+    pid: u32,
 }
 
 /// Runs an engine until a signal.
@@ -52,11 +75,30 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     }
     descriptors::raise_limit();
     let shutdown = signals::listen(config.timeouts.drain)?;
+    let (host, metrics_path) = (config.host.clone(), config.metrics.path.clone());
     let running = engine::start(config, shutdown.clone())
         .await
         .map_err(|error| Failure::of("the engine cannot start", error))?;
+    if args.output == Format::Json {
+        output::json(&Ready::of(&running, &host, metrics_path.as_str()))?;
+    }
     running.stopped().await;
     Ok(())
+}
+
+impl Ready {
+    fn of(running: &Running, host: &str, metrics_path: &str) -> Self {
+        let tls = running.tls_addr();
+        let plain = running.http_addr();
+        let metrics = running.metrics_addr();
+        Self {
+            engine_url: format!("https://{host}:{}", tls.port()),
+            tls_addr: tls,
+            http_url: plain.map(|address| format!("http://{host}:{}", address.port())),
+            metrics_url: metrics.map(|address| format!("http://{address}{metrics_path}")),
+            pid: std::process::id(),
+        }
+    }
 }
 
 /// Variables that are no text are nobody's configuration.

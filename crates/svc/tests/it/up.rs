@@ -5,13 +5,19 @@ use std::{
     path::Path,
 };
 
-use futures_util::StreamExt;
+use futures_util::{SinkExt, StreamExt};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    task::JoinHandle,
     time::timeout,
+};
+
+use tokio_tungstenite::{
+    WebSocketStream, tungstenite,
+    tungstenite::{Message, protocol::Role},
 };
 
 use super::program::{Home, Running, SOON};
@@ -51,6 +57,7 @@ fn visitor(ready: &Value, url: &str) -> (reqwest::Client, reqwest::Url) {
         .tls_certs_only([reqwest::Certificate::from_pem(&ca).unwrap()])
         .resolve(url.host_str().unwrap(), address)
         .no_proxy()
+        .http1_only()
         .build()
         .unwrap();
     (client, url)
@@ -73,6 +80,23 @@ async fn shouting_service() -> u16 {
         }
     });
     port
+}
+
+/// A web service that says `ok` once a connection, until it is aborted.
+async fn web_service(port: u16) -> (JoinHandle<()>, u16) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let service = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+            stream.write_all(answer).await.unwrap();
+        }
+    });
+    (service, port)
 }
 
 fn free_port() -> u16 {
@@ -152,6 +176,38 @@ async fn the_demo_is_reached_under_its_public_name() {
     for _ in 0..2 {
         let tick = timeout(SOON, ticks.next()).await.unwrap().unwrap().unwrap();
         assert!(tick.starts_with(b"data: "));
+    }
+}
+
+#[tokio::test]
+async fn a_websocket_goes_through_to_the_demo() {
+    let home = Home::new();
+    let up = up(&home, &["--demo"]).await;
+    let (client, url) = visitor(&up.ready, up.ready["demo_url"].as_str().unwrap());
+    let key = tungstenite::handshake::client::generate_key();
+    let upgrade = client
+        .get(url.join("/ws").unwrap())
+        .version(reqwest::Version::HTTP_11)
+        .header("connection", "upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", &key)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(upgrade.status(), 101);
+    let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
+    assert_eq!(upgrade.headers()["sec-websocket-accept"], accept);
+    let stream = upgrade.upgrade().await.unwrap();
+    let mut socket = WebSocketStream::from_raw_socket(stream, Role::Client, None).await;
+    for text in ["hello", "again"] {
+        socket.send(Message::text(text)).await.unwrap();
+        let back = timeout(SOON, socket.next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert_eq!(back.to_text().unwrap(), text);
     }
 }
 
@@ -256,6 +312,28 @@ async fn a_forwarded_service_is_published_watched_and_taken_away() {
         .json_where(|event| event["type"] == "tunnel.deleted")
         .await;
     assert_eq!(events.terminate().await.code, Some(0));
+}
+
+#[tokio::test]
+async fn a_service_may_stop_and_start_behind_its_tunnel() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let (service, port) = web_service(0).await;
+    let port_text = port.to_string();
+    let args = ["forward", &port_text, "--hostname", "web", "-o", "json"];
+    let mut agent = home.start(&args);
+    let ready = agent.json().await;
+    assert_eq!(ready["hostname"], "web.t.engine.localhost");
+    let (client, url) = visitor(&up.ready, ready["forwarding"].as_str().unwrap());
+    assert_eq!(client.get(url.clone()).send().await.unwrap().status(), 200);
+
+    service.abort();
+    assert!(service.await.unwrap_err().is_cancelled());
+    assert_eq!(client.get(url.clone()).send().await.unwrap().status(), 502);
+
+    let (_service, _) = web_service(port).await;
+    assert_eq!(client.get(url).send().await.unwrap().status(), 200);
+    assert_eq!(agent.terminate().await.code, Some(0));
 }
 
 #[tokio::test]
@@ -425,6 +503,7 @@ async fn a_name_is_taken_over_by_the_same_identity_and_refused_to_another() {
     assert_eq!(second.terminate().await.code, Some(0));
 }
 
+/// EN-9: agents reconnect to an engine that forgot them, and make their tunnels anew.
 #[tokio::test]
 async fn an_agent_and_a_watcher_come_back_after_the_engine_has_died() {
     let home = Home::new();
