@@ -1,0 +1,1 @@
+//! nginx as a private service.
