@@ -98,7 +98,7 @@ impl Agent {
 
     /// Leaves the engine: tunnels go at once, streams that were accepted may finish until
     /// `deadline` has passed, then they are cut. Streams in the hands of the program
-    /// ([`Tunnel::accept`]) are its own and are not waited for.
+    /// ([`Tunnel::accept`]) are waited for as well, but cutting them is left to it.
     ///
     /// Returns whether every stream ended by itself.
     pub async fn close(&self, deadline: Duration) -> bool {

@@ -7,7 +7,7 @@ mod error;
 mod events;
 
 pub use error::{ApiError, Problem};
-pub use events::Events;
+pub use events::{Event, Events};
 
 use std::time::Duration;
 

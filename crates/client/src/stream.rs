@@ -8,6 +8,7 @@ use std::{
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A stream through a tunnel.
 ///
@@ -18,6 +19,8 @@ pub struct Stream {
     io: Box<dyn transport::Stream>,
     id: String,
     source_ip: Option<IpAddr>,
+    /// Lets the agent that accepted it wait for its end.
+    _counted: Option<TaskTrackerToken>,
 }
 
 impl Stream {
@@ -26,7 +29,20 @@ impl Stream {
         id: String,
         source_ip: Option<IpAddr>,
     ) -> Self {
-        Self { io, id, source_ip }
+        Self {
+            io,
+            id,
+            source_ip,
+            _counted: None,
+        }
+    }
+
+    /// The same, waited for when its agent closes.
+    pub(crate) fn counted(self, token: TaskTrackerToken) -> Self {
+        Self {
+            _counted: Some(token),
+            ..self
+        }
     }
 
     /// The id under which the engine reports the stream, 24 hex characters. Empty on a stream

@@ -116,7 +116,8 @@ async fn begin(
             let stream = dial_back(shared, path, visitor)
                 .await
                 .map_err(|e| unreachable(&e))?;
-            let stream = Stream::new(stream, visit.stream_id, visit.source_ip);
+            let stream = Stream::new(stream, visit.stream_id, visit.source_ip)
+                .counted(shared.streams.token());
             Ok(Taken::Queued { slot, stream })
         }
         Handler::Forward(forward) => {

@@ -173,6 +173,9 @@ impl Shared {
     /// connection; so an unknown id gets [`ROUTE_GRACE`] to become known.
     pub(crate) async fn route(&self, tunnel_id: &str) -> Option<Arc<Entry>> {
         let found = || self.routes.lock().get(tunnel_id).cloned();
+        if let Some(entry) = found() {
+            return Some(entry);
+        }
         let wait = async {
             loop {
                 // Registered before looking, so that an addition in between is not missed.

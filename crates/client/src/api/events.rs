@@ -17,6 +17,15 @@ pub struct Events {
     parser: Parser,
 }
 
+/// One event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// The JSON as the engine wrote it.
+    pub text: String,
+    /// The same, read.
+    pub value: Value,
+}
+
 impl Events {
     pub(super) fn new(body: Incoming) -> Self {
         Self {
@@ -28,12 +37,12 @@ impl Events {
     /// The next event; `None` when the engine ended the stream (a drain, an expired token).
     ///
     /// Cancel safe: what was read stays here.
-    pub async fn next(&mut self) -> Result<Option<Value>, ApiError> {
+    pub async fn next(&mut self) -> Result<Option<Event>, ApiError> {
         loop {
-            if let Some(data) = self.parser.next() {
-                let event = serde_json::from_str(&data)
+            if let Some(text) = self.parser.next() {
+                let value = serde_json::from_str(&text)
                     .map_err(|error| ApiError::Unexpected(format!("not an event: {error}")))?;
-                return Ok(Some(event));
+                return Ok(Some(Event { text, value }));
             }
             let frame = timeout(SILENCE, self.body.frame())
                 .await

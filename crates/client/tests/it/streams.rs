@@ -5,6 +5,7 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use client::{Agent, Connection, Properties, Status, Target, Tunnel};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixListener,
     sync::mpsc,
     time::timeout,
 };
@@ -142,6 +143,27 @@ async fn a_visitor_is_dialled_back_for_and_joined_to_the_service() {
         );
         assert_eq!(seen.source_ip, Some(Ipv4Addr::new(192, 0, 2, 1).into()));
     }
+}
+
+#[tokio::test]
+async fn a_unix_socket_is_a_service_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("service.sock");
+    let service = UnixListener::bind(&path).unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = service.accept().await.unwrap();
+        let mut request = Vec::new();
+        stream.read_to_end(&mut request).await.unwrap();
+        stream.write_all(&request).await.unwrap();
+    });
+    let engine = FakeEngine::start().await;
+    let (_agent, mut channel, mut tunnel) = accepting(&engine).await;
+    let target: Target = format!("unix:{}", path.display()).parse().unwrap();
+    tokio::spawn(async move { tunnel.forward(target, None).await });
+    channel.send(visitor()).await;
+    let mut data = engine.accept().await;
+    data_hello(&mut data).await;
+    assert_eq!(exchange(&mut data.io, b"hello").await, b"hello");
 }
 
 #[tokio::test]
@@ -289,4 +311,24 @@ async fn a_close_waits_for_streams_and_cuts_them_at_the_deadline() {
     drop(channel);
     assert!(!agent.close(Duration::from_millis(50)).await);
     data.closed().await;
+}
+
+#[tokio::test]
+async fn a_close_waits_for_the_streams_of_the_program() {
+    let engine = FakeEngine::start().await;
+    let (agent, mut channel, mut tunnel) = accepting(&engine).await;
+    channel.send(visitor()).await;
+    let mut data = engine.accept().await;
+    data_hello(&mut data).await;
+    let mut stream = timeout(SOON, tunnel.accept()).await.unwrap().unwrap();
+    drop(channel);
+    assert!(!agent.close(Duration::from_millis(50)).await);
+    // It was not cut: that is the program's to do.
+    stream.write_all(b"still here").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut got = Vec::new();
+    data.io.read_to_end(&mut got).await.unwrap();
+    assert_eq!(got, b"still here");
+    drop(stream);
+    assert!(timeout(SOON, agent.close(SOON)).await.unwrap());
 }

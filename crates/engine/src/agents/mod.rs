@@ -38,7 +38,7 @@ const OPEN_DEADLINE: Duration = Duration::from_secs(10);
 const OUTBOX: usize = 1024;
 
 /// A connected agent, as tunnels and visitors know it.
-pub struct Agent {
+pub(crate) struct Agent {
     core: std::sync::Weak<Core>,
     client_id: ClientId,
     outbox: mpsc::Sender<Order>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http1::{BodyLength, Limits, Progress, Slots, Version, may_complete, parse_request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use transport::{Scratch, TlsStream};
 use types::problem::Problem;
 
@@ -83,6 +83,9 @@ impl Visitor {
     async fn next_request(&mut self) -> Option<Arrived> {
         let idle = self.worker.core.config.timeouts.http_idle;
         let mut seen = 0;
+        // Of the whole head, not of each piece: a visitor that sends a byte now and then is done
+        // when the time is.
+        let mut head_deadline = None;
         loop {
             let unread = self.io.unread().len();
             if unread > seen
@@ -93,9 +96,13 @@ impl Visitor {
             }
             seen = unread;
             let more = poll_fn(|cx| self.io.poll_more(cx));
-            let deadline = if unread == 0 { idle } else { HEAD_DEADLINE };
+            let deadline = if unread == 0 {
+                Instant::now() + idle
+            } else {
+                *head_deadline.get_or_insert_with(|| Instant::now() + HEAD_DEADLINE)
+            };
             let read = tokio::select! {
-                read = timeout(deadline, more) => read,
+                read = timeout_at(deadline, more) => read,
                 () = self.worker.drain.cancelled(), if unread == 0 => return None,
             };
             if !matches!(read, Ok(Ok(true))) {

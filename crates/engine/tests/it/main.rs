@@ -1,11 +1,28 @@
-//! The engine through its real surfaces: a listening server on port 0, tokens, live state. The
-//! modules say `cfg(test)` so that the lints know their helpers for tests too.
+//! The engine through its real surfaces: listening servers on port 0, tokens, live state, real
+//! agents, real visitors, and upstreams that behave and misbehave. The modules say `cfg(test)` so
+//! that the lints know their helpers for tests too.
 
 #[cfg(test)]
 mod access;
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod breaking;
+#[cfg(test)]
+mod grpc;
+#[cfg(test)]
+mod headers;
+#[cfg(test)]
+mod http;
+#[cfg(test)]
+mod interim;
+#[cfg(test)]
 mod live;
 #[cfg(test)]
+mod routing;
+#[cfg(test)]
+mod streaming;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
+mod websocket;

@@ -1,6 +1,6 @@
 //! `svc dial`: a private tunnel on stdin and stdout, or on a local port.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use clap::Parser;
 use client::{Config, ConnectError};
@@ -28,9 +28,9 @@ pub(crate) struct Args {
     #[arg(value_name = "svc://NAME", value_parser = name)]
     tunnel: String,
 
-    /// Serve it on this local address instead, a stream for each connection
-    #[arg(long, value_name = "HOST:PORT")]
-    listen: Option<SocketAddr>,
+    /// Serve it on this local address (or port) instead, a stream for each connection
+    #[arg(long, value_name = "HOST:PORT", value_parser = local)]
+    listen: Option<String>,
 
     /// How the address of --listen is written
     #[arg(long, short, value_enum, default_value_t)]
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     match args.listen {
         None => standard_streams(&config, &args.tunnel).await,
         Some(address) => {
-            let listener = TcpListener::bind(address).await.map_err(|error| {
+            let listener = TcpListener::bind(&address).await.map_err(|error| {
                 Failure::of(&format!("cannot listen on {address}"), error)
                     .hint("port 0 takes a free one")
             })?;
@@ -154,12 +154,34 @@ fn name(text: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
+/// `host:port`, or a port of this machine.
+fn local(text: &str) -> Result<String, String> {
+    if text.parse::<u16>().is_ok() {
+        return Ok(format!("127.0.0.1:{text}"));
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(text.to_owned())
+        }
+        _ => Err(format!("`{text}` is no host:port")),
+    }
+}
+
 /// Long enough that a process without descriptors does not spin.
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_local_address_may_be_a_port_alone() {
+        assert_eq!(local("15432").unwrap(), "127.0.0.1:15432");
+        assert_eq!(local("[::1]:0").unwrap(), "[::1]:0");
+        for text in ["", "localhost", ":1", "a:b", "99999"] {
+            assert!(local(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_tunnel_is_named_with_or_without_the_scheme() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use client::{
-    api::{Api, ApiError, Filters},
+    api::{Api, ApiError, Event, Filters},
     backoff::Backoff,
 };
 use serde_json::Value;
@@ -63,8 +63,8 @@ async fn follow(api: &Api, args: &Args) -> Result<(), Failure> {
                     match events.next().await {
                         Ok(Some(event)) => {
                             seen = true;
-                            if wanted(&event, &args.events) {
-                                output::json(&event)?;
+                            if wanted(&event.value, &args.events) {
+                                print(&event)?;
                             }
                         }
                         Ok(None) => break (seen, None),
@@ -86,6 +86,15 @@ async fn follow(api: &Api, args: &Args) -> Result<(), Failure> {
             reason(error.as_ref())
         ));
         tokio::time::sleep(wait).await;
+    }
+}
+
+/// One line, in the engine's own order of fields where it wrote one line itself.
+fn print(event: &Event) -> Result<(), Failure> {
+    if event.text.contains('\n') {
+        output::json(&event.value)
+    } else {
+        output::line(&event.text)
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    task::JoinHandle,
     time::timeout,
 };
 
@@ -79,6 +80,23 @@ async fn shouting_service() -> u16 {
         }
     });
     port
+}
+
+/// A web service that says `ok` once a connection, until it is aborted.
+async fn web_service(port: u16) -> (JoinHandle<()>, u16) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let service = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+            stream.write_all(answer).await.unwrap();
+        }
+    });
+    (service, port)
 }
 
 fn free_port() -> u16 {
@@ -294,6 +312,28 @@ async fn a_forwarded_service_is_published_watched_and_taken_away() {
         .json_where(|event| event["type"] == "tunnel.deleted")
         .await;
     assert_eq!(events.terminate().await.code, Some(0));
+}
+
+#[tokio::test]
+async fn a_service_may_stop_and_start_behind_its_tunnel() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let (service, port) = web_service(0).await;
+    let port_text = port.to_string();
+    let args = ["forward", &port_text, "--hostname", "web", "-o", "json"];
+    let mut agent = home.start(&args);
+    let ready = agent.json().await;
+    assert_eq!(ready["hostname"], "web.t.engine.localhost");
+    let (client, url) = visitor(&up.ready, ready["forwarding"].as_str().unwrap());
+    assert_eq!(client.get(url.clone()).send().await.unwrap().status(), 200);
+
+    service.abort();
+    assert!(service.await.unwrap_err().is_cancelled());
+    assert_eq!(client.get(url.clone()).send().await.unwrap().status(), 502);
+
+    let (_service, _) = web_service(port).await;
+    assert_eq!(client.get(url).send().await.unwrap().status(), 200);
+    assert_eq!(agent.terminate().await.code, Some(0));
 }
 
 #[tokio::test]

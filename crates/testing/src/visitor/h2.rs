@@ -53,11 +53,15 @@ impl H2Visitor {
 
     /// Sends a GET and returns the answer with its body.
     pub async fn get(&mut self, target: &str, host: &str) -> Answer {
-        let request = Request::get(format!("https://{host}{target}"))
-            .body(Self::empty())
-            .expect("a request");
-        let response = self.send(request).await.expect("an answer");
-        Self::collect(response).await
+        self.try_get(target, host).await.expect("an answer")
+    }
+
+    /// Sends a GET and returns the answer with its body, or how the stream was reset before its
+    /// head came.
+    pub async fn try_get(&mut self, target: &str, host: &str) -> hyper::Result<Answer> {
+        let request = Request::get(format!("https://{host}{target}"));
+        let request = request.body(Self::empty()).expect("a request");
+        Ok(Self::collect(self.send(request).await?).await)
     }
 
     /// Reads the body of an answer as far as it comes.
@@ -76,7 +80,11 @@ impl H2Visitor {
                 Ok(Err(other)) => answer
                     .trailers
                     .extend(other.trailers_ref().map(pairs).unwrap_or_default()),
-                Err(_) => answer.whole = false,
+                Err(_broken) => {
+                    // The body would say the same for ever.
+                    answer.whole = false;
+                    break;
+                }
             }
         }
         answer

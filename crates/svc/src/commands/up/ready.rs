@@ -79,7 +79,7 @@ mod tests {
         Ready {
             engine_url: "https://engine.localhost:8443".to_owned(),
             metrics_url: Some("http://127.0.0.1:8444/metrics".to_owned()),
-            ca_file: "/home/ada/my data/ca.pem".into(),
+            ca_file: "/srv/ada/my data/ca.pem".into(),
             token: "a.b.c".to_owned(),
             demo_url: Some("https://demo.t.engine.localhost:8443".to_owned()),
             pid: 42,
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn people_get_what_there_is_and_what_to_do_next() {
-        insta::assert_snapshot!(ready().panel(Path::new("/home/ada/my data")));
+        insta::assert_snapshot!(ready().panel(Path::new("/srv/ada/my data")));
     }
 
     #[test]

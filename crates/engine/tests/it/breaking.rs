@@ -1,0 +1,310 @@
+//! What breaks off never looks complete, and is sent again only where that is safe.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use testing::{Answer, Gate, H2Visitor, Report, ScriptedUpstream, Step, TestEngine, Upstream};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+async fn over_both(upstream: &ScriptedUpstream) -> [Answer; 2] {
+    let engine = TestEngine::start().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let over_http1 = engine.visitor().http1(host).await.get("/", host).await;
+    let over_h2 = engine.visitor().h2(host).await.get("/", host).await;
+    [over_http1, over_h2]
+}
+
+/// What breaks off is not whole, over HTTP/1.1 and over HTTP/2, where a reset may even overtake
+/// the head.
+async fn is_not_whole(upstream: &ScriptedUpstream) {
+    let engine = TestEngine::start().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let over_http1 = engine.visitor().http1(host).await.get("/", host).await;
+    let over_h2 = engine.visitor().h2(host).await.try_get("/", host).await;
+    for answer in [Ok(over_http1), over_h2].into_iter().flatten() {
+        assert_eq!(answer.status, 200);
+        assert!(!answer.whole, "{answer:?}");
+        assert!(b"first".starts_with(&answer.body), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_does_not_look_complete() {
+    let gate = Gate::new();
+    gate.open();
+    gate.open();
+    for upstream in [
+        ScriptedUpstream::cuts_a_length().await,
+        ScriptedUpstream::cuts_chunks().await,
+        ScriptedUpstream::resets_in_the_body(&gate).await,
+    ] {
+        is_not_whole(&upstream).await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_with_its_connection_is_passed_on_in_chunks() {
+    let upstream = ScriptedUpstream::answering("HTTP/1.1 200 OK\r\n\r\nuntil the end").await;
+    for answer in over_both(&upstream).await {
+        assert!(answer.whole, "{answer:?}");
+        assert_eq!(answer.text(), "until the end");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_understood_is_a_502() {
+    for upstream in [
+        ScriptedUpstream::cuts_the_head().await,
+        ScriptedUpstream::closes_unanswered().await,
+        ScriptedUpstream::answers_garbage().await,
+        ScriptedUpstream::answering(
+            "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        )
+        .await,
+        ScriptedUpstream::answering(
+            "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\nx",
+        )
+        .await,
+        ScriptedUpstream::answering("HTTP/1.1 200 OK\ncontent-length: 1\n\nx").await,
+        ScriptedUpstream::floods_interim_responses().await,
+    ] {
+        for answer in over_both(&upstream).await {
+            assert_eq!(answer.status, 502, "{answer:?}");
+            assert_eq!(answer.json()["code"], "upstream_unreachable");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_malformed_chunk_ends_the_answer_as_broken() {
+    let upstream = ScriptedUpstream::answering(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n5;x\r\nagain\r\n0\r\n\r\n",
+    )
+    .await;
+    is_not_whole(&upstream).await;
+}
+
+#[tokio::test]
+async fn a_request_that_breaks_off_does_not_look_complete() {
+    let engine = TestEngine::start().await;
+    let upstream =
+        ScriptedUpstream::start(|_| vec![Step::ReadHead, Step::ReadBytes(5), Step::ReadToEnd])
+            .await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    for (field, part) in [
+        ("Content-Length: 10", "first"),
+        ("Transfer-Encoding: chunked", "5\r\nfirst\r\n"),
+    ] {
+        let mut visitor = engine.visitor().http1(host).await;
+        visitor
+            .request("POST", "/", host, &format!("{field}\r\n"))
+            .await;
+        visitor.send(part).await;
+        upstream.head().await;
+        assert!(matches!(upstream.report().await, Report::Bytes(bytes) if bytes.len() == 5));
+        drop(visitor);
+        let mut rest = Vec::new();
+        loop {
+            match upstream.report().await {
+                Report::Bytes(bytes) => rest.extend(bytes),
+                Report::Closed => break,
+                other @ Report::Head { .. } => panic!("{other:?}"),
+            }
+        }
+        let rest = String::from_utf8(rest).unwrap();
+        assert!(!rest.ends_with("0\r\n\r\n"), "{rest:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_reset_over_h2_does_not_look_complete() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::start(|_| vec![Step::ReadHead, Step::ReadToEnd]).await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let (frames, body) = mpsc::unbounded_channel();
+    frames.send(Ok(Frame::data(Bytes::from("first")))).unwrap();
+    let body = StreamBody::new(UnboundedReceiverStream::new(body)).boxed_unsync();
+    let mut visitor = engine.visitor().h2(host).await;
+    let request = hyper::Request::post(format!("https://{host}/"))
+        .body(body)
+        .unwrap();
+    let answer = tokio::spawn(async move { visitor.send(request).await });
+    upstream.head().await;
+    frames.send(Err("the visitor gives up".into())).unwrap();
+    let Report::Bytes(bytes) = upstream.report().await else {
+        panic!("bytes come first")
+    };
+    assert!(!bytes.ends_with(b"0\r\n\r\n"), "{}", bytes.escape_ascii());
+    assert!(answer.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_visitor_who_gives_up_ends_the_request_at_the_service() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::never_answers().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor.request("GET", "/", host, "").await;
+    upstream.head().await;
+    drop(visitor);
+    assert_eq!(upstream.report().await, Report::Bytes(Vec::new()));
+    assert_eq!(upstream.report().await, Report::Closed);
+
+    let mut visitor = engine.visitor().h2(host).await;
+    let request = hyper::Request::get(format!("https://{host}/")).body(H2Visitor::empty());
+    let answer = tokio::spawn(async move { visitor.send(request.unwrap()).await });
+    upstream.head().await;
+    answer.abort();
+    assert_eq!(upstream.report().await, Report::Bytes(Vec::new()));
+    assert_eq!(upstream.report().await, Report::Closed);
+}
+
+#[tokio::test]
+async fn a_safe_request_is_sent_again_when_a_kept_connection_had_gone() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::closes_when_reused().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    assert_eq!(visitor.get("/1", host).await.text(), "1");
+    assert_eq!(visitor.get("/2", host).await.text(), "2");
+    assert_eq!(upstream.accepted(), 2);
+}
+
+#[tokio::test]
+async fn a_request_that_may_have_had_an_effect_is_not_sent_again() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::closes_when_reused().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    assert_eq!(visitor.get("/1", host).await.text(), "1");
+    visitor
+        .request("POST", "/2", host, "Content-Length: 4\r\n")
+        .await;
+    visitor.send("body").await;
+    assert_eq!(visitor.answer().await.status, 502);
+    // The service has seen it once.
+    assert!(upstream.head().await.starts_with("GET /1"));
+    assert!(upstream.head().await.starts_with("POST /2"));
+    let mut visitor = engine.visitor().http1(host).await;
+    assert_eq!(visitor.get("/3", host).await.status, 200);
+    let next = loop {
+        match upstream.report().await {
+            Report::Head { text, .. } => break text,
+            Report::Bytes(_) | Report::Closed => {}
+        }
+    };
+    assert!(next.starts_with("GET /3"), "{next}");
+}
+
+#[tokio::test]
+async fn a_service_that_answers_early_is_heard() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::answers_early().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor
+        .request("POST", "/", host, "Content-Length: 100000000\r\n")
+        .await;
+    visitor.send(Upstream::payload(10_000)).await;
+    let answer = visitor.answer().await;
+    assert_eq!(
+        (answer.status, answer.text(), answer.whole),
+        (413, "early", true)
+    );
+
+    let (frames, body) = mpsc::unbounded_channel();
+    frames
+        .send(Ok(Frame::data(Bytes::from(Upstream::payload(10_000)))))
+        .unwrap();
+    let body = StreamBody::new(UnboundedReceiverStream::new(body)).boxed_unsync();
+    let mut visitor = engine.visitor().h2(host).await;
+    let request = hyper::Request::post(format!("https://{host}/"))
+        .body(body)
+        .unwrap();
+    let response = visitor.send(request).await.unwrap();
+    assert_eq!(response.status(), 413);
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes(),
+        "early"
+    );
+}
+
+#[tokio::test]
+async fn a_service_that_never_answers_is_a_504() {
+    let engine = TestEngine::start_with("timeouts: {stream_request_seconds: 1}").await;
+    let upstream = ScriptedUpstream::never_answers().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    for answer in [
+        engine.visitor().http1(host).await.get("/", host).await,
+        engine.visitor().h2(host).await.get("/", host).await,
+    ] {
+        assert_eq!(answer.status, 504);
+        assert_eq!(answer.json()["code"], "upstream_timeout");
+    }
+}
+
+#[tokio::test]
+async fn a_visitor_who_does_not_read_holds_the_service_back() {
+    let engine = TestEngine::start().await;
+    // Far more than all buffers on the way.
+    let upstream = Upstream::http1().await;
+    let (written, mut progress) = tokio::sync::watch::channel(0_usize);
+    let flood = Upstream::start(move |mut stream, _| {
+        let written = written.clone();
+        async move {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                stream.read_buf(&mut request).await.unwrap();
+            }
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {FLOOD}\r\n\r\n");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let block = Upstream::payload(64 * 1024);
+            for _ in 0..FLOOD / block.len() {
+                if stream.write_all(&block).await.is_err() {
+                    return;
+                }
+                written.send_modify(|count| *count += block.len());
+            }
+        }
+    })
+    .await;
+    for h2 in [false, true] {
+        let tunnel = engine.publish(flood.addr()).await;
+        let host = tunnel.hostname();
+        let before = *progress.borrow_and_update();
+        let mut http1 = engine.visitor().http1(host).await;
+        let mut over_h2 = engine.visitor().h2(host).await;
+        let held = if h2 {
+            let request = hyper::Request::get(format!("https://{host}/")).body(H2Visitor::empty());
+            Some(over_h2.send(request.unwrap()).await.unwrap())
+        } else {
+            http1.request("GET", "/", host, "").await;
+            http1.head().await;
+            None
+        };
+        // It stands still when nothing was written for a while.
+        while tokio::time::timeout(Duration::from_millis(700), progress.changed())
+            .await
+            .is_ok()
+        {}
+        let sent = *progress.borrow() - before;
+        assert!(sent < FLOOD / 2, "{sent} bytes are on the way, h2: {h2}");
+        drop(held);
+    }
+    drop(upstream);
+}
+
+const FLOOD: usize = 64 * 1024 * 1024;

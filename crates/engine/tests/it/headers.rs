@@ -1,0 +1,199 @@
+//! What travels on, what ends at the edge, and what the edge adds.
+
+use serde_json::Value;
+use testing::{Answer, H2Visitor, ScriptedUpstream, TestEngine, Upstream};
+
+/// The values that the service has seen under a name.
+fn seen<'v>(answer: &'v Value, name: &str) -> Vec<&'v str> {
+    let pairs = answer["headers"].as_array().unwrap().iter();
+    let pairs = pairs.filter(|pair| pair[0] == name);
+    pairs.map(|pair| pair[1].as_str().unwrap()).collect()
+}
+
+const SPOOFED: [(&str, &str); 13] = [
+    ("X-Forwarded-For", "8.8.8.8"),
+    ("x-forwarded-for", "9.9.9.9, 8.8.8.8"),
+    ("X_Forwarded_For", "8.8.8.8"),
+    ("X-Forwarded-Proto", "http"),
+    ("X-Forwarded-Host", "evil.example"),
+    ("Forwarded", "for=8.8.8.8;host=evil.example"),
+    ("X-Real-IP", "8.8.8.8"),
+    ("svc-user-id", "admin"),
+    ("SVC-Credential-Id", "crd_1"),
+    ("svc_auth_method", "mtls"),
+    ("svc-anything", "1"),
+    ("X-Svc-Anything", "1"),
+    ("x_svc_anything", "1"),
+];
+
+fn assert_rebuilt(seen_by_service: &Value, host: &str) {
+    for name in [
+        "x-real-ip",
+        "svc-user-id",
+        "svc-credential-id",
+        "svc_auth_method",
+    ] {
+        assert_eq!(seen(seen_by_service, name), Vec::<&str>::new(), "{name}");
+    }
+    for name in [
+        "svc-anything",
+        "x-svc-anything",
+        "x_svc_anything",
+        "x_forwarded_for",
+    ] {
+        assert_eq!(seen(seen_by_service, name), Vec::<&str>::new(), "{name}");
+    }
+    assert_eq!(seen(seen_by_service, "x-forwarded-for"), ["127.0.0.1"]);
+    assert_eq!(seen(seen_by_service, "x-forwarded-proto"), ["https"]);
+    let forwarded_host = seen(seen_by_service, "x-forwarded-host");
+    assert!(
+        forwarded_host.len() == 1 && forwarded_host[0].starts_with(host),
+        "{forwarded_host:?}"
+    );
+    let forwarded = seen(seen_by_service, "forwarded");
+    assert_eq!(forwarded.len(), 1);
+    let parts: Vec<_> = forwarded[0].split(';').collect();
+    assert!(
+        parts.contains(&"for=127.0.0.1") && parts.contains(&"proto=https"),
+        "{forwarded:?}"
+    );
+    assert!(!forwarded[0].contains("evil"), "{forwarded:?}");
+}
+
+#[tokio::test]
+async fn forwarding_fields_are_rebuilt_whatever_the_visitor_says() {
+    let engine = TestEngine::start().await;
+    let upstream = Upstream::http1().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let fields: String = SPOOFED
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor.request("GET", "/", host, &fields).await;
+    assert_rebuilt(&visitor.answer().await.json(), host);
+
+    let mut request = hyper::Request::get(format!("https://{host}/"));
+    for (name, value) in SPOOFED {
+        request = request.header(name, value);
+    }
+    let mut visitor = engine.visitor().h2(host).await;
+    let response = visitor
+        .send(request.body(H2Visitor::empty()).unwrap())
+        .await
+        .unwrap();
+    assert_rebuilt(&H2Visitor::collect(response).await.json(), host);
+}
+
+#[tokio::test]
+async fn fields_of_the_visitors_connection_end_at_the_edge() {
+    let engine = TestEngine::start().await;
+    let upstream = Upstream::http1().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    let fields = "Connection: keep-alive, X-Hop, cookie\r\nX-Hop: 1\r\nx-hop: 2\r\nCookie: a=b\r\n\
+        Keep-Alive: timeout=5\r\nTE: trailers, deflate\r\nTrailer: X-Sum\r\n\
+        Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic eA==\r\nUpgrade: h2c\r\n\
+        X-Stay: one\r\nX-Stay: two\r\nAccept: */*\r\n";
+    visitor.request("GET", "/", host, fields).await;
+    let answer = visitor.answer().await.json();
+    for name in [
+        "x-hop",
+        "cookie",
+        "keep-alive",
+        "te",
+        "trailer",
+        "proxy-connection",
+        "proxy-authorization",
+        "upgrade",
+    ] {
+        assert_eq!(seen(&answer, name), Vec::<&str>::new(), "{name}");
+    }
+    assert_eq!(seen(&answer, "x-stay"), ["one", "two"]);
+    assert_eq!(seen(&answer, "accept"), ["*/*"]);
+    assert_eq!(seen(&answer, "host").len(), 1);
+}
+
+#[tokio::test]
+async fn fields_of_the_services_connection_end_at_the_edge() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::answering(
+        "HTTP/1.1 200 Fine\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n\
+         Proxy-Authenticate: Basic\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\nX-Stay: one\r\n\
+         Content-Length: 2\r\n\r\nok",
+    )
+    .await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut http1 = engine.visitor().http1(host).await;
+    let mut h2 = engine.visitor().h2(host).await;
+    let answers: [Answer; 2] = [http1.get("/", host).await, h2.get("/", host).await];
+    for answer in answers {
+        assert_eq!((answer.status, answer.text()), (200, "ok"));
+        for name in ["x-hop", "keep-alive", "proxy-authenticate"] {
+            assert_eq!(answer.header(name), None, "{name}");
+        }
+        assert_ne!(answer.header("connection"), Some("close, X-Hop"));
+        let cookies = answer
+            .headers
+            .iter()
+            .filter(|(name, _)| name == "set-cookie")
+            .count();
+        assert_eq!((cookies, answer.header("x-stay")), (2, Some("one")));
+    }
+    // The service closed its connection; the visitor's goes on.
+    assert_eq!(http1.get("/", host).await.status, 200);
+}
+
+#[tokio::test]
+async fn cookies_of_an_h2_visitor_reach_an_http1_service_in_one_field() {
+    let engine = TestEngine::start().await;
+    let upstream = Upstream::http1().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let request = hyper::Request::get(format!("https://{host}/"))
+        .header("cookie", "a=b")
+        .header("cookie", "c=d")
+        .body(H2Visitor::empty())
+        .unwrap();
+    let response = engine.visitor().h2(host).await.send(request).await.unwrap();
+    let answer = H2Visitor::collect(response).await.json();
+    // RFC 9113 section 8.2.3.
+    assert_eq!(seen(&answer, "cookie"), ["a=b; c=d"]);
+    assert_eq!(seen(&answer, "host").len(), 1);
+}
+
+#[tokio::test]
+async fn trailers_travel_and_forbidden_ones_do_not() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::answering(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\
+         Content-Length: 7\r\nSet-Cookie: a=b\r\n\r\n",
+    )
+    .await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let trailers = [("x-sum".to_owned(), "1".to_owned())];
+    let answer = engine.visitor().http1(host).await.get("/", host).await;
+    assert!(answer.whole && answer.text() == "ok");
+    assert_eq!(answer.trailers, trailers);
+    let answer = engine.visitor().h2(host).await.get("/", host).await;
+    assert!(answer.whole && answer.text() == "ok");
+    assert_eq!(answer.trailers, trailers);
+
+    let upstream = Upstream::http1().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor
+        .request("POST", "/", host, "Transfer-Encoding: chunked\r\n")
+        .await;
+    visitor
+        .send("2\r\nok\r\n0\r\nX-Sum: 1\r\nHost: evil\r\nsvc-user-id: admin\r\n\r\n")
+        .await;
+    let answer = visitor.answer().await.json();
+    assert_eq!(answer["body"], "ok");
+    assert_eq!(answer["trailers"], serde_json::json!([["x-sum", "1"]]));
+}

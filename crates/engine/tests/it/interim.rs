@@ -1,0 +1,140 @@
+//! Interim answers and what they lead to.
+
+use testing::{Gate, Report, ScriptedUpstream, Step, TestEngine};
+
+#[tokio::test]
+async fn a_body_that_waits_for_continue_is_asked_for() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::start(|_| {
+        vec![
+            Step::ReadHead,
+            Step::write("HTTP/1.1 100 Continue\r\n\r\n"),
+            Step::ReadBytes(4),
+            Step::write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+        ]
+    })
+    .await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor
+        .request(
+            "PUT",
+            "/",
+            host,
+            "Content-Length: 4\r\nExpect: 100-continue\r\n",
+        )
+        .await;
+    assert_eq!(visitor.head().await.status, 100);
+    visitor.send("body").await;
+    let answer = visitor.answer().await;
+    assert_eq!((answer.status, answer.text()), (200, "ok"));
+    upstream.head().await;
+    assert_eq!(upstream.report().await, Report::Bytes(b"body".to_vec()));
+}
+
+#[tokio::test]
+async fn a_service_can_refuse_a_body_that_waits_for_continue() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::start(|_| {
+        vec![
+            Step::ReadHead,
+            Step::write("HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nno"),
+            Step::ReadToEnd,
+        ]
+    })
+    .await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor
+        .request(
+            "PUT",
+            "/",
+            host,
+            "Content-Length: 4\r\nExpect: 100-continue\r\n",
+        )
+        .await;
+    // No 100 before it: the visitor keeps its body.
+    let head = visitor.head().await;
+    assert_eq!(head.status, 401);
+    assert_eq!(visitor.body(head).await.text(), "no");
+    upstream.head().await;
+}
+
+#[tokio::test]
+async fn early_hints_do_not_end_the_answer() {
+    let engine = TestEngine::start().await;
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = ScriptedUpstream::start(move |_| {
+        vec![
+            Step::ReadHead,
+            Step::write("HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n"),
+            Step::Wait(held.clone()),
+            Step::write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+        ]
+    })
+    .await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    gate.open();
+    let answer = engine.visitor().http1(host).await.get("/", host).await;
+    assert_eq!((answer.status, answer.text()), (200, "ok"));
+    gate.open();
+    let answer = engine.visitor().h2(host).await.get("/", host).await;
+    assert_eq!((answer.status, answer.text()), (200, "ok"));
+}
+
+#[tokio::test]
+async fn any_protocol_can_be_upgraded_to() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::start(|_| {
+        vec![
+            Step::ReadHead,
+            Step::write("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: chat\r\n\r\nhello"),
+            Step::ReadBytes(3),
+            Step::write("bye"),
+        ]
+    })
+    .await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor
+        .request("GET", "/", host, "Connection: upgrade\r\nUpgrade: chat\r\n")
+        .await;
+    let head = visitor.head().await;
+    assert_eq!((head.status, head.header("upgrade")), (101, Some("chat")));
+    let request = upstream.head().await.to_ascii_lowercase();
+    assert!(request.contains("upgrade: chat\r\n"), "{request}");
+    assert_eq!(visitor.read_exact(5).await.unwrap(), b"hello");
+    visitor.send("\0\u{1}\n").await;
+    assert_eq!(upstream.report().await, Report::Bytes(b"\0\x01\n".to_vec()));
+    assert_eq!(visitor.read_to_end().await, b"bye");
+}
+
+#[tokio::test]
+async fn an_upgrade_that_nobody_asked_for_is_a_502() {
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::answering(
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: chat\r\n\r\nhello",
+    )
+    .await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    assert_eq!(
+        engine
+            .visitor()
+            .http1(host)
+            .await
+            .get("/", host)
+            .await
+            .status,
+        502
+    );
+    assert_eq!(
+        engine.visitor().h2(host).await.get("/", host).await.status,
+        502
+    );
+}
