@@ -126,6 +126,6 @@ location / { dav_methods PUT; }
 location /gzip/ { gzip on; gzip_min_length 0; gzip_types *; gzip_http_version 1.0; gzip_proxied any; }
 location /seen {
     default_type application/json;
-    return 200 '{"connection": "$connection", "protocol": "$server_protocol", "host": "$http_host", "scheme": "$scheme", "uri": "$request_uri", "forwarded_for": "$http_x_forwarded_for", "forwarded_proto": "$http_x_forwarded_proto", "forwarded_host": "$http_x_forwarded_host"}\n';
+    return 200 '{"connection": "$connection", "protocol": "$server_protocol", "host": "$http_host", "scheme": "$scheme", "uri": "$request_uri", "forwarded_for": "$http_x_forwarded_for", "forwarded_proto": "$http_x_forwarded_proto", "forwarded_host": "$http_x_forwarded_host"}';
 }
 "#;
