@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod curl;
 #[cfg(test)]
+mod grpc;
+#[cfg(test)]
 mod nginx;
 #[cfg(test)]
 mod python_sdk;

@@ -162,5 +162,5 @@ fn path(path: &Path) -> Result<&str> {
 
 const BLOCK: usize = 64 * 1024;
 
-/// 64 MiB: more than all that buffers and windows hold between the ends.
-const BLOCKS: u64 = 1024;
+/// 256 MiB: more than all that buffers and windows hold between the ends.
+const BLOCKS: u64 = 4096;
