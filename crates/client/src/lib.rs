@@ -2,7 +2,7 @@
 //!
 //! An [`Agent`] keeps one control channel to an engine and restores it, with every tunnel on it,
 //! for as long as it lives. [`Agent::open`] asks for a [`Tunnel`]; [`Tunnel::accept`] hands its
-//! visitors to the caller, [`Tunnel::forward`] joins each of them to a [`Target`]. [`dial`] opens a
+//! visitors to the caller, [`Tunnel::forward`] joins each of them to a [`Destination`]. [`dial`] opens a
 //! stream to a private tunnel. [`api`] reads the Engine API.
 //!
 //! ```no_run
@@ -44,6 +44,6 @@ pub use dial::dial;
 pub use error::{ConnectError, Refusal, RefusalKind};
 pub use properties::Properties;
 pub use stream::Stream;
-pub use target::Target;
+pub use target::{Destination, ProxyProtocol, Target};
 pub use trust::Trust;
 pub use tunnel::{Closed, Connection, Status, Tunnel};

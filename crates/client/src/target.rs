@@ -61,6 +61,53 @@ impl FromStr for Target {
     }
 }
 
+/// Where the visitors of a tunnel go, and whether the service is told who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The service.
+    pub target: Target,
+    /// Begin each connection to the service with a PROXY header that names the visitor. Only for
+    /// tunnels whose streams are one visitor's each: `tls`, `tcp` and private byte streams. A
+    /// connection of an `http` tunnel carries the requests of many, whom `X-Forwarded-For` names.
+    pub proxy_protocol: Option<ProxyProtocol>,
+}
+
+impl From<Target> for Destination {
+    /// A service that is told nothing.
+    fn from(target: Target) -> Self {
+        Self {
+            target,
+            proxy_protocol: None,
+        }
+    }
+}
+
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyProtocol {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+impl FromStr for ProxyProtocol {
+    type Err = ParseProxyProtocolError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "v1" => Ok(Self::V1),
+            "v2" => Ok(Self::V2),
+            _ => Err(ParseProxyProtocolError),
+        }
+    }
+}
+
+/// The text names no version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a version of the PROXY protocol is v1 or v2")]
+pub struct ParseProxyProtocolError;
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    ConnectError, Properties, Refusal, Stream, Target,
+    ConnectError, Destination, Properties, Refusal, Stream,
     agent::{Owner, shared::Entry},
 };
 
@@ -129,13 +129,17 @@ impl Tunnel {
         }
     }
 
-    /// Joins every visitor to `target`, from now until the tunnel is over, and says why it ended.
+    /// Joins every visitor to a service, from now until the tunnel is over, and says why it ended.
     ///
     /// A visitor is refused when the service cannot be reached, before any byte is taken from it.
     /// Dropping the future leaves the streams that run; dropping the tunnel ends it.
-    pub async fn forward(&mut self, target: Target, observer: Option<Observer>) -> Closed {
+    pub async fn forward(
+        &mut self,
+        to: impl Into<Destination>,
+        observer: Option<Observer>,
+    ) -> Closed {
         self.entry
-            .forward_to(&self.owner, target, observer, &mut self.streams);
+            .forward_to(&self.owner, to.into(), observer, &mut self.streams);
         closed(&mut self.status).await;
         match &*self.status.borrow() {
             Status::Closed(closed) => closed.clone(),

@@ -1,6 +1,7 @@
 //! What all workers of an engine share, and what each has for itself.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ use crate::config::EngineConfig;
 use crate::edge::Upstreams;
 use crate::listen::TcpPorts;
 use crate::live::{Live, Namespace};
-use crate::metrics::EngineMetrics;
+use crate::metrics::{EngineMetrics, Gauges};
 
 /// The engine's parts, made once at the start. Nothing here is locked on the way of a request but
 /// what [`Worker`] holds for its own core.
@@ -56,6 +57,19 @@ impl Core {
             .unwrap_or_default()
     }
 
+    /// What the gauges of the metrics say.
+    pub(crate) fn gauges(&self) -> Gauges {
+        let (pool_idle, pool_busy) = self.arrivals.pooled();
+        let workers = self.workers().iter();
+        Gauges {
+            streams: workers
+                .map(|worker| worker.active.load(Ordering::Relaxed))
+                .sum(),
+            pool_idle,
+            pool_busy,
+        }
+    }
+
     /// Seconds since the epoch, by the engine's clock.
     pub(crate) fn unix_seconds(&self) -> i64 {
         self.clock.now().as_second()
@@ -81,6 +95,8 @@ pub(crate) struct Worker {
     pub(crate) drain: CancellationToken,
     /// Connections to services that wait for the next request.
     pub(crate) upstreams: Mutex<Upstreams>,
+    /// Visits that are being served here; for metrics.
+    pub(crate) active: AtomicUsize,
 }
 
 impl Worker {

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -135,6 +136,8 @@ pub async fn start_with_clock(
         .map_err(|error| StartError::Host(format!("{error}")))?;
     let namespace = Namespace::new(base)
         .map_err(|error: HostnameRefused| StartError::Host(error.to_string()))?;
+    // Before anything that is counted: what is said without a recorder is lost.
+    let recorder = recorder()?;
     let tokens = Tokens::new(keyring(&config.auth, config.compat_rstream)?);
     let certificate = Arc::new(ReloadingCert::load(
         config.certificate.clone(),
@@ -143,7 +146,6 @@ pub async fn start_with_clock(
     let tls = TlsConfigs::new(certificate)?;
     let (access_log, log_thread) = open_access_log(&config)?;
     let readiness = Readiness::default();
-    let recorder = recorder()?;
     let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
 
     let workers = Workers::per_core("svc-worker").map_err(StartError::Workers)?;
@@ -166,12 +168,14 @@ pub async fn start_with_clock(
         .map(|(addr, ls)| local(ls, addr));
 
     let live = Live::new(live_limits(&config), Arc::clone(&clock));
+    let visits = TaskTracker::new();
     let api = router(Arc::new(Api {
         live: Arc::clone(&live),
         tokens: Arc::clone(&tokens),
         clock: Arc::clone(&clock),
         project: Arc::from(PROJECT),
         compat: config.compat_rstream,
+        upgraded: visits.clone(),
     }));
     let core = Arc::new(Core {
         tcp_ports: TcpPorts::new(config.tcp_ports.clone(), config.tls.ip(), workers.count()),
@@ -185,7 +189,7 @@ pub async fn start_with_clock(
         access_log,
         metrics: EngineMetrics::new(),
         shutdown,
-        visits: TaskTracker::new(),
+        visits,
         agents: TaskTracker::new(),
         agents_stop: CancellationToken::new(),
         api,
@@ -204,6 +208,7 @@ pub async fn start_with_clock(
                 core: Arc::clone(&core),
                 drain: core.shutdown.drain().child_token(),
                 upstreams: parking_lot::Mutex::new(Upstreams::default()),
+                active: AtomicUsize::new(0),
             })
         })
         .collect();
@@ -237,8 +242,8 @@ struct Parts {
     log_thread: Option<AccessLogThread>,
 }
 
-/// Keeps the gauges true while the engine runs, then takes it down: admission ends, visits
-/// finish, agents are let go, workers stop, the log is flushed. The hard stop cuts the waiting
+/// Keeps the gauges true while the engine runs, then takes it down: admission ends, watchers are
+/// told, visits finish, agents are let go, workers stop, the log is flushed. The hard stop cuts the waiting
 /// short at any point.
 async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     let drain = core.shutdown.drain();
@@ -248,7 +253,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
         tokio::select! {
             () = drain.cancelled() => break,
             _ = refresh.tick() => {
-                core.metrics.refresh(core.live.counts());
+                core.metrics.refresh(core.live.counts(), core.gauges());
                 for worker in core.workers() {
                     worker.trim(Instant::now());
                 }
@@ -257,6 +262,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     }
     info!("draining");
     parts.readiness.set_ready(false);
+    core.live.end_subscriptions();
     core.visits.close();
     core.agents.close();
     tokio::select! {

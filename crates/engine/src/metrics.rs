@@ -1,26 +1,30 @@
-//! The engine's metrics, looked up once.
+//! The engine's metrics: [`table`] tells which there are; here are the handles of those on the
+//! data path, looked up once, and functions for the others.
+
+mod table;
 
 use std::time::Duration;
 
-use metrics::{
-    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
-    gauge, histogram,
-};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::edge::record::Outcome;
 use crate::live::Counts;
 
-/// Handles of what is counted on the data path, and the names of the rest.
+/// Handles of what is counted on the data path.
 pub(crate) struct EngineMetrics {
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) visit_seconds: Histogram,
     pub(crate) first_byte_seconds: Histogram,
-    pub(crate) handshakes_timed_out: Counter,
+    pub(crate) agents_connected: Counter,
+    stream_open_seconds: Histogram,
     clients: Gauge,
     tunnels: Gauge,
     watchers: Gauge,
     dropped_watchers: Counter,
+    streams_active: Gauge,
+    pool_idle: Gauge,
+    pool_busy: Gauge,
 }
 
 /// How often gauges that are counted, not tracked, are brought up to date.
@@ -28,19 +32,28 @@ pub(crate) const REFRESH: Duration = Duration::from_secs(5);
 
 impl EngineMetrics {
     pub(crate) fn new() -> Self {
-        describe();
-        gauge!("svc_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+        table::describe();
+        gauge!(table::BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         Self {
-            bytes_in: counter!("svc_bytes_total", "direction" => "in"),
-            bytes_out: counter!("svc_bytes_total", "direction" => "out"),
-            visit_seconds: histogram!("svc_visit_duration_seconds"),
-            first_byte_seconds: histogram!("svc_first_byte_seconds"),
-            handshakes_timed_out: counter!("svc_tls_handshakes_timed_out_total"),
-            clients: gauge!("svc_clients"),
-            tunnels: gauge!("svc_tunnels"),
-            watchers: gauge!("svc_watchers"),
-            dropped_watchers: counter!("svc_watchers_dropped_total"),
+            bytes_in: counter!(table::BYTES, "direction" => "in"),
+            bytes_out: counter!(table::BYTES, "direction" => "out"),
+            visit_seconds: histogram!(table::VISIT_DURATION),
+            first_byte_seconds: histogram!(table::FIRST_BYTE),
+            agents_connected: counter!(table::AGENTS_CONNECTED),
+            stream_open_seconds: histogram!(table::STREAM_OPEN),
+            clients: gauge!(table::CLIENTS),
+            tunnels: gauge!(table::TUNNELS),
+            watchers: gauge!(table::WATCHERS),
+            dropped_watchers: counter!(table::WATCHERS_DROPPED),
+            streams_active: gauge!(table::STREAMS_ACTIVE),
+            pool_idle: gauge!(table::POOL_CONNECTIONS, "state" => "idle"),
+            pool_busy: gauge!(table::POOL_CONNECTIONS, "state" => "busy"),
         }
+    }
+
+    /// The histogram of how long streams take to open, for each agent to keep.
+    pub(crate) fn stream_open_seconds(&self) -> Histogram {
+        self.stream_open_seconds.clone()
     }
 
     /// Counts a visit that has ended. Every label is one of a fixed few: no visitor can make more.
@@ -51,24 +64,120 @@ impl EngineMetrics {
         status: Option<u16>,
         rule: &'static str,
     ) {
-        counter!("svc_streams_total", "kind" => kind, "outcome" => outcome.as_str()).increment(1);
+        counter!(table::STREAMS, "kind" => kind, "outcome" => outcome.as_str()).increment(1);
         if let Some(status) = status {
             let class = status_class(status);
-            counter!("svc_edge_requests_total", "status" => class, "rule" => rule).increment(1);
+            let rule = if rule.is_empty() { "none" } else { rule };
+            counter!(table::EDGE_REQUESTS, "status" => class, "rule" => rule).increment(1);
         }
     }
 
-    pub(crate) fn refresh(&self, counts: Counts) {
+    /// Counts a connection of a trusted proxy by how it began.
+    pub(crate) fn proxy_header(&self, outcome: ProxyHeader) {
+        counter!(table::PROXY_HEADERS, "outcome" => outcome.as_str()).increment(1);
+    }
+
+    /// Counts a handshake that is over, one way or another.
+    pub(crate) fn tls_handshake(&self, outcome: Handshake) {
+        counter!(table::TLS_HANDSHAKES, "outcome" => outcome.as_str()).increment(1);
+    }
+
+    /// Counts a control channel that was refused with this code.
+    pub(crate) fn agent_refused(&self, code: wire::ErrorCode) {
+        counter!(table::AGENTS_REFUSED, "reason" => refusal(code)).increment(1);
+    }
+
+    /// Counts a control channel that ended. The reason is one of the table's.
+    pub(crate) fn agent_gone(&self, reason: &'static str) {
+        counter!(table::AGENTS_GONE, "reason" => reason).increment(1);
+    }
+
+    pub(crate) fn refresh(&self, counts: Counts, now: Gauges) {
         self.clients.set(number(counts.clients));
         self.tunnels.set(number(counts.tunnels));
         self.watchers.set(number(counts.watchers));
         self.dropped_watchers.absolute(counts.dropped_watchers);
+        self.streams_active.set(number(now.streams));
+        self.pool_idle.set(number(now.pool_idle));
+        self.pool_busy.set(number(now.pool_busy));
     }
 }
 
 impl std::fmt::Debug for EngineMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EngineMetrics").finish_non_exhaustive()
+    }
+}
+
+/// What there is at this moment, counted over all workers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gauges {
+    pub(crate) streams: usize,
+    pub(crate) pool_idle: usize,
+    pub(crate) pool_busy: usize,
+}
+
+/// How a connection of a trusted proxy began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProxyHeader {
+    Accepted,
+    Absent,
+    Malformed,
+}
+
+impl ProxyHeader {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Absent => "absent",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+/// How a TLS handshake ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handshake {
+    Completed,
+    Failed,
+    /// What came first was no ClientHello, or nothing.
+    NoHello,
+    TimedOut,
+}
+
+impl Handshake {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "ok",
+            Self::Failed => "failed",
+            Self::NoHello => "no_hello",
+            Self::TimedOut => "timed_out",
+        }
+    }
+}
+
+/// Counts a stream that no agent took. The reason is one of the table's.
+pub(crate) fn stream_open_failed(reason: &'static str) {
+    counter!(table::STREAM_OPEN_FAILURES, "reason" => reason).increment(1);
+}
+
+/// Counts a reading of the key set.
+pub(crate) fn jwks_refreshed(ok: bool) {
+    let outcome = if ok { "ok" } else { "error" };
+    counter!(table::JWKS_REFRESHES, "outcome" => outcome).increment(1);
+}
+
+fn refusal(code: wire::ErrorCode) -> &'static str {
+    use wire::ErrorCode as Code;
+    match code {
+        Code::Unauthorized => "unauthorized",
+        Code::ProtocolVersionMissing
+        | Code::ProtocolVersionInvalid
+        | Code::ProtocolVersionIncompatible => "version",
+        Code::CapacityExhausted => "capacity",
+        Code::ServiceUnavailable => "stopping",
+        Code::InvalidRequest => "invalid",
+        _ => "other",
     }
 }
 
@@ -86,40 +195,5 @@ fn number(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::INFINITY, f64::from)
 }
 
-fn describe() {
-    describe_gauge!("svc_build_info", "The version that runs, as a label.");
-    describe_gauge!("svc_clients", "Agents that are connected.");
-    describe_gauge!("svc_tunnels", "Tunnels that are online.");
-    describe_gauge!("svc_watchers", "Watchers of live events.");
-    describe_counter!(
-        "svc_watchers_dropped_total",
-        "Watchers closed because they were too slow."
-    );
-    describe_counter!(
-        "svc_bytes_total",
-        Unit::Bytes,
-        "Bytes of visitors, by direction."
-    );
-    describe_counter!(
-        "svc_streams_total",
-        "Visits that have ended, by kind and outcome."
-    );
-    describe_counter!(
-        "svc_edge_requests_total",
-        "Answered requests to published tunnels, by class of status and deciding rule."
-    );
-    describe_histogram!(
-        "svc_visit_duration_seconds",
-        Unit::Seconds,
-        "From the head of a request, or the start of a connection, to its end."
-    );
-    describe_histogram!(
-        "svc_first_byte_seconds",
-        Unit::Seconds,
-        "From the head of a request to the head of the service's answer."
-    );
-    describe_counter!(
-        "svc_tls_handshakes_timed_out_total",
-        "Connections that did not complete their handshake in time."
-    );
-}
+#[cfg(test)]
+mod tests;

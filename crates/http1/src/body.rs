@@ -58,6 +58,7 @@ pub enum BodyState {
     More,
     /// The body ended with a trailer section, which lies here in the buffer with its final empty
     /// line. It keeps the limits and can be read with [`parse_trailers`](crate::parse_trailers).
+    /// A step of [`BodyReader::advance`] that says so has no payload.
     Trailers(Range<usize>),
     /// The body ended.
     Done,

@@ -139,6 +139,11 @@ impl ChunkScanner {
                         };
                         break;
                     };
+                    if len > EMPTY_SECTION && !data.is_empty() {
+                        // Trailers come in a step of their own, so that nobody overlooks them
+                        // behind data.
+                        break;
+                    }
                     self.at = At::Done;
                     let consumed = position + len;
                     let state = if len == EMPTY_SECTION {

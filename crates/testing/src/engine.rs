@@ -41,9 +41,11 @@ impl TestEngine {
         let yaml = format!(
             "engine: {{host: {BASE_HOST}}}\n\
              tls: {{listen_addr: '127.0.0.1:0'}}\n\
-             certs: {{static: {{enabled: true, cert_file: {cert:?}, key_file: {key:?}}}}}\n\
+             certs: {{static: {{enabled: true, cert_file: '{}', key_file: '{}'}}}}\n\
              auth: {{jwt: {{enabled: true, token_jwt_secret: {SECRET}}}}}\n\
-             {sections}\n"
+             {sections}\n",
+            cert.display(),
+            key.display(),
         );
         std::fs::write(&file, yaml).expect("a directory that can be written");
         let config = EngineConfig::load(Some(&file), Vec::new())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use client::tunnel::Online;
-use client::{Agent, Properties, Target};
+use client::{Agent, Destination, Properties};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -19,7 +19,8 @@ pub struct TestTunnel {
 
 impl TestTunnel {
     /// Opens a tunnel and waits until it is online.
-    pub async fn open(agent: Agent, properties: Properties, target: Target) -> Self {
+    pub async fn open(agent: Agent, properties: Properties, to: impl Into<Destination>) -> Self {
+        let to = to.into();
         let mut tunnel = agent.open(properties);
         let online = within("tunnel", tunnel.online())
             .await
@@ -27,7 +28,7 @@ impl TestTunnel {
         let (close, mut closing) = oneshot::channel();
         let forwarding = tokio::spawn(async move {
             tokio::select! {
-                _closed = tunnel.forward(target, None) => {}
+                _closed = tunnel.forward(to, None) => {}
                 // Asked for, or dropped.
                 _asked = &mut closing => tunnel.close().await,
             }

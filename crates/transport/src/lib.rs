@@ -7,6 +7,7 @@
 //!
 //! The shapes come from measurements; `ARCHITECTURE.md` ("Performance") tells which.
 
+pub mod proxy_protocol;
 mod pump;
 mod scratch;
 mod socket;

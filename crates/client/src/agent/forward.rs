@@ -1,40 +1,53 @@
 //! Joins a visitor's stream to the private service.
 
-use std::io;
+use std::{io, net::SocketAddr};
 
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
+use transport::proxy_protocol::{MAX_HEADER, write_v1, write_v2};
 use transport::{Pumped, Socket, pump, standing::Framed};
 
 use crate::{
-    HostPort, Stream, Target,
+    Destination, HostPort, ProxyProtocol, Stream, Target,
     tunnel::{Connection, Observer},
 };
 
 /// Where the streams of one tunnel go, and who is told of them.
 pub(crate) struct Forward {
-    target: Target,
+    to: Destination,
     observer: Option<Observer>,
 }
 
 impl Forward {
-    pub(crate) fn new(target: Target, observer: Option<Observer>) -> Self {
-        Self { target, observer }
+    pub(crate) fn new(to: Destination, observer: Option<Observer>) -> Self {
+        Self { to, observer }
     }
 
-    /// Dials the service; the error is for the engine and the owner, and names the target.
-    pub(crate) async fn dial(&self) -> Result<Service, String> {
-        let dialled = timeout(SERVICE_DIAL, self.dial_target()).await;
+    /// Dials the service, and tells it who visits where it wants to know; the error is for the
+    /// engine and the owner, and names the target.
+    pub(crate) async fn dial(&self, visit: &Visit) -> Result<Service, String> {
+        let dialled = timeout(SERVICE_DIAL, async {
+            let mut service = self.dial_target().await?;
+            if let Some(version) = self.to.proxy_protocol {
+                service.introduce(visit, version).await?;
+            }
+            Ok::<_, io::Error>(service)
+        })
+        .await;
         dialled
             .unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))
-            .map_err(|error| format!("the service at {} is not reachable: {error}", self.target))
+            .map_err(|error| {
+                format!(
+                    "the service at {} is not reachable: {error}",
+                    self.to.target
+                )
+            })
     }
 
     async fn dial_target(&self) -> io::Result<Service> {
-        match &self.target {
-            Target::Tcp(address) | Target::Tls(address) => {
-                dial_tcp(address).await.map(Service::Tcp)
-            }
+        match &self.to.target {
+            Target::Tcp(address) | Target::Tls(address) => dial_tcp(address).await,
             Target::Unix(path) => UnixStream::connect(path).await.map(Service::Unix),
         }
     }
@@ -68,19 +81,42 @@ pub(crate) struct Visit {
 
 /// A connection to the private service.
 pub(crate) enum Service {
-    Tcp(Socket),
+    /// With the address of our end.
+    Tcp {
+        socket: Socket,
+        local: SocketAddr,
+    },
     Unix(UnixStream),
 }
 
 impl Service {
+    /// Sends the header that says who visits. The visitor's port is not known, and of a Unix
+    /// socket no address is: both are written as zero.
+    async fn introduce(&mut self, visit: &Visit, version: ProxyProtocol) -> io::Result<()> {
+        let source = visit.source_ip.map(|ip| SocketAddr::new(ip, 0));
+        let destination = match self {
+            Self::Tcp { local, .. } => *local,
+            Self::Unix(_) => SocketAddr::from(([0, 0, 0, 0], 0)),
+        };
+        let mut header = Vec::with_capacity(MAX_HEADER);
+        match version {
+            ProxyProtocol::V1 => write_v1(source, destination, &mut header),
+            ProxyProtocol::V2 => write_v2(source, destination, &mut header),
+        }
+        match self {
+            Self::Tcp { socket, .. } => socket.write_all(&header).await,
+            Self::Unix(socket) => socket.write_all(&header).await,
+        }
+    }
+
     /// Carries both directions to their ends. After a failure the service's side is reset where
     /// the system can do that: half a request must not look whole to it.
     pub(crate) async fn join<S: transport::Stream>(mut self, visitor: &mut S) -> Pumped {
         match &mut self {
-            Self::Tcp(service) => {
-                let pumped = pump(visitor, service).await;
+            Self::Tcp { socket, .. } => {
+                let pumped = pump(visitor, socket).await;
                 if pumped.result.is_err() {
-                    service.abort_on_close();
+                    socket.abort_on_close();
                 }
                 pumped
             }
@@ -96,7 +132,7 @@ pub(crate) async fn serve_raw(forward: std::sync::Arc<Forward>, mut stream: Stre
         source_ip: stream.source_ip(),
     };
     forward.begins(&visit);
-    let error = match forward.dial().await {
+    let error = match forward.dial(&visit).await {
         Ok(service) => service
             .join(&mut stream)
             .await
@@ -115,7 +151,7 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
     mut framed: Framed<T>,
 ) -> Framed<T> {
     forward.begins(visit);
-    let error = match forward.dial().await {
+    let error = match forward.dial(visit).await {
         Ok(service) => {
             let pumped = service.join(&mut framed).await;
             if let Err(error) = &pumped.result {
@@ -135,14 +171,16 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
     framed
 }
 
-async fn dial_tcp(address: &HostPort) -> io::Result<Socket> {
+async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for candidate in address.resolve().await? {
         match TcpStream::connect(candidate).await {
             Ok(stream) => {
                 // As towards the engine: best effort.
                 drop(stream.set_nodelay(true));
-                return Ok(Socket::new(stream, candidate));
+                let local = stream.local_addr()?;
+                let socket = Socket::new(stream, candidate);
+                return Ok(Service::Tcp { socket, local });
             }
             Err(error) => last = error,
         }

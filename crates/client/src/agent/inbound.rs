@@ -123,7 +123,7 @@ async fn begin(
         Handler::Forward(forward) => {
             // The service first: without it no connection to the engine is worth its handshake.
             let service = forward
-                .dial()
+                .dial(&visit)
                 .await
                 .map_err(wire::Error::service_unavailable)?;
             let visitor = dial_back(shared, path, visitor)

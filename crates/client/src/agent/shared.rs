@@ -27,7 +27,7 @@ use super::{
     inbound::MAX_UNDER_WAY,
 };
 use crate::{
-    Config, Properties, Stream, Target,
+    Config, Destination, Properties, Stream,
     connect::Connector,
     tunnel::{Closed, MAX_WAITING, Observer, Status},
 };
@@ -252,15 +252,15 @@ impl Entry {
         self.closing.store(true, Ordering::Release);
     }
 
-    /// Takes the streams that wait and every later one to `target`.
+    /// Takes the streams that wait and every later one to their destination.
     pub(crate) fn forward_to(
         &self,
         shared: &Shared,
-        target: Target,
+        to: Destination,
         observer: Option<Observer>,
         waiting: &mut mpsc::Receiver<Stream>,
     ) {
-        let forward = Arc::new(Forward::new(target, observer));
+        let forward = Arc::new(Forward::new(to, observer));
         *self.handler.lock() = Handler::Forward(Arc::clone(&forward));
         while let Ok(stream) = waiting.try_recv() {
             shared.spawn(serve_raw(Arc::clone(&forward), stream));

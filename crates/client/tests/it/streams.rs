@@ -2,7 +2,7 @@
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
-use client::{Agent, Connection, Properties, Status, Target, Tunnel};
+use client::{Agent, Connection, Destination, Properties, ProxyProtocol, Status, Target, Tunnel};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixListener,
@@ -30,17 +30,28 @@ async fn forwarding(
     engine: &FakeEngine,
     port: u16,
 ) -> (Agent, Peer, mpsc::UnboundedReceiver<Connection>) {
+    forwarding_to(engine, target(port)).await
+}
+
+fn target(port: u16) -> Target {
+    port.to_string().parse().unwrap()
+}
+
+async fn forwarding_to(
+    engine: &FakeEngine,
+    to: impl Into<Destination>,
+) -> (Agent, Peer, mpsc::UnboundedReceiver<Connection>) {
+    let to = to.into();
     let agent = engine.agent();
     let mut tunnel = agent.open(Properties::tcp());
     let channel = engine.control_with_tunnel().await;
     until(&tunnel, |status| matches!(status, Status::Online(_))).await;
     let (told, streams) = mpsc::unbounded_channel();
-    let target: Target = port.to_string().parse().unwrap();
     let observer: client::tunnel::Observer = Arc::new(move |connection| {
         // The receiver is gone in tests that do not look.
         drop(told.send(connection));
     });
-    tokio::spawn(async move { tunnel.forward(target, Some(observer)).await });
+    tokio::spawn(async move { tunnel.forward(to, Some(observer)).await });
     (agent, channel, streams)
 }
 
@@ -331,4 +342,73 @@ async fn a_close_waits_for_the_streams_of_the_program() {
     assert_eq!(got, b"still here");
     drop(stream);
     assert!(timeout(SOON, agent.close(SOON)).await.unwrap());
+}
+
+/// A service that sends back what it gets shows the header in front of it.
+fn introduced(port: u16, proxy_protocol: ProxyProtocol) -> Destination {
+    Destination {
+        target: target(port),
+        proxy_protocol: Some(proxy_protocol),
+    }
+}
+
+#[tokio::test]
+async fn a_service_is_told_who_visits_on_a_connection_of_its_own() {
+    let engine = FakeEngine::start().await;
+    let port = echo_service().await;
+    let to = introduced(port, ProxyProtocol::V1);
+    let (_agent, mut channel, _streams) = forwarding_to(&engine, to).await;
+    channel.send(visitor()).await;
+    let mut data = engine.accept().await;
+    data_hello(&mut data).await;
+    assert_eq!(answer(&mut channel).await.error, None);
+    let echoed = exchange(&mut data.io, b"hello").await;
+    let header = "PROXY TCP4 192.0.2.1 127.0.0.1 0 ";
+    let line = String::from_utf8(echoed).unwrap();
+    let (port, said) = line
+        .strip_prefix(header)
+        .unwrap()
+        .split_once("\r\n")
+        .unwrap();
+    assert_ne!(port.parse::<u16>().unwrap(), 0, "the port of our end");
+    assert_eq!(said, "hello");
+}
+
+#[tokio::test]
+async fn a_service_is_told_who_visits_on_a_standing_connection() {
+    let engine = FakeEngine::start().await;
+    let to = introduced(echo_service().await, ProxyProtocol::V2);
+    let (_agent, mut channel, _streams) = forwarding_to(&engine, to).await;
+    let mut standing = standing(&engine, &mut channel).await;
+    // Each visitor has its own header, though the data connection is one.
+    for source in [[192, 0, 2, 1], [198, 51, 100, 7]] {
+        let source_ip = Some(std::net::IpAddr::from(source).into());
+        let open = StreamOpen {
+            source_ip,
+            ..open(STREAM)
+        };
+        let mut framed = standing.open(&open).unwrap();
+        let echoed = exchange(&mut framed, b"hello").await;
+        let (header, said) = echoed.split_at(28);
+        assert_eq!(&header[..16], b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0C");
+        assert_eq!(header[16..20], source);
+        assert_eq!(header[20..26], [127, 0, 0, 1, 0, 0]);
+        assert_eq!(said, b"hello");
+        standing = timeout(SOON, framed.recycle()).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_visitor_of_unknown_address_is_introduced_as_such() {
+    let engine = FakeEngine::start().await;
+    let to = introduced(echo_service().await, ProxyProtocol::V1);
+    let (_agent, mut channel, _streams) = forwarding_to(&engine, to).await;
+    let standing = standing(&engine, &mut channel).await;
+    let open = StreamOpen {
+        source_ip: None,
+        ..open(STREAM)
+    };
+    let mut framed = standing.open(&open).unwrap();
+    let echoed = exchange(&mut framed, b"hello").await;
+    assert_eq!(echoed, b"PROXY UNKNOWN\r\nhello");
 }

@@ -66,3 +66,66 @@ impl Cache {
         self.young.load().pin().insert(digest, entry);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use credentials::{Identity, TokenKind};
+    use types::boundary::Boundary;
+
+    use super::*;
+
+    fn entry() -> Entry {
+        let verified = Verified {
+            kind: TokenKind::Pat,
+            identity: Identity::User("ann".to_owned()),
+            user_id: None,
+            client_id: None,
+            permissions: None,
+            boundary: Boundary::none(),
+            expires_at: None,
+            issued_at: None,
+            credential_id: None,
+            digest: [0; 32],
+        };
+        Entry {
+            epoch: 0,
+            verified: Arc::new(verified),
+        }
+    }
+
+    fn digest(number: u64) -> Digest {
+        let mut digest = [0; 32];
+        digest[..8].copy_from_slice(&number.to_be_bytes());
+        digest
+    }
+
+    #[test]
+    fn what_is_used_stays_and_the_rest_goes() {
+        let cache = Cache::new(100);
+        for number in 0..10_000 {
+            cache.put(digest(number), entry());
+            assert!(cache.get(&digest(0)).is_some(), "used again and again");
+            assert!(cache.young.load().len() + cache.old.load().len() <= 101);
+        }
+        assert!(cache.get(&digest(9_999)).is_some());
+        assert!(cache.get(&digest(1)).is_none());
+    }
+
+    #[test]
+    fn many_threads_share_it_without_losing_the_bound() {
+        let cache = Cache::new(100);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let cache = &cache;
+                scope.spawn(move || {
+                    for number in 0..5_000 {
+                        cache.put(digest(thread * 10_000 + number), entry());
+                        cache.get(&digest(number));
+                    }
+                });
+            }
+        });
+        // Each thread may be past the check when another turns.
+        assert!(cache.young.load().len() + cache.old.load().len() <= 110);
+    }
+}

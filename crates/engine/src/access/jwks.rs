@@ -65,6 +65,7 @@ impl JwksSource {
                 () = stop.cancelled() => return,
                 refreshed = self.refresh(&tokens) => refreshed,
             };
+            crate::metrics::jwks_refreshed(refreshed.is_ok());
             let fetched = Instant::now();
             let next = match refreshed {
                 Ok(()) => REFRESH_INTERVAL,

@@ -103,6 +103,21 @@ impl Arrivals {
         self.pools.lock().get(&key(secret))?.upgrade()
     }
 
+    /// How many standing connections of all agents are idle, and how many carry a stream.
+    pub(crate) fn pooled(&self) -> (usize, usize) {
+        // Agents are dropped outside the lock, where this is their last owner.
+        let agents: Vec<_> = self
+            .pools
+            .lock()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        agents.iter().fold((0, 0), |(idle, busy), agent| {
+            let (more_idle, more_busy) = agent.pooled();
+            (idle + more_idle, busy + more_busy)
+        })
+    }
+
     pub(super) fn forget_pool(&self, secret: &str) {
         self.pools.lock().remove(&key(secret));
     }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use metrics::Histogram;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use types::id::{ClientId, StreamId, TunnelId};
@@ -50,6 +51,7 @@ pub(crate) struct Agent {
     asked: Semaphore,
     streams: AtomicUsize,
     max_streams: usize,
+    open_seconds: Histogram,
     /// Cancelled when the control channel has ended: nothing new is admitted. Streams that were
     /// accepted live on.
     ended: CancellationToken,
@@ -81,11 +83,38 @@ pub(crate) enum OpenError {
     Full,
 }
 
+impl OpenError {
+    /// Name in metrics.
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Deadline => "deadline",
+            Self::Refused(_) => "refused",
+            Self::Full => "full",
+        }
+    }
+}
+
 impl Agent {
     /// Opens a stream to `tunnel` for a visitor at `source`, used on `worker`.
     ///
     /// Cancel safe: a stream that arrives for nobody is closed.
     pub(crate) async fn open_stream(
+        self: &Arc<Self>,
+        worker: usize,
+        tunnel: TunnelId,
+        source: IpAddr,
+    ) -> Result<(TunnelStream, StreamId), OpenError> {
+        let begun = Instant::now();
+        let opened = self.open(worker, tunnel, source).await;
+        match &opened {
+            Ok(_) => self.open_seconds.record(begun.elapsed()),
+            Err(error) => crate::metrics::stream_open_failed(error.as_str()),
+        }
+        opened
+    }
+
+    async fn open(
         self: &Arc<Self>,
         worker: usize,
         tunnel: TunnelId,
@@ -200,6 +229,14 @@ impl Agent {
 
     fn pool(&self, worker: usize) -> Option<&Pool> {
         self.pools.get(worker)
+    }
+
+    /// How many standing connections are idle, and how many carry a stream.
+    fn pooled(&self) -> (usize, usize) {
+        let counts = self.pools.iter().map(Pool::counts);
+        counts.fold((0, 0), |(idle, busy), (more_idle, more_busy)| {
+            (idle + more_idle, busy + more_busy)
+        })
     }
 
     /// Gives a new standing connection to the worker that needs it most.

@@ -109,6 +109,13 @@ impl Pool {
         )
     }
 
+    /// How many connections are idle, and how many carry a stream.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        let idle = state.idle.len();
+        (idle, state.open.saturating_sub(idle))
+    }
+
     /// The demand that opens the pool, or renews one that was not met.
     pub(super) fn demand(&self, now: Instant) -> usize {
         self.state.lock().demand(now)

@@ -54,13 +54,16 @@ pub(super) async fn run(mut stream: TlsStream, hello: OpenControlChannelReq, wor
                 reason = error.text(),
                 "a control channel is refused"
             );
+            worker.core.metrics.agent_refused(error.kind());
             refuse(&mut stream, error).await;
             return;
         }
     };
     let agent = Arc::clone(&session.agent);
+    worker.core.metrics.agents_connected.increment(1);
     info!(client = %agent.client_id, "an agent is connected");
     let end = session.serve(stream, answer).await;
+    worker.core.metrics.agent_gone(end.as_str());
     info!(client = %agent.client_id, reason = %end, "an agent is gone");
 }
 
@@ -95,6 +98,20 @@ enum End {
     Stopping,
 }
 
+impl End {
+    /// Name in metrics.
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Failed(_) => "failed",
+            Self::Silent => "silent",
+            Self::Violation(_) => "violation",
+            Self::Goodbye => "goodbye",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
 impl Session {
     /// Judges a hello. The answer is sent by [`Session::serve`], before anything else.
     fn open(hello: OpenControlChannelReq, worker: &Arc<Worker>) -> Result<(Self, Message), Error> {
@@ -124,6 +141,7 @@ impl Session {
             asked: Semaphore::new(ProxyConnReq::MAX_PENDING),
             streams: AtomicUsize::new(0),
             max_streams: core.config.limits.max_streams_per_client,
+            open_seconds: core.metrics.stream_open_seconds(),
             ended: CancellationToken::new(),
         });
         let client_id = view.id;

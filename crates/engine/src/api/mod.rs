@@ -20,6 +20,7 @@ use axum::Router;
 use axum::routing::get;
 use daemon::problem::Refusal;
 use http::StatusCode;
+use tokio_util::task::TaskTracker;
 use types::filter::WatchParams;
 use types::problem::Problem;
 use types::query_credential;
@@ -39,6 +40,9 @@ pub struct Api<A> {
     pub project: Arc<str>,
     /// `compat.rstream`: the other brand's spellings too.
     pub compat: bool,
+    /// Counts the WebSockets: what was upgraded is no part of its connection's task any more, and
+    /// a drain waits for both.
+    pub upgraded: TaskTracker,
 }
 
 /// Routes of the Engine API. Serve it over HTTP/1.1 and HTTP/2, the latter with extended CONNECT

@@ -29,10 +29,14 @@ pub(super) async fn watch<A: Send + Sync + 'static>(
 ) -> Result<Response, Refusal> {
     let upgrade = upgrade.map_err(|_| Problem::upgrade_required())?;
     let watch = Watch::open(&api, watcher, &uri)?;
+    let counted = api.upgraded.token();
     Ok(upgrade
         .max_message_size(MAX_CLIENT_MESSAGE_BYTES)
         .max_frame_size(MAX_CLIENT_MESSAGE_BYTES)
-        .on_upgrade(async |socket| serve(socket, watch).await))
+        .on_upgrade(async move |socket| {
+            serve(socket, watch).await;
+            drop(counted);
+        }))
 }
 
 /// What happened first.
@@ -49,8 +53,9 @@ async fn serve(mut socket: WebSocket, mut watch: Watch) {
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     loop {
+        // In no fixed order: neither many events nor a client that talks without end may keep the
+        // other from being seen.
         let step = tokio::select! {
-            biased;
             message = socket.recv() => match message {
                 Some(Ok(Message::Close(_)) | Err(_)) | None => Step::Gone,
                 Some(Ok(_)) => Step::Heard,
@@ -103,7 +108,7 @@ async fn close(mut socket: WebSocket, end: End) {
     }
     let answer = async { while let Some(Ok(_)) = socket.recv().await {} };
     // Whether it answers or not, the connection ends here.
-    timeout(SEND_DEADLINE, answer).await.unwrap_or_default();
+    timeout(CLOSE_DEADLINE, answer).await.unwrap_or_default();
 }
 
 fn text(frame: &Frame) -> Message {
@@ -117,5 +122,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_mins(1);
 /// As long as an engine waits for a peer that takes nothing.
 const SEND_DEADLINE: Duration = Duration::from_secs(10);
+/// A round trip on a bad line: a stopping engine waits for this.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 /// Clients have nothing to say here.
 const MAX_CLIENT_MESSAGE_BYTES: usize = 4 * 1024;

@@ -258,9 +258,11 @@ pub(super) struct TcpSection {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EdgeSection {
-    /// Addresses or networks of proxies in front of the engine. A connection from there begins with
-    /// a PROXY protocol header (version 1 or 2), which tells the visitor's address; from elsewhere
-    /// such a header is refused. `X-Forwarded-For` is never believed.
+    /// Addresses or networks of proxies in front of the engine. A connection from there may begin
+    /// with a PROXY protocol header (version 1 or 2), which tells the visitor's address; without
+    /// one (a health check) the proxy is the visitor. So name only proxies that put a header in
+    /// front of every visitor: one that passes bytes on as they come lets visitors write their
+    /// own. From elsewhere a header is not read. `X-Forwarded-For` is never believed.
     #[schemars(example = ["10.0.0.0/8", "192.0.2.7"])]
     pub(super) trusted_proxies: Vec<String>,
 }

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::time::timeout;
 use tower::ServiceExt as _;
 use transport::TlsStream;
 use types::problem::Problem;
@@ -22,6 +23,9 @@ const STREAMS: u32 = 100;
 /// How often a silent connection is asked whether it is still there, and how long it may take.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(15);
+/// How long a client may take for the rest of its answers when the engine drains: lists are short,
+/// and streams have been told to end. One who does not read must not hold the others up.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Serves one connection to its end.
 pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
@@ -50,7 +54,7 @@ pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
             ended = &mut connection => drop(ended),
             () = drain => {
                 connection.as_mut().graceful_shutdown();
-                connection.await.ok();
+                timeout(FAREWELL, connection).await.ok();
             }
         }
     } else {
@@ -65,7 +69,7 @@ pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
             ended = &mut connection => drop(ended),
             () = drain => {
                 connection.as_mut().graceful_shutdown();
-                connection.await.ok();
+                timeout(FAREWELL, connection).await.ok();
             }
         }
     }

@@ -35,16 +35,20 @@ impl Onward<'_> {
     pub(crate) fn write<'f>(&self, out: &mut Vec<u8>, fields: impl Iterator<Item = Field<'f>>) {
         http1::write_request_line(out, self.method, self.target);
         http1::write_field(out, b"host", self.authority.as_bytes());
+        let mut cookies = Vec::new();
         for field in fields {
             match field.kind {
                 _ if field.hop_by_hop => {}
                 FieldKind::Host => {}
                 FieldKind::Authorization if self.strip_authorization => {}
-                FieldKind::Cookie => write_cookies(out, &field),
+                FieldKind::Cookie => join_cookies(&mut cookies, field.value),
                 FieldKind::Referer => self.write_referer(out, &field),
                 kind if kind.is_set_by_edge() => {}
                 _ => http1::write_field(out, field.name, field.value),
             }
+        }
+        if !cookies.is_empty() {
+            http1::write_field(out, b"Cookie", &cookies);
         }
         if self.body == BodyLength::Chunked {
             http1::write_field(out, b"transfer-encoding", b"chunked");
@@ -99,22 +103,19 @@ impl Onward<'_> {
 /// Cookies of the edge itself are not the service's to see.
 const EDGE_COOKIES: &[&[u8]] = &[b"__Host-svc_auth", b"__Host-svc_challenge"];
 
-fn write_cookies(out: &mut Vec<u8>, field: &Field<'_>) {
+/// Adds a field's cookies to those before it: HTTP/2 may send each in a field of its own, and
+/// HTTP/1.1 has one field (RFC 9113, 8.2.3).
+fn join_cookies(joined: &mut Vec<u8>, value: &[u8]) {
     let is_edge = |pair: &[u8]| {
         let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
         EDGE_COOKIES.contains(&name.trim_ascii())
     };
-    let pairs = || field.value.split(|&byte| byte == b';');
-    if !pairs().any(is_edge) {
-        http1::write_field(out, field.name, field.value);
-        return;
-    }
-    let kept: Vec<&[u8]> = pairs()
-        .filter(|pair| !is_edge(pair))
-        .map(<[u8]>::trim_ascii)
-        .collect();
-    if !kept.is_empty() {
-        http1::write_field(out, field.name, &kept.join(&b"; "[..]));
+    let pairs = value.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+    for pair in pairs.filter(|pair| !pair.is_empty() && !is_edge(pair)) {
+        if !joined.is_empty() {
+            joined.extend_from_slice(b"; ");
+        }
+        joined.extend_from_slice(pair);
     }
 }
 

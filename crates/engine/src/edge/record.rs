@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -101,6 +102,7 @@ impl Record {
             line.source_ip = source.to_string();
             line.id = StreamId(random_bytes()).to_string();
         }
+        worker.active.fetch_add(1, Ordering::Relaxed);
         Self {
             worker: Arc::clone(worker),
             begun: Instant::now(),
@@ -180,6 +182,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
+        self.worker.active.fetch_sub(1, Ordering::Relaxed);
         if self.forgotten {
             return;
         }

@@ -15,6 +15,7 @@ use crate::agents::Agent;
 use crate::core::{Core, Worker};
 use crate::edge;
 use crate::live::{LiveTunnel, Route};
+use crate::metrics::Handshake;
 
 /// How long a connection may take from its first byte to the end of the handshake. Two round
 /// trips on the worst line take two seconds.
@@ -45,7 +46,7 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
             edge::raw::serve(socket, &tunnel, "tls", &worker).await;
         }
         Ok(None) => {}
-        Err(_) => worker.core.metrics.handshakes_timed_out.increment(1),
+        Err(_) => worker.core.metrics.tls_handshake(Handshake::TimedOut),
     }
 }
 
@@ -68,6 +69,7 @@ async fn classify(mut socket: Socket, worker: &Worker) -> Option<Class> {
         Ok(start) => start,
         Err(error) => {
             debug!(%error, "no ClientHello");
+            core.metrics.tls_handshake(Handshake::NoHello);
             return None;
         }
     };
@@ -76,7 +78,7 @@ async fn classify(mut socket: Socket, worker: &Worker) -> Option<Class> {
     let name = hello.server_name().map(str::to_ascii_lowercase);
     let said = start.io.recall();
     let Some(name) = name.filter(|name| name != core.namespace.base().as_str()) else {
-        return finish(start, Arc::clone(&core.tls.base))
+        return finish(start, Arc::clone(&core.tls.base), core)
             .await
             .map(base_class);
     };
@@ -97,7 +99,7 @@ async fn classify(mut socket: Socket, worker: &Worker) -> Option<Class> {
     let config = core
         .tls
         .http(tunnel.as_ref().map(|tunnel| &tunnel.view.properties));
-    let stream = finish(start, Arc::clone(config)).await?;
+    let stream = finish(start, Arc::clone(config), core).await?;
     Some(Class::Http(stream, name))
 }
 
@@ -115,19 +117,25 @@ async fn tls_tunnel(
         return Some(Class::PassedThrough(socket, Arc::clone(tunnel)));
     }
     let config = core.tls.terminated(properties).ok()?;
-    let stream = finish(start, config).await?;
+    let stream = finish(start, config, core).await?;
     Some(Class::Terminated(stream, Arc::clone(tunnel)))
 }
 
-async fn finish(start: StartHandshake<Socket>, config: Arc<ServerConfig>) -> Option<TlsStream> {
+async fn finish(
+    start: StartHandshake<Socket>,
+    config: Arc<ServerConfig>,
+    core: &Core,
+) -> Option<TlsStream> {
     match start.into_stream(config).await {
         Ok(stream) => {
             let mut stream = TlsStream::Server(stream);
             tune(&mut stream);
+            core.metrics.tls_handshake(Handshake::Completed);
             Some(stream)
         }
         Err(error) => {
             debug!(%error, "a TLS handshake failed");
+            core.metrics.tls_handshake(Handshake::Failed);
             None
         }
     }

@@ -10,6 +10,7 @@
 //! | a `tls` tunnel | whatever it says | [`crate::edge`], terminated or passed through |
 //! | any other | `h2`, `http/1.1`, `http/1.0`, none | [`crate::edge`], as HTTP |
 
+mod admit;
 mod hello;
 mod plain;
 mod socket;
@@ -28,7 +29,6 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tracing::warn;
-use transport::Socket;
 
 use crate::core::Worker;
 
@@ -40,12 +40,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
     accept_loop(listener, &worker, |stream, peer| {
         let visitor = Arc::clone(&worker);
-        worker.spawn(async move { hello::serve(Socket::new(stream, peer), visitor).await });
+        worker.spawn(async move {
+            if let Some(socket) = admit::admit(stream, peer, &visitor.core).await {
+                hello::serve(socket, visitor).await;
+            }
+        });
     })
     .await;
 }
 
-/// Runs `serve` for each connection until the engine drains. Accepting is cancel safe.
+/// Runs `serve` for each connection and its peer until the engine drains. Accepting is cancel
+/// safe.
 async fn accept_loop(
     listener: TcpListener,
     worker: &Worker,

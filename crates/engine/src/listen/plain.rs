@@ -22,9 +22,12 @@ const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Serves the plain listener of one worker until the engine drains.
 pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
-    super::accept_loop(listener, &worker, |stream, _| {
+    super::accept_loop(listener, &worker, |stream, peer| {
         let visitor = Arc::clone(&worker);
         worker.spawn(async move {
+            let Some(socket) = super::admit::admit(stream, peer, &visitor.core).await else {
+                return;
+            };
             let core = Arc::clone(&visitor.core);
             let service = service_fn(move |request: Request<hyper::body::Incoming>| {
                 let response = redirect(&request, &core);
@@ -37,7 +40,7 @@ pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
                 .keep_alive(false);
             // Whatever ends it, there was nothing to lose.
             builder
-                .serve_connection(TokioIo::new(stream), service)
+                .serve_connection(TokioIo::new(socket), service)
                 .await
                 .ok();
         });

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use transport::Socket;
 use types::id::TunnelId;
 use types::tunnel::TunnelName;
 
@@ -39,9 +38,15 @@ pub(crate) struct TcpPorts {
 
 #[derive(Debug, Default)]
 struct State {
-    open: HashMap<TunnelId, CancellationToken>,
+    open: HashMap<TunnelId, Open>,
     last: HashMap<Holder, u16>,
     next: u16,
+}
+
+#[derive(Debug)]
+struct Open {
+    port: u16,
+    closed: CancellationToken,
 }
 
 /// A port whose listeners wait for their tunnel.
@@ -78,8 +83,8 @@ impl TcpPorts {
         let last = self.state.lock().last.get(&holder).copied();
         let remembered = last.filter(|port| range.contains(port));
         if let Some(port) = remembered
-            // Shared: the tunnel that is being taken over may still have it.
-            && let Ok(listeners) = self.listeners(port, true)
+            // Shared with the tunnel that is being taken over, and with nobody else.
+            && let Ok(listeners) = self.listeners(port, self.is_open(port))
         {
             return Ok(BoundPort {
                 port,
@@ -111,7 +116,11 @@ impl TcpPorts {
         let closed = CancellationToken::new();
         {
             let mut state = self.state.lock();
-            state.open.insert(tunnel.view.id, closed.clone());
+            let open = Open {
+                port: bound.port,
+                closed: closed.clone(),
+            };
+            state.open.insert(tunnel.view.id, open);
             if bound.holder.1.is_some() && state.last.len() < REMEMBERED {
                 state.last.insert(bound.holder, bound.port);
             }
@@ -131,8 +140,16 @@ impl TcpPorts {
     /// Stops admitting visitors to a tunnel. Those who are in stay.
     pub(crate) fn close(&self, tunnel: &TunnelId) {
         if let Some(open) = self.state.lock().open.remove(tunnel) {
-            open.cancel();
+            open.closed.cancel();
         }
+    }
+
+    fn is_open(&self, port: u16) -> bool {
+        self.state
+            .lock()
+            .open
+            .values()
+            .any(|open| open.port == port)
     }
 
     fn next_port(&self, range: &RangeInclusive<u16>) -> u16 {
@@ -171,7 +188,9 @@ async fn accept(
     let accepting = super::accept_loop(listener, worker, |stream, peer| {
         let (tunnel, visitor) = (Arc::clone(tunnel), Arc::clone(worker));
         worker.spawn(async move {
-            raw::serve(Socket::new(stream, peer), &tunnel, "tcp", &visitor).await;
+            if let Some(socket) = super::admit::admit(stream, peer, &visitor.core).await {
+                raw::serve(socket, &tunnel, "tcp", &visitor).await;
+            }
         });
     });
     tokio::select! {

@@ -11,8 +11,7 @@ use types::event::{Event, EventType};
 use types::id::EventId;
 use types::tunnel::Tunnel;
 
-use super::owner::unix_millis;
-use super::random::random_bytes;
+use super::random::{random_bytes, unix_millis};
 use super::view::View;
 
 /// One change, with the object before and after it. A watcher whose filter the object enters or

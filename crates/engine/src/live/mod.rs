@@ -15,8 +15,10 @@ mod change;
 mod hostnames;
 mod limits;
 mod memory;
+mod names;
 mod owner;
 mod random;
+mod shown;
 mod view;
 mod watch;
 

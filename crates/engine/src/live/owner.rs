@@ -7,11 +7,13 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use types::client::Client;
 use types::id::{ClientId, TunnelId};
-use types::tunnel::{Hostname, Protocol, Tunnel, TunnelName, TunnelProperties};
+use types::tunnel::{Hostname, Tunnel, TunnelProperties};
 
 use super::change::Change;
 use super::memory::{Order, Remembered};
-use super::random::random_bytes;
+use super::names::{NameKey, NameRef, routed_hostname};
+use super::random::{random_bytes, unix_millis};
+use super::shown::{keep_keys, shown};
 use super::view::View;
 use super::watch::{Snapshot, Subscription, Watchers, WatchersFull};
 use super::{ClientsFull, Displaced, LiveLimits, LiveTunnel, OpenRefused, Opened, Owner, Route};
@@ -351,7 +353,8 @@ impl<A: Send + Sync + 'static> Live<A> {
         }
     }
 
-    /// Ends every subscription with a reason; the engine is going away.
+    /// Ends every subscription with a reason, and those that begin later at once: the engine is
+    /// going away.
     pub fn end_subscriptions(&self) {
         self.state.lock().watchers.stop();
     }
@@ -485,88 +488,4 @@ impl<A> Displaced<A> {
             agent: Arc::clone(&tunnel.agent),
         }
     }
-}
-
-/// Name of a tunnel within its project.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct NameKey {
-    project: Arc<str>,
-    name: TunnelName,
-}
-
-/// [`NameKey`] borrowed; the fields hash alike, in the same order.
-#[derive(Hash)]
-struct NameRef<'a> {
-    project: &'a str,
-    name: &'a str,
-}
-
-impl NameKey {
-    fn of<A>(tunnel: &LiveTunnel<A>) -> Option<Self> {
-        let name = tunnel.view.properties.name.clone()?;
-        Some(Self {
-            project: Arc::clone(&tunnel.identity.project),
-            name,
-        })
-    }
-}
-
-impl papaya::Equivalent<NameKey> for NameRef<'_> {
-    fn equivalent(&self, key: &NameKey) -> bool {
-        self.project == &*key.project && self.name == key.name.as_str()
-    }
-}
-
-/// The object as lists and events show it; what belongs to the owner comes from its client.
-fn shown<A>(
-    id: TunnelId,
-    owner: &Owner<A>,
-    client: &Client,
-    properties: TunnelProperties,
-    now: Timestamp,
-) -> Tunnel {
-    let mut view = Tunnel::online(id, owner.client_id, properties);
-    view.creation_date = Some(now);
-    view.project_id = Some(owner.identity.project.to_string());
-    view.user_id.clone_from(&client.user_id);
-    view.workspace_id.clone_from(&client.workspace_id);
-    view.cluster_id.clone_from(&client.cluster_id);
-    view.plan.clone_from(&client.plan);
-    view.provider.clone_from(&client.provider);
-    view.region.clone_from(&client.region);
-    view.host = authority(&view.properties);
-    view
-}
-
-/// Where a visitor finds a published tunnel: `host`, or `host:port` where the port is not https's.
-fn authority(properties: &TunnelProperties) -> Option<String> {
-    let hostname = properties.hostname.as_ref()?;
-    Some(match properties.port {
-        None | Some(443) => hostname.to_string(),
-        Some(port) => format!("{hostname}:{port}"),
-    })
-}
-
-fn keep_keys(view: &mut Tunnel, old: &Tunnel) {
-    view.id = old.id;
-    view.client_id = old.client_id;
-    view.project_id.clone_from(&old.project_id);
-    view.properties.name.clone_from(&old.properties.name);
-    view.properties
-        .hostname
-        .clone_from(&old.properties.hostname);
-    view.properties.publish = old.properties.publish;
-    view.properties.protocol = old.properties.protocol;
-}
-
-/// The hostname by which visitors reach a tunnel. A private tunnel has none, and a TCP tunnel is
-/// reached by its port: its hostname, where one is shown, is the engine's.
-fn routed_hostname(properties: &TunnelProperties) -> Option<&Hostname> {
-    let published =
-        properties.publish.unwrap_or(true) && properties.protocol != Some(Protocol::Tcp);
-    properties.hostname.as_ref().filter(|_| published)
-}
-
-pub(super) fn unix_millis(now: Timestamp) -> u64 {
-    u64::try_from(now.as_millisecond()).unwrap_or(0)
 }

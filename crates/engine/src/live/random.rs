@@ -1,4 +1,6 @@
-//! Randomness for ids and drawn names.
+//! What ids and drawn names are made of.
+
+use jiff::Timestamp;
 
 /// Random bytes of the operating system, by way of the process's one cryptography library.
 pub(super) fn random_bytes<const N: usize>() -> [u8; N] {
@@ -9,4 +11,9 @@ pub(super) fn random_bytes<const N: usize>() -> [u8; N] {
     )]
     aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
     bytes
+}
+
+/// The time that an id carries.
+pub(super) fn unix_millis(now: Timestamp) -> u64 {
+    u64::try_from(now.as_millisecond()).unwrap_or(0)
 }

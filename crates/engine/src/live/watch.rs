@@ -10,8 +10,7 @@ use types::id::EventId;
 use types::tunnel::Tunnel;
 
 use super::change::{Change, Delivery, Frame, SharedEvent};
-use super::owner::unix_millis;
-use super::random::random_bytes;
+use super::random::{random_bytes, unix_millis};
 use super::view::View;
 
 /// What was alive at the instant of subscription, filtered, oldest first.
@@ -82,6 +81,7 @@ pub(super) struct Watchers {
     capacity: usize,
     queue: usize,
     dropped: u64,
+    stopped: bool,
 }
 
 #[derive(Debug)]
@@ -98,6 +98,7 @@ impl Watchers {
             capacity,
             queue: queue.max(1),
             dropped: 0,
+            stopped: false,
         }
     }
 
@@ -112,11 +113,14 @@ impl Watchers {
             ended: Arc::clone(&ended),
             view: Arc::clone(&view),
         };
-        self.listening.push(Watcher {
-            view,
-            sender,
-            ended,
-        });
+        // Without its sender a subscription has ended before its first event.
+        if !self.stopped {
+            self.listening.push(Watcher {
+                view,
+                sender,
+                ended,
+            });
+        }
         Ok(events)
     }
 
@@ -150,8 +154,9 @@ impl Watchers {
         self.dropped
     }
 
-    /// Ends every subscription, after what is queued.
+    /// Ends every subscription, after what is queued, and each later one after its snapshot.
     pub(super) fn stop(&mut self) {
+        self.stopped = true;
         self.listening.clear();
     }
 }

@@ -66,10 +66,8 @@ async fn forwarding_fields_are_rebuilt_whatever_the_visitor_says() {
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
     let host = tunnel.hostname();
-    let fields: String = SPOOFED
-        .iter()
-        .map(|(name, value)| format!("{name}: {value}\r\n"))
-        .collect();
+    let lines = SPOOFED.map(|(name, value)| format!("{name}: {value}\r\n"));
+    let fields = lines.concat();
     let mut visitor = engine.visitor().http1(host).await;
     visitor.request("GET", "/", host, &fields).await;
     assert_rebuilt(&visitor.answer().await.json(), host);

@@ -87,12 +87,12 @@ async fn pipelined_requests_are_answered_in_their_order() {
     let tunnel = engine.publish(upstream.addr()).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().http1(host).await;
-    let mut requests = String::new();
-    for number in 0..10 {
-        requests +=
-            &format!("POST /{number} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody");
-    }
-    visitor.send(requests).await;
+    let requests: Vec<_> = (0..10)
+        .map(|number| {
+            format!("POST /{number} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody")
+        })
+        .collect();
+    visitor.send(requests.concat()).await;
     for number in 0..10 {
         let seen = visitor.answer().await.json();
         assert_eq!(seen["target"], format!("/{number}"));

@@ -9,6 +9,10 @@ mod api;
 #[cfg(test)]
 mod breaking;
 #[cfg(test)]
+mod desync;
+#[cfg(test)]
+mod drain;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod headers;
@@ -18,6 +22,10 @@ mod http;
 mod interim;
 #[cfg(test)]
 mod live;
+#[cfg(test)]
+mod metrics;
+#[cfg(test)]
+mod proxy_protocol;
 #[cfg(test)]
 mod routing;
 #[cfg(test)]

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
 use types::client::Client;
 use types::tunnel::TunnelProperties;
 
@@ -93,6 +94,7 @@ impl TestApi {
             clock,
             project: PROJECT.into(),
             compat,
+            upgraded: TaskTracker::new(),
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

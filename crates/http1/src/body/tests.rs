@@ -24,9 +24,10 @@ fn read(mut reader: BodyReader, bytes: &[u8], cuts: &[usize]) -> Result<Read, Ba
         while !reader.is_done() {
             let advance = reader.advance(&held)?;
             assert!(advance.data.end <= advance.consumed && advance.consumed <= held.len());
-            read.payload.extend_from_slice(&held[advance.data]);
+            read.payload.extend_from_slice(&held[advance.data.clone()]);
             if let BodyState::Trailers(section) = &advance.state {
                 assert_eq!(section.end, advance.consumed);
+                assert!(advance.data.is_empty());
                 read.trailers = Some(held[section.clone()].to_vec());
             }
             assert_eq!(reader.is_done(), advance.state != BodyState::More);

@@ -5,7 +5,10 @@ mod report;
 use std::{sync::Arc, time::Duration};
 
 use clap::Parser;
-use client::{Agent, Closed, Connection as StreamEvent, Target, tunnel::Observer};
+use client::{
+    Agent, Closed, Connection as StreamEvent, Destination, Properties, ProxyProtocol, Target,
+    tunnel::Observer,
+};
 use tokio::sync::mpsc;
 use transport::Workers;
 
@@ -29,6 +32,12 @@ pub(crate) struct Args {
     #[command(flatten)]
     tunnel: TunnelFlags,
 
+    /// Tell the service who visits: begin each connection to it with a PROXY protocol header of
+    /// this version (v1 or v2). For tls, tcp and private tunnels; an http service reads
+    /// X-Forwarded-For
+    #[arg(long, value_name = "VERSION")]
+    proxy_protocol: Option<ProxyProtocol>,
+
     /// A label of this client (repeatable)
     #[arg(long = "client-label", value_name = "KEY=VALUE", value_parser = pair)]
     client_labels: Vec<(String, String)>,
@@ -49,6 +58,7 @@ pub(crate) struct Args {
 /// tunnel comes back.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let properties = args.tunnel.properties(&args.target)?;
+    let destination = destination(&args, &properties)?;
     let mut config = args.connection.resolve()?;
     config.labels = args.client_labels.into_iter().collect();
     config.heartbeat = args.heartbeat;
@@ -64,7 +74,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let mut status = tunnel.status();
     let mut report = Report::new(args.output, args.target.clone(), engine);
     let (observer, mut streams) = observe();
-    let forwarding = tunnel.forward(args.target, Some(observer));
+    let forwarding = tunnel.forward(destination, Some(observer));
     let stopping = async {
         shutdown.drain().cancelled().await;
         tokio::select! {
@@ -94,6 +104,22 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             }
         }
     }
+}
+
+/// A PROXY header says whose a connection is, so the connection must be one visitor's.
+fn destination(args: &Args, properties: &Properties) -> Result<Destination, Failure> {
+    let is_http = properties.protocol.as_deref() == Some("http");
+    if args.proxy_protocol.is_some() && is_http {
+        return Err(Failure::usage(
+            "--proxy-protocol is not for http tunnels: a connection to the service carries the \
+             requests of many visitors",
+        )
+        .hint("read X-Forwarded-For in the service, or give --tls, --tcp or --bytestream"));
+    }
+    Ok(Destination {
+        target: args.target.clone(),
+        proxy_protocol: args.proxy_protocol,
+    })
 }
 
 /// Streams are told through a bounded queue: a terminal that does not keep up must not hold

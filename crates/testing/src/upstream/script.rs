@@ -231,6 +231,15 @@ impl ScriptedUpstream {
             .expect("the server runs")
     }
 
+    /// Waits for the next head, whatever else is reported before it.
+    pub async fn next_head(&self) -> String {
+        loop {
+            if let Report::Head { text, .. } = self.report().await {
+                return text;
+            }
+        }
+    }
+
     /// Waits for the next report, which must be a head, and returns its text.
     pub async fn head(&self) -> String {
         match self.report().await {

@@ -35,6 +35,13 @@ impl RawVisitor {
         send(&mut self.writer, bytes.as_ref()).await;
     }
 
+    /// Sends bytes to an edge that may have closed already.
+    pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
+        // Whether they arrived is for the test to find out by what follows.
+        self.writer.write_all(bytes.as_ref()).await.ok();
+        self.writer.flush().await.ok();
+    }
+
     /// Sends a request without a body. `fields` are lines with their line ends.
     pub async fn request(&mut self, method: &str, target: &str, host: &str, fields: &str) {
         let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");

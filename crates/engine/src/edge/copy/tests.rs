@@ -14,7 +14,9 @@ fn copy(
     framing: Framing,
     capacity: usize,
 ) -> (Vec<u8>, Result<(), CopyError>, Vec<u8>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let (near, mut far) = duplex(capacity);
         let (mut sink, mut taker) = duplex(capacity);
@@ -124,8 +126,14 @@ proptest! {
 fn a_body_that_breaks_off_is_an_error_after_what_there_was_of_it() {
     let readers = [
         (BodyReader::Length { left: 100 }, b"half of it".to_vec()),
-        (BodyReader::Chunked(http1::ChunkScanner::new()), b"20\r\nhalf of it".to_vec()),
-        (BodyReader::Chunked(http1::ChunkScanner::new()), b"a\r\nhalf of it\r\n".to_vec()),
+        (
+            BodyReader::Chunked(http1::ChunkScanner::new()),
+            b"20\r\nhalf of it".to_vec(),
+        ),
+        (
+            BodyReader::Chunked(http1::ChunkScanner::new()),
+            b"a\r\nhalf of it\r\n".to_vec(),
+        ),
     ];
     for (reader, sent) in readers {
         let (arrived, result, _) = copy(&sent, true, reader, Framing::Same, 1000);
@@ -140,7 +148,10 @@ fn trailers_pass_without_those_that_have_no_business_there() {
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
     let (arrived, result, _) = copy(&sent, true, reader, Framing::Same, 1000);
     assert!(result.is_ok());
-    assert_eq!(behind_head(&arrived), b"1\r\nx\r\n0\r\ngrpc-status: 0\r\n\r\n");
+    assert_eq!(
+        behind_head(&arrived),
+        b"1\r\nx\r\n0\r\ngrpc-status: 0\r\n\r\n"
+    );
 }
 
 #[tokio::test]
@@ -171,7 +182,9 @@ async fn a_small_message_is_one_write_and_can_be_sent_again() {
     let reader = BodyReader::Length { left: 4 };
     let mut copy = BodyCopy::new(b"head ".to_vec(), reader, Framing::Same, &mut source);
     let (mut sink, mut taker) = duplex(1000);
-    poll_fn(|cx| copy.poll(cx, &mut source, &mut sink)).await.unwrap();
+    poll_fn(|cx| copy.poll(cx, &mut source, &mut sink))
+        .await
+        .unwrap();
     let mut one = [0; 100];
     let read = taker.read(&mut one).await.unwrap();
     assert_eq!(&one[..read], b"head body");

@@ -6,7 +6,9 @@ use super::*;
 fn onward(request: &str, change: impl FnOnce(&mut Onward<'_>)) -> String {
     let mut slots = Slots::new();
     let parsed = parse_request(request.as_bytes(), &Limits::default(), &mut slots);
-    let Ok(Progress::Complete { head, .. }) = parsed else { panic!("not a request: {request}") };
+    let Ok(Progress::Complete { head, .. }) = parsed else {
+        panic!("not a request: {request}")
+    };
     let mut onward = Onward {
         method: head.method.as_str(),
         target: head.target,
@@ -49,7 +51,10 @@ fn a_visitor_cannot_speak_for_the_edge() {
         |_| {},
     );
     assert!(!seen.contains("10.0.0.1"), "{seen}");
-    assert!(!seen.contains("root") && !seen.contains("dmin") && !seen.contains("other"), "{seen}");
+    assert!(
+        !seen.contains("root") && !seen.contains("dmin") && !seen.contains("other"),
+        "{seen}"
+    );
 }
 
 #[test]
@@ -60,7 +65,10 @@ fn the_edges_own_credentials_do_not_travel_on() {
     let seen = onward(request, |onward| onward.strip_authorization = true);
     assert!(!seen.contains("secret"), "{seen}");
     assert!(seen.contains("Cookie: a=1; b=2\n"), "{seen}");
-    assert!(seen.contains("Referer: https://web.example/x?q=1\n"), "{seen}");
+    assert!(
+        seen.contains("Referer: https://web.example/x?q=1\n"),
+        "{seen}"
+    );
     // ED-1a: a bearer that was no credential of the edge's is the application's.
     let seen = onward(request, |_| {});
     assert!(seen.contains("Authorization: Bearer secret\n"), "{seen}");
@@ -81,16 +89,32 @@ fn an_upgrade_is_asked_for_anew() {
         "GET /ws HTTP/1.1\r\nHost: web.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
         |_| {},
     );
-    assert!(seen.contains("\nconnection: Upgrade\nupgrade: websocket\n"), "{seen}");
+    assert!(
+        seen.contains("\nconnection: Upgrade\nupgrade: websocket\n"),
+        "{seen}"
+    );
 }
 
 fn back(response: &str, version: Version, keep_alive: bool) -> (String, Framing, bool) {
     let mut slots = Slots::new();
     let parsed = parse_response(response.as_bytes(), &Limits::default(), false, &mut slots);
-    let Ok(Progress::Complete { head, .. }) = parsed else { panic!("not a response: {response}") };
+    let Ok(Progress::Complete { head, .. }) = parsed else {
+        panic!("not a response: {response}")
+    };
     let mut out = Vec::new();
-    let (framing, lives) = write_response(&mut out, &head, Downward { version, keep_alive });
-    (String::from_utf8(out).unwrap().replace("\r\n", "\n"), framing, lives)
+    let (framing, lives) = write_response(
+        &mut out,
+        &head,
+        Downward {
+            version,
+            keep_alive,
+        },
+    );
+    (
+        String::from_utf8(out).unwrap().replace("\r\n", "\n"),
+        framing,
+        lives,
+    )
 }
 
 #[test]
@@ -99,7 +123,13 @@ fn a_response_is_framed_for_the_visitor_who_gets_it() {
     let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let open = "HTTP/1.1 200 \r\n\r\n";
     let cases = [
-        (sized, Version::Http11, Framing::Same, true, "HTTP/1.1 200 OK\nContent-Length: 2\n\n"),
+        (
+            sized,
+            Version::Http11,
+            Framing::Same,
+            true,
+            "HTTP/1.1 200 OK\nContent-Length: 2\n\n",
+        ),
         (
             sized,
             Version::Http10,
@@ -114,7 +144,13 @@ fn a_response_is_framed_for_the_visitor_who_gets_it() {
             true,
             "HTTP/1.1 200 OK\ntransfer-encoding: chunked\n\n",
         ),
-        (chunks, Version::Http10, Framing::Bare, false, "HTTP/1.1 200 OK\nconnection: close\n\n"),
+        (
+            chunks,
+            Version::Http10,
+            Framing::Bare,
+            false,
+            "HTTP/1.1 200 OK\nconnection: close\n\n",
+        ),
         (
             open,
             Version::Http11,
@@ -122,11 +158,24 @@ fn a_response_is_framed_for_the_visitor_who_gets_it() {
             true,
             "HTTP/1.1 200 OK\ntransfer-encoding: chunked\n\n",
         ),
-        (open, Version::Http10, Framing::Bare, false, "HTTP/1.1 200 OK\nconnection: close\n\n"),
+        (
+            open,
+            Version::Http10,
+            Framing::Bare,
+            false,
+            "HTTP/1.1 200 OK\nconnection: close\n\n",
+        ),
     ];
     for (response, version, framing, lives, written) in cases {
         let got = back(response, version, true);
-        assert_eq!(got, (written.to_owned(), framing, lives), "{response:?} for {version:?}");
+        assert_eq!(
+            got,
+            (written.to_owned(), framing, lives),
+            "{response:?} for {version:?}"
+        );
     }
-    assert!(!back(sized, Version::Http11, false).2, "a connection that ends is not kept");
+    assert!(
+        !back(sized, Version::Http11, false).2,
+        "a connection that ends is not kept"
+    );
 }

@@ -1,0 +1,233 @@
+//! The response on its way to an HTTP/2 visitor.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body::{Body, Frame, SizeHint};
+use http1::{BodyReader, BodyState, Slots, parse_trailers};
+use hyper::body::Incoming;
+use tokio::io::{AsyncRead as _, ReadBuf};
+use transport::Scratch;
+use types::id::TunnelId;
+
+use super::super::record::{Outcome, Record};
+use super::super::upstream::Http1;
+use super::upload::Upload;
+use crate::core::Worker;
+
+/// A response body on its way to an HTTP/2 visitor.
+pub(in crate::edge) enum DownBody {
+    /// Of our own.
+    Full(Option<Bytes>),
+    /// From a service that speaks HTTP/1.1.
+    Http1(Box<ServiceBody>),
+    /// From a service that speaks HTTP/2.
+    Http2 {
+        body: Incoming,
+        record: Record,
+        bytes: u64,
+    },
+}
+
+/// Reads the response, and sends on what is left of the request meanwhile.
+pub(in crate::edge) struct ServiceBody {
+    reader: BodyReader,
+    /// Gone once the response has been read.
+    upstream: Option<Http1>,
+    upload: Upload,
+    record: Option<Record>,
+    worker: Arc<Worker>,
+    tunnel: TunnelId,
+    reusable: bool,
+    bytes: u64,
+}
+
+impl ServiceBody {
+    /// Begins with what follows the head; `body` says how it is framed and whether the connection
+    /// can be used again behind it.
+    pub(super) fn begin(
+        worker: &Arc<Worker>,
+        tunnel: TunnelId,
+        (reader, reusable): (BodyReader, bool),
+        upstream: Http1,
+        upload: Upload,
+        record: Record,
+    ) -> Self {
+        let mut body = Self {
+            reader,
+            upstream: Some(upstream),
+            upload,
+            record: Some(record),
+            worker: Arc::clone(worker),
+            tunnel,
+            reusable,
+            bytes: 0,
+        };
+        if body.reader.is_done() && body.upload.is_sent() {
+            body.finish();
+        }
+        body
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Some(upstream) = &mut self.upstream else {
+            return Poll::Ready(None);
+        };
+        // A visitor that breaks off its request still gets the answer that is under way.
+        self.upload.poll(cx, &mut upstream.io).ok();
+        let frame = ready!(poll_service(cx, &mut self.reader, upstream));
+        match &frame {
+            Some(Ok(frame)) => {
+                self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if self.reader.is_done() {
+                    self.finish();
+                }
+            }
+            Some(Err(error)) => {
+                if let Some(record) = &mut self.record {
+                    record.bytes(self.upload.written, self.bytes);
+                    record.failed(error.to_string());
+                }
+                self.upstream = None;
+            }
+            None => self.finish(),
+        }
+        Poll::Ready(frame)
+    }
+
+    /// The response is whole: the connection goes back, the record is written.
+    fn finish(&mut self) {
+        let Some(upstream) = self.upstream.take() else {
+            return;
+        };
+        if let Some(mut record) = self.record.take() {
+            record.bytes(self.upload.written, self.bytes);
+            record.ended(Outcome::Served);
+        }
+        if self.reusable && self.upload.is_sent() && upstream.unread().is_empty() {
+            self.worker.upstreams.lock().keep(self.tunnel, upstream);
+        }
+    }
+}
+
+/// The next piece of a body.
+fn poll_service(
+    cx: &mut Context<'_>,
+    reader: &mut BodyReader,
+    upstream: &mut Http1,
+) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    loop {
+        if reader.is_done() {
+            return Poll::Ready(None);
+        }
+        if !upstream.unread().is_empty() {
+            let unread = upstream.unread();
+            let step = reader.advance(unread).map_err(invalid)?;
+            let data = unread.get(step.data).unwrap_or_default();
+            let data = (!data.is_empty()).then(|| Bytes::copy_from_slice(data));
+            let trailers = match &step.state {
+                BodyState::Trailers(range) => {
+                    Some(trailers(unread.get(range.clone()).unwrap_or_default())?)
+                }
+                BodyState::More | BodyState::Done => None,
+            };
+            upstream.consume(step.consumed);
+            if let Some(data) = data {
+                // Trailers come in a step of their own, behind the last data.
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            if let Some(trailers) = trailers {
+                return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+            }
+            if step.consumed > 0 {
+                continue;
+            }
+            if !ready!(upstream.poll_more(cx))? {
+                reader.finish().map_err(invalid)?;
+                return Poll::Ready(None);
+            }
+            continue;
+        }
+        let mut scratch = Scratch::take(Scratch::SMALL);
+        let mut buf = ReadBuf::new(&mut scratch);
+        ready!(Pin::new(&mut upstream.io).poll_read(cx, &mut buf))?;
+        if buf.filled().is_empty() {
+            reader.finish().map_err(invalid)?;
+            *reader = BodyReader::Done;
+            return Poll::Ready(None);
+        }
+        upstream.append(buf.filled());
+    }
+}
+
+fn trailers(section: &[u8]) -> io::Result<HeaderMap> {
+    let mut slots = Slots::new();
+    let fields = parse_trailers(section, &mut slots)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let mut trailers = HeaderMap::new();
+    for field in fields.iter() {
+        let name = HeaderName::from_bytes(field.name).map_err(io::Error::other)?;
+        let value = HeaderValue::from_bytes(field.value).map_err(io::Error::other)?;
+        trailers.append(name, value);
+    }
+    Ok(trailers)
+}
+
+impl Body for DownBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            Self::Full(bytes) => Poll::Ready(
+                bytes
+                    .take()
+                    .filter(|bytes| !bytes.is_empty())
+                    .map(|bytes| Ok(Frame::data(bytes))),
+            ),
+            Self::Http1(body) => body.poll_frame(cx),
+            Self::Http2 {
+                body,
+                record,
+                bytes,
+            } => {
+                let frame = ready!(Pin::new(body).poll_frame(cx));
+                match &frame {
+                    Some(Ok(frame)) => {
+                        *bytes += frame.data_ref().map_or(0, |data| data.len() as u64)
+                    }
+                    Some(Err(error)) => record.failed(error.to_string()),
+                    None => record.ended(Outcome::Served),
+                }
+                record.bytes(0, *bytes);
+                Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
+            Self::Http1(body) => body.upstream.is_none(),
+            Self::Http2 { body, .. } => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Full(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Self::Http1(_) => SizeHint::default(),
+            Self::Http2 { body, .. } => body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The request on its way to a service that speaks HTTP/1.1.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use http1::BodyLength;
+use hyper::body::Incoming;
+use tokio::io::AsyncWrite as _;
+
+use super::super::upstream::UpIo;
+
+/// The request, written as HTTP/1.1: its head, then its body as the visitor sends it.
+pub(super) struct Upload {
+    head: Vec<u8>,
+    pub(super) body: Option<Incoming>,
+    chunked: bool,
+    out: Vec<u8>,
+    sent: usize,
+    state: Sending,
+    /// Nothing of the body has been taken, so the request can be sent again.
+    only_head: bool,
+    pub(super) written: u64,
+}
+
+#[derive(PartialEq)]
+enum Sending {
+    Body,
+    /// All of it is in `out`.
+    Ended,
+    Sent,
+    /// The service takes no more.
+    Broken,
+}
+
+impl Upload {
+    pub(super) fn new(head: Vec<u8>, body: Incoming, length: BodyLength) -> Self {
+        let empty = length == BodyLength::Empty;
+        Self {
+            out: head.clone(),
+            head,
+            body: (!empty).then_some(body),
+            chunked: length == BodyLength::Chunked,
+            sent: 0,
+            state: if empty { Sending::Ended } else { Sending::Body },
+            only_head: true,
+            written: 0,
+        }
+    }
+
+    /// A request that has been sent otherwise.
+    pub(super) fn none() -> Self {
+        Self {
+            head: Vec::new(),
+            body: None,
+            chunked: false,
+            out: Vec::new(),
+            sent: 0,
+            state: Sending::Sent,
+            only_head: false,
+            written: 0,
+        }
+    }
+
+    /// Begins again, if nothing of the body is lost. A request with a body is not repeated.
+    pub(super) fn rewind(&mut self) -> bool {
+        if self.body.is_some() || !self.only_head {
+            return false;
+        }
+        self.out.clone_from(&self.head);
+        self.sent = 0;
+        self.state = Sending::Ended;
+        true
+    }
+
+    pub(super) fn is_sent(&self) -> bool {
+        self.state == Sending::Sent
+    }
+
+    /// Sends what there is. An error is the visitor's: it broke off.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, io: &mut UpIo) -> Result<(), ()> {
+        while !matches!(self.state, Sending::Sent | Sending::Broken) {
+            if self.poll_out(cx, io).is_pending() {
+                return Ok(());
+            }
+            if self.state != Sending::Body {
+                continue;
+            }
+            let Some(body) = &mut self.body else {
+                self.state = Sending::Ended;
+                continue;
+            };
+            match Pin::new(body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => self.encode(frame),
+                Poll::Ready(Some(Err(_))) => return Err(()),
+                Poll::Ready(None) => self.end(&HeaderMap::new()),
+                Poll::Pending => {
+                    if let Poll::Ready(Err(_)) = Pin::new(&mut *io).poll_flush(cx) {
+                        self.state = Sending::Broken;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is in memory; ready when that is done, or when the service takes no more.
+    fn poll_out(&mut self, cx: &mut Context<'_>, io: &mut UpIo) -> Poll<()> {
+        while self.sent < self.out.len() {
+            let rest = self.out.get(self.sent..).unwrap_or_default();
+            match ready!(Pin::new(&mut *io).poll_write(cx, rest)) {
+                Ok(count) if count > 0 => {
+                    self.sent += count;
+                    self.written += count as u64;
+                }
+                Ok(_) | Err(_) => {
+                    self.state = Sending::Broken;
+                    return Poll::Ready(());
+                }
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        if self.state == Sending::Ended {
+            let flushed = ready!(Pin::new(&mut *io).poll_flush(cx));
+            self.state = if flushed.is_ok() {
+                Sending::Sent
+            } else {
+                Sending::Broken
+            };
+        }
+        Poll::Ready(())
+    }
+
+    fn encode(&mut self, frame: Frame<Bytes>) {
+        self.only_head = false;
+        match frame.into_data() {
+            Ok(data) if data.is_empty() => {}
+            Ok(data) if self.chunked => {
+                http1::write_chunk_head(&mut self.out, data.len());
+                self.out.extend_from_slice(&data);
+                self.out.extend_from_slice(http1::CHUNK_END);
+            }
+            Ok(data) => self.out.extend_from_slice(&data),
+            Err(frame) => self.end(&frame.into_trailers().unwrap_or_default()),
+        }
+    }
+
+    fn end(&mut self, trailers: &HeaderMap) {
+        self.only_head = false;
+        self.state = Sending::Ended;
+        if !self.chunked {
+            return;
+        }
+        self.out.extend_from_slice(b"0\r\n");
+        for (name, value) in trailers {
+            let name = name.as_str().as_bytes();
+            let kind = http1::FieldKind::of(name);
+            if kind == http1::FieldKind::Other {
+                http1::write_field(&mut self.out, name, value.as_bytes());
+            }
+        }
+        self.out.extend_from_slice(http1::HEAD_END);
+    }
+}

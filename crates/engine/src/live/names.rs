@@ -1,0 +1,45 @@
+//! By what a tunnel is found: its name within its project, and its hostname everywhere.
+
+use std::sync::Arc;
+
+use types::tunnel::{Hostname, Protocol, TunnelName, TunnelProperties};
+
+use super::LiveTunnel;
+
+/// Name of a tunnel within its project.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct NameKey {
+    project: Arc<str>,
+    name: TunnelName,
+}
+
+/// [`NameKey`] borrowed; the fields hash alike, in the same order.
+#[derive(Hash)]
+pub(super) struct NameRef<'a> {
+    pub(super) project: &'a str,
+    pub(super) name: &'a str,
+}
+
+impl NameKey {
+    pub(super) fn of<A>(tunnel: &LiveTunnel<A>) -> Option<Self> {
+        let name = tunnel.view.properties.name.clone()?;
+        Some(Self {
+            project: Arc::clone(&tunnel.identity.project),
+            name,
+        })
+    }
+}
+
+impl papaya::Equivalent<NameKey> for NameRef<'_> {
+    fn equivalent(&self, key: &NameKey) -> bool {
+        self.project == &*key.project && self.name == key.name.as_str()
+    }
+}
+
+/// The hostname by which visitors reach a tunnel. A private tunnel has none, and a TCP tunnel is
+/// reached by its port: its hostname, where one is shown, is the engine's.
+pub(super) fn routed_hostname(properties: &TunnelProperties) -> Option<&Hostname> {
+    let published =
+        properties.publish.unwrap_or(true) && properties.protocol != Some(Protocol::Tcp);
+    properties.hostname.as_ref().filter(|_| published)
+}

@@ -1,0 +1,116 @@
+//! What a peer can cause is bounded.
+
+use std::time::Duration;
+
+use super::*;
+
+#[test]
+fn every_limit_is_kept() {
+    let live = limited(LiveLimits {
+        clients: 2,
+        tunnels: 3,
+        tunnels_per_client: 2,
+        watchers: 1,
+        ..LiveLimits::default()
+    });
+    let ann = connect(&live, &user("ann"), "ann");
+    let bob = connect(&live, &user("bob"), "bob");
+    assert_eq!(
+        live.add_client(Client::online(live.new_client_id()))
+            .unwrap_err(),
+        ClientsFull
+    );
+    open(&live, &ann, json!({"name": "a"})).unwrap();
+    open(&live, &ann, json!({"name": "b"})).unwrap();
+    assert_eq!(
+        open(&live, &ann, json!({"name": "c"})).unwrap_err(),
+        OpenRefused::Full
+    );
+    open(&live, &bob, json!({"name": "d"})).unwrap();
+    assert_eq!(
+        open(&live, &bob, json!({"name": "e"})).unwrap_err(),
+        OpenRefused::Full
+    );
+    let watcher = live.subscribe(everything()).unwrap();
+    assert_eq!(live.subscribe(everything()).unwrap_err(), WatchersFull);
+    drop(watcher);
+    live.subscribe(everything()).unwrap();
+}
+
+#[test]
+fn a_full_engine_still_lets_a_name_be_taken_over() {
+    let live = limited(LiveLimits {
+        tunnels: 1,
+        ..LiveLimits::default()
+    });
+    let old = connect(&live, &user("ann"), "old");
+    let new = connect(&live, &user("ann"), "new");
+    open(&live, &old, json!({"name": "web"})).unwrap();
+    assert_eq!(
+        open(&live, &new, json!({"name": "web"}))
+            .unwrap()
+            .displaced
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn a_slow_watcher_is_ended_with_a_reason_and_only_it() {
+    let live = limited(LiveLimits {
+        watcher_queue: 2,
+        ..LiveLimits::default()
+    });
+    let mut slow = live.subscribe(everything()).unwrap();
+    let mut quick = live.subscribe(everything()).unwrap();
+    let ann = connect(&live, &user("ann"), "ann");
+    for _ in 0..4 {
+        while next(&mut quick).is_some() {}
+        open(&live, &ann, json!({})).unwrap();
+    }
+    let mut seen = 0;
+    let end = loop {
+        match slow.events.next().now_or_never().unwrap() {
+            Ok(_) => seen += 1,
+            Err(end) => break end,
+        }
+    };
+    assert_eq!((seen, end), (2, Ended::TooSlow));
+    assert!(next(&mut quick).is_some());
+    assert_eq!(
+        (live.counts().watchers, live.counts().dropped_watchers),
+        (1, 1)
+    );
+    live.end_subscriptions();
+    assert_eq!(
+        quick.events.next().now_or_never().unwrap().unwrap_err(),
+        Ended::Stopped
+    );
+}
+
+#[test]
+fn memory_of_hostnames_is_bounded() {
+    let limits = LiveLimits {
+        remembered_hostnames: 10,
+        hostname_memory: Duration::from_mins(10),
+        ..LiveLimits::default()
+    };
+    let live = limited(limits);
+    let ann = connect(&live, &user("ann"), "ann");
+    for number in 0..20 {
+        let id = open(&live, &ann, json!({"hostname": format!("h{number}.t.x")}))
+            .unwrap()
+            .tunnel
+            .view
+            .id;
+        live.close_tunnel(&ann.client_id, &id);
+    }
+    let remembered = (0..20)
+        .filter(|n| matches!(live.route(&format!("h{n}.t.x")), Route::Offline))
+        .count();
+    assert_eq!(remembered, 10);
+    assert!(
+        matches!(live.route("h19.t.x"), Route::Offline),
+        "the youngest stay"
+    );
+}

@@ -1,0 +1,282 @@
+//! Every metric there is: name, type, labels, meaning. `docs/metrics.md` is made from this.
+
+use daemon::access_log::DROPPED_METRIC;
+use daemon::tls::{EXPIRY_METRIC, RELOADS_METRIC};
+use metrics::{Label, Unit, counter, describe_counter, describe_gauge, describe_histogram};
+
+pub(super) const AGENTS_CONNECTED: &str = "svc_agents_connected_total";
+pub(super) const AGENTS_GONE: &str = "svc_agents_gone_total";
+pub(super) const AGENTS_REFUSED: &str = "svc_agents_refused_total";
+pub(super) const BUILD_INFO: &str = "svc_build_info";
+pub(super) const BYTES: &str = "svc_bytes_total";
+pub(super) const CLIENTS: &str = "svc_clients";
+pub(super) const EDGE_REQUESTS: &str = "svc_edge_requests_total";
+pub(super) const FIRST_BYTE: &str = "svc_first_byte_seconds";
+pub(super) const JWKS_REFRESHES: &str = "svc_jwks_refreshes_total";
+pub(super) const POOL_CONNECTIONS: &str = "svc_pool_connections";
+pub(super) const PROXY_HEADERS: &str = "svc_proxy_headers_total";
+pub(super) const STREAMS: &str = "svc_streams_total";
+pub(super) const STREAMS_ACTIVE: &str = "svc_streams_active";
+pub(super) const STREAM_OPEN: &str = "svc_stream_open_seconds";
+pub(super) const STREAM_OPEN_FAILURES: &str = "svc_stream_open_failures_total";
+pub(super) const TLS_HANDSHAKES: &str = "svc_tls_handshakes_total";
+pub(super) const TUNNELS: &str = "svc_tunnels";
+pub(super) const VISIT_DURATION: &str = "svc_visit_duration_seconds";
+pub(super) const WATCHERS: &str = "svc_watchers";
+pub(super) const WATCHERS_DROPPED: &str = "svc_watchers_dropped_total";
+
+/// One metric.
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) help: &'static str,
+    /// Labels with every value that they can have. None of them comes from a peer: nobody can
+    /// make more series than this.
+    pub(super) labels: &'static [(&'static str, &'static [&'static str])],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// Tells the recorder what each metric means, and begins counters at zero, so that the first
+/// event of a kind is a change that an alert can see.
+pub(super) fn describe() {
+    for metric in METRICS {
+        let unit = match metric.name {
+            name if name.ends_with("_seconds") => Unit::Seconds,
+            BYTES => Unit::Bytes,
+            _ => Unit::Count,
+        };
+        match metric.kind {
+            Kind::Counter => describe_counter!(metric.name, unit, metric.help),
+            Kind::Gauge => describe_gauge!(metric.name, unit, metric.help),
+            Kind::Histogram => describe_histogram!(metric.name, unit, metric.help),
+        }
+        let series = metric.series();
+        if metric.kind == Kind::Counter && series.len() <= MOST_AT_ZERO {
+            for labels in series {
+                counter!(metric.name, labels).increment(0);
+            }
+        }
+    }
+}
+
+impl Metric {
+    /// Every combination of labels.
+    fn series(&self) -> Vec<Vec<Label>> {
+        let mut series = vec![Vec::new()];
+        for (name, values) in self.labels {
+            let with = |value: &'static str| {
+                series.iter().map(move |labels: &Vec<Label>| {
+                    let mut labels = labels.clone();
+                    labels.push(Label::from_static_parts(name, value));
+                    labels
+                })
+            };
+            series = values.iter().copied().flat_map(with).collect();
+        }
+        series
+    }
+}
+
+/// A metric with more combinations than this shows those that have occurred; most never do.
+const MOST_AT_ZERO: usize = 20;
+
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [(&'static str, &'static [&'static str])],
+    help: &'static str,
+) -> Metric {
+    Metric {
+        name,
+        kind,
+        help,
+        labels,
+    }
+}
+
+/// In the order of their names.
+pub(super) const METRICS: &[Metric] = &[
+    metric(
+        DROPPED_METRIC,
+        Kind::Counter,
+        &[],
+        "Lines that the access log lost because its file was slow, full or gone.",
+    ),
+    metric(
+        AGENTS_CONNECTED,
+        Kind::Counter,
+        &[],
+        "Control channels that were accepted.",
+    ),
+    metric(
+        AGENTS_GONE,
+        Kind::Counter,
+        &[(
+            "reason",
+            &[
+                "closed",
+                "failed",
+                "silent",
+                "violation",
+                "goodbye",
+                "stopping",
+            ],
+        )],
+        "Control channels that ended: the connection ended or failed, no sign of life came in \
+         time, the agent broke the protocol or said goodbye, the engine stopped.",
+    ),
+    metric(
+        AGENTS_REFUSED,
+        Kind::Counter,
+        &[(
+            "reason",
+            &[
+                "unauthorized",
+                "version",
+                "capacity",
+                "stopping",
+                "invalid",
+                "other",
+            ],
+        )],
+        "Control channels that were refused.",
+    ),
+    metric(
+        BUILD_INFO,
+        Kind::Gauge,
+        &[("version", &[env!("CARGO_PKG_VERSION")])],
+        "Always 1; the version that runs is its label.",
+    ),
+    metric(
+        BYTES,
+        Kind::Counter,
+        &[("direction", &["in", "out"])],
+        "Bytes from and to visitors, counted when a visit ends.",
+    ),
+    metric(
+        EXPIRY_METRIC,
+        Kind::Gauge,
+        &[],
+        "When the certificate in service expires, in seconds since 1970.",
+    ),
+    metric(
+        RELOADS_METRIC,
+        Kind::Counter,
+        &[("outcome", &["ok", "error"])],
+        "Changes of the certificate's files: in service, or refused while the old one stays.",
+    ),
+    metric(CLIENTS, Kind::Gauge, &[], "Agents that are connected."),
+    metric(
+        EDGE_REQUESTS,
+        Kind::Counter,
+        &[
+            ("status", &["1xx", "2xx", "3xx", "4xx", "5xx"]),
+            ("rule", RULES),
+        ],
+        "Answered requests to published tunnels, by class of status and deciding rule.",
+    ),
+    metric(
+        FIRST_BYTE,
+        Kind::Histogram,
+        &[],
+        "From the head of a request to the first byte of the service's answer.",
+    ),
+    metric(
+        JWKS_REFRESHES,
+        Kind::Counter,
+        &[("outcome", &["ok", "error"])],
+        "Readings of the key set of `auth.jwt.jwks_url`; after a failure the known keys stay in \
+         force.",
+    ),
+    metric(
+        POOL_CONNECTIONS,
+        Kind::Gauge,
+        &[("state", &["idle", "busy"])],
+        "Standing data connections of agents.",
+    ),
+    metric(
+        PROXY_HEADERS,
+        Kind::Counter,
+        &[("outcome", &["accepted", "absent", "malformed"])],
+        "Connections from `edge.trusted_proxies`, by the PROXY header that they began with.",
+    ),
+    metric(
+        STREAM_OPEN_FAILURES,
+        Kind::Counter,
+        &[("reason", &["gone", "deadline", "refused", "full"])],
+        "Streams that no agent took: it was gone, did not answer in time, refused, or had as many \
+         as it may have.",
+    ),
+    metric(
+        STREAM_OPEN,
+        Kind::Histogram,
+        &[],
+        "From the wish for a stream to the stream: 0 where a standing connection waited.",
+    ),
+    metric(
+        STREAMS_ACTIVE,
+        Kind::Gauge,
+        &[],
+        "Requests and connections of visitors that are being served.",
+    ),
+    metric(
+        STREAMS,
+        Kind::Counter,
+        &[
+            ("kind", &["http", "tls", "tcp", "dial"]),
+            ("outcome", &["served", "refused", "failed", "abandoned"]),
+        ],
+        "Requests and connections of visitors that have ended: by the service's end, refused by \
+         the edge, failed at the service, left by the visitor.",
+    ),
+    metric(
+        TLS_HANDSHAKES,
+        Kind::Counter,
+        &[("outcome", &["ok", "failed", "no_hello", "timed_out"])],
+        "TLS handshakes: completed, failed, connections that said no ClientHello, and those that \
+         took too long.",
+    ),
+    metric(TUNNELS, Kind::Gauge, &[], "Tunnels that are online."),
+    metric(
+        VISIT_DURATION,
+        Kind::Histogram,
+        &[],
+        "From the head of a request, or the start of a connection, to its end.",
+    ),
+    metric(
+        WATCHERS,
+        Kind::Gauge,
+        &[],
+        "Watchers of live events (server-sent events and WebSockets).",
+    ),
+    metric(
+        WATCHERS_DROPPED,
+        Kind::Counter,
+        &[],
+        "Watchers that were closed because they were too slow.",
+    ),
+];
+
+/// What can decide about a request; `none` where it ended before that.
+const RULES: &[&str] = &[
+    "none",
+    "http",
+    "host",
+    "offline",
+    "unknown",
+    "public",
+    "private",
+    "unenforceable",
+    "trusted_ips",
+    "query_credential",
+    "token",
+    "permission",
+    "boundary",
+    "path",
+];

@@ -1,0 +1,113 @@
+use std::path::Path;
+
+use super::table::{Kind, METRICS, Metric};
+use crate::access::Rule;
+
+fn documentation() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn row(metric: &Metric) -> String {
+    let kind = match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let labels = metric.labels.iter().map(|(name, values)| {
+        if *name == "version" {
+            return format!("`{name}`: the version");
+        }
+        let values: Vec<_> = values.iter().map(|value| format!("`{value}`")).collect();
+        format!("`{name}`: {}", values.join(", "))
+    });
+    let labels = labels.collect::<Vec<_>>().join("; ");
+    let labels = if labels.is_empty() { "–" } else { &labels };
+    let Metric { name, help, .. } = metric;
+    format!("| `{name}` | {kind} | {labels} | {help} |")
+}
+
+#[test]
+fn every_metric_is_documented_and_every_documented_one_exists() {
+    let text = documentation();
+    let rows: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("| `svc_"))
+        .collect();
+    let expected: Vec<_> = METRICS.iter().map(row).collect();
+    assert_eq!(
+        rows,
+        expected,
+        "the table should be\n{}",
+        expected.join("\n")
+    );
+}
+
+#[test]
+fn what_is_said_about_alerts_is_about_metrics_that_exist() {
+    let text = documentation();
+    let names = text
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| word.starts_with("svc_"));
+    let mut seen = 0;
+    for name in names {
+        let base = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix))
+            .unwrap_or(name);
+        assert!(METRICS.iter().any(|metric| metric.name == base), "{name}");
+        seen += 1;
+    }
+    assert!(seen > METRICS.len(), "alerts name metrics");
+}
+
+/// <https://prometheus.io/docs/practices/naming/>
+#[test]
+fn names_keep_the_conventions() {
+    assert!(METRICS.is_sorted_by_key(|metric| metric.name));
+    for Metric {
+        name,
+        kind,
+        help,
+        labels,
+    } in METRICS
+    {
+        let plain = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        };
+        assert!(name.starts_with("svc_") && plain(name), "{name}");
+        assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+        assert!(
+            *kind != Kind::Histogram || name.ends_with("_seconds"),
+            "{name}"
+        );
+        assert!(help.ends_with('.') && !help.contains('|'), "{name}");
+        for (label, values) in *labels {
+            assert!(plain(label) && !values.is_empty(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_rule_that_decides_is_a_known_label() {
+    let requests = METRICS
+        .iter()
+        .find(|metric| metric.name == super::table::EDGE_REQUESTS)
+        .unwrap();
+    let (_, known) = requests.labels[1];
+    let rules = [
+        Rule::Public,
+        Rule::Private,
+        Rule::Unenforceable,
+        Rule::TrustedIps,
+        Rule::QueryCredential,
+        Rule::Token,
+        Rule::Permission,
+        Rule::Boundary,
+        Rule::Path,
+    ];
+    for rule in rules {
+        assert!(known.contains(&rule.as_str()), "{rule:?}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Verification: keys, the cache in front of them, revocation.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::Redirect;
+use axum::routing::get;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use credentials::{Keyring, Secret};
+use engine::access::{JwksError, JwksSource, Tokens, Unverified};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{NOW, auth, keyring, pat, signed, token};
+
+#[test]
+fn a_verdict_is_found_again_until_the_token_expires() {
+    let tokens = Tokens::new(keyring());
+    let text = token(&auth(NOW, 60, json!({})));
+    let first = tokens.verify(&text, NOW).unwrap();
+    assert!(Arc::ptr_eq(
+        &first,
+        &tokens.verify(&text, NOW + 59).unwrap()
+    ));
+    assert!(tokens.verify(&text, NOW + 60).is_err());
+}
+
+#[test]
+fn two_secrets_are_valid_during_a_rotation_and_the_old_ones_verdicts_end_with_it() {
+    let next = "the next secret, of at least 32 bytes";
+    let both = keyring().with_secret(&Secret::new(next)).unwrap();
+    let tokens = Tokens::new(both);
+    let (old, new) = (token(&pat()), signed(&pat(), next));
+    assert!(tokens.verify(&old, NOW).is_ok() && tokens.verify(&new, NOW).is_ok());
+    let changes = tokens.changes();
+    tokens
+        .replace_keys(Keyring::new().with_secret(&Secret::new(next)).unwrap())
+        .unwrap();
+    assert!(changes.has_changed().unwrap());
+    assert!(
+        tokens.verify(&old, NOW).is_err(),
+        "cached a moment ago, no longer good"
+    );
+    assert!(tokens.verify(&new, NOW).is_ok());
+}
+
+#[test]
+fn a_revoked_token_is_refused_at_once_though_cached() {
+    let tokens = Tokens::new(keyring());
+    let text = token(&pat());
+    tokens.verify(&text, NOW).unwrap();
+    tokens.set_revoked([credentials::digest(&text)].into());
+    assert_eq!(tokens.verify(&text, NOW).unwrap_err(), Unverified::Revoked);
+    tokens.set_revoked([].into());
+    assert!(tokens.verify(&text, NOW).is_ok());
+}
+
+#[test]
+fn more_tokens_than_the_cache_holds_are_all_verified() {
+    let tokens = Tokens::new(keyring());
+    let text = |number: i64| token(&json!({"type": "pat", "userId": "ann", "iat": NOW - number}));
+    for number in 0..11_000 {
+        assert!(tokens.verify(&text(number), NOW).is_ok());
+    }
+    assert!(tokens.verify(&text(0), NOW).is_ok());
+}
+
+/// A key server: `/jwks` answers what `document` holds at the time.
+struct KeyServer {
+    address: SocketAddr,
+    document: Arc<parking_lot::Mutex<(StatusCode, String)>>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl KeyServer {
+    async fn start(document: String) -> Self {
+        let document = Arc::new(parking_lot::Mutex::new((StatusCode::OK, document)));
+        let served = Arc::clone(&document);
+        let router = Router::new()
+            .route("/jwks", get(move || async move { served.lock().clone() }))
+            .route("/moved", get(async || Redirect::temporary("/jwks")));
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self {
+            address,
+            document,
+            server,
+        }
+    }
+
+    fn source(&self, path: &str) -> JwksSource {
+        JwksSource::new(&format!("http://{}{path}", self.address)).unwrap()
+    }
+}
+
+impl Drop for KeyServer {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+fn jwk(key: &Ed25519KeyPair, kid: &str) -> Value {
+    let x = URL_SAFE_NO_PAD.encode(key.public_key());
+    json!({"kty": "OKP", "crv": "Ed25519", "x": x, "kid": kid, "alg": "EdDSA", "use": "sig"})
+}
+
+fn signed_by(key: &Ed25519KeyPair, kid: &str, claims: &Value) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let header = json!({"alg": "EdDSA", "typ": "JWT", "kid": kid});
+    let text = format!("{}.{}", part(&header), part(claims));
+    let signature = URL_SAFE_NO_PAD.encode(key.sign(text.as_bytes()));
+    format!("{text}.{signature}")
+}
+
+#[tokio::test]
+async fn keys_of_a_jwks_stand_beside_the_configured_ones_and_outlive_failures() {
+    let (old, new) = (
+        Ed25519KeyPair::generate().unwrap(),
+        Ed25519KeyPair::generate().unwrap(),
+    );
+    let server = KeyServer::start(json!({"keys": [jwk(&old, "old")]}).to_string()).await;
+    let tokens = Tokens::new(keyring());
+    let (by_old, by_new) = (
+        signed_by(&old, "old", &pat()),
+        signed_by(&new, "new", &pat()),
+    );
+    let source = server.source("/jwks");
+    assert!(tokens.verify(&by_old, NOW).is_err());
+    source.refresh(&tokens).await.unwrap();
+    let verdict = tokens.verify(&by_old, NOW).unwrap();
+    assert!(tokens.verify(&token(&pat()), NOW).is_ok() && tokens.verify(&by_new, NOW).is_err());
+
+    // The same document again changes nothing, not even a cached verdict.
+    source.refresh(&tokens).await.unwrap();
+    assert!(Arc::ptr_eq(&verdict, &tokens.verify(&by_old, NOW).unwrap()));
+
+    for (status, document) in [
+        (StatusCode::INTERNAL_SERVER_ERROR, String::new()),
+        (StatusCode::OK, "no keys".to_owned()),
+        (StatusCode::OK, " ".repeat(300 * 1024)),
+    ] {
+        *server.document.lock() = (status, document);
+        assert!(source.refresh(&tokens).await.is_err());
+        assert!(
+            tokens.verify(&by_old, NOW).is_ok(),
+            "the known keys stay in force"
+        );
+    }
+
+    *server.document.lock() = (
+        StatusCode::OK,
+        json!({"keys": [jwk(&new, "new")]}).to_string(),
+    );
+    source.refresh(&tokens).await.unwrap();
+    assert!(tokens.verify(&by_old, NOW).is_err() && tokens.verify(&by_new, NOW).is_ok());
+    // A reload of the configured keys keeps what was fetched.
+    tokens.replace_keys(Keyring::new()).unwrap();
+    assert!(tokens.verify(&by_new, NOW).is_ok() && tokens.verify(&token(&pat()), NOW).is_err());
+}
+
+#[tokio::test]
+async fn a_key_set_is_fetched_at_once_and_until_the_engine_stops() {
+    let key = Ed25519KeyPair::generate().unwrap();
+    let server = KeyServer::start(json!({"keys": [jwk(&key, "k")]}).to_string()).await;
+    let tokens = Tokens::new(Keyring::new());
+    let mut changes = tokens.changes();
+    let stop = CancellationToken::new();
+    let fresh = tokio::spawn(
+        server
+            .source("/jwks")
+            .keep_fresh(Arc::clone(&tokens), stop.clone()),
+    );
+    changes.changed().await.unwrap();
+    assert!(tokens.verify(&signed_by(&key, "k", &pat()), NOW).is_ok());
+    stop.cancel();
+    fresh.await.unwrap();
+}
+
+#[tokio::test]
+async fn keys_come_from_an_https_address_or_loopback_and_from_nowhere_else() {
+    for refused in [
+        "http://keys.example/jwks",
+        "ftp://localhost/",
+        "keys.example",
+        "http://10.0.0.1/",
+        "",
+    ] {
+        assert!(
+            matches!(JwksSource::new(refused), Err(JwksError::Address)),
+            "{refused}"
+        );
+    }
+    for taken in [
+        "https://keys.example/jwks",
+        "http://127.0.0.1/",
+        "http://[::1]:8080/",
+        "http://localhost/",
+    ] {
+        assert!(JwksSource::new(taken).is_ok(), "{taken}");
+    }
+    let server = KeyServer::start(json!({"keys": []}).to_string()).await;
+    let redirected = server
+        .source("/moved")
+        .refresh(&Tokens::new(keyring()))
+        .await;
+    assert!(matches!(redirected, Err(JwksError::Status(307))));
+}

@@ -1,0 +1,236 @@
+//! What is refused, to whom, and in which order.
+
+use ::api::engine::{Access, OPERATIONS};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::support::{CREATE, NOW, READ, STREAMS, TestApi, auth, pat, signed, token};
+
+/// EN-1a.
+#[tokio::test]
+async fn en_1a_what_is_not_a_route_is_a_json_404_and_a_wrong_method_a_405() {
+    let api = TestApi::start().await;
+    for path in [
+        "/",
+        "/api",
+        "/api/",
+        "/api/tunnels/",
+        "/api/nothing",
+        "/api/clients/x",
+        "/metrics",
+    ] {
+        let response = api.get(path).send().await.unwrap();
+        assert_eq!(response.status(), 404, "{path}");
+        assert_eq!(
+            response.headers()["content-type"],
+            "application/problem+json"
+        );
+        assert_eq!(response.json::<Value>().await.unwrap()["code"], "not_found");
+    }
+    for operation in OPERATIONS {
+        for method in [
+            Method::POST,
+            Method::PUT,
+            Method::DELETE,
+            Method::PATCH,
+            Method::OPTIONS,
+        ] {
+            let request = api.http.request(method.clone(), api.url(operation.path));
+            let response = request.bearer_auth(token(&pat())).send().await.unwrap();
+            assert_eq!(response.status(), 405, "{method} {}", operation.path);
+            assert!(
+                response.headers()["allow"]
+                    .to_str()
+                    .unwrap()
+                    .contains("GET")
+            );
+            assert_eq!(
+                response.headers()["content-type"],
+                "application/problem+json"
+            );
+            assert_eq!(
+                response.json::<Value>().await.unwrap()["code"],
+                "method_not_allowed"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn api_auth_answers_204_to_any_valid_credential() {
+    let api = TestApi::start().await;
+    for claims in [
+        pat(),
+        auth(NOW, 5, json!({"permissions": []})),
+        json!({"type": "app", "clientId": "a"}),
+    ] {
+        let response = api
+            .http
+            .get(api.url("/api/auth"))
+            .bearer_auth(token(&claims))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.status(), 204, "{claims}");
+        assert_eq!(response.bytes().await.unwrap().len(), 0);
+    }
+}
+
+/// A path of an operation with its parameters filled in.
+fn path_of(operation: &str) -> String {
+    operation.replace("{id}", "tun_01h455vb4pex5vsknk084sn02q")
+}
+
+/// EN-7 over the document itself: an operation that is added without a check fails here.
+#[tokio::test]
+async fn en_7_every_operation_asks_for_what_the_document_says() {
+    let api = TestApi::start().await;
+    let foreign =
+        json!({"resources": {"tunnels": {"projects": ["elsewhere"]}}, "permissions": [READ]});
+    let credentials = [
+        ("none", None),
+        ("garbage", Some("x.y.z".to_owned())),
+        (
+            "foreign signature",
+            Some(signed(&pat(), "another secret of at least 32 bytes")),
+        ),
+        ("expired", Some(token(&auth(NOW - 60, 60, json!({}))))),
+        (
+            "weak",
+            Some(token(&auth(
+                NOW,
+                60,
+                json!({"permissions": [CREATE, STREAMS]}),
+            ))),
+        ),
+        ("foreign project", Some(token(&auth(NOW, 60, foreign)))),
+    ];
+    let document = ::api::engine::document();
+    let described: Vec<_> = document["paths"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect();
+    assert_eq!(described.len(), OPERATIONS.len());
+    for operation in OPERATIONS {
+        assert!(described.iter().any(|path| path == operation.path));
+        for (name, credential) in &credentials {
+            let mut request = api.http.get(api.url(&path_of(operation.path)));
+            if let Some(credential) = credential {
+                request = request.bearer_auth(credential);
+            }
+            let response = request.send().await.unwrap();
+            let status = response.status().as_u16();
+            let challenge = response
+                .headers()
+                .get("www-authenticate")
+                .map(|c| c.to_str().unwrap().to_owned());
+            let case = format!("{} with {name}", operation.id);
+            match (operation.access, *name) {
+                (Access::Public, _) => assert_eq!(status, 200, "{case}"),
+                (_, "none") => {
+                    assert_eq!(status, 401, "{case}");
+                    let challenge = challenge.unwrap();
+                    assert!(
+                        challenge.starts_with("Bearer") && !challenge.contains("error"),
+                        "{challenge}"
+                    );
+                }
+                (_, "garbage" | "foreign signature" | "expired") => {
+                    assert_eq!(status, 401, "{case}");
+                    assert!(
+                        challenge.unwrap().contains(r#"error="invalid_token""#),
+                        "{case}"
+                    );
+                }
+                (Access::Authenticated, _) => assert_eq!(status, 204, "{case}"),
+                // It sees no tunnel, so this one is not there for it.
+                (Access::Permitted(..), "foreign project") if operation.path.contains('{') => {
+                    assert_eq!(status, 404, "{case}");
+                }
+                (Access::Permitted(permission, _), _) => {
+                    // A WebSocket route that is asked without an upgrade still asks who it is first.
+                    let expected = if operation.path == "/api/websocket" && *name != "weak" {
+                        426
+                    } else {
+                        403
+                    };
+                    assert_eq!(status, expected, "{case}");
+                    if expected == 403 {
+                        let challenge = challenge.unwrap();
+                        assert!(
+                            challenge.contains(r#"error="insufficient_scope""#),
+                            "{case}: {challenge}"
+                        );
+                        assert!(
+                            challenge.contains(permission.as_str()),
+                            "{case}: {challenge}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// EN-5.
+#[tokio::test]
+async fn en_5_the_query_is_no_credential_outside_the_streams() {
+    let api = TestApi::start().await;
+    let good = token(&auth(NOW, 60, json!({"permissions": [READ]})));
+    for path in [
+        "/api/clients",
+        "/api/tunnels",
+        "/api/auth",
+        "/api/tunnels/x",
+    ] {
+        let response = api
+            .http
+            .get(api.url(&format!("{path}?svc.token={good}")))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.status(), 401, "{path}");
+        let problem: Value = response.json().await.unwrap();
+        assert_eq!(problem["code"], "unauthenticated", "not even looked at");
+    }
+    // ED-1d: no credential there, so a bad one harms nobody either.
+    let response = api
+        .get("/api/tunnels?svc.token=bad&svc.token=")
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 200);
+}
+
+#[tokio::test]
+async fn the_order_of_checks_is_credential_permission_shape_boundary() {
+    let api = TestApi::start().await;
+    let elsewhere = json!({"tunnels": {"projects": ["elsewhere"]}});
+    let bad = "/api/tunnels?params=%7B%22x%22%3A1%7D";
+    for (claims, path, expected) in [
+        (None, bad, 401),
+        (Some(auth(NOW, 60, json!({"permissions": []}))), bad, 403),
+        (
+            Some(auth(NOW, 60, json!({"resources": elsewhere}))),
+            bad,
+            400,
+        ),
+        (
+            Some(auth(NOW, 60, json!({"resources": elsewhere}))),
+            "/api/tunnels",
+            403,
+        ),
+    ] {
+        let mut request = api.http.get(api.url(path));
+        if let Some(claims) = &claims {
+            request = request.bearer_auth(token(claims));
+        }
+        assert_eq!(
+            request.send().await.unwrap().status(),
+            expected,
+            "{claims:?} {path}"
+        );
+    }
+}

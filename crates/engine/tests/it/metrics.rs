@@ -1,0 +1,97 @@
+//! What a scrape of a running engine shows, and that it is what `docs/metrics.md` says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use testing::{RawVisitor, TestEngine, Upstream};
+use tokio::net::TcpStream;
+
+/// Names in the documentation's table, with type and labels.
+fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| `svc_"));
+    rows.map(|row| {
+        let cells: Vec<_> = row.split(" | ").collect();
+        let name = cells[0].trim_start_matches("| ").trim_matches('`');
+        // `name`: `value`, `value`; `name`: …
+        let labels = cells[2]
+            .split("; ")
+            .filter_map(|label| label.split_once(':'));
+        let labels = labels.map(|(name, _)| name.trim_matches('`').to_owned());
+        (name.to_owned(), (cells[1].to_owned(), labels.collect()))
+    })
+    .collect()
+}
+
+/// The names of labels of `name{a="b",c="d"} 1`, and the name.
+fn sample(line: &str) -> (&str, BTreeSet<String>) {
+    let (series, _value) = line.rsplit_once(' ').unwrap();
+    let Some((name, labels)) = series.split_once('{') else {
+        return (series, BTreeSet::new());
+    };
+    let labels = labels.trim_end_matches('}').split("\",");
+    let names = labels.map(|label| label.split_once('=').unwrap().0.to_owned());
+    (name, names.collect())
+}
+
+async fn scrape(engine: &TestEngine) -> String {
+    let addr = engine.running().metrics_addr().unwrap();
+    let stream = TcpStream::connect(addr).await.unwrap();
+    let answer = RawVisitor::new(stream).get("/metrics", "localhost").await;
+    assert_eq!(answer.status, 200);
+    answer.text().to_owned()
+}
+
+#[tokio::test]
+async fn a_scrape_shows_what_is_documented_and_nothing_else() {
+    let engine = TestEngine::start_with(
+        "metrics: {prometheus: {enabled: true, listen_addr: '127.0.0.1:0'}}\n",
+    )
+    .await;
+    let service = Upstream::http1().await;
+    let tunnel = engine.publish(service.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    // Names and values of a visitor's making.
+    let target = "/secret-path?svc_made_up=1";
+    assert_eq!(visitor.get(target, host).await.status, 200);
+    // It is counted when it is over, and its connection's next request comes after that.
+    assert_eq!(visitor.get("/", host).await.status, 200);
+
+    let text = scrape(&engine).await;
+    let documented = documented();
+    let types: BTreeMap<_, _> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .filter(|(name, _)| name.starts_with("svc_"))
+        .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
+        .collect();
+    let expected: BTreeMap<_, _> = documented
+        .iter()
+        .map(|(name, (kind, _))| (name.clone(), kind.clone()))
+        .collect();
+    assert_eq!(types, expected, "{text}");
+    for line in text.lines().filter(|line| line.starts_with("svc_")) {
+        let (name, mut labels) = sample(line);
+        let base = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix))
+            .unwrap_or(name);
+        labels.remove("le");
+        let (_, known) = &documented[base];
+        assert_eq!(&labels, known, "{line}");
+    }
+    assert!(!text.contains(host) && !text.contains("secret-path"));
+    for counted in [
+        r#"svc_edge_requests_total{status="2xx",rule="public"} "#,
+        "svc_stream_open_seconds_count ",
+        r#"svc_tls_handshakes_total{outcome="ok"} "#,
+        "svc_agents_connected_total ",
+        "svc_certificate_expiry_timestamp_seconds ",
+    ] {
+        let line = text.lines().find_map(|line| line.strip_prefix(counted));
+        let count: f64 = line.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
+        assert!(count > 0.0, "{counted}");
+    }
+}

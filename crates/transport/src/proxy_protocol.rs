@@ -1,0 +1,258 @@
+//! PROXY protocol, versions 1 and 2: who is at the other end of a proxy's connection.
+//!
+//! A proxy that passes a connection on puts one header in front of its bytes. Version 1 is a line
+//! of text (`PROXY TCP4 192.0.2.1 198.51.100.1 40000 443` and CR LF), version 2 is binary: a
+//! signature of 12 bytes, version and command, family and transport, the length of what follows,
+//! the addresses, and whatever extensions the sender adds. Sections are those of HAProxy's
+//! specification, "The PROXY protocol, versions 1 & 2".
+//!
+//! Nothing here reads a socket or knows which peers may say such a thing: a header from anybody
+//! else is a lie, so [`parse`] is for the bytes of trusted peers alone (section 2).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Longest header that is read, in bytes: what any path carries in its first segment (RFC 9293,
+/// 3.7.1). Addresses take at most 232 bytes of it, the rest is for extensions.
+pub const MAX_HEADER: usize = 536;
+
+/// What the beginning of a connection says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// It may become a header; more bytes will tell. Never said of [`MAX_HEADER`] bytes or more.
+    Partial,
+    /// It is no header: the bytes are the connection's own.
+    Absent,
+    /// A whole header.
+    Header {
+        /// Where the connection comes from, IPv4 inside IPv6 as IPv4. None where the proxy
+        /// speaks for itself (a health check) or for something that has no such address.
+        source: Option<SocketAddr>,
+        /// Bytes of the header; the connection's own begin behind it.
+        len: usize,
+    },
+    /// It begins like a header and is none. The connection must end (2.1, 2.2).
+    Malformed,
+}
+
+/// Reads the header at the start of `bytes`, which is all that has come so far.
+pub fn parse(bytes: &[u8]) -> Parsed {
+    let begins = |signature: &[u8]| {
+        bytes
+            .iter()
+            .zip(signature)
+            .all(|(byte, wanted)| byte == wanted)
+    };
+    let parsed = if begins(V2_SIGNATURE) {
+        parse_v2(bytes)
+    } else if begins(V1_SIGNATURE) {
+        parse_v1(bytes)
+    } else {
+        return Parsed::Absent;
+    };
+    match parsed {
+        Ok(Some((source, len))) => Parsed::Header { source, len },
+        Ok(None) => Parsed::Partial,
+        Err(Malformed) => Parsed::Malformed,
+    }
+}
+
+/// Appends a header of version 1 for a connection from `source` to `destination`. Without a
+/// source it says that the connection is of an unknown origin.
+pub fn write_v1(source: Option<SocketAddr>, destination: SocketAddr, out: &mut Vec<u8>) {
+    let line = match source.map(|source| Ends::new(source, destination)) {
+        None => "PROXY UNKNOWN\r\n".to_owned(),
+        Some(Ends::V4([source, destination], [from, to])) => {
+            format!("PROXY TCP4 {source} {destination} {from} {to}\r\n")
+        }
+        Some(Ends::V6([source, destination], [from, to])) => {
+            format!("PROXY TCP6 {source} {destination} {from} {to}\r\n")
+        }
+    };
+    out.extend_from_slice(line.as_bytes());
+}
+
+/// Appends a header of version 2 for a connection from `source` to `destination`. Without a
+/// source it names no addresses (2.2, UNSPEC).
+pub fn write_v2(source: Option<SocketAddr>, destination: SocketAddr, out: &mut Vec<u8>) {
+    let mut block = |family: u8, addresses: &[&[u8]], ports: [u16; 2]| {
+        let length: u8 = if family == TCP4 { 12 } else { 36 };
+        out.extend_from_slice(V2_SIGNATURE);
+        out.extend_from_slice(&[VERSION_2 | PROXY, family, 0, length]);
+        addresses
+            .iter()
+            .for_each(|address| out.extend_from_slice(address));
+        ports
+            .iter()
+            .for_each(|port| out.extend_from_slice(&port.to_be_bytes()));
+    };
+    match source.map(|source| Ends::new(source, destination)) {
+        Some(Ends::V4([source, destination], ports)) => {
+            block(TCP4, &[&source.octets(), &destination.octets()], ports);
+        }
+        Some(Ends::V6([source, destination], ports)) => {
+            block(TCP6, &[&source.octets(), &destination.octets()], ports);
+        }
+        None => {
+            out.extend_from_slice(V2_SIGNATURE);
+            out.extend_from_slice(&[VERSION_2 | PROXY, UNSPEC, 0, 0]);
+        }
+    }
+}
+
+struct Malformed;
+
+/// A header's source and length; none while more bytes are needed.
+type Read = Result<Option<(Option<SocketAddr>, usize)>, Malformed>;
+
+fn parse_v1(bytes: &[u8]) -> Read {
+    let window = bytes.get(..V1_MAX).unwrap_or(bytes);
+    let Some(line_len) = window.iter().position(|byte| *byte == b'\r') else {
+        return partial_below(window.len(), V1_MAX);
+    };
+    let len = line_len + 2;
+    match window.get(line_len + 1) {
+        Some(b'\n') => {}
+        Some(_) => return Err(Malformed),
+        None => return partial_below(window.len(), V1_MAX),
+    }
+    let line = window
+        .get(V1_SIGNATURE.len()..line_len)
+        .and_then(|line| std::str::from_utf8(line).ok());
+    let mut words = line.ok_or(Malformed)?.split(' ');
+    let mut word = || words.next().ok_or(Malformed);
+    let source = match word()? {
+        // Whatever follows is to be ignored.
+        "UNKNOWN" => return Ok(Some((None, len))),
+        "TCP4" => v1_source::<Ipv4Addr>([word()?, word()?], [word()?, word()?])?,
+        "TCP6" => v1_source::<Ipv6Addr>([word()?, word()?], [word()?, word()?])?,
+        _ => return Err(Malformed),
+    };
+    match words.next() {
+        None => Ok(Some((Some(source), len))),
+        Some(_) => Err(Malformed),
+    }
+}
+
+/// Both ends must be what the family says, though only one is of use.
+fn v1_source<A>(addresses: [&str; 2], ports: [&str; 2]) -> Result<SocketAddr, Malformed>
+where
+    A: std::str::FromStr + Into<IpAddr>,
+{
+    let address = |text: &str| text.parse::<A>().map_err(|_| Malformed);
+    let [source, destination] = addresses;
+    let (source, _) = (address(source)?, address(destination)?);
+    let [from, to] = ports;
+    let (from, _) = (v1_port(from)?, v1_port(to)?);
+    Ok(SocketAddr::new(source.into().to_canonical(), from))
+}
+
+fn v1_port(text: &str) -> Result<u16, Malformed> {
+    let leading_zero = text.len() > 1 && text.starts_with('0');
+    if leading_zero || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Malformed);
+    }
+    text.parse().map_err(|_| Malformed)
+}
+
+fn parse_v2(bytes: &[u8]) -> Read {
+    let Some((head, rest)) = bytes.split_first_chunk::<V2_HEAD>() else {
+        // What is wrong already will not become right.
+        let command = bytes.get(V2_SIGNATURE.len()).copied();
+        return match command {
+            Some(command) if !is_command(command) => Err(Malformed),
+            _ => Ok(None),
+        };
+    };
+    let [.., command, family, high, low] = *head;
+    let block_len = usize::from(u16::from_be_bytes([high, low]));
+    let len = V2_HEAD + block_len;
+    if !is_command(command) || len > MAX_HEADER {
+        return Err(Malformed);
+    }
+    let Some(block) = rest.get(..block_len) else {
+        return Ok(None);
+    };
+    if command == VERSION_2 | LOCAL {
+        // The family does not matter then.
+        return Ok(Some((None, len)));
+    }
+    let (address_family, transport) = (family >> 4, family & 0x0F);
+    if address_family > 3 || transport > 2 {
+        return Err(Malformed);
+    }
+    let source = match family {
+        TCP4 => v2_source::<4, 12>(block)?,
+        TCP6 => v2_source::<16, 36>(block)?,
+        // Valid, and nothing that a TCP connection can come from (2.2: falls back to UNSPEC).
+        _ => return Ok(Some((None, len))),
+    };
+    Ok(Some((Some(source), len)))
+}
+
+/// Reads source, destination and both ports; what follows them are extensions, which say nothing
+/// that is used here.
+fn v2_source<const ADDRESS: usize, const BLOCK: usize>(
+    block: &[u8],
+) -> Result<SocketAddr, Malformed>
+where
+    [u8; ADDRESS]: Into<IpAddr>,
+{
+    let block = block.first_chunk::<BLOCK>().ok_or(Malformed)?;
+    let source = *block.first_chunk::<ADDRESS>().ok_or(Malformed)?;
+    let ports = block.last_chunk::<4>().ok_or(Malformed)?;
+    let [high, low, ..] = *ports;
+    let ip: IpAddr = source.into();
+    Ok(SocketAddr::new(
+        ip.to_canonical(),
+        u16::from_be_bytes([high, low]),
+    ))
+}
+
+fn partial_below(len: usize, max: usize) -> Read {
+    if len < max { Ok(None) } else { Err(Malformed) }
+}
+
+fn is_command(byte: u8) -> bool {
+    byte == VERSION_2 | LOCAL || byte == VERSION_2 | PROXY
+}
+
+/// Source and destination in one family, with their ports.
+enum Ends {
+    V4([Ipv4Addr; 2], [u16; 2]),
+    V6([Ipv6Addr; 2], [u16; 2]),
+}
+
+impl Ends {
+    fn new(source: SocketAddr, destination: SocketAddr) -> Self {
+        let ports = [source.port(), destination.port()];
+        let ends = (source.ip().to_canonical(), destination.ip().to_canonical());
+        if let (IpAddr::V4(source), IpAddr::V4(destination)) = ends {
+            return Self::V4([source, destination], ports);
+        }
+        // A header has one family: IPv4 goes inside IPv6 where the other end has that.
+        let widened = |ip: IpAddr| match ip {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        Self::V6([widened(ends.0), widened(ends.1)], ports)
+    }
+}
+
+/// Section 2.1.
+const V1_SIGNATURE: &[u8] = b"PROXY ";
+/// Longest line with its end (2.1, worst case).
+const V1_MAX: usize = 107;
+
+/// Section 2.2.
+const V2_SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+/// Signature, command, family, length.
+const V2_HEAD: usize = 16;
+const VERSION_2: u8 = 0x20;
+const LOCAL: u8 = 0x0;
+const PROXY: u8 = 0x1;
+const UNSPEC: u8 = 0x00;
+const TCP4: u8 = 0x11;
+const TCP6: u8 = 0x21;
+
+#[cfg(test)]
+mod tests;
