@@ -1,4 +1,12 @@
 //! The program as its users meet it.
 
 #[cfg(test)]
+mod curl;
+#[cfg(test)]
+mod grpc;
+#[cfg(test)]
+mod nginx;
+#[cfg(test)]
 mod python_sdk;
+#[cfg(test)]
+mod restart;

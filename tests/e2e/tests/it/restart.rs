@@ -1,0 +1,1 @@
+//! Either side ends and comes back.
