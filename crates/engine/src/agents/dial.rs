@@ -64,7 +64,9 @@ async fn open(
     let tunnel = core
         .live
         .find(PROJECT, &request.tunnel_id_name)
-        .ok_or_else(|| Error::tunnel_not_found("no such tunnel is online"))?;
+        // A published tunnel has its address at the edge, and guards that a dial would go around.
+        .filter(|tunnel| tunnel.view.properties.publish == Some(false))
+        .ok_or_else(|| Error::tunnel_not_found("no such private tunnel is online"))?;
     record.tunnel(&tunnel);
     access::may_dial(&credential, &tunnel.view)
         .map_err(|denied| Error::unauthorized(denied.to_string()))?;

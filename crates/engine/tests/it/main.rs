@@ -11,6 +11,8 @@ mod breaking;
 #[cfg(test)]
 mod desync;
 #[cfg(test)]
+mod dial;
+#[cfg(test)]
 mod drain;
 #[cfg(test)]
 mod grpc;
@@ -34,6 +36,8 @@ mod routing;
 mod streaming;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod takeover;
 #[cfg(test)]
 mod tcp;
 #[cfg(test)]
