@@ -5,6 +5,8 @@ mod curl;
 #[cfg(test)]
 mod grpc;
 #[cfg(test)]
+mod network;
+#[cfg(test)]
 mod nginx;
 #[cfg(test)]
 mod python_sdk;
