@@ -1,11 +1,13 @@
 //! An engine in this process.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use client::{Agent, Config, HostPort, Properties, Target, Token, Trust};
 use daemon::shutdown::Shutdown;
 use engine::Running;
+use engine::clock::{Clock, SystemClock};
 use engine::config::EngineConfig;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
@@ -33,6 +35,15 @@ impl TestEngine {
 
     /// Starts one with further sections of the configuration, in YAML.
     pub async fn start_with(sections: &str) -> Self {
+        Self::start_at(sections, &[], Arc::new(SystemClock)).await
+    }
+
+    /// As [`Self::start_with`], with variables that stand above the file, and with another clock.
+    pub async fn start_at(
+        sections: &str,
+        variables: &[(&str, &str)],
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let ca = TestCa::new();
         let names = [BASE_HOST, "*.engine.localhost", "*.t.engine.localhost"];
@@ -48,10 +59,13 @@ impl TestEngine {
             key.display(),
         );
         std::fs::write(&file, yaml).expect("a directory that can be written");
-        let config = EngineConfig::load(Some(&file), Vec::new())
+        let variables = variables
+            .iter()
+            .map(|(name, value)| (String::from(*name), String::from(*value)));
+        let config = EngineConfig::load(Some(&file), variables)
             .unwrap_or_else(|error| panic!("the configuration of the test: {error}"));
         let shutdown = Shutdown::new(DRAIN);
-        let running = engine::start(config, shutdown.clone()).await;
+        let running = engine::start_with_clock(config, shutdown.clone(), clock).await;
         let running = running.unwrap_or_else(|error| panic!("the engine: {error}"));
         let addr = running.tls_addr();
         Self {

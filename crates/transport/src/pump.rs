@@ -85,7 +85,9 @@ impl Default for Half {
             held: None,
             size: Scratch::SMALL,
             total: 0,
-            unflushed: false,
+            // The destination may hold back its own opening until something is sent, and a source
+            // that waits to be spoken to sends nothing.
+            unflushed: true,
             end: End::Open,
             failed: None,
         }
@@ -211,6 +213,19 @@ mod tests {
         let pumped = pumped.await.unwrap();
         assert_eq!((pumped.forth, pumped.back), (8, 17));
         pumped.result.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_a_destination_holds_back_goes_out_before_the_source_speaks() {
+        let (near, mut service) = duplex(64);
+        let mut near = tokio::io::BufWriter::new(near);
+        near.write_all(b"opening").await.unwrap();
+        let (_silent_visitor, mut from) = duplex(64);
+        let pumping = tokio::spawn(async move { pump(&mut from, &mut near).await });
+        let mut opening = [0; 7];
+        service.read_exact(&mut opening).await.unwrap();
+        assert_eq!(&opening, b"opening");
+        pumping.abort();
     }
 
     #[tokio::test]

@@ -171,7 +171,7 @@ impl Session {
     }
 
     async fn serve(mut self, mut stream: TlsStream, answer: Message) -> End {
-        let end = match self.say(answer) {
+        let end = match self.say(&answer) {
             Ok(()) => self.converse(&mut stream).await,
             Err(end) => end,
         };
@@ -254,19 +254,19 @@ impl Session {
                 Kind::Heartbeat(heartbeat) => {
                     let answer = self.liveness.on_heartbeat(heartbeat, now);
                     if let Some(answer) = answer.map_err(|error| violation(error.to_string()))? {
-                        self.say(Kind::Heartbeat(answer).into())?;
+                        self.say(&Kind::Heartbeat(answer).into())?;
                     }
                 }
                 Kind::OpenTunnelReq(request) => {
                     let answer = self.open_tunnel(request);
-                    self.say(answer)?;
+                    self.say(&answer)?;
                 }
                 Kind::CloseTunnelReq(CloseTunnelReq { tunnel_id }) => {
                     self.close_tunnel(&tunnel_id);
-                    self.say(Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
+                    self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
                 }
                 Kind::CloseControlChannelReq(_) => {
-                    self.say(Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into())?;
+                    self.say(&Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into())?;
                     self.closing = true;
                 }
                 Kind::ProxyConnRsp(ProxyConnRsp {
@@ -289,15 +289,15 @@ impl Session {
 
     fn obey(&mut self, order: Order) -> Result<(), End> {
         match order {
-            Order::Send(message) => self.say(message),
+            Order::Send(message) => self.say(&message),
             Order::TakenOver(tunnel) => {
                 if !self.tunnels.remove(&tunnel) {
                     return Ok(());
                 }
                 let message = ServerMessage::TAKEN_OVER.to_owned();
-                self.say(Kind::ServerMessage(ServerMessage { message }).into())?;
+                self.say(&Kind::ServerMessage(ServerMessage { message }).into())?;
                 let tunnel_id = tunnel.to_string();
-                self.say(Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
+                self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
             }
         }
     }
@@ -416,8 +416,8 @@ impl Session {
     }
 
     /// Queues a message. The queue is bounded by what one round of the loop can produce.
-    fn say(&mut self, message: Message) -> Result<(), End> {
-        wire::encode(&message, &mut self.out)
+    fn say(&mut self, message: &Message) -> Result<(), End> {
+        wire::encode(message, &mut self.out)
             .map_err(|error| End::Violation(format!("an answer does not fit a frame: {error}")))
     }
 

@@ -8,6 +8,7 @@ use std::task::Poll;
 use transport::{Half, Socket, Stream, TlsStream};
 
 use super::record::{Outcome, Record};
+use super::upstream::{self, UpIo};
 use crate::access;
 use crate::agents::{Agent, TunnelStream};
 use crate::core::Worker;
@@ -17,17 +18,28 @@ use crate::live::LiveTunnel;
 pub(crate) trait Visitor: Stream {
     /// The socket beneath.
     fn socket(&self) -> &Socket;
+
+    /// The protocol (ALPN) that the edge agreed on with the visitor, where it ended TLS.
+    fn protocol(&self) -> Option<&[u8]>;
 }
 
 impl Visitor for Socket {
     fn socket(&self) -> &Socket {
         self
     }
+
+    fn protocol(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 impl Visitor for TlsStream {
     fn socket(&self) -> &Socket {
         self.get_ref().0
+    }
+
+    fn protocol(&self) -> Option<&[u8]> {
+        self.get_ref().1.alpn_protocol()
     }
 }
 
@@ -49,12 +61,8 @@ pub(crate) async fn serve<V: Visitor>(
         visitor.socket().abort_on_close();
         return;
     }
-    match tunnel
-        .agent
-        .open_stream(worker.index, tunnel.view.id, source)
-        .await
-    {
-        Ok((stream, _)) => join(visitor, stream, &mut record).await,
+    match upstream::connect_raw(worker, tunnel, source, visitor.protocol()).await {
+        Ok(stream) => pump(visitor, stream, &mut record).await,
         Err(error) => {
             record.failed(error.to_string());
             visitor.socket().abort_on_close();
@@ -62,12 +70,13 @@ pub(crate) async fn serve<V: Visitor>(
     }
 }
 
+/// Joins a dialler with the stream that it asked for.
+pub(crate) async fn join<V: Visitor>(visitor: V, stream: TunnelStream, record: &mut Record) {
+    pump(visitor, UpIo::Plain(stream), record).await;
+}
+
 /// Moves bytes both ways until both directions have ended or one breaks.
-pub(crate) async fn join<V: Visitor>(
-    mut visitor: V,
-    mut stream: TunnelStream,
-    record: &mut Record,
-) {
+async fn pump<V: Visitor>(mut visitor: V, mut stream: UpIo, record: &mut Record) {
     record.opened();
     let (mut forth, mut back) = (Half::default(), Half::default());
     let pumping = poll_fn(|cx| {

@@ -187,6 +187,27 @@ pub(crate) async fn connect_http1(
     Ok(Buffered::new(io))
 }
 
+/// Opens a stream for a visitor whose bytes are not ours to read. Where the service speaks TLS
+/// (`upstream_tls`), it is offered the `protocol` that the visitor speaks, and nothing else.
+pub(super) async fn connect_raw(
+    worker: &Worker,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    source: IpAddr,
+    protocol: Option<&[u8]>,
+) -> Result<UpIo, ConnectError> {
+    let (stream, _) = tunnel
+        .agent
+        .open_stream(worker.index, tunnel.view.id, source)
+        .await?;
+    if tunnel.view.properties.upstream_tls != Some(true) {
+        return Ok(UpIo::Plain(stream));
+    }
+    let mut config = ClientConfig::clone(&NO_PROTOCOL);
+    config.alpn_protocols = protocol.map(<[u8]>::to_vec).into_iter().collect();
+    let stream = tls(stream, tunnel, &Arc::new(config)).await?;
+    Ok(UpIo::Tls(Box::new(stream)))
+}
+
 async fn open(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
@@ -254,6 +275,7 @@ async fn tls(
 }
 
 static EITHER: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| client_config(&[b"h2", b"http/1.1"]));
+static NO_PROTOCOL: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| client_config(&[]));
 static HTTP1_ONLY: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| client_config(&[b"http/1.1"]));
 
 fn client_config(alpn: &[&[u8]]) -> Arc<ClientConfig> {

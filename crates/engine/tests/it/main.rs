@@ -27,10 +27,18 @@ mod metrics;
 #[cfg(test)]
 mod proxy_protocol;
 #[cfg(test)]
+mod relay;
+#[cfg(test)]
 mod routing;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod tcp;
+#[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod websocket;
+#[cfg(test)]
+mod wired;

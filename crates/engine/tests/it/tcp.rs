@@ -1,0 +1,286 @@
+//! Published TCP tunnels: a port of the engine's for each.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use client::tunnel::Online;
+use client::{Agent, ConnectError, Properties, RefusalKind, Target};
+use testing::{TestEngine, TestTunnel, Upstream, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::relay::Relay;
+
+/// An engine with a range of this many ports that are free.
+async fn engine(ports: u16) -> TestEngine {
+    TestEngine::start_with(&format!("tcp: {{port_range: '{}'}}", free_range(ports))).await
+}
+
+/// Ports below those that systems give to outgoing connections, so that nobody takes them by
+/// chance; each test gets others.
+fn free_range(count: u16) -> String {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let offset = u16::try_from(std::process::id() % 100).unwrap() * 100;
+    loop {
+        let low = 20_000 + (offset + NEXT.fetch_add(count, Ordering::Relaxed)) % 10_000;
+        let is_free = |port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if (low..low + count).all(is_free) {
+            return format!("{low}-{}", low + count - 1);
+        }
+    }
+}
+
+fn address(online: &Online) -> SocketAddr {
+    let port = online.properties.port.expect("a port of its own");
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+async fn visit(tunnel: &TestTunnel) -> TcpStream {
+    TcpStream::connect(address(tunnel.online())).await.unwrap()
+}
+
+async fn read_to_end(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    within("end of the stream", stream.read_to_end(&mut bytes)).await?;
+    Ok(bytes)
+}
+
+async fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let exchanging = async {
+        stream.write_all(bytes).await?;
+        let mut back = vec![0; bytes.len()];
+        stream.read_exact(&mut back).await?;
+        Ok(back)
+    };
+    within("echo", exchanging).await
+}
+
+#[tokio::test]
+async fn bytes_go_both_ways_and_each_side_ends_for_itself() {
+    let engine = engine(1).await;
+    // Says hello first, which only a tunnel that opens before the visitor speaks lets through;
+    // then answers what it has read when the visitor has ended its side.
+    let upstream = Upstream::start(|mut stream, _| async move {
+        stream.write_all(b"hello, ").await.unwrap();
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).await.unwrap();
+        stream.write_all(&said).await.unwrap();
+    })
+    .await;
+    let tunnel = engine.publish_as(Properties::tcp(), upstream.addr()).await;
+    assert_eq!(tunnel.hostname(), engine.host());
+    let mut visitor = visit(&tunnel).await;
+    let mut hello = [0; 7];
+    within("hello", visitor.read_exact(&mut hello))
+        .await
+        .unwrap();
+    visitor.write_all(b"visitor").await.unwrap();
+    visitor.shutdown().await.unwrap();
+    assert_eq!(read_to_end(&mut visitor).await.unwrap(), b"visitor");
+}
+
+#[tokio::test]
+async fn a_service_that_ends_its_side_still_hears_the_visitor() {
+    let engine = engine(1).await;
+    let (sender, heard) = tokio::sync::oneshot::channel();
+    let mut sender = Some(sender);
+    let upstream = Upstream::start(move |mut stream, _| {
+        let sender = sender.take();
+        async move {
+            stream.shutdown().await.unwrap();
+            let mut said = Vec::new();
+            stream.read_to_end(&mut said).await.unwrap();
+            sender.unwrap().send(said).unwrap();
+        }
+    })
+    .await;
+    let tunnel = engine.publish_as(Properties::tcp(), upstream.addr()).await;
+    let mut visitor = visit(&tunnel).await;
+    assert_eq!(read_to_end(&mut visitor).await.unwrap(), b"");
+    visitor.write_all(b"after the end").await.unwrap();
+    visitor.shutdown().await.unwrap();
+    let heard = within("what the service heard", heard).await.unwrap();
+    assert_eq!(heard, b"after the end");
+}
+
+#[tokio::test]
+async fn a_large_payload_arrives_whole_in_both_directions() {
+    const LEN: usize = 24 * 1024 * 1024;
+    let engine = engine(1).await;
+    let upstream = Upstream::tcp().await;
+    let tunnel = engine.publish_as(Properties::tcp(), upstream.addr()).await;
+    let mut visitor = visit(&tunnel).await;
+    let payload = Upstream::payload(LEN);
+    let (mut reader, mut writer) = visitor.split();
+    let sending = async {
+        writer.write_all(&payload).await.unwrap();
+        writer.shutdown().await.unwrap();
+    };
+    let mut back = Vec::with_capacity(LEN);
+    let both = async { tokio::join!(sending, reader.read_to_end(&mut back)) };
+    let ((), read) = within("payload", both).await;
+    read.unwrap();
+    assert!(back == payload, "{} of {LEN} bytes, or others", back.len());
+}
+
+#[tokio::test]
+async fn visitors_one_after_another_share_the_data_connections() {
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let engine = engine(1).await;
+    let relay = Relay::start(&engine).await;
+    let upstream = Upstream::tcp().await;
+    let agent = Agent::connect(relay.agent_config(&engine)).await.unwrap();
+    let target: Target = upstream.addr().to_string().parse().unwrap();
+    let tunnel = TestTunnel::open(agent, Properties::tcp(), target).await;
+    let visits = 20 * workers;
+    for _ in 0..visits {
+        let mut visitor = visit(&tunnel).await;
+        assert_eq!(exchange(&mut visitor, b"ping").await.unwrap(), b"ping");
+        visitor.shutdown().await.unwrap();
+        assert_eq!(read_to_end(&mut visitor).await.unwrap(), b"");
+    }
+    assert_eq!(upstream.accepted(), visits);
+    // The control channel; and on each worker two that wait, one in use, and one that is still
+    // coming back when the next visitor is there.
+    let most = 1 + 4 * workers;
+    assert!(
+        relay.accepted() <= most,
+        "{} connections",
+        relay.accepted()
+    );
+}
+
+/// EN-9.
+#[tokio::test]
+async fn en_9_a_named_tunnel_comes_back_to_its_port() {
+    let engine = engine(8).await;
+    let relay = Relay::start(&engine).await;
+    let upstream = Upstream::tcp().await;
+    // Takes the first port, so that the named one does not come back to its own by chance.
+    let _first = engine.publish_as(Properties::tcp(), upstream.addr()).await;
+    let agent = Agent::connect(relay.agent_config(&engine)).await.unwrap();
+    let mut tunnel = agent.open(Properties::tcp().named("db"));
+    let before = within("tunnel", tunnel.online()).await.unwrap();
+    let _third = engine.publish_as(Properties::tcp(), upstream.addr()).await;
+    relay.cut(1);
+    let mut status = tunnel.status();
+    let back = status.wait_for(
+        |status| matches!(status, client::Status::Online(now) if now.tunnel_id != before.tunnel_id),
+    );
+    within("reconnect", back).await.unwrap();
+    let after = tunnel.online().await.unwrap();
+    assert_eq!(after.properties.port, before.properties.port);
+
+    // A take-over keeps it too, and visitors of the new agent reach its service.
+    let taking = engine.publish_as(Properties::tcp().named("db"), upstream.addr());
+    let taking = taking.await;
+    assert_eq!(taking.online().properties.port, before.properties.port);
+    let mut visitor = visit(&taking).await;
+    assert_eq!(exchange(&mut visitor, b"ping").await.unwrap(), b"ping");
+    assert_eq!(upstream.accepted(), 1);
+}
+
+#[tokio::test]
+async fn a_closed_tunnel_stops_accepting_and_keeps_its_visitors() {
+    let engine = engine(2).await;
+    let upstream = Upstream::tcp().await;
+    let tunnel = engine.publish_as(Properties::tcp(), upstream.addr()).await;
+    let address = address(tunnel.online());
+    let mut visitor = visit(&tunnel).await;
+    assert_eq!(exchange(&mut visitor, b"before").await.unwrap(), b"before");
+    tunnel.close().await;
+    let refused = async {
+        // The listeners are closed by their workers, a moment after the agent has its answer.
+        while TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("end of the port", refused).await;
+    assert_eq!(exchange(&mut visitor, b"after").await.unwrap(), b"after");
+    assert_eq!(upstream.accepted(), 1);
+}
+
+/// EN-11.
+#[tokio::test]
+async fn en_11_without_a_range_tcp_is_not_available() {
+    let engine = TestEngine::start().await;
+    let mut tunnel = engine.agent().await.open(Properties::tcp());
+    let refused = within("answer", tunnel.online()).await.unwrap_err();
+    let ConnectError::Refused(refusal) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(refusal.kind, RefusalKind::NotAvailable);
+    assert!(
+        refusal.message.contains("available") && refusal.message.contains("tcp"),
+        "{refusal}"
+    );
+}
+
+#[tokio::test]
+async fn a_range_that_is_used_up_is_a_lack_of_capacity_that_passes() {
+    let engine = engine(1).await;
+    let upstream = Upstream::tcp().await;
+    let first = engine.publish_as(Properties::tcp(), upstream.addr()).await;
+    let mut second = engine.agent().await.open(Properties::tcp());
+    let mut status = second.status();
+    let waits = status.wait_for(|status| matches!(status, client::Status::Disconnected { .. }));
+    within("refusal", waits).await.unwrap();
+    let port = first.online().properties.port;
+    first.close().await;
+    let online = within("port of the first", second.online()).await.unwrap();
+    assert_eq!(online.properties.port, port);
+}
+
+/// A clean end would say that the service had nothing to say.
+#[tokio::test]
+async fn a_service_that_is_down_is_seen_as_a_reset() {
+    let engine = engine(1).await;
+    let gone = Upstream::tcp().await.addr();
+    let tunnel = engine.publish_as(Properties::tcp(), gone).await;
+    let mut visitor = visit(&tunnel).await;
+    let ended = read_to_end(&mut visitor).await;
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_service_that_breaks_off_is_seen_as_a_reset() {
+    let engine = engine(1).await;
+    let upstream = Upstream::start(|mut stream, _| async move {
+        stream.write_all(b"half of").await.unwrap();
+        let mut go = [0];
+        stream.read_exact(&mut go).await.unwrap();
+        stream.set_zero_linger().unwrap();
+    })
+    .await;
+    let tunnel = engine.publish_as(Properties::tcp(), upstream.addr()).await;
+    let mut visitor = visit(&tunnel).await;
+    let mut half = [0; 7];
+    within("half", visitor.read_exact(&mut half)).await.unwrap();
+    visitor.write_all(b"!").await.unwrap();
+    let ended = read_to_end(&mut visitor).await;
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn trusted_ips_keep_others_away_from_the_service() {
+    let engine = engine(2).await;
+    let upstream = Upstream::tcp().await;
+    let trusting = |range: &str| Properties {
+        trusted_ips: vec![range.to_owned()],
+        ..Properties::tcp()
+    };
+    let foreign = engine.publish_as(trusting("192.0.2.0/24"), upstream.addr());
+    let foreign = foreign.await;
+    let mut visitor = visit(&foreign).await;
+    let ended = read_to_end(&mut visitor).await;
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(upstream.accepted(), 0);
+
+    let ours = engine.publish_as(trusting("127.0.0.0/8"), upstream.addr());
+    let ours = ours.await;
+    let mut visitor = visit(&ours).await;
+    assert_eq!(exchange(&mut visitor, b"ping").await.unwrap(), b"ping");
+    assert_eq!(upstream.accepted(), 1);
+}
