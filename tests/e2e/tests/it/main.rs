@@ -12,3 +12,5 @@ mod nginx;
 mod python_sdk;
 #[cfg(test)]
 mod restart;
+#[cfg(test)]
+mod tls;
