@@ -104,7 +104,7 @@ fn configuration(directory: &Path, certificate: &Certificate, port: u16) -> Stri
         .concat();
     // One process in the foreground, which ends when it is killed.
     format!(
-        r#"daemon off;
+        r"daemon off;
 master_process off;
 pid {directory}/pid;
 error_log /dev/stdout notice;
@@ -116,7 +116,7 @@ root {directory}/root;
 client_max_body_size 0;
 keepalive_requests 100000;
 {temporary}{servers}}}
-"#
+"
     )
 }
 

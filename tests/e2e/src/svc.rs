@@ -81,6 +81,24 @@ impl Svc {
         Ok(())
     }
 
+    /// A running `svc events`, which has told what there is.
+    ///
+    /// # Errors
+    /// The program is not there, ends, or says nothing in time.
+    pub fn events(&self) -> Result<Process> {
+        let mut command = Command::new(program()?);
+        command
+            .args(["events", "--engine", &self.address])
+            .arg("--ca-file")
+            .arg(&self.ca_file)
+            .env_clear()
+            .env("HOME", self.directory.path())
+            .env("SVC_TOKEN", self.token());
+        let process = Process::start(&mut command, &self.directory.path().join("events.log"))?;
+        process.json("state", |event| event["type"] == "state.initial")?;
+        Ok(process)
+    }
+
     /// The process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process

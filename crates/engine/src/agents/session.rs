@@ -178,9 +178,12 @@ impl Session {
         // Admission ends here, before anything that may take time.
         self.agent.end();
         self.core.arrivals.forget_pool(&self.agent.pool_secret);
-        for tunnel in self.core.live.remove_client(&self.agent.client_id) {
+        let gone = self.core.live.remove_client(&self.agent.client_id);
+        for tunnel in &gone {
             self.core.tcp_ports.close(&tunnel.view.id);
         }
+        let gone = gone.iter().map(|tunnel| tunnel.view.id).collect();
+        self.core.forget_upstreams(gone);
         if let End::Violation(reason) = &end {
             let message = ServerMessage {
                 message: reason.clone(),
@@ -364,6 +367,7 @@ impl Session {
             .map_err(refused)?;
         for displaced in opened.displaced {
             core.tcp_ports.close(&displaced.tunnel_id);
+            core.forget_upstreams(vec![displaced.tunnel_id]);
             displaced.agent.taken_over(displaced.tunnel_id);
         }
         let tunnel = opened.tunnel;
@@ -407,6 +411,7 @@ impl Session {
             .is_some()
         {
             self.core.tcp_ports.close(&id);
+            self.core.forget_upstreams(vec![id]);
         }
     }
 
