@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use types::id::TunnelId;
 
 use crate::access::Tokens;
 use crate::agents::{Agent, Arrivals};
@@ -67,6 +68,21 @@ impl Core {
                 .sum(),
             pool_idle,
             pool_busy,
+        }
+    }
+
+    /// Closes the connections that wait for the next request of tunnels that are over: an agent
+    /// that leaves waits for its streams, and nobody uses these again. Each worker closes its own.
+    pub(crate) fn forget_upstreams(&self, tunnels: Vec<TunnelId>) {
+        let tunnels: Arc<[TunnelId]> = tunnels.into();
+        for worker in self.workers() {
+            let (at, tunnels) = (Arc::clone(worker), Arc::clone(&tunnels));
+            worker.runtime.spawn(async move {
+                for tunnel in &*tunnels {
+                    let out = at.upstreams.lock().forget(*tunnel);
+                    drop(out);
+                }
+            });
         }
     }
 

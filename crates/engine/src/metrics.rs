@@ -1,12 +1,14 @@
 //! The engine's metrics: [`table`] tells which there are; here are the handles of those on the
 //! data path, looked up once, and functions for the others.
 
+mod family;
 mod table;
 
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
+use self::family::Family;
 use crate::edge::record::Outcome;
 use crate::live::Counts;
 
@@ -25,6 +27,12 @@ pub(crate) struct EngineMetrics {
     streams_active: Gauge,
     pool_idle: Gauge,
     pool_busy: Gauge,
+    streams: Family<2>,
+    edge_requests: Family<2>,
+    proxy_headers: Family<1>,
+    tls_handshakes: Family<1>,
+    agents_refused: Family<1>,
+    agents_gone: Family<1>,
 }
 
 /// How often gauges that are counted, not tracked, are brought up to date.
@@ -48,6 +56,12 @@ impl EngineMetrics {
             streams_active: gauge!(table::STREAMS_ACTIVE),
             pool_idle: gauge!(table::POOL_CONNECTIONS, "state" => "idle"),
             pool_busy: gauge!(table::POOL_CONNECTIONS, "state" => "busy"),
+            streams: Family::new(table::STREAMS),
+            edge_requests: Family::new(table::EDGE_REQUESTS),
+            proxy_headers: Family::new(table::PROXY_HEADERS),
+            tls_handshakes: Family::new(table::TLS_HANDSHAKES),
+            agents_refused: Family::new(table::AGENTS_REFUSED),
+            agents_gone: Family::new(table::AGENTS_GONE),
         }
     }
 
@@ -56,7 +70,7 @@ impl EngineMetrics {
         self.stream_open_seconds.clone()
     }
 
-    /// Counts a visit that has ended. Every label is one of a fixed few: no visitor can make more.
+    /// Counts a visit that has ended.
     pub(crate) fn visit_ended(
         &self,
         kind: &'static str,
@@ -64,32 +78,32 @@ impl EngineMetrics {
         status: Option<u16>,
         rule: &'static str,
     ) {
-        counter!(table::STREAMS, "kind" => kind, "outcome" => outcome.as_str()).increment(1);
+        self.streams.count([kind, outcome.as_str()]);
         if let Some(status) = status {
             let class = status_class(status);
             let rule = if rule.is_empty() { "none" } else { rule };
-            counter!(table::EDGE_REQUESTS, "status" => class, "rule" => rule).increment(1);
+            self.edge_requests.count([class, rule]);
         }
     }
 
     /// Counts a connection of a trusted proxy by how it began.
     pub(crate) fn proxy_header(&self, outcome: ProxyHeader) {
-        counter!(table::PROXY_HEADERS, "outcome" => outcome.as_str()).increment(1);
+        self.proxy_headers.count([outcome.as_str()]);
     }
 
     /// Counts a handshake that is over, one way or another.
     pub(crate) fn tls_handshake(&self, outcome: Handshake) {
-        counter!(table::TLS_HANDSHAKES, "outcome" => outcome.as_str()).increment(1);
+        self.tls_handshakes.count([outcome.as_str()]);
     }
 
     /// Counts a control channel that was refused with this code.
     pub(crate) fn agent_refused(&self, code: wire::ErrorCode) {
-        counter!(table::AGENTS_REFUSED, "reason" => refusal(code)).increment(1);
+        self.agents_refused.count([refusal(code)]);
     }
 
     /// Counts a control channel that ended. The reason is one of the table's.
     pub(crate) fn agent_gone(&self, reason: &'static str) {
-        counter!(table::AGENTS_GONE, "reason" => reason).increment(1);
+        self.agents_gone.count([reason]);
     }
 
     pub(crate) fn refresh(&self, counts: Counts, now: Gauges) {

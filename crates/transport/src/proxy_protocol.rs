@@ -3,8 +3,8 @@
 //! A proxy that passes a connection on puts one header in front of its bytes. Version 1 is a line
 //! of text (`PROXY TCP4 192.0.2.1 198.51.100.1 40000 443` and CR LF), version 2 is binary: a
 //! signature of 12 bytes, version and command, family and transport, the length of what follows,
-//! the addresses, and whatever extensions the sender adds. Sections are those of HAProxy's
-//! specification, "The PROXY protocol, versions 1 & 2".
+//! the addresses, and whatever extensions the sender adds. Sections are those of the
+//! specification, "The PROXY protocol, versions 1 & 2" (`doc/proxy-protocol.txt` of `HAProxy`).
 //!
 //! Nothing here reads a socket or knows which peers may say such a thing: a header from anybody
 //! else is a lie, so [`parse`] is for the bytes of trusted peers alone (section 2).
@@ -74,29 +74,26 @@ pub fn write_v1(source: Option<SocketAddr>, destination: SocketAddr, out: &mut V
 /// Appends a header of version 2 for a connection from `source` to `destination`. Without a
 /// source it names no addresses (2.2, UNSPEC).
 pub fn write_v2(source: Option<SocketAddr>, destination: SocketAddr, out: &mut Vec<u8>) {
-    let mut block = |family: u8, addresses: &[&[u8]], ports: [u16; 2]| {
-        let length: u8 = if family == TCP4 { 12 } else { 36 };
-        out.extend_from_slice(V2_SIGNATURE);
-        out.extend_from_slice(&[VERSION_2 | PROXY, family, 0, length]);
-        addresses
-            .iter()
-            .for_each(|address| out.extend_from_slice(address));
-        ports
-            .iter()
-            .for_each(|port| out.extend_from_slice(&port.to_be_bytes()));
+    let ends = source.map(|source| Ends::new(source, destination));
+    let (family, block_len) = match ends {
+        None => (UNSPEC, 0),
+        Some(Ends::V4(..)) => (TCP4, 12),
+        Some(Ends::V6(..)) => (TCP6, 36),
     };
-    match source.map(|source| Ends::new(source, destination)) {
-        Some(Ends::V4([source, destination], ports)) => {
-            block(TCP4, &[&source.octets(), &destination.octets()], ports);
+    out.extend_from_slice(V2_SIGNATURE);
+    out.extend_from_slice(&[VERSION_2 | PROXY, family, 0, block_len]);
+    let ports = match ends {
+        None => return,
+        Some(Ends::V4(addresses, ports)) => {
+            out.extend(addresses.iter().flat_map(Ipv4Addr::octets));
+            ports
         }
-        Some(Ends::V6([source, destination], ports)) => {
-            block(TCP6, &[&source.octets(), &destination.octets()], ports);
+        Some(Ends::V6(addresses, ports)) => {
+            out.extend(addresses.iter().flat_map(Ipv6Addr::octets));
+            ports
         }
-        None => {
-            out.extend_from_slice(V2_SIGNATURE);
-            out.extend_from_slice(&[VERSION_2 | PROXY, UNSPEC, 0, 0]);
-        }
-    }
+    };
+    out.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
 }
 
 struct Malformed;
@@ -217,6 +214,7 @@ fn is_command(byte: u8) -> bool {
 }
 
 /// Source and destination in one family, with their ports.
+#[derive(Clone, Copy)]
 enum Ends {
     V4([Ipv4Addr; 2], [u16; 2]),
     V6([Ipv6Addr; 2], [u16; 2]),

@@ -156,6 +156,7 @@ mod tests {
 
     use super::*;
 
+    /// ED-7.
     #[test]
     fn ed_7_a_path_has_one_form() {
         for (raw, normal) in [
@@ -186,6 +187,7 @@ mod tests {
         }
     }
 
+    /// ED-7.
     #[test]
     fn ed_7_what_two_readers_could_read_differently_is_refused() {
         use PathRefusal::{
@@ -235,6 +237,7 @@ mod tests {
     }
 
     proptest! {
+        /// ED-7.
         #[test]
         fn ed_7_normalising_is_idempotent(raw in "/([a-c./;%]|%2[eE]|%41|%C3%A9|%3b|\\.\\.){0,16}") {
             if let Ok(path) = NormalPath::parse(&raw) {

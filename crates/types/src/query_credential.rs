@@ -256,6 +256,7 @@ mod tests {
     }
 
     proptest! {
+        /// ED-1a.
         #[test]
         fn ed_1a_cutting_gives_back_what_was_there_before(
             pieces in prop::collection::vec("[a-c=%;+.2Ee]{0,6}", 0..6),

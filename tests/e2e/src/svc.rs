@@ -1,23 +1,23 @@
 use std::env;
-use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::Process;
 use crate::certificate::Certificate;
 use crate::token;
 
 /// A running `svc engine`, alone on this machine. It is killed when the value is dropped.
 pub struct Svc {
-    child: Child,
+    process: Process,
     directory: TempDir,
+    config: Value,
     ca_file: PathBuf,
     address: String,
     ready: Value,
@@ -55,38 +55,53 @@ impl Svc {
         if let (Some(config), Some(sections)) = (config.as_object_mut(), sections.as_object()) {
             config.extend(sections.clone());
         }
-        let config_file = directory.path().join("engine.yaml");
-        // JSON is YAML.
-        fs::write(&config_file, format!("{config:#}"))?;
+        let (process, ready, address) = start(directory.path(), &config)?;
+        Ok(Self {
+            process,
+            directory,
+            config,
+            ca_file: certificate.authority,
+            address,
+            ready,
+        })
+    }
 
-        let program = program()?;
-        let mut child = Command::new(&program)
-            .arg("engine")
-            .arg("-c")
-            .arg(&config_file)
-            .args(["--output", "json"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(directory.path().join(LOG))?)
-            .spawn()
-            .with_context(|| format!("starting {}", program.display()))?;
-        match ready_line(&mut child) {
-            Ok((ready, address)) => {
-                let ca_file = certificate.authority;
-                Ok(Self {
-                    child,
-                    directory,
-                    ca_file,
-                    address,
-                    ready,
-                })
-            }
-            Err(error) => {
-                stop(&mut child);
-                let log = tail(&directory.path().join(LOG));
-                Err(error.context(format!("the engine did not become ready; its log:\n{log}")))
-            }
+    /// Starts it again on the same address, after [`Process::kill`] or a stop in order.
+    ///
+    /// # Errors
+    /// As [`engine`](Self::engine).
+    pub fn start_again(&mut self) -> Result<()> {
+        self.process.kill();
+        if let Some(tls) = self.config.get_mut("tls") {
+            *tls = json!({"enabled": true, "listen_addr": self.ready["tls_addr"]});
         }
+        let address = self.address.clone();
+        (self.process, self.ready, self.address) = start(self.directory.path(), &self.config)?;
+        ensure!(self.address == address, "it is elsewhere: {}", self.address);
+        Ok(())
+    }
+
+    /// A running `svc events`, which has told what there is.
+    ///
+    /// # Errors
+    /// The program is not there, ends, or says nothing in time.
+    pub fn events(&self) -> Result<Process> {
+        let mut command = Command::new(program()?);
+        command
+            .args(["events", "--engine", &self.address])
+            .arg("--ca-file")
+            .arg(&self.ca_file)
+            .env_clear()
+            .env("HOME", self.directory.path())
+            .env("SVC_TOKEN", self.token());
+        let process = Process::start(&mut command, &self.directory.path().join("events.log"))?;
+        process.json("state", |event| event["type"] == "state.initial")?;
+        Ok(process)
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
     }
 
     /// `host:port` of the engine.
@@ -121,13 +136,7 @@ impl Svc {
 
     /// The end of what the engine logged, for messages of failed tests.
     pub fn log(&self) -> String {
-        tail(&self.directory.path().join(LOG))
-    }
-}
-
-impl Drop for Svc {
-    fn drop(&mut self) {
-        stop(&mut self.child);
+        self.process.log()
     }
 }
 
@@ -151,7 +160,7 @@ pub fn free_ports(count: u16) -> Result<(u16, u16)> {
 }
 
 /// The program under test: `SVC_BIN`, or the one that was built beside this test.
-fn program() -> Result<PathBuf> {
+pub(crate) fn program() -> Result<PathBuf> {
     if let Some(program) = env::var_os("SVC_BIN") {
         return Ok(program.into());
     }
@@ -164,43 +173,25 @@ fn program() -> Result<PathBuf> {
     }
 }
 
-/// Waits for the line that says where the engine is.
-fn ready_line(child: &mut Child) -> Result<(Value, String)> {
-    let stdout = child.stdout.take().context("no standard output")?;
-    let (sender, receiver) = mpsc::channel();
-    // Reads on to the end, so that the program never waits for a reader.
-    std::thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            // The receiver is gone once the first line is there.
-            sender.send(line).ok();
-        }
-    });
-    let line = receiver
-        .recv_timeout(START_TIME)
-        .context("no line on standard output")?;
-    let ready: Value = serde_json::from_str(&line).with_context(|| format!("not JSON: {line}"))?;
-    let url = ready
-        .get("engine_url")
-        .and_then(Value::as_str)
-        .context("no engine_url")?;
-    let address = url
-        .strip_prefix("https://")
-        .context("engine_url is not https")?;
-    let address = address.trim_end_matches('/').to_owned();
-    Ok((ready, address))
-}
-
-fn stop(child: &mut Child) {
-    // It may have ended by itself.
-    child.kill().ok();
-    child.wait().ok();
-}
-
-fn tail(log: &Path) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    let skip = lines.len().saturating_sub(LOG_LINES);
-    lines.into_iter().skip(skip).collect::<Vec<_>>().join("\n")
+/// Starts an engine and waits for the line that says where it is.
+fn start(directory: &Path, config: &Value) -> Result<(Process, Value, String)> {
+    let config_file = directory.join("engine.yaml");
+    // JSON is YAML.
+    fs::write(&config_file, format!("{config:#}"))?;
+    let mut command = Command::new(program()?);
+    command
+        .arg("engine")
+        .arg("-c")
+        .arg(&config_file)
+        .args(["--output", "json"]);
+    let process = Process::start(&mut command, &directory.join("engine.log"))?;
+    let ready = process.json("engine_url", |_first| true)?;
+    let address = ready["engine_url"]
+        .as_str()
+        .and_then(|url| url.strip_prefix("https://"))
+        .context("engine_url is no https address")?
+        .to_owned();
+    Ok((process, ready, address))
 }
 
 fn unix_time() -> u64 {
@@ -214,11 +205,3 @@ const HOST: &str = "engine.localhost";
 
 /// Of the test alone; long enough for HS256 (RFC 7518 section 3.2).
 const SECRET: &str = "a secret of the tests, of no worth anywhere else";
-
-const LOG: &str = "engine.log";
-
-/// What a failed test shows of the log.
-const LOG_LINES: usize = 60;
-
-/// A debug build on a busy machine with two processors is ready in less.
-const START_TIME: Duration = Duration::from_secs(30);

@@ -18,6 +18,7 @@ fn scopes(actions: &Value) -> Value {
     json!({"permissions": null, "resources": {"tunnels": {"projects": ["p1"], "scopes": {"tunnels": actions}}}})
 }
 
+/// EN-5a.
 #[test]
 fn en_5a_the_type_is_auth_or_app() {
     assert_eq!(judge(&json!({})), Ok(()));
@@ -25,6 +26,7 @@ fn en_5a_the_type_is_auth_or_app() {
     assert_eq!(judge(&json!({"type": "pat"})), Err(WatchRefusal::Kind));
 }
 
+/// EN-5b.
 #[test]
 fn en_5b_an_hour_and_a_minute_are_in() {
     for (remaining, expected) in [
@@ -52,6 +54,7 @@ fn en_5b_an_hour_and_a_minute_are_in() {
     assert_eq!(check(&short, NOW + 1), Err(WatchRefusal::Lifetime));
 }
 
+/// EN-5c.
 #[test]
 fn en_5c_resources_are_watch_only() {
     for (actions, expected) in [
@@ -90,6 +93,7 @@ fn en_5c_resources_are_watch_only() {
     }
 }
 
+/// EN-5d.
 #[test]
 fn en_5d_without_resources_permissions_only_read() {
     let read = "tunnels.resources.read-only";

@@ -129,6 +129,7 @@ mod tests {
         .check()
     }
 
+    /// MX-3.
     #[test]
     fn mx_3_off_loopback_a_bearer_token_is_required() {
         for open in [
@@ -159,6 +160,7 @@ mod tests {
         }
     }
 
+    /// MX-3.
     #[test]
     fn mx_3_a_token_that_cannot_be_sent_is_refused() {
         for token in ["", " ", "a b", "a\n", "é"] {
@@ -169,6 +171,7 @@ mod tests {
         }
     }
 
+    /// MX-1.
     #[test]
     fn mx_1_nothing_is_checked_where_nothing_listens() {
         let open = MetricsConfig {
@@ -187,6 +190,7 @@ mod tests {
         );
     }
 
+    /// MX-2.
     #[test]
     fn mx_2_a_missing_leading_slash_is_added() {
         assert_eq!(MetricsPath::default().as_str(), "/metrics");

@@ -40,6 +40,7 @@ mod tests {
         warn_missing_names(cert.der(), "tunnel.example.com")
     }
 
+    /// EN-10.
     #[test]
     fn en_10_both_names_are_needed() {
         assert!(missing(&["tunnel.example.com", "*.t.tunnel.example.com"]).is_empty());
@@ -47,6 +48,7 @@ mod tests {
         assert_eq!(missing(&["*.t.tunnel.example.com"]), ["tunnel.example.com"]);
     }
 
+    /// EN-10.
     #[test]
     fn en_10_a_wildcard_covers_one_label_only() {
         assert_eq!(
@@ -55,6 +57,7 @@ mod tests {
         );
     }
 
+    /// EN-10.
     #[test]
     fn en_10_a_broken_certificate_has_no_name() {
         let broken = CertificateDer::from(vec![0x30, 0x03, 1, 2, 3]);

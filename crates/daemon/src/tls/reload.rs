@@ -268,6 +268,7 @@ mod tests {
         made.cert.der().clone()
     }
 
+    /// EN-12.
     #[test]
     fn en_12_a_change_that_leaves_no_trace_is_seen_at_the_next_look() {
         let dir = TempDir::new().unwrap();

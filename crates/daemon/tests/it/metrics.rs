@@ -48,6 +48,7 @@ fn status(answer: &str) -> u16 {
     answer.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
+/// MX-1.
 #[tokio::test]
 async fn mx_1_no_listener_unless_enabled_with_an_address() {
     for config in [
@@ -67,6 +68,7 @@ async fn mx_1_no_listener_unless_enabled_with_an_address() {
     }
 }
 
+/// MX-2.
 #[tokio::test]
 async fn mx_2_the_path_is_configurable() {
     let path = MetricsPath::new("internal/prometheus").unwrap();
@@ -86,6 +88,7 @@ async fn mx_2_the_path_is_configurable() {
     server.stop().await;
 }
 
+/// MX-3.
 #[tokio::test]
 async fn mx_3_an_open_listener_without_a_token_is_refused_before_it_binds() {
     let error = serve(
@@ -97,6 +100,7 @@ async fn mx_3_an_open_listener_without_a_token_is_refused_before_it_binds() {
     assert!(matches!(error, Err(MetricsError::BearerRequired { .. })));
 }
 
+/// MX-3.
 #[tokio::test]
 async fn mx_3_a_scrape_presents_the_token_as_a_bearer() {
     let bearer_token = Some(SecretString::new("s3cret"));

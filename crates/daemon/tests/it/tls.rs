@@ -88,6 +88,7 @@ fn files(dir: &Path) -> CertFiles {
     }
 }
 
+/// EN-12.
 #[test]
 fn en_12_the_handshake_after_a_change_has_the_new_certificate() {
     let (old, new) = (Pem::new(), Pem::new());
@@ -99,6 +100,7 @@ fn en_12_the_handshake_after_a_change_has_the_new_certificate() {
     assert_eq!((served.cert.reloads(), served.cert.failures()), (1, 0));
 }
 
+/// EN-12.
 #[test]
 fn en_12_files_are_looked_at_once_a_second() {
     let (old, new) = (Pem::new(), Pem::new());
@@ -109,6 +111,7 @@ fn en_12_files_are_looked_at_once_a_second() {
     assert_eq!(served.at(served.now + CHECK_INTERVAL), new.der);
 }
 
+/// EN-12.
 #[test]
 fn en_12_broken_files_leave_the_old_certificate_and_are_tried_again_when_changed() {
     let (old, new) = (Pem::new(), Pem::new());
@@ -131,6 +134,7 @@ fn en_12_broken_files_leave_the_old_certificate_and_are_tried_again_when_changed
     assert_eq!(served.next(), new.der);
 }
 
+/// EN-12.
 #[test]
 fn en_12_a_two_step_write_is_safe_in_either_order() {
     let (first, second, third) = (Pem::new(), Pem::new(), Pem::new());
@@ -150,6 +154,7 @@ fn en_12_a_two_step_write_is_safe_in_either_order() {
     assert_eq!((served.cert.reloads(), served.cert.failures()), (2, 2));
 }
 
+/// EN-12.
 #[test]
 fn en_12_a_missing_file_leaves_the_old_certificate() {
     let (old, new) = (Pem::new(), Pem::new());
@@ -162,6 +167,7 @@ fn en_12_a_missing_file_leaves_the_old_certificate() {
     assert_eq!(served.next(), new.der);
 }
 
+/// EN-12.
 #[test]
 fn en_12_a_file_that_cannot_be_read_for_now_is_read_later_without_a_change() {
     let (old, new) = (Pem::new(), Pem::new());
@@ -180,6 +186,7 @@ fn en_12_a_file_that_cannot_be_read_for_now_is_read_later_without_a_change() {
     assert_eq!(served.next(), new.der);
 }
 
+/// EN-12.
 #[test]
 fn en_12_swapped_links_are_followed() {
     let (old, new) = (Pem::new(), Pem::new());
@@ -208,6 +215,7 @@ fn en_12_swapped_links_are_followed() {
     );
 }
 
+/// EN-12.
 #[test]
 fn en_12_a_replacement_with_the_same_time_is_seen() {
     let (old, new) = (Pem::new(), Pem::new());

@@ -13,6 +13,7 @@ use wire::message::{ClientDetails, OpenControlChannelRsp, ProxyReq, ProxyRsp};
 use wire::pool::Side;
 use wire::{Decoder, Error, FrameError, Kind, Message};
 
+use super::pool::Idle;
 use super::{dial, session};
 use crate::core::Worker;
 
@@ -67,7 +68,7 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     };
     let to = agent.neediest_worker();
     if to == worker.index {
-        agent.join(to, Standing::new(stream, Side::Engine));
+        agent.join(to, Standing::new(Box::new(stream), Side::Engine));
         return;
     }
     let Some(other) = worker.core.workers().get(to) else {
@@ -76,7 +77,7 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     if stream.get_mut().0.detach().is_ok() {
         // The pool looks at what lies idle, so it must be handed over where it will be polled.
         other.runtime.spawn(async move {
-            agent.join(to, Standing::new(stream, Side::Engine));
+            agent.join(to, Standing::new(Box::new(stream), Side::Engine));
         });
     }
 }
@@ -156,7 +157,7 @@ pub(super) fn token(details: Option<&ClientDetails>) -> &str {
 }
 
 impl super::Agent {
-    fn join(&self, worker: usize, idle: Standing<TlsStream>) {
+    fn join(&self, worker: usize, idle: Idle) {
         if let Some(pool) = self.pool(worker) {
             pool.put(idle, true, Instant::now());
         }

@@ -61,7 +61,7 @@ pub(crate) struct Agent {
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Send this.
-    Send(Message),
+    Send(Box<Message>),
     /// Another channel of the same identity has taken this tunnel over.
     TakenOver(TunnelId),
 }
@@ -218,7 +218,9 @@ impl Agent {
     }
 
     fn send(&self, message: Message) -> Result<(), ()> {
-        self.outbox.try_send(Order::Send(message)).map_err(drop)
+        self.outbox
+            .try_send(Order::Send(Box::new(message)))
+            .map_err(drop)
     }
 
     /// Tells the agent that a tunnel of its is another channel's now.

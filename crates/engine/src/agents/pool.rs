@@ -13,13 +13,13 @@ use transport::TlsStream;
 use transport::standing::Standing;
 
 /// A connection without a stream.
-pub(super) type Idle = Standing<TlsStream>;
+pub(super) type Idle = Standing<Box<TlsStream>>;
 
 /// Connections kept ahead of need on each worker: one for the next visitor and one for the
 /// visitor who comes while the first is being replaced.
 pub(super) const SPARE: usize = 2;
 /// How long a connection beyond [`SPARE`] may lie idle.
-pub(super) const IDLE: Duration = Duration::from_secs(60);
+pub(super) const IDLE: Duration = Duration::from_mins(1);
 /// Connections of one agent on one worker, busy ones included. A visitor beyond it waits for one
 /// to come back. Descriptors are the resource: 2 × 4,096 is what a process may commonly open.
 const MOST: usize = 4096;

@@ -171,16 +171,19 @@ impl Session {
     }
 
     async fn serve(mut self, mut stream: TlsStream, answer: Message) -> End {
-        let end = match self.say(answer) {
+        let end = match self.say(&answer) {
             Ok(()) => self.converse(&mut stream).await,
             Err(end) => end,
         };
         // Admission ends here, before anything that may take time.
         self.agent.end();
         self.core.arrivals.forget_pool(&self.agent.pool_secret);
-        for tunnel in self.core.live.remove_client(&self.agent.client_id) {
+        let gone = self.core.live.remove_client(&self.agent.client_id);
+        for tunnel in &gone {
             self.core.tcp_ports.close(&tunnel.view.id);
         }
+        let gone = gone.iter().map(|tunnel| tunnel.view.id).collect();
+        self.core.forget_upstreams(gone);
         if let End::Violation(reason) = &end {
             let message = ServerMessage {
                 message: reason.clone(),
@@ -251,19 +254,19 @@ impl Session {
                 Kind::Heartbeat(heartbeat) => {
                     let answer = self.liveness.on_heartbeat(heartbeat, now);
                     if let Some(answer) = answer.map_err(|error| violation(error.to_string()))? {
-                        self.say(Kind::Heartbeat(answer).into())?;
+                        self.say(&Kind::Heartbeat(answer).into())?;
                     }
                 }
                 Kind::OpenTunnelReq(request) => {
                     let answer = self.open_tunnel(request);
-                    self.say(answer)?;
+                    self.say(&answer)?;
                 }
                 Kind::CloseTunnelReq(CloseTunnelReq { tunnel_id }) => {
                     self.close_tunnel(&tunnel_id);
-                    self.say(Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
+                    self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
                 }
                 Kind::CloseControlChannelReq(_) => {
-                    self.say(Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into())?;
+                    self.say(&Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into())?;
                     self.closing = true;
                 }
                 Kind::ProxyConnRsp(ProxyConnRsp {
@@ -286,15 +289,15 @@ impl Session {
 
     fn obey(&mut self, order: Order) -> Result<(), End> {
         match order {
-            Order::Send(message) => self.say(message),
+            Order::Send(message) => self.say(&message),
             Order::TakenOver(tunnel) => {
                 if !self.tunnels.remove(&tunnel) {
                     return Ok(());
                 }
                 let message = ServerMessage::TAKEN_OVER.to_owned();
-                self.say(Kind::ServerMessage(ServerMessage { message }).into())?;
+                self.say(&Kind::ServerMessage(ServerMessage { message }).into())?;
                 let tunnel_id = tunnel.to_string();
-                self.say(Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
+                self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
             }
         }
     }
@@ -364,6 +367,7 @@ impl Session {
             .map_err(refused)?;
         for displaced in opened.displaced {
             core.tcp_ports.close(&displaced.tunnel_id);
+            core.forget_upstreams(vec![displaced.tunnel_id]);
             displaced.agent.taken_over(displaced.tunnel_id);
         }
         let tunnel = opened.tunnel;
@@ -407,12 +411,13 @@ impl Session {
             .is_some()
         {
             self.core.tcp_ports.close(&id);
+            self.core.forget_upstreams(vec![id]);
         }
     }
 
     /// Queues a message. The queue is bounded by what one round of the loop can produce.
-    fn say(&mut self, message: Message) -> Result<(), End> {
-        wire::encode(&message, &mut self.out)
+    fn say(&mut self, message: &Message) -> Result<(), End> {
+        wire::encode(message, &mut self.out)
             .map_err(|error| End::Violation(format!("an answer does not fit a frame: {error}")))
     }
 

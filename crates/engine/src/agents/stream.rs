@@ -31,13 +31,17 @@ pub(crate) struct TunnelStream {
 #[derive(Debug)]
 enum Carrier {
     /// A standing connection; empty only while it is being dropped.
-    Standing(Option<Framed<TlsStream>>),
+    Standing(Option<Framed<Box<TlsStream>>>),
     /// A connection that the agent opened for this stream alone.
     Own(Box<TlsStream>),
 }
 
 impl TunnelStream {
-    pub(super) fn standing(framed: Framed<TlsStream>, slot: StreamSlot, worker: usize) -> Self {
+    pub(super) fn standing(
+        framed: Framed<Box<TlsStream>>,
+        slot: StreamSlot,
+        worker: usize,
+    ) -> Self {
         Self {
             carrier: Carrier::Standing(Some(framed)),
             slot,

@@ -164,6 +164,7 @@ fn unknown_keys_are_refused_with_the_nearest() {
     refuses("cluster.nodes", "x", "unknown key");
 }
 
+/// EN-11.
 #[test]
 fn en_11_what_is_not_built_is_refused_by_name() {
     refuses("quic.enabled", "true", "not built");
@@ -293,6 +294,7 @@ fn keys_are_not_fetched_in_clear() {
     }
 }
 
+/// MX-3.
 #[test]
 fn mx_3_metrics_off_loopback_need_a_bearer_token() {
     let open = [
@@ -505,6 +507,7 @@ mod inspect {
         assert!(warned(&BOTH, &[], YEARS_BEFORE).is_empty());
     }
 
+    /// EN-10.
     #[test]
     fn en_10_missing_names_are_warned_about() {
         let (_dir, config) = config(&["tunnel.example.com"], &[]);

@@ -85,7 +85,7 @@ async fn answer(request: Request, worker: &Worker) -> Result<Response, std::conv
             request
                 .headers()
                 .get(http::header::HOST)
-                .map(|host| host.as_bytes())
+                .map(http::HeaderValue::as_bytes)
         });
     let host = host
         .and_then(::http1::Authority::parse)

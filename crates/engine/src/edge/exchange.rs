@@ -80,8 +80,8 @@ async fn refuse(visitor: &mut Visitor, mut request: Request, problem: &Problem) 
     request.record.status(problem.status);
     let answer = Answer::problem(problem, request.forward.html);
     // The body, if there is one, may be half read: where the next request begins is not known.
-    let has_body = BodyReader::from(request.body).is_done();
-    let keep_alive = request.down.keep_alive && has_body;
+    let bodiless = BodyReader::from(request.body).is_done();
+    let keep_alive = request.down.keep_alive && bodiless;
     visitor
         .write_answer(&answer, request.forward.is_head, keep_alive)
         .await
@@ -313,6 +313,9 @@ impl<'v> Exchange<'v> {
                 if !self.request.forward.upgrade || head.upgrade.is_none() {
                     return Err("the service changed protocols unasked");
                 }
+                if self.up_state != Up::Sent {
+                    return Err("the service changed protocols before it had the request");
+                }
                 let mut out = Vec::with_capacity(head_len);
                 write_interim(&mut out, &head);
                 self.request.record.status(101);
@@ -373,11 +376,7 @@ impl<'v> Exchange<'v> {
                 let sent = self.up_state == Up::Sent;
                 if sent && response.reusable && self.upstream.unread().is_empty() {
                     let tunnel = self.request.forward.tunnel.view.id;
-                    self.visitor
-                        .worker
-                        .upstreams
-                        .lock()
-                        .keep(tunnel, self.upstream);
+                    upstream::keep(&self.visitor.worker, tunnel, self.upstream);
                 }
                 let next = if sent && response.keep_alive {
                     Next::Request

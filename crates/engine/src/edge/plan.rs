@@ -111,27 +111,27 @@ fn judge<H: Heads>(
     core: &Core,
     record: &mut Record,
     html: bool,
-) -> Result<Forward, Problem> {
+) -> Result<Forward, Box<Problem>> {
     if !inbound.host.eq_ignore_ascii_case(inbound.server_name) {
         record.decided("host", None);
-        return Err(Problem::misdirected_request());
+        return Err(Box::new(Problem::misdirected_request()));
     }
     let tunnel = match core.live.route(inbound.server_name) {
         Route::Online(tunnel) => tunnel,
         Route::Offline => {
             record.decided("offline", None);
-            return Err(Problem::tunnel_offline(OFFLINE_RETRY));
+            return Err(Box::new(Problem::tunnel_offline(OFFLINE_RETRY)));
         }
         Route::Unknown => {
             record.decided("unknown", None);
-            return Err(Problem::tunnel_not_found());
+            return Err(Box::new(Problem::tunnel_not_found()));
         }
     };
     record.tunnel(&tunnel);
     if tunnel.view.properties.protocol != Some(Protocol::Http) {
         // The name was another kind of tunnel's when the handshake was made, or is one now.
         record.decided("host", None);
-        return Err(Problem::misdirected_request());
+        return Err(Box::new(Problem::misdirected_request()));
     }
     let authorization = heads
         .fields()
@@ -153,7 +153,7 @@ fn judge<H: Heads>(
     record.decided(decision.rule.as_str(), decision.reason);
     let allowed = match decision.outcome {
         access::Outcome::Allow(allowed) => allowed,
-        access::Outcome::Refuse(problem) => return Err(problem),
+        access::Outcome::Refuse(problem) => return Err(Box::new(problem)),
     };
     if let Some(proof) = &allowed.proof {
         record.proof(proof);

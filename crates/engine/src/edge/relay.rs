@@ -19,7 +19,7 @@ use types::problem::Problem;
 
 use self::answer::{Answer1, Awaited, NoAnswer};
 pub(super) use self::download::DownBody;
-use self::download::ServiceBody;
+use self::download::{PassedBody, ServiceBody};
 use self::upload::Upload;
 use super::answer::Answer;
 use super::body::UpBody;
@@ -123,11 +123,11 @@ async fn through_http2(
             translate::strip_connection_fields(&mut parts.headers);
             Response::from_parts(
                 parts,
-                DownBody::Http2 {
+                DownBody::Http2(Box::new(PassedBody {
                     body,
                     record,
                     bytes: 0,
-                },
+                })),
             )
         }
         Ok(Err(error)) => {

@@ -67,8 +67,9 @@ pub(crate) struct Upstreams {
     by_tunnel: HashMap<TunnelId, Waiting>,
 }
 
+/// What waits for one tunnel.
 #[derive(Debug, Default)]
-struct Waiting {
+pub(crate) struct Waiting {
     /// The most recently used is last, and goes first.
     http1: Vec<(Http1, Instant)>,
     http2: Option<(Http2, Instant)>,
@@ -92,8 +93,12 @@ impl Upstreams {
         None
     }
 
-    /// Keeps a connection whose exchange has ended properly.
-    pub(crate) fn keep(&mut self, tunnel: TunnelId, io: Http1) {
+    /// Takes out what waits for a tunnel that is over, to be dropped outside the lock.
+    pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Option<Waiting> {
+        self.by_tunnel.remove(&tunnel)
+    }
+
+    fn keep(&mut self, tunnel: TunnelId, io: Http1) {
         let waiting = self.by_tunnel.entry(tunnel).or_default();
         if waiting.http1.len() < IDLE_PER_TUNNEL {
             waiting.http1.push((io, Instant::now()));
@@ -147,6 +152,20 @@ pub(crate) async fn connect(
         tunnel.view.properties.http_version == Some(HttpVersion::H2c),
     )
     .await
+}
+
+/// Keeps a connection whose exchange has ended properly, where its tunnel goes on. That is looked
+/// at under the lock: [`Core::forget_upstreams`](crate::core::Core::forget_upstreams) finds it, or
+/// it is not kept.
+pub(crate) fn keep(worker: &Worker, tunnel: TunnelId, io: Http1) {
+    let mut upstreams = worker.upstreams.lock();
+    if worker.core.live.is_online(&tunnel) {
+        upstreams.keep(tunnel, io);
+    } else {
+        // Not under the lock, as it takes a while.
+        drop(upstreams);
+        drop(io);
+    }
 }
 
 /// Opens a connection that speaks HTTP/1.1, whatever the tunnel says: for protocols that begin
@@ -226,7 +245,12 @@ async fn open(
     // Ends when the last sender is gone; the runtime owns it until then. An error of the
     // connection is every exchange's error, and told there.
     worker.runtime.spawn(async move { connection.await.ok() });
-    worker.upstreams.lock().share(tunnel.view.id, send.clone());
+    let mut upstreams = worker.upstreams.lock();
+    // As in `keep`.
+    if worker.core.live.is_online(&tunnel.view.id) {
+        upstreams.share(tunnel.view.id, send.clone());
+    }
+    drop(upstreams);
     Ok(Connection::Http2(send))
 }
 

@@ -6,9 +6,9 @@
 //! | server name | protocol (ALPN) | goes to |
 //! |---|---|---|
 //! | the base host, or none | `svc/1`, `rstrm/1` | [`crate::agents`] |
-//! | the base host, or none | `h2`, `http/1.1`, none | the Engine API |
+//! | the base host, or none | `h2`, `http/1.1`, `http/1.0`, none | the Engine API |
 //! | a `tls` tunnel | whatever it says | [`crate::edge`], terminated or passed through |
-//! | any other | `h2`, `http/1.1`, none | [`crate::edge`], as HTTP |
+//! | any other | `h2`, `http/1.1`, `http/1.0`, none | [`crate::edge`], as HTTP |
 
 mod admit;
 mod hello;

@@ -61,7 +61,7 @@ fn redirect<B>(request: &Request<B>, core: &Core) -> Response {
     let host = request
         .headers()
         .get(header::HOST)
-        .map(|host| host.as_bytes());
+        .map(http::HeaderValue::as_bytes);
     let Some(host) = host.and_then(::http1::Authority::parse) else {
         return refuse(Problem::invalid_request("Host is missing or malformed"));
     };

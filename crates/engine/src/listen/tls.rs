@@ -10,6 +10,8 @@ use wire::handshake::{ALPN_RSTRM, ALPN_SVC};
 
 const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
+/// What curl offers when it is told to speak HTTP/1.0, and nothing else.
+const HTTP10: &[u8] = b"http/1.0";
 
 /// The configurations of the TLS listener.
 #[derive(Debug)]
@@ -31,9 +33,9 @@ impl TlsConfigs {
         let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
         let make = |versions, alpn: &[&[u8]]| config(&certificate, &tickets, versions, alpn);
         Ok(Self {
-            base: make(BOTH, &[ALPN_SVC, ALPN_RSTRM, H2, HTTP1])?,
-            http: make(BOTH, &[H2, HTTP1])?,
-            http_modern: make(MODERN, &[H2, HTTP1])?,
+            base: make(BOTH, &[ALPN_SVC, ALPN_RSTRM, H2, HTTP1, HTTP10])?,
+            http: make(BOTH, &[H2, HTTP1, HTTP10])?,
+            http_modern: make(MODERN, &[H2, HTTP1, HTTP10])?,
             certificate,
             tickets,
         })

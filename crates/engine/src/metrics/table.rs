@@ -59,7 +59,9 @@ pub(super) fn describe() {
         let series = metric.series();
         if metric.kind == Kind::Counter && series.len() <= MOST_AT_ZERO {
             for labels in series {
-                counter!(metric.name, labels).increment(0);
+                let labels = labels.into_iter();
+                let labels = labels.map(|(name, value)| Label::from_static_parts(name, value));
+                counter!(metric.name, labels.collect::<Vec<_>>()).increment(0);
             }
         }
     }
@@ -67,13 +69,13 @@ pub(super) fn describe() {
 
 impl Metric {
     /// Every combination of labels.
-    fn series(&self) -> Vec<Vec<Label>> {
+    pub(super) fn series(&self) -> Vec<Vec<(&'static str, &'static str)>> {
         let mut series = vec![Vec::new()];
         for (name, values) in self.labels {
             let with = |value: &'static str| {
-                series.iter().map(move |labels: &Vec<Label>| {
+                series.iter().map(move |labels: &Vec<_>| {
                     let mut labels = labels.clone();
-                    labels.push(Label::from_static_parts(name, value));
+                    labels.push((*name, value));
                     labels
                 })
             };

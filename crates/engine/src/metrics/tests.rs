@@ -90,6 +90,26 @@ fn names_keep_the_conventions() {
 }
 
 #[test]
+fn a_series_is_counted_under_its_own_labels() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let family = super::Family::new(super::table::STREAMS);
+        family.count(["tcp", "served"]);
+        family.count(["tcp", "served"]);
+        family.count(["http", "failed"]);
+    });
+    let text = recorder.handle().render();
+    assert!(
+        text.contains(r#"svc_streams_total{kind="tcp",outcome="served"} 2"#),
+        "{text}"
+    );
+    assert!(
+        text.contains(r#"svc_streams_total{kind="http",outcome="failed"} 1"#),
+        "{text}"
+    );
+}
+
+#[test]
 fn every_rule_that_decides_is_a_known_label() {
     let requests = METRICS
         .iter()

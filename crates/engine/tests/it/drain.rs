@@ -46,7 +46,7 @@ async fn watchers_by_websocket_are_told_that_the_engine_stops() {
     let config = engine.ca().client(&["http/1.1"]);
     let stream = engine.visitor().connect(engine.host(), &config).await;
     let opening = tokio_tungstenite::client_async(request, stream);
-    let (mut socket, _) = within("WebSocket", opening).await.unwrap();
+    let (mut socket, _) = within("WebSocket", Box::pin(opening)).await.unwrap();
     let first = within("first frame", socket.next()).await.unwrap().unwrap();
     assert!(first.to_text().unwrap().contains("state.initial"));
 

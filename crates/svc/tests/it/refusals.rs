@@ -117,3 +117,29 @@ fn free_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("127.0.0.1:{}", listener.local_addr().unwrap().port())
 }
+
+#[tokio::test]
+async fn a_proxy_header_is_not_for_a_service_of_many_visitors() {
+    let home = Home::new();
+    for http in [
+        &["forward", "3000", "--proxy-protocol", "v1"][..],
+        &["forward", "https://localhost:9443", "--proxy-protocol=v2"],
+        &[
+            "forward",
+            "3000",
+            "--http",
+            "--no-publish",
+            "--proxy-protocol=v2",
+        ],
+    ] {
+        let ended = home.run(http).await;
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains("not for http tunnels"), "{ended:?}");
+        assert!(ended.stderr.contains("X-Forwarded-For"), "{ended:?}");
+    }
+    let unknown = home
+        .run(&["forward", "22", "--tcp", "--proxy-protocol", "v3"])
+        .await;
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.stderr.contains("v1 or v2"), "{unknown:?}");
+}

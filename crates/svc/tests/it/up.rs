@@ -392,6 +392,42 @@ async fn a_private_tunnel_is_dialled_on_standard_streams_and_on_a_port() {
 }
 
 #[tokio::test]
+async fn a_service_is_told_who_visits_its_tcp_and_private_tunnels() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let port = shouting_service().await.to_string();
+    let args = ["forward", &port, "--tcp", "--proxy-protocol", "v1"];
+    let mut public = home.start(&[&args, &["-o", "json"][..]].concat());
+    let public_port = u16::try_from(public.json().await["port"].as_u64().unwrap()).unwrap();
+    let mut visitor = TcpStream::connect((Ipv4Addr::LOCALHOST, public_port))
+        .await
+        .unwrap();
+    visitor.write_all(b"hello").await.unwrap();
+    visitor.shutdown().await.unwrap();
+    let mut answer = String::new();
+    timeout(SOON, visitor.read_to_string(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
+    let (header, said) = answer.split_once("\r\n").unwrap();
+    assert!(
+        header.starts_with("PROXY TCP4 127.0.0.1 127.0.0.1 0 "),
+        "{header}"
+    );
+    assert_eq!(said, "HELLO");
+
+    let args = ["forward", &port, "--bytestream", "--name", "told"];
+    let mut private = home.start(&[&args, &["--proxy-protocol=v1", "-o", "json"][..]].concat());
+    assert!(online(&private.json().await));
+    let dialled = home.run_with_input(&["dial", "svc://told"], b"hello").await;
+    assert!(
+        dialled.stdout.starts_with("PROXY TCP4 127.0.0.1 "),
+        "{dialled:?}"
+    );
+    assert!(dialled.stdout.ends_with("\r\nHELLO"), "{dialled:?}");
+}
+
+#[tokio::test]
 async fn refusals_end_an_agent_with_their_own_codes() {
     let home = Home::new();
     let up = up(&home, &[]).await;

@@ -13,6 +13,7 @@ fn fault(text: &str) -> String {
     list(text).unwrap_err().to_string()
 }
 
+/// EN-2.
 #[test]
 fn en_2_params_are_limit_and_filters() {
     assert_eq!(list("{}").unwrap(), ListParams::default());
@@ -23,6 +24,7 @@ fn en_2_params_are_limit_and_filters() {
     assert_eq!(params.filters.labels.get("c"), Some(&None));
 }
 
+/// EN-2.
 #[test]
 fn en_2_what_is_wrong_is_named() {
     for (text, field, message) in [
@@ -137,6 +139,7 @@ fn en_2_what_is_wrong_is_named() {
     );
 }
 
+/// EN-2.
 #[test]
 fn en_2_depth_and_size_are_bounded() {
     let nested = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
@@ -147,6 +150,7 @@ fn en_2_depth_and_size_are_bounded() {
     assert_eq!(list(&long(16 * 1024 + 1)).unwrap_err().field, "params");
 }
 
+/// EN-3.
 #[test]
 fn en_3_watch_params_are_clients_tunnels_and_webtty() {
     let params = WatchParams::parse(
@@ -191,6 +195,7 @@ fn the_other_spelling_needs_compat() {
     assert!(read(r#"{"filters":{"rstream_auth":true,"svc_auth":true}}"#).is_err());
 }
 
+/// EN-2.
 #[test]
 fn en_2_params_are_in_the_query_once() {
     let ok = |query: &str| params_of_query(query).unwrap();
@@ -237,6 +242,7 @@ fn tunnel() -> Tunnel {
     tunnel
 }
 
+/// EN-2a.
 #[test]
 fn en_2a_tunnel_filters_are_combined_with_and() {
     let tunnel = tunnel();
@@ -284,6 +290,7 @@ fn en_2a_tunnel_filters_are_combined_with_and() {
     }
 }
 
+/// EN-2b.
 #[test]
 fn en_2b_client_filters() {
     let mut client = Client::online(ClientId::new(1, [1; 10]));

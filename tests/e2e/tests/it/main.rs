@@ -1,4 +1,16 @@
 //! The program as its users meet it.
 
 #[cfg(test)]
+mod curl;
+#[cfg(test)]
+mod grpc;
+#[cfg(test)]
+mod network;
+#[cfg(test)]
+mod nginx;
+#[cfg(test)]
 mod python_sdk;
+#[cfg(test)]
+mod restart;
+#[cfg(test)]
+mod tls;

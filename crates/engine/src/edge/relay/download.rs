@@ -15,7 +15,7 @@ use transport::Scratch;
 use types::id::TunnelId;
 
 use super::super::record::{Outcome, Record};
-use super::super::upstream::Http1;
+use super::super::upstream::{self, Http1};
 use super::upload::Upload;
 use crate::core::Worker;
 
@@ -26,11 +26,14 @@ pub(in crate::edge) enum DownBody {
     /// From a service that speaks HTTP/1.1.
     Http1(Box<ServiceBody>),
     /// From a service that speaks HTTP/2.
-    Http2 {
-        body: Incoming,
-        record: Record,
-        bytes: u64,
-    },
+    Http2(Box<PassedBody>),
+}
+
+/// A response that passes as it comes.
+pub(in crate::edge) struct PassedBody {
+    pub(super) body: Incoming,
+    pub(super) record: Record,
+    pub(super) bytes: u64,
 }
 
 /// Reads the response, and sends on what is left of the request meanwhile.
@@ -109,7 +112,7 @@ impl ServiceBody {
             record.ended(Outcome::Served);
         }
         if self.reusable && self.upload.is_sent() && upstream.unread().is_empty() {
-            self.worker.upstreams.lock().keep(self.tunnel, upstream);
+            upstream::keep(&self.worker, self.tunnel, upstream);
         }
     }
 }
@@ -194,15 +197,16 @@ impl Body for DownBody {
                     .map(|bytes| Ok(Frame::data(bytes))),
             ),
             Self::Http1(body) => body.poll_frame(cx),
-            Self::Http2 {
-                body,
-                record,
-                bytes,
-            } => {
+            Self::Http2(passed) => {
+                let PassedBody {
+                    body,
+                    record,
+                    bytes,
+                } = &mut **passed;
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 match &frame {
                     Some(Ok(frame)) => {
-                        *bytes += frame.data_ref().map_or(0, |data| data.len() as u64)
+                        *bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                     }
                     Some(Err(error)) => record.failed(error.to_string()),
                     None => record.ended(Outcome::Served),
@@ -217,7 +221,7 @@ impl Body for DownBody {
         match self {
             Self::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             Self::Http1(body) => body.upstream.is_none(),
-            Self::Http2 { body, .. } => body.is_end_stream(),
+            Self::Http2(passed) => passed.body.is_end_stream(),
         }
     }
 
@@ -227,7 +231,7 @@ impl Body for DownBody {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             Self::Http1(_) => SizeHint::default(),
-            Self::Http2 { body, .. } => body.size_hint(),
+            Self::Http2(passed) => passed.body.size_hint(),
         }
     }
 }

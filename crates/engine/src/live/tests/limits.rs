@@ -86,6 +86,14 @@ fn a_slow_watcher_is_ended_with_a_reason_and_only_it() {
         quick.events.next().now_or_never().unwrap().unwrap_err(),
         Ended::Stopped
     );
+    // Who comes later has the snapshot, and hears it at once.
+    let mut late = live.subscribe(everything()).unwrap();
+    assert_eq!(late.snapshot.tunnels.len(), 4);
+    assert_eq!(
+        late.events.next().now_or_never().unwrap().unwrap_err(),
+        Ended::Stopped
+    );
+    assert_eq!(live.counts().watchers, 0);
 }
 
 #[test]

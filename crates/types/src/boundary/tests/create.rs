@@ -25,6 +25,7 @@ fn contradicts(field: &str) -> Refusal {
     }
 }
 
+/// EN-7.
 #[test]
 fn en_7_create_filters_fill_in_what_is_left_open() {
     let filters = json!({
@@ -49,6 +50,7 @@ fn en_7_create_filters_fill_in_what_is_left_open() {
     assert_eq!((tcp.port, tcp.protocol), (Some(4000), Some(Protocol::Tcp)));
 }
 
+/// EN-7.
 #[test]
 fn en_7_create_refuses_what_contradicts() {
     let with = |set: fn(&mut TunnelProperties)| {
@@ -130,6 +132,7 @@ fn en_7_create_refuses_what_contradicts() {
     );
 }
 
+/// EN-7.
 #[test]
 fn en_7_forced_values_under_or_need_one_branch() {
     let or = json!({"OR": [{"name": "a", "protocol": "http"}, {"name": "b", "protocol": "tls"}]});
@@ -193,6 +196,7 @@ fn any_filters() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    /// EN-7.
     /// What a boundary lets be created, the same filters let be connected to: nothing that was
     /// filled in, and no default, escapes them.
     #[test]

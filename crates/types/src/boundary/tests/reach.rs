@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// EN-7.
 #[test]
 fn en_7_absent_resources_are_no_boundary() {
     let none = Boundary::parse(None, false);
@@ -12,6 +13,7 @@ fn en_7_absent_resources_are_no_boundary() {
     assert_eq!(properties, TunnelProperties::default());
 }
 
+/// ED-1c.
 #[test]
 fn ed_1c_places_are_projects_or_workspaces() {
     let projects = boundary(json!({"projects": ["p0", "p1"]}));
@@ -34,6 +36,7 @@ fn ed_1c_places_are_projects_or_workspaces() {
     );
 }
 
+/// EN-7.
 #[test]
 fn en_7_scopes_allow_what_they_name() {
     let everything = boundary(json!({"projects": ["p1"]}));
@@ -63,6 +66,7 @@ fn en_7_scopes_allow_what_they_name() {
     assert!(!restricted.may_list("p1", None));
 }
 
+/// ED-1c.
 #[test]
 fn ed_1c_filters_judge_every_kind_of_field() {
     let mut tunnel = tunnel("web");
@@ -155,6 +159,7 @@ fn ed_1c_filters_judge_every_kind_of_field() {
     }
 }
 
+/// ED-7.
 #[test]
 fn ed_7_the_path_is_judged() {
     let api = boundary(
@@ -181,6 +186,7 @@ fn ed_7_the_path_is_judged() {
     assert!(!boundary(json!({"projects": ["p1"]})).needs_path());
 }
 
+/// EN-7.
 #[test]
 fn en_7_list_shows_and_selects() {
     let list = |tree: Value, name: &str| boundary(tree).list("p1", None, &tunnel(name));
@@ -221,6 +227,7 @@ fn en_7_list_shows_and_selects() {
     assert_eq!(ListScope::Hidden.apply(json!({})), None);
 }
 
+/// EN-5c.
 #[test]
 fn en_5c_watch_only_shape() {
     let scopes = |tunnels: Value| json!({"scopes": {"tunnels": tunnels}});

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// EN-7.
 #[test]
 fn en_7_a_wrong_shape_anywhere_refuses_everything() {
     let scopes =
@@ -122,6 +123,7 @@ fn en_7_a_wrong_shape_anywhere_refuses_everything() {
     }
 }
 
+/// EN-7.
 #[test]
 fn en_7_a_wrong_condition_refuses_everything() {
     for (filters, field) in [
@@ -179,6 +181,7 @@ fn en_7_a_wrong_condition_refuses_everything() {
     }
 }
 
+/// ED-7.
 #[test]
 fn ed_7_an_unusable_path_pattern_refuses_everything() {
     for path in [
@@ -210,6 +213,7 @@ fn ed_7_an_unusable_path_pattern_refuses_everything() {
     assert!(Boundary::check(&resources(&many[1..]), false).is_ok());
 }
 
+/// EN-7.
 #[test]
 fn en_7_depth_is_bounded() {
     let nested = |levels: usize| {
@@ -272,6 +276,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    /// EN-7.
     #[test]
     fn en_7_what_cannot_be_checked_allows_nothing(resources in any_json()) {
         let boundary = Boundary::parse(Some(&resources), false);

@@ -1,0 +1,99 @@
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::svc::program;
+use crate::{Process, Svc};
+
+/// A running `svc forward`. It is killed when the value is dropped.
+pub struct Agent {
+    process: Process,
+    online: Value,
+    /// Its home: it reads no file of this machine.
+    _home: TempDir,
+}
+
+impl Agent {
+    /// Publishes `target` through the engine and waits until it is online. `args` are further
+    /// flags of `svc forward`.
+    ///
+    /// # Errors
+    /// The program is not there, ends, or is not online in time; its log is part of the error.
+    pub fn forward(svc: &Svc, target: &str, args: &[&str]) -> Result<Self> {
+        Self::forward_to(svc, svc.address(), target, args)
+    }
+
+    /// The same by another way to the engine, `host:port`.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_to(svc: &Svc, address: &str, target: &str, args: &[&str]) -> Result<Self> {
+        let home = tempfile::tempdir()?;
+        let mut command = Command::new(program()?);
+        command
+            .args(["forward", target, "--output", "json"])
+            .args(["--engine", address])
+            .arg("--ca-file")
+            .arg(svc.ca_file())
+            .args(args)
+            .env_clear()
+            .env("HOME", home.path())
+            .env("SVC_TOKEN", svc.token())
+            .env("SVC_LOG", "debug");
+        let process = Process::start(&mut command, &home.path().join("log"))?;
+        let online = process.json("tunnel", is_online)?;
+        Ok(Self {
+            process,
+            online,
+            _home: home,
+        })
+    }
+
+    /// Waits until it is online once more, and gives what it said.
+    ///
+    /// # Errors
+    /// It does not come back in time.
+    pub fn online_again(&mut self) -> Result<&Value> {
+        self.online = self.process.json("tunnel", is_online)?;
+        Ok(&self.online)
+    }
+
+    /// Waits until it says that it has lost the engine.
+    ///
+    /// # Errors
+    /// It does not notice in time.
+    pub fn disconnected(&self) -> Result<Value> {
+        self.process
+            .json("loss", |line| line["status"] == "disconnected")
+    }
+
+    /// What it said when it was online.
+    pub fn online(&self) -> &Value {
+        &self.online
+    }
+
+    /// The name under which it is published.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn hostname(&self) -> Result<&str> {
+        self.online["hostname"].as_str().context("no hostname")
+    }
+
+    /// The address of `path` on the published name.
+    pub fn url(&self, path: &str) -> String {
+        let base = self.online["forwarding"].as_str().unwrap_or_default();
+        format!("{base}{path}")
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+fn is_online(line: &Value) -> bool {
+    line["status"] == "online"
+}

@@ -1,0 +1,197 @@
+use std::env;
+use std::fs;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::Svc;
+
+/// curl as a visitor who trusts the engine's authority. Every name is this machine.
+pub struct Curl {
+    ca_file: PathBuf,
+}
+
+/// What curl got.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status of the last head.
+    pub status: u64,
+    /// curl's word for the version: `1.1`, `2`.
+    pub version: String,
+    /// Heads and trailers as they came, interim ones too.
+    pub heads: String,
+    /// The body.
+    pub body: Vec<u8>,
+    /// All that curl knows of it (`--write-out '%{json}'`).
+    pub facts: Value,
+}
+
+/// A running curl whose answer is read as it comes.
+pub struct Download {
+    child: Child,
+    body: ChildStdout,
+    directory: TempDir,
+}
+
+impl Curl {
+    /// A visitor of the engine's names.
+    pub fn new(svc: &Svc) -> Self {
+        Self {
+            ca_file: svc.ca_file().to_owned(),
+        }
+    }
+
+    /// Runs curl to its end.
+    ///
+    /// # Errors
+    /// curl reports a failure: a connection that is refused or breaks, a body that is cut short. A
+    /// status of 400 and above is none.
+    pub fn get(&self, args: &[&str]) -> Result<Answer> {
+        let directory = tempfile::tempdir()?;
+        let head = directory.path().join("head");
+        let body = directory.path().join("body");
+        let output = self
+            .command(args)?
+            .arg("--dump-header")
+            .arg(&head)
+            .arg("--output")
+            .arg(&body)
+            .args(["--write-out", "%{json}\n"])
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "curl {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        // One line for each of several addresses; the last one counts.
+        let facts = String::from_utf8(output.stdout)?;
+        let facts: Value = serde_json::from_str(facts.lines().last().context("no facts")?)?;
+        Ok(Answer {
+            status: facts["http_code"].as_u64().unwrap_or_default(),
+            version: facts["http_version"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            heads: fs::read_to_string(head)?,
+            // No file is made for an empty body.
+            body: fs::read(body).unwrap_or_default(),
+            facts,
+        })
+    }
+
+    /// Starts curl and gives the answer's body as it comes.
+    ///
+    /// # Errors
+    /// There is no curl.
+    pub fn start(&self, args: &[&str]) -> Result<Download> {
+        let directory = tempfile::tempdir()?;
+        let mut child = self
+            .command(args)?
+            .arg("--no-buffer")
+            .arg("--dump-header")
+            .arg(directory.path().join("head"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let body = child.stdout.take().context("no standard output")?;
+        Ok(Download {
+            child,
+            body,
+            directory,
+        })
+    }
+
+    fn command(&self, args: &[&str]) -> Result<Command> {
+        let curl = env::var_os("SVC_TEST_CURL")
+            .context("SVC_TEST_CURL is not set: run `cargo xtask test`")?;
+        let mut command = Command::new(curl);
+        command
+            // First: no file of this machine.
+            .arg("--disable")
+            .args(["--silent", "--show-error", "--noproxy", "*"])
+            // Names under `localhost` are this machine; older versions ask a resolver.
+            .args(["--connect-to", "::127.0.0.1:", "--max-time", MAX_SECONDS])
+            .arg("--cacert")
+            .arg(&self.ca_file)
+            .args(args);
+        Ok(command)
+    }
+}
+
+impl Answer {
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON; `null` where it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The value of a header field, in any head and in the trailers.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.heads.lines().find_map(|line| {
+            let (field, value) = line.split_once(':')?;
+            field.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+impl Download {
+    /// The next `length` bytes.
+    ///
+    /// # Errors
+    /// The body ends before, or curl's own time is over.
+    pub fn read(&mut self, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.body.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The rest of the body.
+    ///
+    /// # Errors
+    /// curl reports a failure, such as a body that is cut short.
+    pub fn rest(mut self) -> Result<Vec<u8>> {
+        self.finish()
+    }
+
+    /// Waits for the end, and gives heads and trailers as they came.
+    ///
+    /// # Errors
+    /// As [`rest`](Self::rest).
+    pub fn heads(mut self) -> Result<String> {
+        self.finish()?;
+        Ok(fs::read_to_string(self.directory.path().join("head"))?)
+    }
+
+    fn finish(&mut self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.body.read_to_end(&mut bytes)?;
+        let mut stderr = String::new();
+        if let Some(mut pipe) = self.child.stderr.take() {
+            pipe.read_to_string(&mut stderr)?;
+        }
+        let status = self.child.wait()?;
+        let head = fs::read_to_string(self.directory.path().join("head")).unwrap_or_default();
+        ensure!(status.success(), "{status}: {stderr}{head}");
+        Ok(bytes)
+    }
+}
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Nothing here takes so long; a test that waits in vain ends with curl's message.
+const MAX_SECONDS: &str = "60";

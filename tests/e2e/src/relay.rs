@@ -1,0 +1,116 @@
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::Result;
+
+/// A network between two ends that can be cut: a TCP relay that passes every byte on, or none.
+///
+/// While it is cut nothing is lost and nothing is refused, as on a real network: connections are
+/// taken, and all that was sent arrives when it is whole again.
+pub struct Relay {
+    address: SocketAddr,
+    state: Arc<State>,
+}
+
+impl Relay {
+    /// Starts one in front of `127.0.0.1:port`.
+    ///
+    /// # Errors
+    /// There is no free port.
+    pub fn start(port: u16) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let state = Arc::new(State::default());
+        let relay = Self {
+            address,
+            state: Arc::clone(&state),
+        };
+        // Ends with the process: tests are short, and so are these.
+        thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let state = Arc::clone(&state);
+                thread::spawn(move || {
+                    let Ok(far) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else {
+                        return;
+                    };
+                    // A connection that broke has ended.
+                    join(near, far, &state).ok();
+                });
+            }
+        });
+        Ok(relay)
+    }
+
+    /// Its port on this machine.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Cuts the network.
+    pub fn cut(&self) {
+        self.state.set(true);
+    }
+
+    /// Makes it whole.
+    pub fn mend(&self) {
+        self.state.set(false);
+    }
+}
+
+#[derive(Default)]
+struct State {
+    is_cut: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl State {
+    fn set(&self, is_cut: bool) {
+        *self.is_cut.lock().unwrap_or_else(PoisonError::into_inner) = is_cut;
+        self.changed.notify_all();
+    }
+
+    fn wait_until_whole(&self) {
+        let is_cut = self.is_cut.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(is_cut, |is_cut| *is_cut));
+    }
+}
+
+fn join(near: TcpStream, far: TcpStream, state: &Arc<State>) -> Result<()> {
+    for stream in [&near, &far] {
+        stream.set_nodelay(true)?;
+    }
+    let back = (far.try_clone()?, near.try_clone()?, Arc::clone(state));
+    thread::spawn(move || pass(back.0, back.1, &back.2));
+    pass(near, far, state);
+    Ok(())
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, state: &State) {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let read = from.read(&mut buffer);
+        state.wait_until_whole();
+        match read {
+            Ok(0) => {
+                // Half of the connection has ended; the other half may go on.
+                to.shutdown(Shutdown::Write).ok();
+                return;
+            }
+            Ok(length) => {
+                if to
+                    .write_all(buffer.get(..length).unwrap_or_default())
+                    .is_err()
+                {
+                    from.shutdown(Shutdown::Both).ok();
+                    return;
+                }
+            }
+            Err(_broken) => {
+                to.shutdown(Shutdown::Both).ok();
+                return;
+            }
+        }
+    }
+}

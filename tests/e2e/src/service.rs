@@ -1,0 +1,128 @@
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+/// A private HTTP/1.1 service. The test reads each request and writes each answer, byte by byte
+/// and when it wants.
+pub struct Service {
+    address: SocketAddr,
+    calls: mpsc::Receiver<Call>,
+}
+
+/// One request, on a connection of its own.
+pub struct Call {
+    /// The head as it came, with the empty line.
+    pub head: String,
+    reader: BufReader<TcpStream>,
+}
+
+impl Service {
+    /// Starts one whose requests wait for [`next`](Self::next).
+    ///
+    /// # Errors
+    /// There is no free port.
+    pub fn start() -> Result<Self> {
+        let (sender, calls) = mpsc::channel();
+        let address = serve(move |call| drop(sender.send(call)))?;
+        Ok(Self { address, calls })
+    }
+
+    /// Starts one that answers every request with its own head, and gives its address.
+    ///
+    /// # Errors
+    /// There is no free port.
+    pub fn mirror() -> Result<SocketAddr> {
+        serve(|mut call| {
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+                call.head.len(),
+                call.head
+            );
+            // Who does not wait for the answer does not get it.
+            call.write(&answer).ok();
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The next request.
+    ///
+    /// # Errors
+    /// None comes in time.
+    pub fn next(&self) -> Result<Call> {
+        self.calls.recv_timeout(PATIENCE).context("no request")
+    }
+
+    /// A request that has already come, if there is one.
+    pub fn has_call(&self) -> bool {
+        self.calls.try_recv().is_ok()
+    }
+}
+
+impl Call {
+    /// The next `length` bytes of the body.
+    ///
+    /// # Errors
+    /// The connection ends before.
+    pub fn read(&mut self, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.reader.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Waits until the other side has ended the connection.
+    pub fn wait_closed(&mut self) {
+        let mut rest = Vec::new();
+        // A reset is an end too.
+        self.reader.read_to_end(&mut rest).ok();
+    }
+
+    /// Writes a part of the answer.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn write(&mut self, bytes: impl AsRef<[u8]>) -> Result<()> {
+        Ok(self.reader.get_mut().write_all(bytes.as_ref())?)
+    }
+}
+
+fn serve(take: impl Fn(Call) + Clone + Send + 'static) -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    // Ends with the process: tests are short, and so is this.
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let take = take.clone();
+            thread::spawn(move || {
+                if let Some(call) = read_head(stream) {
+                    take(call);
+                }
+            });
+        }
+    });
+    Ok(address)
+}
+
+fn read_head(stream: TcpStream) -> Option<Call> {
+    stream.set_nodelay(true).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        // An end before the head is a connection that was kept for later and not used.
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    Some(Call { head, reader })
+}
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
