@@ -365,16 +365,16 @@ impl Session {
             .live
             .open_tunnel(owner, properties, policy)
             .map_err(refused)?;
-        for displaced in opened.displaced {
-            core.tcp_ports.close(&displaced.tunnel_id);
-            core.forget_upstreams(vec![displaced.tunnel_id]);
-            displaced.agent.taken_over(displaced.tunnel_id);
-        }
         let tunnel = opened.tunnel;
         self.tunnels.insert(tunnel.view.id);
         if let Some(port) = port {
             core.tcp_ports
                 .serve(port, &tunnel, self.worker.core.workers());
+        }
+        for displaced in opened.displaced {
+            core.tcp_ports.close(&displaced.tunnel_id);
+            core.forget_upstreams(vec![displaced.tunnel_id]);
+            displaced.agent.taken_over(displaced.tunnel_id);
         }
         Ok(wire::properties::opened(&tunnel.view))
     }
