@@ -31,7 +31,7 @@ use super::pool::Pool;
 use super::{Agent, OUTBOX, Order, hex, random_bytes};
 use crate::access;
 use crate::core::{Core, Worker};
-use crate::listen::{BoundPort, NoPort};
+use crate::listen::{BoundPort, NoPort, check_ciphers};
 use crate::live::{HostnameRefused, Identity, OpenRefused, Owner};
 
 /// How long a write to the control channel may take: an agent that does not read for so long is
@@ -334,6 +334,7 @@ impl Session {
         access::community::refuse_unavailable(&properties)
             .map_err(|option| Error::new(ErrorCode::FeatureNotAvailable, option.to_string()))?;
         let mut properties = properties.resolve().map_err(Error::from)?;
+        check_ciphers(&properties).map_err(Error::from)?;
         let mut port: Option<BoundPort> = None;
         if properties.publish == Some(true) {
             if properties.protocol == Some(Protocol::Tcp) {
