@@ -5,9 +5,13 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod access_log;
+#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod breaking;
+#[cfg(test)]
+mod control_channel;
 #[cfg(test)]
 mod desync;
 #[cfg(test)]

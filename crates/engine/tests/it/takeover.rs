@@ -173,7 +173,7 @@ async fn a_takeover_does_not_wait_for_an_agent_that_is_frozen() {
     let engine = TestEngine::start().await;
     let relay = Relay::start(&engine).await;
     let connecting = Wire::connect_through(&engine, relay.addr());
-    let mut old = PlainAgent::over(connecting.await, &engine, json!({})).await;
+    let mut old = PlainAgent::over(connecting.await, &engine, json!({}), None).await;
     old.open(wired::http("web")).await.unwrap();
     relay.freeze(1);
     let service = named_service("new").await;
