@@ -27,6 +27,8 @@ mod live;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
+mod plain;
+#[cfg(test)]
 mod proxy_protocol;
 #[cfg(test)]
 mod relay;
