@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod access_log;
+#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod breaking;
