@@ -97,7 +97,7 @@ const LINGER_BYTES: usize = 256 * 1024;
 mod tests {
     use std::future::poll_fn;
 
-    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::io::duplex;
 
     use super::*;
 

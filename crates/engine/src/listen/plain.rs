@@ -87,16 +87,18 @@ fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
     if !matches!(head.method, Method::Get | Method::Head) {
         return refuse(&Problem::https_required());
     }
-    let mut location = format!("https://{}", head.host.to_ascii_lowercase());
     let port = core.tls_addr.get().map_or(443, SocketAddr::port);
-    if port != 443 {
-        location.push_str(&format!(":{port}"));
-    }
-    location.push_str(head.target.path);
-    if let Some(query) = head.target.query {
-        location.push('?');
-        location.push_str(query);
-    }
+    let port = match port {
+        443 => String::new(),
+        port => format!(":{port}"),
+    };
+    let query = head.target.query.map(|query| format!("?{query}"));
+    let location = format!(
+        "https://{}{port}{}{}",
+        head.host.to_ascii_lowercase(),
+        head.target.path,
+        query.unwrap_or_default(),
+    );
     Answer {
         status: 308,
         fields: vec![
