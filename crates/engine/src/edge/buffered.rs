@@ -117,4 +117,15 @@ mod tests {
         drop(far);
         assert!(!poll_fn(|cx| near.poll_more(cx)).await.unwrap());
     }
+
+    #[tokio::test]
+    async fn a_goodbye_is_heard_before_the_end() {
+        let (near, mut far) = duplex(64);
+        far.write_all(b"not asked for").await.unwrap();
+        let closing = tokio::spawn(Buffered::new(near).close());
+        assert_eq!(far.read(&mut [0; 1]).await.unwrap(), 0);
+        assert!(!closing.is_finished(), "it waits for the other end");
+        far.shutdown().await.unwrap();
+        closing.await.unwrap();
+    }
 }

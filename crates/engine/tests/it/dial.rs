@@ -69,9 +69,10 @@ async fn a_dialler_may_wait_for_the_service_to_speak() {
     for zero_rtt in [false, true] {
         let config = engine.agent_config();
         let dialling = async {
-            match zero_rtt {
-                false => client::dial(&config, "db").await,
-                true => dial_zero_rtt(&config, "db").await,
+            if zero_rtt {
+                dial_zero_rtt(&config, "db").await
+            } else {
+                client::dial(&config, "db").await
             }
         };
         let mut stream = within("stream", dialling).await.unwrap();
