@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod access_log;
+#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod breaking;
@@ -28,6 +30,8 @@ mod interim;
 mod live;
 #[cfg(test)]
 mod metrics;
+#[cfg(test)]
+mod plain;
 #[cfg(test)]
 mod proxy_protocol;
 #[cfg(test)]

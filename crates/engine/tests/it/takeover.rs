@@ -331,8 +331,7 @@ async fn en_9_streams_of_plain_agents_outlive_their_channel() {
 async fn offline_is_not_unknown() {
     let now = Timestamp::now();
     let clock = Arc::new(ManualClock::at(now));
-    let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
-    let engine = TestEngine::start_at("", &[], shared).await;
+    let engine = TestEngine::start_at("", &[], Arc::<ManualClock>::clone(&clock)).await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
     let host = tunnel.hostname().to_owned();
