@@ -1,10 +1,9 @@
 //! Ports of published TCP tunnels.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -33,26 +32,45 @@ pub(crate) struct TcpPorts {
     range: Option<RangeInclusive<u16>>,
     ip: IpAddr,
     workers: usize,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Ports in use. Listening sockets are shared between workers, and the system would share
+    /// them between tunnels too: only what is here keeps strangers apart.
+    held: HashMap<u16, Held>,
     open: HashMap<TunnelId, Open>,
     last: HashMap<Holder, u16>,
     next: u16,
 }
 
+/// Whose a port is, for how many tunnels: two while one takes over from the other.
+#[derive(Debug)]
+struct Held {
+    holder: Holder,
+    tunnels: usize,
+}
+
 #[derive(Debug)]
 struct Open {
-    port: u16,
+    claim: Claim,
     closed: CancellationToken,
+}
+
+/// A port that is nobody else's as long as this exists. Never dropped under the lock.
+#[derive(Debug)]
+struct Claim {
+    port: u16,
+    /// The holder has it already, for the tunnel that is being taken over.
+    shared: bool,
+    state: Weak<Mutex<State>>,
 }
 
 /// A port whose listeners wait for their tunnel.
 #[derive(Debug)]
 pub(crate) struct BoundPort {
-    port: u16,
+    claim: Claim,
     holder: Holder,
     listeners: Vec<std::net::TcpListener>,
 }
@@ -73,7 +91,7 @@ impl TcpPorts {
             range,
             ip,
             workers,
-            state: Mutex::default(),
+            state: Arc::default(),
         }
     }
 
@@ -82,28 +100,59 @@ impl TcpPorts {
         let range = self.range.clone().ok_or(NoPort::SwitchedOff)?;
         let last = self.state.lock().last.get(&holder).copied();
         let remembered = last.filter(|port| range.contains(port));
-        if let Some(port) = remembered
-            // Shared with the tunnel that is being taken over, and with nobody else.
-            && let Ok(listeners) = self.listeners(port, self.is_open(port))
-        {
-            return Ok(BoundPort {
-                port,
-                holder,
-                listeners,
-            });
+        let remembered = remembered.and_then(|port| self.bind_to(port, &holder));
+        if let Some(bound) = remembered {
+            return Ok(bound);
         }
-        let count = range.len();
-        for _ in 0..count {
+        for _ in 0..range.len() {
             let port = self.next_port(&range);
-            if let Ok(listeners) = self.listeners(port, false) {
-                return Ok(BoundPort {
-                    port,
-                    holder,
-                    listeners,
-                });
+            // Shared is only what is remembered.
+            if self.state.lock().held.contains_key(&port) {
+                continue;
+            }
+            if let Some(bound) = self.bind_to(port, &holder) {
+                return Ok(bound);
             }
         }
         Err(NoPort::Exhausted)
+    }
+
+    /// Binds this port, unless it is somebody else's, of this engine or of the machine.
+    fn bind_to(&self, port: u16, holder: &Holder) -> Option<BoundPort> {
+        let claim = self.claim(port, holder)?;
+        let addr = SocketAddr::new(self.ip, port);
+        let bind = || {
+            if !claim.shared {
+                // Fails when anybody has it.
+                drop(listener(addr, false)?);
+            }
+            bind_like(listener(addr, true)?, addr, self.workers)
+        };
+        let listeners = bind().ok()?;
+        let holder = holder.clone();
+        Some(BoundPort {
+            claim,
+            holder,
+            listeners,
+        })
+    }
+
+    fn claim(&self, port: u16, holder: &Holder) -> Option<Claim> {
+        let mut state = self.state.lock();
+        let held = state.held.entry(port).or_insert_with(|| Held {
+            holder: holder.clone(),
+            tunnels: 0,
+        });
+        // Tunnels without a name are never taken over.
+        if held.tunnels > 0 && (held.holder != *holder || holder.1.is_none()) {
+            return None;
+        }
+        held.tunnels += 1;
+        Some(Claim {
+            port,
+            shared: held.tunnels > 1,
+            state: Arc::downgrade(&self.state),
+        })
     }
 
     /// Lets visitors in.
@@ -116,14 +165,15 @@ impl TcpPorts {
         let closed = CancellationToken::new();
         {
             let mut state = self.state.lock();
+            let known = state.last.contains_key(&bound.holder);
+            if bound.holder.1.is_some() && (known || state.last.len() < REMEMBERED) {
+                state.last.insert(bound.holder, bound.claim.port);
+            }
             let open = Open {
-                port: bound.port,
+                claim: bound.claim,
                 closed: closed.clone(),
             };
             state.open.insert(tunnel.view.id, open);
-            if bound.holder.1.is_some() && state.last.len() < REMEMBERED {
-                state.last.insert(bound.holder, bound.port);
-            }
         }
         for (listener, worker) in bound.listeners.into_iter().zip(workers) {
             let (tunnel, closed) = (Arc::clone(tunnel), closed.clone());
@@ -139,17 +189,11 @@ impl TcpPorts {
 
     /// Stops admitting visitors to a tunnel. Those who are in stay.
     pub(crate) fn close(&self, tunnel: &TunnelId) {
-        if let Some(open) = self.state.lock().open.remove(tunnel) {
-            open.closed.cancel();
+        let open = self.state.lock().open.remove(tunnel);
+        if let Some(Open { claim, closed }) = open {
+            closed.cancel();
+            drop(claim);
         }
-    }
-
-    fn is_open(&self, port: u16) -> bool {
-        self.state
-            .lock()
-            .open
-            .values()
-            .any(|open| open.port == port)
     }
 
     fn next_port(&self, range: &RangeInclusive<u16>) -> u16 {
@@ -162,20 +206,26 @@ impl TcpPorts {
         state.next = port.checked_add(1).unwrap_or(*range.start());
         port
     }
-
-    /// A listener for each worker. Not shared: fails when anybody has the port, this engine too.
-    fn listeners(&self, port: u16, shared: bool) -> io::Result<Vec<std::net::TcpListener>> {
-        let addr = SocketAddr::new(self.ip, port);
-        if !shared {
-            drop(listener(addr, false)?);
-        }
-        bind_like(listener(addr, true)?, addr, self.workers)
-    }
 }
 
 impl BoundPort {
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.claim.port
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let Some(state) = self.state.upgrade() else {
+            return;
+        };
+        let mut state = state.lock();
+        if let Some(held) = state.held.get_mut(&self.port) {
+            held.tunnels -= 1;
+            if held.tunnels == 0 {
+                state.held.remove(&self.port);
+            }
+        }
     }
 }
 

@@ -25,6 +25,8 @@ mod live;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
+mod ports;
+#[cfg(test)]
 mod proxy_protocol;
 #[cfg(test)]
 mod relay;
