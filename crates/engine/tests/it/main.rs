@@ -9,6 +9,8 @@ mod api;
 #[cfg(test)]
 mod breaking;
 #[cfg(test)]
+mod bridged;
+#[cfg(test)]
 mod desync;
 #[cfg(test)]
 mod drain;
