@@ -11,6 +11,8 @@ mod api;
 #[cfg(test)]
 mod breaking;
 #[cfg(test)]
+mod bridged;
+#[cfg(test)]
 mod desync;
 #[cfg(test)]
 mod dial;
@@ -32,6 +34,8 @@ mod live;
 mod metrics;
 #[cfg(test)]
 mod plain;
+#[cfg(test)]
+mod ports;
 #[cfg(test)]
 mod proxy_protocol;
 #[cfg(test)]

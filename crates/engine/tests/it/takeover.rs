@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::agent::AgentStatus;
 use client::tunnel::Closed;
 use client::{Agent, Properties, RefusalKind, Status, Target};
-use engine::clock::{Clock, ManualClock};
+use engine::clock::ManualClock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use testing::{EventSource, RawVisitor, TestEngine, TestTunnel, Upstream, within};
