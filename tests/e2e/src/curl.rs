@@ -45,6 +45,11 @@ impl Curl {
         }
     }
 
+    /// A visitor who trusts another authority.
+    pub fn trusting(ca_file: PathBuf) -> Self {
+        Self { ca_file }
+    }
+
     /// Runs curl to its end.
     ///
     /// # Errors
