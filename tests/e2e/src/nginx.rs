@@ -12,7 +12,7 @@ use crate::{Process, free_ports};
 /// nginx as a private service, over HTTP/1.1, HTTP/2 without TLS, and TLS.
 ///
 /// It serves the files of [`root`](Self::root): `PUT` stores one, `/gzip/` compresses. `/seen`
-/// answers with what it knows of the request, as JSON.
+/// answers with what it knows of the request, as JSON; `/read` does so when it has read the body.
 pub struct Nginx {
     _process: Process,
     directory: TempDir,
@@ -128,6 +128,7 @@ default_type application/octet-stream;
 root {directory}/root;
 client_max_body_size 0;
 keepalive_requests 100000;
+upstream itself {{ server 127.0.0.1:{port}; }}
 {temporary}{servers}}}
 "
     )
@@ -137,6 +138,7 @@ keepalive_requests 100000;
 const LOCATIONS: &str = r#"
 location / { dav_methods PUT; }
 location /gzip/ { gzip on; gzip_min_length 0; gzip_types *; gzip_http_version 1.0; gzip_proxied any; }
+location /read { proxy_pass http://itself/seen; }
 location /seen {
     default_type application/json;
     return 200 '{"connection": "$connection", "protocol": "$server_protocol", "host": "$http_host", "scheme": "$scheme", "uri": "$request_uri", "forwarded_for": "$http_x_forwarded_for", "forwarded_proto": "$http_x_forwarded_proto", "forwarded_host": "$http_x_forwarded_host"}';

@@ -168,9 +168,9 @@ fn a_service_may_end_its_connections() -> Result<()> {
     let [http1, h2c] = nginx.short_lived();
     for (target, flags) in [(http1, &[][..]), (h2c, &["--http-version", "h2c"][..])] {
         let agent = Agent::forward(&svc, &target, &[&["--http"][..], flags].concat())?;
-        let requests = format!("{}[1-100]", agent.url("/seen?"));
+        let requests = format!("{}[1-100]", agent.url("/read?"));
         for version in ["--http1.1", "--http2"] {
-            let one_by_one = [version, "--data", "x=y", &requests];
+            let one_by_one = [version, "--fail-early", "--data", "x=y", &requests];
             let at_once = [&one_by_one[..], &["--parallel", "--parallel-max", "20"]].concat();
             for args in [&one_by_one[..], &at_once] {
                 let answers = curl.start(args)?.rest()?;
