@@ -5,15 +5,21 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod access_log;
+#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod breaking;
 #[cfg(test)]
 mod desync;
 #[cfg(test)]
+mod dial;
+#[cfg(test)]
 mod drain;
 #[cfg(test)]
 mod grpc;
+#[cfg(test)]
+mod guard;
 #[cfg(test)]
 mod headers;
 #[cfg(test)]
@@ -25,15 +31,21 @@ mod live;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
+mod plain;
+#[cfg(test)]
 mod proxy_protocol;
 #[cfg(test)]
 mod relay;
 #[cfg(test)]
 mod routing;
 #[cfg(test)]
+mod sdk_agents;
+#[cfg(test)]
 mod streaming;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod takeover;
 #[cfg(test)]
 mod tcp;
 #[cfg(test)]
