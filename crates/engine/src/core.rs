@@ -124,10 +124,13 @@ impl Worker {
         self.core.visits.spawn_on(future, &self.runtime);
     }
 
-    /// Closes what has been idle too long. Called every now and then.
+    /// Closes what has been idle too long. Called every now and then. In order, so that the agent
+    /// does not take a connection that nobody needs for one that broke.
     pub(crate) fn trim(&self, now: Instant) {
         let out = self.upstreams.lock().trim(now);
-        drop(out);
+        for idle in out {
+            self.runtime.spawn(idle.close());
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use tracing::{debug, info};
 use transport::TlsStream;
 use types::client::{Client, check_labels};
 use types::id::{StreamId, TunnelId};
-use types::tunnel::Protocol;
+use types::tunnel::{Protocol, TunnelProperties};
 use wire::liveness::EngineLiveness;
 use wire::message::{
     ClientDetails, CloseControlChannelRsp, CloseTunnelReq, CloseTunnelRsp, ControlChannelLiveness,
@@ -329,10 +329,15 @@ impl Session {
         access::may_create_tunnels(&self.credential)
             .map_err(|missing| Error::unauthorized(missing.to_string()))?;
         let mut properties = wire::properties::requested(request).map_err(Error::from)?;
+        let available = |properties: &TunnelProperties| {
+            access::community::refuse_unavailable(properties)
+                .map_err(|option| Error::new(ErrorCode::FeatureNotAvailable, option.to_string()))
+        };
+        available(&properties)?;
         access::fill_and_judge(&self.credential, &mut properties)
             .map_err(|refusal| Error::unauthorized(refusal.to_string()))?;
-        access::community::refuse_unavailable(&properties)
-            .map_err(|option| Error::new(ErrorCode::FeatureNotAvailable, option.to_string()))?;
+        // What the boundary filled in was not asked for before.
+        available(&properties)?;
         let mut properties = properties.resolve().map_err(Error::from)?;
         check_ciphers(&properties).map_err(Error::from)?;
         let mut port: Option<BoundPort> = None;
@@ -371,6 +376,11 @@ impl Session {
         if let Some(port) = port {
             core.tcp_ports
                 .serve(port, &tunnel, self.worker.core.workers());
+            // Whoever took it over between the two lines found no port to close.
+            let id = tunnel.view.id.to_string();
+            if core.live.find(access::PROJECT, &id).is_none() {
+                core.tcp_ports.close(&tunnel.view.id);
+            }
         }
         for displaced in opened.displaced {
             core.tcp_ports.close(&displaced.tunnel_id);

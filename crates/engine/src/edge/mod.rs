@@ -28,6 +28,8 @@ use std::sync::Arc;
 
 use transport::TlsStream;
 
+pub(crate) use self::answer::Answer;
+pub(crate) use self::buffered::Buffered;
 pub(crate) use self::engine_api::serve as serve_api;
 pub(crate) use self::upstream::Upstreams;
 use crate::core::Worker;

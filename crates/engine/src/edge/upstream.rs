@@ -109,7 +109,7 @@ impl Upstreams {
         self.by_tunnel.entry(tunnel).or_default().http2 = Some((send, Instant::now()));
     }
 
-    /// Takes out what has waited too long, to be dropped outside the lock.
+    /// Takes out what has waited too long, to be closed outside the lock.
     pub(crate) fn trim(&mut self, now: Instant) -> Vec<Http1> {
         let mut out = Vec::new();
         self.by_tunnel.retain(|_, waiting| {

@@ -11,6 +11,8 @@ mod api;
 #[cfg(test)]
 mod breaking;
 #[cfg(test)]
+mod bridged;
+#[cfg(test)]
 mod control_channel;
 #[cfg(test)]
 mod desync;
@@ -32,6 +34,10 @@ mod interim;
 mod live;
 #[cfg(test)]
 mod metrics;
+#[cfg(test)]
+mod plain;
+#[cfg(test)]
+mod ports;
 #[cfg(test)]
 mod proxy_protocol;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::agent::AgentStatus;
 use client::tunnel::Closed;
 use client::{Agent, Properties, RefusalKind, Status, Target};
-use engine::clock::{Clock, ManualClock};
+use engine::clock::ManualClock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use testing::{EventSource, RawVisitor, TestEngine, TestTunnel, Upstream, within};
@@ -331,8 +331,7 @@ async fn en_9_streams_of_plain_agents_outlive_their_channel() {
 async fn offline_is_not_unknown() {
     let now = Timestamp::now();
     let clock = Arc::new(ManualClock::at(now));
-    let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
-    let engine = TestEngine::start_at("", &[], shared).await;
+    let engine = TestEngine::start_at("", &[], Arc::<ManualClock>::clone(&clock)).await;
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish(upstream.addr()).await;
     let host = tunnel.hostname().to_owned();
