@@ -8,7 +8,7 @@ use rustls::client::{
 };
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, HandshakeKind, NamedGroup};
-use testing::{RawVisitor, TestEngine, Upstream};
+use testing::{RawVisitor, TestEngine, TestTunnel, Upstream};
 
 /// A client that shows its tickets to everybody, whoever gave them.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ async fn a_session_is_resumed_on_its_own_name_alone() {
         engine.publish(service.addr()).await,
         engine.publish(service.addr()).await,
     ];
-    let [own, other] = tunnels.each_ref().map(|tunnel| tunnel.hostname());
+    let [own, other] = tunnels.each_ref().map(TestTunnel::hostname);
     for (first, then, expected) in [
         (own, own, HandshakeKind::Resumed),
         (own, other, HandshakeKind::Full),
