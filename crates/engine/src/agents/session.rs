@@ -31,7 +31,7 @@ use super::pool::Pool;
 use super::{Agent, OUTBOX, Order, hex, random_bytes};
 use crate::access;
 use crate::core::{Core, Worker};
-use crate::listen::{BoundPort, NoPort};
+use crate::listen::{BoundPort, NoPort, check_ciphers};
 use crate::live::{HostnameRefused, Identity, OpenRefused, Owner};
 
 /// How long a write to the control channel may take: an agent that does not read for so long is
@@ -339,6 +339,7 @@ impl Session {
         // What the boundary filled in was not asked for before.
         available(&properties)?;
         let mut properties = properties.resolve().map_err(Error::from)?;
+        check_ciphers(&properties).map_err(Error::from)?;
         let mut port: Option<BoundPort> = None;
         if properties.publish == Some(true) {
             if properties.protocol == Some(Protocol::Tcp) {
@@ -370,16 +371,21 @@ impl Session {
             .live
             .open_tunnel(owner, properties, policy)
             .map_err(refused)?;
-        for displaced in opened.displaced {
-            core.tcp_ports.close(&displaced.tunnel_id);
-            core.forget_upstreams(vec![displaced.tunnel_id]);
-            displaced.agent.taken_over(displaced.tunnel_id);
-        }
         let tunnel = opened.tunnel;
         self.tunnels.insert(tunnel.view.id);
         if let Some(port) = port {
             core.tcp_ports
                 .serve(port, &tunnel, self.worker.core.workers());
+            // Whoever took it over between the two lines found no port to close.
+            let id = tunnel.view.id.to_string();
+            if core.live.find(access::PROJECT, &id).is_none() {
+                core.tcp_ports.close(&tunnel.view.id);
+            }
+        }
+        for displaced in opened.displaced {
+            core.tcp_ports.close(&displaced.tunnel_id);
+            core.forget_upstreams(vec![displaced.tunnel_id]);
+            displaced.agent.taken_over(displaced.tunnel_id);
         }
         Ok(wire::properties::opened(&tunnel.view))
     }

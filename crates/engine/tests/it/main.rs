@@ -11,6 +11,8 @@ mod api;
 #[cfg(test)]
 mod breaking;
 #[cfg(test)]
+mod bridged;
+#[cfg(test)]
 mod desync;
 #[cfg(test)]
 mod dial;
@@ -18,6 +20,8 @@ mod dial;
 mod drain;
 #[cfg(test)]
 mod grpc;
+#[cfg(test)]
+mod guard;
 #[cfg(test)]
 mod headers;
 #[cfg(test)]
@@ -31,6 +35,8 @@ mod metrics;
 #[cfg(test)]
 mod plain;
 #[cfg(test)]
+mod ports;
+#[cfg(test)]
 mod proxy_protocol;
 #[cfg(test)]
 mod relay;
@@ -38,6 +44,8 @@ mod relay;
 mod resumption;
 #[cfg(test)]
 mod routing;
+#[cfg(test)]
+mod sdk_agents;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
-use e2e::{Agent, Service, Svc};
+use anyhow::{Context as _, Result, bail};
+use e2e::{Agent, Curl, Service, Svc};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
@@ -28,6 +28,30 @@ async fn the_agent_protocol_is_spoken_on_the_base_host_alone() -> Result<()> {
     let spoken = chosen(&svc, "web.t.engine.localhost", &["h2", "http/1.1"]).await?;
     assert_eq!(spoken.as_deref(), Some("h2"));
     Ok(())
+}
+
+/// EN-12: a replaced certificate is in service at a later handshake, and a broken one never.
+#[test]
+fn a_replaced_certificate_is_in_service_soon() -> Result<()> {
+    let svc = Svc::engine()?;
+    let document = format!("https://{}/api/openapi.json", svc.address());
+    let before = Curl::new(&svc);
+    assert_eq!(before.get(&[&document])?.status, 200);
+
+    svc.break_certificate()?;
+    let replaced = Curl::trusting(svc.replace_certificate()?);
+    // The files are looked at when a handshake comes, so this asks again and again.
+    for _ in 0..1000 {
+        if let Ok(answer) = replaced.get(&[&document]) {
+            assert_eq!(answer.status, 200);
+            assert!(
+                before.get(&[&document]).is_err(),
+                "the old one is in service"
+            );
+            return Ok(());
+        }
+    }
+    bail!("it never came; {}", svc.log())
 }
 
 /// A client of the engine's names that offers these protocols.
