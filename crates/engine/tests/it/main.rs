@@ -43,6 +43,8 @@ mod proxy_protocol;
 #[cfg(test)]
 mod relay;
 #[cfg(test)]
+mod resumption;
+#[cfg(test)]
 mod routing;
 #[cfg(test)]
 mod sdk_agents;
