@@ -1,11 +1,9 @@
 //! Visitors whose bytes are not ours to read: TLS tunnels, TCP tunnels, private dials.
 
 use std::future::poll_fn;
-use std::io;
 use std::sync::Arc;
-use std::task::Poll;
 
-use transport::{Half, Socket, Stream, TlsStream};
+use transport::{Both, Socket, Stream, TlsStream};
 
 use super::record::{Outcome, Record};
 use super::upstream::{self, UpIo};
@@ -78,21 +76,17 @@ pub(crate) async fn join<V: Visitor>(visitor: V, stream: TunnelStream, record: &
 /// Moves bytes both ways until both directions have ended or one breaks.
 async fn pump<V: Visitor>(mut visitor: V, mut stream: UpIo, record: &mut Record) {
     record.opened();
-    let (mut forth, mut back) = (Half::default(), Half::default());
+    let mut both = Both::default();
     let pumping = poll_fn(|cx| {
-        let forth = forth.poll(cx, &mut visitor, &mut stream)?;
-        let before = back.total();
-        let back_state = back.poll(cx, &mut stream, &mut visitor)?;
-        if before == 0 && back.total() > 0 {
+        let before = both.back();
+        let polled = both.poll(cx, &mut visitor, &mut stream);
+        if before == 0 && both.back() > 0 {
             record.first_byte();
         }
-        if forth.is_ready() && back_state.is_ready() {
-            return Poll::Ready(Ok::<(), io::Error>(()));
-        }
-        Poll::Pending
+        polled
     });
     let result = pumping.await;
-    record.bytes(forth.total(), back.total());
+    record.bytes(both.forth(), both.back());
     match result {
         Ok(()) => record.ended(Outcome::Served),
         Err(error) => {

@@ -15,6 +15,8 @@ mod desync;
 #[cfg(test)]
 mod drain;
 #[cfg(test)]
+mod early;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod headers;
