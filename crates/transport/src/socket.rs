@@ -20,12 +20,16 @@ use crate::Scratch;
 /// - **Moves.** [`Socket::detach`] takes it off its runtime, the next use on another runtime
 ///   registers it there; this is how a data connection that the kernel handed to one worker
 ///   comes to the worker that needs it.
+/// - **Breaks visibly.** Between [`Socket::begin_message`] and [`Socket::end_message`] a close is
+///   a reset, whatever the reason: also that of a task that is dropped.
 #[derive(Debug)]
 pub struct Socket {
     io: Io,
     peer: SocketAddr,
     ahead: Option<Ahead>,
     memory: Option<Memory>,
+    /// What the peer got so far is not the whole.
+    unfinished: bool,
 }
 
 #[derive(Debug)]
@@ -58,6 +62,7 @@ impl Socket {
             peer,
             ahead: None,
             memory: None,
+            unfinished: false,
         }
     }
 
@@ -124,6 +129,16 @@ impl Socket {
         Ok(())
     }
 
+    /// From here on the peer must not take what it gets for the whole: a close is a reset (RST).
+    pub fn begin_message(&mut self) {
+        self.unfinished = true;
+    }
+
+    /// What the peer got is the whole: a close is one.
+    pub fn end_message(&mut self) {
+        self.unfinished = false;
+    }
+
     /// Makes the close that follows a reset (RST): for a peer that must not take what it got for
     /// the whole.
     pub fn abort_on_close(&self) {
@@ -187,6 +202,14 @@ impl Ahead {
         buf.put_slice(self.rest().get(..take).unwrap_or_default());
         self.start += take;
         self.start == self.end
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.unfinished {
+            self.abort_on_close();
+        }
     }
 }
 

@@ -17,12 +17,19 @@ pub(crate) trait Visitor: Stream {
     /// The socket beneath.
     fn socket(&self) -> &Socket;
 
+    /// The same, to say whether it may look whole.
+    fn socket_mut(&mut self) -> &mut Socket;
+
     /// The protocol (ALPN) that the edge agreed on with the visitor, where it ended TLS.
     fn protocol(&self) -> Option<&[u8]>;
 }
 
 impl Visitor for Socket {
     fn socket(&self) -> &Socket {
+        self
+    }
+
+    fn socket_mut(&mut self) -> &mut Socket {
         self
     }
 
@@ -34,6 +41,10 @@ impl Visitor for Socket {
 impl Visitor for TlsStream {
     fn socket(&self) -> &Socket {
         self.get_ref().0
+    }
+
+    fn socket_mut(&mut self) -> &mut Socket {
+        self.get_mut().0
     }
 
     fn protocol(&self) -> Option<&[u8]> {
@@ -76,6 +87,9 @@ pub(crate) async fn join<V: Visitor>(visitor: V, stream: TunnelStream, record: &
 /// Moves bytes both ways until both directions have ended or one breaks.
 async fn pump<V: Visitor>(mut visitor: V, mut stream: UpIo, record: &mut Record) {
     record.opened();
+    // A visitor must be able to tell a break, or the end of this task, from the end of the
+    // service's data.
+    visitor.socket_mut().begin_message();
     let mut both = Both::default();
     let pumping = poll_fn(|cx| {
         let before = both.back();
@@ -88,10 +102,11 @@ async fn pump<V: Visitor>(mut visitor: V, mut stream: UpIo, record: &mut Record)
     let result = pumping.await;
     record.bytes(both.forth(), both.back());
     match result {
-        Ok(()) => record.ended(Outcome::Served),
+        Ok(()) => {
+            visitor.socket_mut().end_message();
+            record.ended(Outcome::Served);
+        }
         Err(error) => {
-            // A visitor must be able to tell this from the end of the service's data.
-            visitor.socket().abort_on_close();
             let refusal = stream.refusal().map(|refusal| refusal.text().to_owned());
             record.failed(refusal.unwrap_or_else(|| error.to_string()));
         }

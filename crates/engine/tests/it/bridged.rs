@@ -61,7 +61,8 @@ async fn a_body_where_there_can_be_none_does_not_become_the_next_answer() {
             };
             let head = Response::builder().status(status).body(()).unwrap();
             let mut body = answer.send_response(head, false).unwrap();
-            body.send_data(Bytes::from_static(FORGED.as_bytes()), true).ok();
+            body.send_data(Bytes::from_static(FORGED.as_bytes()), true)
+                .ok();
         }
     })
     .await;
@@ -72,11 +73,17 @@ async fn a_body_where_there_can_be_none_does_not_become_the_next_answer() {
         visitor.request("GET", path, host, "").await;
         let head = within("answer", visitor.head()).await;
         assert_eq!(format!("/{}", head.status), path);
-        visitor.try_send(format!("GET /200 HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")).await;
+        visitor
+            .try_send(format!(
+                "GET /200 HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+            ))
+            .await;
         let rest = visitor.read_to_end().await;
         let rest = String::from_utf8_lossy(&rest);
-        assert!(rest.is_empty() || rest.contains("transfer-encoding: chunked"), "{rest}");
+        assert!(
+            rest.is_empty() || rest.contains("transfer-encoding: chunked"),
+            "{rest}"
+        );
         assert!(!rest.starts_with(FORGED), "{rest}");
     }
-
 }

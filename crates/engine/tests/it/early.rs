@@ -11,7 +11,11 @@ async fn an_answer_in_front_of_a_reset_arrives() {
     let engine = TestEngine::start().await;
     let upstream = ScriptedUpstream::start(|_| {
         // More than the system keeps for a socket that nobody reads.
-        vec![Step::ReadHead, Step::ReadBytes(1_000_000), Step::write(ANSWER)]
+        vec![
+            Step::ReadHead,
+            Step::ReadBytes(1_000_000),
+            Step::write(ANSWER),
+        ]
     })
     .await;
     let tunnel = engine.publish(upstream.addr()).await;

@@ -19,6 +19,8 @@ mod early;
 #[cfg(test)]
 mod grpc;
 #[cfg(test)]
+mod hard_stop;
+#[cfg(test)]
 mod headers;
 #[cfg(test)]
 mod http;
