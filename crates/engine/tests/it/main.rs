@@ -21,9 +21,13 @@ mod dial;
 #[cfg(test)]
 mod drain;
 #[cfg(test)]
+mod early;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod guard;
+#[cfg(test)]
+mod hard_stop;
 #[cfg(test)]
 mod headers;
 #[cfg(test)]
