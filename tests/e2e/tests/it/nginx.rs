@@ -196,10 +196,13 @@ fn many_visitors_at_once_are_served() -> Result<()> {
         let agent = Agent::forward(&svc, &target, &[&["--http"][..], flags].concat())?;
         let requests = format!("{}[1-300]", agent.url("/seen?"));
         for version in ["--http1.1", "--http2"] {
-            let args = [version, "--parallel", "--parallel-max", "100", &requests];
+            let args = [version, "--parallel", "--parallel-max", "50", &requests];
             let answers = curl.start(&args)?.rest()?;
             let answers = serde_json::Deserializer::from_slice(&answers).into_iter();
             let seen: Vec<serde_json::Value> = answers.collect::<Result<_, _>>()?;
+            let other = seen.iter().find(|seen| seen["uri"].is_null());
+            let log = || format!("{}\n{}", svc.log(), agent.log());
+            assert_eq!(other, None, "{target}, {version}: {}", log());
             let uris: BTreeSet<&str> = seen
                 .iter()
                 .filter_map(|seen| seen["uri"].as_str())
