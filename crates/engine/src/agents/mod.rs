@@ -34,6 +34,9 @@ use crate::core::Core;
 /// How long an agent has to bring a stream: two round trips and a dial on a bad line.
 const OPEN_DEADLINE: Duration = Duration::from_secs(10);
 
+/// How often a visitor who waits for a connection looks whether it must be asked for anew.
+const DEMAND_RENEWED: Duration = Duration::from_secs(1);
+
 /// Messages that wait for one agent's control channel. More means that it does not read; a stream
 /// is refused then rather than queued.
 const OUTBOX: usize = 1024;
@@ -151,6 +154,13 @@ impl Agent {
             }
             Taken::Later(arrival, demand) => {
                 self.demand(demand);
+                // A dial of the agent can fail, and nobody else may come who would ask anew.
+                let renewing = async {
+                    loop {
+                        tokio::time::sleep(DEMAND_RENEWED).await;
+                        self.demand(pool.demand(Instant::now()));
+                    }
+                };
                 tokio::select! {
                     idle = tokio::time::timeout(OPEN_DEADLINE, arrival) => match idle {
                         Ok(Ok(idle)) => Ok(idle),
@@ -158,6 +168,7 @@ impl Agent {
                         Err(_) => Err(OpenError::Deadline),
                     },
                     () = self.ended.cancelled() => Err(OpenError::Gone),
+                    () = renewing => Err(OpenError::Deadline),
                 }
             }
             Taken::Closed => Err(OpenError::Gone),
