@@ -34,9 +34,6 @@ use crate::core::Core;
 /// How long an agent has to bring a stream: two round trips and a dial on a bad line.
 const OPEN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How often a visitor who waits for a connection looks whether it must be asked for anew.
-const DEMAND_RENEWED: Duration = Duration::from_secs(1);
-
 /// Messages that wait for one agent's control channel. More means that it does not read; a stream
 /// is refused then rather than queued.
 const OUTBOX: usize = 1024;
@@ -138,8 +135,8 @@ impl Agent {
                 source_ip: Some(source.into()),
             };
             let idle = self.take_standing(worker).await?;
-            let framed = idle.open(&open).map_err(|_| OpenError::Gone)?;
-            TunnelStream::standing(framed, slot, worker)
+            let opened = idle.open(&open).map_err(|_| OpenError::Gone)?;
+            TunnelStream::standing(opened, slot, worker)
         };
         Ok((stream, id))
     }
@@ -152,23 +149,21 @@ impl Agent {
                 self.demand(demand);
                 Ok(idle)
             }
-            Taken::Later(arrival, demand) => {
+            Taken::Later(mut arrival, demand) => {
                 self.demand(demand);
-                // A dial of the agent can fail, and nobody else may come who would ask anew.
-                let renewing = async {
-                    loop {
-                        tokio::time::sleep(DEMAND_RENEWED).await;
-                        self.demand(pool.demand(Instant::now()));
+                let deadline = tokio::time::sleep(OPEN_DEADLINE);
+                tokio::pin!(deadline);
+                loop {
+                    tokio::select! {
+                        idle = &mut arrival => return idle.map_err(|_| OpenError::Gone),
+                        () = self.ended.cancelled() => return Err(OpenError::Gone),
+                        () = &mut deadline => return Err(OpenError::Deadline),
+                        // The agent's dial may have failed: it is asked again within the time
+                        // that this visitor has.
+                        () = tokio::time::sleep(pool::ASK_AGAIN) => {
+                            self.demand(pool.demand(Instant::now()));
+                        }
                     }
-                };
-                tokio::select! {
-                    idle = tokio::time::timeout(OPEN_DEADLINE, arrival) => match idle {
-                        Ok(Ok(idle)) => Ok(idle),
-                        Ok(Err(_)) => Err(OpenError::Gone),
-                        Err(_) => Err(OpenError::Deadline),
-                    },
-                    () = self.ended.cancelled() => Err(OpenError::Gone),
-                    () = renewing => Err(OpenError::Deadline),
                 }
             }
             Taken::Closed => Err(OpenError::Gone),

@@ -376,6 +376,11 @@ impl Session {
         if let Some(port) = port {
             core.tcp_ports
                 .serve(port, &tunnel, self.worker.core.workers());
+            // Whoever took it over between the two lines found no port to close.
+            let id = tunnel.view.id.to_string();
+            if core.live.find(access::PROJECT, &id).is_none() {
+                core.tcp_ports.close(&tunnel.view.id);
+            }
         }
         for displaced in opened.displaced {
             core.tcp_ports.close(&displaced.tunnel_id);

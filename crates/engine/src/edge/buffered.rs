@@ -1,5 +1,6 @@
 //! A stream with the bytes that were read from it and are not dealt with yet.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
@@ -82,8 +83,13 @@ impl<T: Stream> Buffered<T> {
     /// Whether the peer has neither closed the stream nor sent anything: an idle connection that
     /// may be used again.
     pub(crate) fn is_quiet(&mut self) -> bool {
+        if !self.unread().is_empty() {
+            return false;
+        }
+        // A task that has used up its turn is told to wait by every socket, whatever is there.
+        let reading = tokio::task::unconstrained(poll_fn(|cx| self.poll_more(cx)));
         let mut cx = Context::from_waker(Waker::noop());
-        self.unread().is_empty() && self.poll_more(&mut cx).is_pending()
+        std::pin::pin!(reading).poll(&mut cx).is_pending()
     }
 }
 
@@ -95,9 +101,8 @@ const LINGER_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-
     use tokio::io::duplex;
+    use tokio::task::coop;
 
     use super::*;
 
@@ -127,5 +132,22 @@ mod tests {
         assert!(!closing.is_finished(), "it waits for the other end");
         far.shutdown().await.unwrap();
         closing.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn bytes_are_noticed_by_a_task_that_has_used_up_its_turn() {
+        let (near, mut far) = duplex(64);
+        let mut near = Buffered::new(near);
+        far.write_all(b"unasked").await.unwrap();
+        poll_fn(|cx| {
+            while coop::has_budget_remaining() {
+                if let Poll::Ready(turn) = coop::poll_proceed(cx) {
+                    turn.made_progress();
+                }
+            }
+            assert!(!near.is_quiet());
+            Poll::Ready(())
+        })
+        .await;
     }
 }

@@ -33,13 +33,18 @@ pub(crate) async fn serve(stream: TlsStream, server_name: String, worker: Arc<Wo
     };
     loop {
         let next = match visitor.next_request().await {
-            Some(arrived) => visitor.answer(arrived).await,
+            Some(arrived) => {
+                visitor.io.io.get_mut().0.begin_message();
+                visitor.answer(arrived).await
+            }
             None => Next::Close,
         };
-        match next {
-            Next::Request => {}
-            Next::Close => return visitor.io.close().await,
-            Next::Abort => return visitor.io.io.get_ref().0.abort_on_close(),
+        if next == Next::Abort {
+            return;
+        }
+        visitor.io.io.get_mut().0.end_message();
+        if next == Next::Close {
+            return visitor.io.close().await;
         }
     }
 }

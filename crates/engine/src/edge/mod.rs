@@ -25,6 +25,7 @@ mod upgrade;
 mod upstream;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use transport::TlsStream;
 
@@ -34,8 +35,13 @@ pub(crate) use self::engine_api::serve as serve_api;
 pub(crate) use self::upstream::Upstreams;
 use crate::core::Worker;
 
+/// How long a visitor may take nothing of an answer that is under way: it holds a stream, and
+/// hundreds of kilobytes. A player that pauses asks again for the rest.
+const STALL: Duration = Duration::from_mins(2);
+
 /// Serves a visitor of published HTTP tunnels, in the version that the handshake agreed on.
 pub(crate) async fn serve_http(stream: TlsStream, server_name: String, worker: Arc<Worker>) {
+    stream.get_ref().0.limit_stall(STALL);
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         http2::serve(stream, server_name, worker).await;
     } else {

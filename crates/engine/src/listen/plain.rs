@@ -27,7 +27,7 @@ pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
         worker.spawn(async move {
             if let Some(socket) = super::admit::admit(stream, peer, &visitor.core).await {
                 // Whatever ends it, there was nothing to lose.
-                serve(socket, &visitor.core).await.ok();
+                serve(socket, &visitor).await.ok();
             }
         });
     })
@@ -35,9 +35,9 @@ pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
 }
 
 /// Answers one request and closes.
-async fn serve(socket: Socket, core: &Core) -> io::Result<()> {
+async fn serve(socket: Socket, worker: &Worker) -> io::Result<()> {
     let mut io = Buffered::new(socket);
-    let Some(answer) = timeout(DEADLINE, read(&mut io, core)).await?? else {
+    let Some(answer) = timeout(DEADLINE, read(&mut io, worker)).await?? else {
         return Ok(());
     };
     timeout(DEADLINE, io.io.write_all(&answer)).await??;
@@ -45,20 +45,30 @@ async fn serve(socket: Socket, core: &Core) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a head, as strictly as the edge does, and renders the answer. `None`: nothing came.
-async fn read(io: &mut Buffered<Socket>, core: &Core) -> io::Result<Option<Vec<u8>>> {
+/// Reads a head, as strictly as the edge does, and renders the answer. `None`: nothing came, or
+/// not before the engine drains.
+async fn read(io: &mut Buffered<Socket>, worker: &Worker) -> io::Result<Option<Vec<u8>>> {
+    let core = &worker.core;
     let limits = Limits {
         head_bytes: core.config.limits.header_bytes,
         target_bytes: core.config.limits.url_bytes,
         ..Limits::default()
     };
     let mut seen = 0;
-    while poll_fn(|cx| io.poll_more(cx)).await? {
-        if !may_complete(io.unread(), seen, &limits) {
-            seen = io.unread().len();
+    loop {
+        let more = poll_fn(|cx| io.poll_more(cx));
+        let more = tokio::select! {
+            more = more => more?,
+            () = worker.drain.cancelled(), if seen == 0 => false,
+        };
+        if !more {
+            return Ok(None);
+        }
+        let complete = may_complete(io.unread(), seen, &limits);
+        seen = io.unread().len();
+        if !complete {
             continue;
         }
-        seen = io.unread().len();
         let mut slots = Slots::new();
         let (answer, is_head) = match parse_request(io.unread(), &limits, &mut slots) {
             Ok(Progress::Partial) => continue,
@@ -74,7 +84,6 @@ async fn read(io: &mut Buffered<Socket>, core: &Core) -> io::Result<Option<Vec<u
         };
         return Ok(Some(answer.to_http1(is_head, true)));
     }
-    Ok(None)
 }
 
 /// ED-1e: a token in the address has already travelled in clear once; it is not sent a second

@@ -35,6 +35,9 @@ pub(crate) struct TcpPorts {
     ip: IpAddr,
     workers: usize,
     state: Mutex<State>,
+    /// Held while a port is tried and taken: listening sockets that workers share, two tunnels
+    /// that try the same port at once would share too.
+    binding: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -88,6 +91,7 @@ impl TcpPorts {
             ip,
             workers,
             state: Mutex::default(),
+            binding: Mutex::default(),
         }
     }
 
@@ -203,6 +207,7 @@ impl TcpPorts {
 
     /// A listener for each worker. Not shared: fails when anybody has the port, this engine too.
     fn listeners(&self, port: u16, shared: bool) -> io::Result<Vec<std::net::TcpListener>> {
+        let _binding = self.binding.lock();
         let addr = SocketAddr::new(self.ip, port);
         if !shared {
             drop(listener(addr, false)?);

@@ -11,15 +11,23 @@ mod api;
 #[cfg(test)]
 mod breaking;
 #[cfg(test)]
+mod bridged;
+#[cfg(test)]
+mod control_channel;
+#[cfg(test)]
 mod desync;
 #[cfg(test)]
 mod dial;
 #[cfg(test)]
 mod drain;
 #[cfg(test)]
+mod early;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod guard;
+#[cfg(test)]
+mod hard_stop;
 #[cfg(test)]
 mod headers;
 #[cfg(test)]
@@ -33,9 +41,13 @@ mod metrics;
 #[cfg(test)]
 mod plain;
 #[cfg(test)]
+mod ports;
+#[cfg(test)]
 mod proxy_protocol;
 #[cfg(test)]
 mod relay;
+#[cfg(test)]
+mod resumption;
 #[cfg(test)]
 mod routing;
 #[cfg(test)]

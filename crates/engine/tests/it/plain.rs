@@ -44,6 +44,19 @@ async fn a_browser_is_sent_to_https() {
     }
 }
 
+#[tokio::test]
+async fn who_says_nothing_does_not_hold_up_a_drain() {
+    let engine = TestEngine::start_with(PLAIN).await;
+    let addr = engine.running().http_addr().unwrap();
+    let mut silent = RawVisitor::new(TcpStream::connect(addr).await.unwrap());
+    // Accepted before this one, whose worker may be another.
+    said(&engine, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let begun = std::time::Instant::now();
+    engine.stop().await;
+    assert!(begun.elapsed() < std::time::Duration::from_secs(8));
+    assert_eq!(silent.read_to_end().await, b"");
+}
+
 /// ED-1e: a token that came in clear is not sent a second time.
 #[tokio::test]
 async fn ed_1e_a_token_in_the_address_is_refused_without_a_location() {

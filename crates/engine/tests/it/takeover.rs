@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::agent::AgentStatus;
 use client::tunnel::Closed;
 use client::{Agent, Properties, RefusalKind, Status, Target};
-use engine::clock::{Clock, ManualClock};
+use engine::clock::ManualClock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use testing::{EventSource, RawVisitor, TestEngine, TestTunnel, Upstream, within};
@@ -173,7 +173,7 @@ async fn a_takeover_does_not_wait_for_an_agent_that_is_frozen() {
     let engine = TestEngine::start().await;
     let relay = Relay::start(&engine).await;
     let connecting = Wire::connect_through(&engine, relay.addr());
-    let mut old = PlainAgent::over(connecting.await, &engine, json!({})).await;
+    let mut old = PlainAgent::over(connecting.await, &engine, json!({}), None).await;
     old.open(wired::http("web")).await.unwrap();
     relay.freeze(1);
     let service = named_service("new").await;

