@@ -110,7 +110,8 @@ impl Worker {
 
     /// Closes what has been idle too long. Called every now and then.
     pub(crate) fn trim(&self, now: Instant) {
-        let out = self.upstreams.lock().trim(now);
+        let idle = self.core.config.timeouts.http_idle;
+        let out = self.upstreams.lock().trim(now, idle);
         drop(out);
     }
 }

@@ -21,7 +21,7 @@ use super::copy::Framing;
 use super::http1::{Next, Request, Visitor};
 use super::record::Outcome;
 use super::translate;
-use super::upstream::Http2;
+use super::upstream::{self, Http2};
 
 /// Pieces of a body between the two tasks. One: what the service does not take is not read.
 const PIECES: usize = 1;
@@ -78,6 +78,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, mut send: H
         }
         Ok(None) => Next::Abort,
         Err(_) => {
+            upstream::distrust(&visitor.worker, &request.forward.tunnel);
             request.record.failed("no answer in time");
             refuse(
                 visitor,

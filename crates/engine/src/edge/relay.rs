@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use http::Response;
 use http1::{BodyLength, BodyReader};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
@@ -56,7 +56,8 @@ pub(super) async fn run(
         let mut upstream = match connection {
             Connection::Http1(io) => io,
             Connection::Http2(send) => {
-                return through_http2(forward, upload.body.take(), send, deadline, record).await;
+                let body = upload.body.take();
+                return through_http2(worker, forward, body, send, deadline, record).await;
             }
         };
         let mut awaited = Awaited::new(forward.is_head);
@@ -100,6 +101,7 @@ fn refuse(forward: &Forward, mut record: Record, problem: &Problem) -> Response<
 
 /// Both ends speak HTTP/2: heads are translated once, bodies pass as they are.
 async fn through_http2(
+    worker: &Worker,
     forward: Forward,
     body: Option<Incoming>,
     mut send: Http2,
@@ -119,6 +121,9 @@ async fn through_http2(
         Ok(Ok(response)) => {
             record.first_byte();
             record.status(response.status().as_u16());
+            if response.body().is_end_stream() {
+                record.ended(Outcome::Served);
+            }
             let (mut parts, body) = response.into_parts();
             translate::strip_connection_fields(&mut parts.headers);
             Response::from_parts(
@@ -135,6 +140,7 @@ async fn through_http2(
             refuse(&forward, record, &Problem::upstream_unreachable())
         }
         Err(_) => {
+            upstream::distrust(worker, &forward.tunnel);
             record.failed("no answer in time");
             refuse(&forward, record, &Problem::upstream_timeout())
         }
@@ -173,7 +179,7 @@ pub(super) async fn upgrade(
     }
     let mut awaited = Awaited::new(false);
     let answering = std::future::poll_fn(|cx| awaited.poll_head(cx, &mut upstream));
-    let answer = match timeout_at(deadline, answering).await {
+    let mut answer = match timeout_at(deadline, answering).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => {
             record.failed("the service did not answer the upgrade");
@@ -184,6 +190,8 @@ pub(super) async fn upgrade(
     if !answer.changed {
         // Not an upgrade: the service's own answer, which the visitor gets like any other.
         let upload = Upload::none();
+        // The tunnel's other requests may go to this service in another version.
+        answer.reusable = false;
         return respond(worker, &forward, answer, upstream, upload, record);
     }
     record.first_byte();

@@ -33,6 +33,10 @@ const IDLE: Duration = Duration::from_secs(50);
 /// worth keeping.
 const IDLE_PER_TUNNEL: usize = 256;
 
+/// Waiting connections on one worker. Each holds one of its agent's streams and data connections,
+/// so that an agent with many tunnels could run out of them by waiting alone.
+const IDLE_PER_WORKER: usize = 2048;
+
 /// How long a TLS or HTTP/2 handshake with a service may take.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -65,6 +69,8 @@ pub(crate) enum ConnectError {
 #[derive(Debug, Default)]
 pub(crate) struct Upstreams {
     by_tunnel: HashMap<TunnelId, Waiting>,
+    /// How many HTTP/1.1 connections wait.
+    idle: usize,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +91,7 @@ impl Upstreams {
             waiting.http2 = None;
         }
         while let Some((mut io, _)) = waiting.http1.pop() {
+            self.idle = self.idle.saturating_sub(1);
             if io.is_quiet() {
                 return Some(Connection::Http1(io));
             }
@@ -94,9 +101,14 @@ impl Upstreams {
 
     /// Keeps a connection whose exchange has ended properly.
     pub(crate) fn keep(&mut self, tunnel: TunnelId, io: Http1) {
+        if self.idle >= IDLE_PER_WORKER {
+            // The others have been used as lately, or are closed before long.
+            return;
+        }
         let waiting = self.by_tunnel.entry(tunnel).or_default();
         if waiting.http1.len() < IDLE_PER_TUNNEL {
             waiting.http1.push((io, Instant::now()));
+            self.idle += 1;
         }
     }
 
@@ -104,11 +116,29 @@ impl Upstreams {
         self.by_tunnel.entry(tunnel).or_default().http2 = Some((send, Instant::now()));
     }
 
-    /// Takes out what has waited too long, to be dropped outside the lock.
-    pub(crate) fn trim(&mut self, now: Instant) -> Vec<Http1> {
+    /// No further request goes out on the shared connection: it did not answer one. Those that
+    /// are under way there have their own deadlines.
+    fn forget_http2(&mut self, tunnel: TunnelId) {
+        if let Some(waiting) = self.by_tunnel.get_mut(&tunnel) {
+            waiting.http2 = None;
+        }
+    }
+
+    /// Takes out every HTTP/1.1 connection, to be dropped outside the lock.
+    fn clear(&mut self) -> Vec<Http1> {
+        self.idle = 0;
+        let waiting = self.by_tunnel.values_mut();
+        waiting
+            .flat_map(|waiting| waiting.http1.drain(..).map(|(io, _)| io))
+            .collect()
+    }
+
+    /// Takes out what has waited for `idle` or for too long, to be dropped outside the lock.
+    pub(crate) fn trim(&mut self, now: Instant, idle: Duration) -> Vec<Http1> {
+        let idle = idle.min(IDLE);
         let mut out = Vec::new();
         self.by_tunnel.retain(|_, waiting| {
-            let aged = |used: &Instant| now.saturating_duration_since(*used) >= IDLE;
+            let aged = |used: &Instant| now.saturating_duration_since(*used) >= idle;
             out.extend(
                 waiting
                     .http1
@@ -124,6 +154,7 @@ impl Upstreams {
             }
             !waiting.http1.is_empty() || waiting.http2.is_some()
         });
+        self.idle = self.idle.saturating_sub(out.len());
         out
     }
 }
@@ -156,10 +187,7 @@ pub(crate) async fn connect_http1(
     tunnel: &Arc<LiveTunnel<Agent>>,
     source: IpAddr,
 ) -> Result<Http1, ConnectError> {
-    let (stream, _) = tunnel
-        .agent
-        .open_stream(worker.index, tunnel.view.id, source)
-        .await?;
+    let stream = open_stream(worker, tunnel, source).await?;
     let io = if tunnel.view.properties.upstream_tls == Some(true) {
         UpIo::Tls(Box::new(tls(stream, tunnel, &HTTP1_ONLY).await?))
     } else {
@@ -176,10 +204,7 @@ pub(super) async fn connect_raw(
     source: IpAddr,
     protocol: Option<&[u8]>,
 ) -> Result<UpIo, ConnectError> {
-    let (stream, _) = tunnel
-        .agent
-        .open_stream(worker.index, tunnel.view.id, source)
-        .await?;
+    let stream = open_stream(worker, tunnel, source).await?;
     if tunnel.view.properties.upstream_tls != Some(true) {
         return Ok(UpIo::Plain(stream));
     }
@@ -195,10 +220,7 @@ async fn open(
     source: IpAddr,
     prior_knowledge: bool,
 ) -> Result<Connection, ConnectError> {
-    let (stream, _) = tunnel
-        .agent
-        .open_stream(worker.index, tunnel.view.id, source)
-        .await?;
+    let stream = open_stream(worker, tunnel, source).await?;
     let (io, http2) = if tunnel.view.properties.upstream_tls == Some(true) {
         let stream = tls(stream, tunnel, &EITHER).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -228,6 +250,38 @@ async fn open(
     worker.runtime.spawn(async move { connection.await.ok() });
     worker.upstreams.lock().share(tunnel.view.id, send.clone());
     Ok(Connection::Http2(send))
+}
+
+/// Opens a stream. Where the agent has as many as it may have, those that only wait for requests
+/// make room.
+async fn open_stream(
+    worker: &Worker,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    source: IpAddr,
+) -> Result<TunnelStream, OpenError> {
+    let open = || {
+        tunnel
+            .agent
+            .open_stream(worker.index, tunnel.view.id, source)
+    };
+    let opened = open().await;
+    if matches!(opened, Err(OpenError::Full)) {
+        let workers = worker.core.workers().iter();
+        let idle: Vec<Http1> = workers
+            .flat_map(|worker| worker.upstreams.lock().clear())
+            .collect();
+        if !idle.is_empty() {
+            drop(idle);
+            return open().await.map(|(stream, _)| stream);
+        }
+    }
+    opened.map(|(stream, _)| stream)
+}
+
+/// Says that the service's HTTP/2 connection did not answer in time: the next request gets
+/// another, which may lead to a service that is well.
+pub(super) fn distrust(worker: &Worker, tunnel: &LiveTunnel<Agent>) {
+    worker.upstreams.lock().forget_http2(tunnel.view.id);
 }
 
 async fn tls(

@@ -203,10 +203,14 @@ impl Body for DownBody {
                     record,
                     bytes,
                 } = &mut **passed;
-                let frame = ready!(Pin::new(body).poll_frame(cx));
+                let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
                 match &frame {
                     Some(Ok(frame)) => {
                         *bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                        // The library does not ask for more than there is.
+                        if frame.is_trailers() || body.is_end_stream() {
+                            record.ended(Outcome::Served);
+                        }
                     }
                     Some(Err(error)) => record.failed(error.to_string()),
                     None => record.ended(Outcome::Served),
