@@ -27,7 +27,8 @@ use super::upstream::{self, Http2};
 const PIECES: usize = 1;
 
 /// Serves one request to its end.
-pub(super) async fn run(visitor: &mut Visitor, mut request: Request, mut send: Http2) -> Next {
+pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http2) -> Next {
+    let Http2 { mut send, turn } = http2;
     let reader = BodyReader::from(request.body);
     let (body, mut upload) = if reader.is_done() {
         (UpBody::Empty, Up::Whole)
@@ -65,7 +66,10 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, mut send: H
         }
     });
     match timeout(deadline, answered).await {
-        Ok(Some(Ok(response))) => respond(visitor, request, response, upload).await,
+        Ok(Some(Ok(response))) => {
+            turn.answered();
+            respond(visitor, request, response, upload).await
+        }
         Ok(Some(Err(error))) => {
             request.record.failed(error.to_string());
             refuse(
@@ -78,7 +82,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, mut send: H
         }
         Ok(None) => Next::Abort,
         Err(_) => {
-            upstream::distrust(&visitor.worker, &request.forward.tunnel);
+            upstream::distrust(&visitor.worker, &request.forward.tunnel, &turn);
             request.record.failed("no answer in time");
             refuse(
                 visitor,

@@ -104,10 +104,11 @@ async fn through_http2(
     worker: &Worker,
     forward: Forward,
     body: Option<Incoming>,
-    mut send: Http2,
+    http2: Http2,
     deadline: Instant,
     mut record: Record,
 ) -> Response<DownBody> {
+    let Http2 { mut send, turn } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
     let body = body.map_or(UpBody::Empty, UpBody::Http2);
     let Some(request) = translate::request(&forward.head, tls, forward.trailers, body) else {
@@ -119,6 +120,7 @@ async fn through_http2(
     };
     match timeout_at(deadline, answering).await {
         Ok(Ok(response)) => {
+            turn.answered();
             record.first_byte();
             record.status(response.status().as_u16());
             if response.body().is_end_stream() {
@@ -132,6 +134,7 @@ async fn through_http2(
                     body,
                     record,
                     bytes: 0,
+                    _turn: turn,
                 })),
             )
         }
@@ -140,7 +143,7 @@ async fn through_http2(
             refuse(&forward, record, &Problem::upstream_unreachable())
         }
         Err(_) => {
-            upstream::distrust(worker, &forward.tunnel);
+            upstream::distrust(worker, &forward.tunnel, &turn);
             record.failed("no answer in time");
             refuse(&forward, record, &Problem::upstream_timeout())
         }

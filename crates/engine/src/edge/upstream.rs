@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use rustls::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use types::id::TunnelId;
@@ -43,8 +45,28 @@ const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// The HTTP/1.1 connection of an exchange.
 pub(crate) type Http1 = Buffered<UpIo>;
 
-/// The sending half of an HTTP/2 connection; clones share it.
-pub(crate) type Http2 = http2::SendRequest<UpBody>;
+/// A request's place on an HTTP/2 connection that others share.
+pub(crate) struct Http2 {
+    pub(crate) send: http2::SendRequest<UpBody>,
+    pub(crate) turn: Turn,
+}
+
+/// Counts one request on its connection, to the end of its answer.
+#[derive(Debug)]
+pub(crate) struct Turn(Arc<Load>);
+
+/// How many requests a connection carries, and how many the service lets it carry.
+#[derive(Debug)]
+struct Load {
+    active: AtomicUsize,
+    most: AtomicUsize,
+    /// Whether the service has said how many; it does so before its first answer.
+    known: AtomicBool,
+    answered: Notify,
+}
+
+/// What is assumed of a service that has not said it yet, as the library does.
+const STREAMS: usize = 100;
 
 /// A connection that is ready for a request.
 pub(crate) enum Connection {
@@ -77,18 +99,63 @@ pub(crate) struct Upstreams {
 struct Waiting {
     /// The most recently used is last, and goes first.
     http1: Vec<(Http1, Instant)>,
-    http2: Option<(Http2, Instant)>,
+    http2: Vec<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    send: http2::SendRequest<UpBody>,
+    load: Arc<Load>,
+    used: Instant,
+}
+
+impl Shared {
+    /// A place, where there is one left.
+    fn take(&mut self) -> Option<Http2> {
+        if self.send.is_closed() || !self.load.has_room() {
+            return None;
+        }
+        self.used = Instant::now();
+        let (send, turn) = (self.send.clone(), Turn::take(&self.load));
+        Some(Http2 { send, turn })
+    }
+}
+
+impl Load {
+    fn has_room(&self) -> bool {
+        self.active.load(Ordering::Relaxed) < self.most.load(Ordering::Relaxed)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.active.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl Turn {
+    fn take(load: &Arc<Load>) -> Self {
+        load.active.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(load))
+    }
+
+    /// The service has answered.
+    pub(super) fn answered(&self) {
+        if !self.0.known.swap(true, Ordering::Relaxed) {
+            self.0.answered.notify_one();
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Upstreams {
     fn take(&mut self, tunnel: TunnelId) -> Option<Connection> {
         let waiting = self.by_tunnel.get_mut(&tunnel)?;
-        if let Some((send, used)) = &mut waiting.http2 {
-            if !send.is_closed() {
-                *used = Instant::now();
-                return Some(Connection::Http2(send.clone()));
-            }
-            waiting.http2 = None;
+        if let Some(http2) = waiting.http2.iter_mut().find_map(Shared::take) {
+            return Some(Connection::Http2(http2));
         }
         while let Some((mut io, _)) = waiting.http1.pop() {
             self.idle = self.idle.saturating_sub(1);
@@ -112,15 +179,19 @@ impl Upstreams {
         }
     }
 
-    fn share(&mut self, tunnel: TunnelId, send: Http2) {
-        self.by_tunnel.entry(tunnel).or_default().http2 = Some((send, Instant::now()));
+    fn share(&mut self, tunnel: TunnelId, shared: Shared) {
+        let waiting = self.by_tunnel.entry(tunnel).or_default();
+        // Visitors who came at once have opened one each; those that are done are not needed.
+        waiting.http2.retain(|other| !other.load.is_idle());
+        waiting.http2.push(shared);
     }
 
     /// No further request goes out on the shared connection: it did not answer one. Those that
     /// are under way there have their own deadlines.
-    fn forget_http2(&mut self, tunnel: TunnelId) {
+    fn forget_http2(&mut self, tunnel: TunnelId, turn: &Turn) {
         if let Some(waiting) = self.by_tunnel.get_mut(&tunnel) {
-            waiting.http2 = None;
+            let http2 = &mut waiting.http2;
+            http2.retain(|shared| !Arc::ptr_eq(&shared.load, &turn.0));
         }
     }
 
@@ -145,14 +216,11 @@ impl Upstreams {
                     .extract_if(.., |(_, used)| aged(used))
                     .map(|(io, _)| io),
             );
-            if waiting
-                .http2
-                .as_ref()
-                .is_some_and(|(send, used)| send.is_closed() || aged(used))
-            {
-                waiting.http2 = None;
-            }
-            !waiting.http1.is_empty() || waiting.http2.is_some()
+            waiting.http2.retain(|shared| {
+                let unused = shared.load.is_idle() && aged(&shared.used);
+                !unused && !shared.send.is_closed()
+            });
+            !waiting.http1.is_empty() || !waiting.http2.is_empty()
         });
         self.idle = self.idle.saturating_sub(out.len());
         out
@@ -245,11 +313,34 @@ async fn open(
         .await
         .map_err(|_| ConnectError::Deadline)?
         .map_err(ConnectError::Http2)?;
+    let load = Arc::new(Load {
+        active: AtomicUsize::new(0),
+        most: AtomicUsize::new(STREAMS),
+        known: AtomicBool::new(false),
+        answered: Notify::new(),
+    });
+    let turn = Turn::take(&load);
     // Ends when the last sender is gone; the runtime owns it until then. An error of the
     // connection is every exchange's error, and told there.
-    worker.runtime.spawn(async move { connection.await.ok() });
-    worker.upstreams.lock().share(tunnel.view.id, send.clone());
-    Ok(Connection::Http2(send))
+    let learns = Arc::clone(&load);
+    worker.runtime.spawn(async move {
+        tokio::pin!(connection);
+        loop {
+            tokio::select! {
+                _ended = &mut connection => return,
+                () = learns.answered.notified() => {}
+            }
+            let most = connection.current_max_send_streams();
+            learns.most.store(most, Ordering::Relaxed);
+        }
+    });
+    let shared = Shared {
+        send: send.clone(),
+        load,
+        used: Instant::now(),
+    };
+    worker.upstreams.lock().share(tunnel.view.id, shared);
+    Ok(Connection::Http2(Http2 { send, turn }))
 }
 
 /// Opens a stream. Where the agent has as many as it may have, those that only wait for requests
@@ -280,8 +371,8 @@ async fn open_stream(
 
 /// Says that the service's HTTP/2 connection did not answer in time: the next request gets
 /// another, which may lead to a service that is well.
-pub(super) fn distrust(worker: &Worker, tunnel: &LiveTunnel<Agent>) {
-    worker.upstreams.lock().forget_http2(tunnel.view.id);
+pub(super) fn distrust(worker: &Worker, tunnel: &LiveTunnel<Agent>, turn: &Turn) {
+    worker.upstreams.lock().forget_http2(tunnel.view.id, turn);
 }
 
 async fn tls(

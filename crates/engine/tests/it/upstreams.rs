@@ -83,3 +83,35 @@ async fn what_passes_from_http_2_to_http_2_is_written_down_as_served() {
         assert_eq!(line["outcome"], "served", "{line}");
     }
 }
+
+#[tokio::test]
+async fn a_visitor_beyond_what_a_connection_carries_gets_another() {
+    let engine = TestEngine::start_with("timeouts: {stream_request_seconds: 2}").await;
+    let service = Upstream::start(|stream, _| async move {
+        let mut connection = h2::server::Builder::new()
+            .max_concurrent_streams(1)
+            .handshake::<_, Bytes>(stream)
+            .await
+            .unwrap();
+        let mut under_way = Vec::new();
+        while let Some(Ok((_, mut answer))) = connection.accept().await {
+            // The body does not end before the connection does.
+            under_way.push(answer.send_response(Response::new(()), false));
+        }
+    })
+    .await;
+    let tunnel = engine.publish_h2c(service.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().h2(host).await;
+    let mut under_way = Vec::new();
+    for _ in 0..3 {
+        let request = Request::get(format!("https://{host}/"))
+            .body(testing::H2Visitor::empty())
+            .unwrap();
+        let response = visitor.send(request).await.unwrap();
+        assert_eq!(response.status().as_u16(), 200);
+        under_way.push(response);
+    }
+    assert_eq!(service.accepted(), 3);
+    drop(under_way);
+}
