@@ -127,9 +127,10 @@ impl Worker {
     /// Closes what has been idle too long. Called every now and then. In order, so that the agent
     /// does not take a connection that nobody needs for one that broke.
     pub(crate) fn trim(&self, now: Instant) {
-        let out = self.upstreams.lock().trim(now);
-        for idle in out {
-            self.runtime.spawn(idle.close());
+        let idle = self.core.config.timeouts.http_idle;
+        let out = self.upstreams.lock().trim(now, idle);
+        for waited in out {
+            self.runtime.spawn(waited.close());
         }
     }
 }

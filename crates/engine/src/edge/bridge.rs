@@ -21,13 +21,14 @@ use super::copy::Framing;
 use super::http1::{Next, Request, Visitor};
 use super::record::Outcome;
 use super::translate;
-use super::upstream::Http2;
+use super::upstream::{self, Http2};
 
 /// Pieces of a body between the two tasks. One: what the service does not take is not read.
 const PIECES: usize = 1;
 
 /// Serves one request to its end.
-pub(super) async fn run(visitor: &mut Visitor, mut request: Request, mut send: Http2) -> Next {
+pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http2) -> Next {
+    let Http2 { mut send, turn } = http2;
     let reader = BodyReader::from(request.body);
     let (body, mut upload) = if reader.is_done() {
         (UpBody::Empty, Up::Whole)
@@ -65,7 +66,10 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, mut send: H
         }
     });
     match timeout(deadline, answered).await {
-        Ok(Some(Ok(response))) => respond(visitor, request, response, upload).await,
+        Ok(Some(Ok(response))) => {
+            turn.answered();
+            respond(visitor, request, response, upload).await
+        }
         Ok(Some(Err(error))) => {
             request.record.failed(error.to_string());
             refuse(
@@ -78,6 +82,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, mut send: H
         }
         Ok(None) => Next::Abort,
         Err(_) => {
+            upstream::distrust(&visitor.worker, &request.forward.tunnel, &turn);
             request.record.failed("no answer in time");
             refuse(
                 visitor,

@@ -341,7 +341,11 @@ impl<'v> Exchange<'v> {
                     head: out,
                     body: head.body,
                     framing,
-                    reusable: head.keep_alive && head.body != ResponseBody::UntilClose,
+                    // After an upgrade that was refused: the tunnel's other requests may go to
+                    // this service in another version.
+                    reusable: head.keep_alive
+                        && head.body != ResponseBody::UntilClose
+                        && !self.request.forward.upgrade,
                     keep_alive,
                 }))
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use http::Response;
 use http1::{BodyLength, BodyReader};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
@@ -56,7 +56,8 @@ pub(super) async fn run(
         let mut upstream = match connection {
             Connection::Http1(io) => io,
             Connection::Http2(send) => {
-                return through_http2(forward, upload.body.take(), send, deadline, record).await;
+                let body = upload.body.take();
+                return through_http2(worker, forward, body, send, deadline, record).await;
             }
         };
         let mut awaited = Awaited::new(forward.is_head);
@@ -100,12 +101,14 @@ fn refuse(forward: &Forward, mut record: Record, problem: &Problem) -> Response<
 
 /// Both ends speak HTTP/2: heads are translated once, bodies pass as they are.
 async fn through_http2(
+    worker: &Worker,
     forward: Forward,
     body: Option<Incoming>,
-    mut send: Http2,
+    http2: Http2,
     deadline: Instant,
     mut record: Record,
 ) -> Response<DownBody> {
+    let Http2 { mut send, turn } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
     let body = body.map_or(UpBody::Empty, UpBody::Http2);
     let Some(request) = translate::request(&forward.head, tls, forward.trailers, body) else {
@@ -117,8 +120,12 @@ async fn through_http2(
     };
     match timeout_at(deadline, answering).await {
         Ok(Ok(response)) => {
+            turn.answered();
             record.first_byte();
             record.status(response.status().as_u16());
+            if response.body().is_end_stream() {
+                record.ended(Outcome::Served);
+            }
             let (mut parts, body) = response.into_parts();
             translate::strip_connection_fields(&mut parts.headers);
             Response::from_parts(
@@ -127,6 +134,7 @@ async fn through_http2(
                     body,
                     record,
                     bytes: 0,
+                    _turn: turn,
                 })),
             )
         }
@@ -135,6 +143,7 @@ async fn through_http2(
             refuse(&forward, record, &Problem::upstream_unreachable())
         }
         Err(_) => {
+            upstream::distrust(worker, &forward.tunnel, &turn);
             record.failed("no answer in time");
             refuse(&forward, record, &Problem::upstream_timeout())
         }
@@ -173,7 +182,7 @@ pub(super) async fn upgrade(
     }
     let mut awaited = Awaited::new(false);
     let answering = std::future::poll_fn(|cx| awaited.poll_head(cx, &mut upstream));
-    let answer = match timeout_at(deadline, answering).await {
+    let mut answer = match timeout_at(deadline, answering).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => {
             record.failed("the service did not answer the upgrade");
@@ -184,6 +193,8 @@ pub(super) async fn upgrade(
     if !answer.changed {
         // Not an upgrade: the service's own answer, which the visitor gets like any other.
         let upload = Upload::none();
+        // The tunnel's other requests may go to this service in another version.
+        answer.reusable = false;
         return respond(worker, &forward, answer, upstream, upload, record);
     }
     record.first_byte();

@@ -63,6 +63,8 @@ mod tcp;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]
+mod upstreams;
+#[cfg(test)]
 mod websocket;
 #[cfg(test)]
 mod wired;
