@@ -227,7 +227,7 @@ impl Default for PrometheusSection {
 #[expect(clippy::struct_field_names, reason = "the keys tell their unit")]
 pub(super) struct TimeoutsSection {
     /// Seconds from the end of a request's head to the first byte of the answer's head; then the
-    /// visitor gets 504. 1 to 3600.
+    /// visitor gets 504. A body that is still on its way counts from its last byte. 1 to 3600.
     pub(super) stream_request_seconds: u32,
     /// Seconds that an HTTP connection may be idle, from a visitor or to an upstream. 1 to 3600.
     pub(super) http_idle_seconds: u32,

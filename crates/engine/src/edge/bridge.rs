@@ -11,14 +11,15 @@ use http1::{BodyReader, BodyState, FieldKind};
 use hyper::body::Incoming;
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::Instant;
 use tokio_util::sync::PollSender;
 use types::problem::Problem;
 
 use super::answer::Answer;
-use super::body::{Piece, UpBody};
+use super::body::{Counted, Piece, UpBody};
 use super::copy::Framing;
 use super::http1::{Next, Request, Visitor};
+use super::patience::patience;
 use super::record::Outcome;
 use super::translate;
 use super::upstream::{self, Http2};
@@ -42,6 +43,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http
     };
     let forward = &request.forward;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
+    let (body, moved) = Counted::new(body);
     let Some(outgoing) = translate::request(&forward.head, tls, forward.trailers, body) else {
         return refuse(
             visitor,
@@ -51,26 +53,27 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http
         )
         .await;
     };
-    let deadline = visitor.worker.core.config.timeouts.stream_request;
+    let period = visitor.worker.core.config.timeouts.stream_request;
     let answering = async {
         send.ready().await?;
         send.send_request(outgoing).await
     };
     tokio::pin!(answering);
-    let answered = poll_fn(|cx| {
+    let answered = patience(Instant::now(), period, |cx| {
         let uploaded = upload.poll(cx, visitor);
-        match answering.as_mut().poll(cx) {
+        let answer = match answering.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
             Poll::Pending if uploaded.is_err() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
-        }
+        };
+        (answer, moved.get())
     });
-    match timeout(deadline, answered).await {
-        Ok(Some(Ok(response))) => {
+    match answered.await {
+        Some(Some(Ok(response))) => {
             turn.answered();
             respond(visitor, request, response, upload).await
         }
-        Ok(Some(Err(error))) => {
+        Some(Some(Err(error))) => {
             request.record.failed(error.to_string());
             refuse(
                 visitor,
@@ -80,8 +83,8 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http
             )
             .await
         }
-        Ok(None) => Next::Abort,
-        Err(_) => {
+        Some(None) => Next::Abort,
+        None => {
             upstream::distrust(&visitor.worker, &request.forward.tunnel, &turn);
             request.record.failed("no answer in time");
             refuse(

@@ -16,6 +16,7 @@ mod exchange;
 mod forwarding;
 mod http1;
 mod http2;
+mod patience;
 mod plan;
 pub(crate) mod raw;
 pub(crate) mod record;

@@ -22,9 +22,10 @@ pub(super) use self::download::DownBody;
 use self::download::{PassedBody, ServiceBody};
 use self::upload::Upload;
 use super::answer::Answer;
-use super::body::UpBody;
+use super::body::{Counted, UpBody};
 use super::exchange::problem_of;
 use super::http2::refusal;
+use super::patience::patience;
 use super::plan::Forward;
 use super::record::{Outcome, Record};
 use super::translate;
@@ -41,7 +42,8 @@ pub(super) async fn run(
     length: BodyLength,
     mut record: Record,
 ) -> Response<DownBody> {
-    let deadline = Instant::now() + worker.core.config.timeouts.stream_request;
+    let begun = Instant::now();
+    let period = worker.core.config.timeouts.stream_request;
     let mut upload = Upload::new(forward.head.clone(), body, length);
     let mut fresh = false;
     loop {
@@ -57,16 +59,19 @@ pub(super) async fn run(
             Connection::Http1(io) => io,
             Connection::Http2(send) => {
                 let body = upload.body.take();
-                return through_http2(worker, forward, body, send, deadline, record).await;
+                return through_http2(worker, forward, body, send, begun, record).await;
             }
         };
         let mut awaited = Awaited::new(forward.is_head);
-        let answering = std::future::poll_fn(|cx| awaited.poll(cx, &mut upload, &mut upstream));
-        match timeout_at(deadline, answering).await {
-            Ok(Ok(answer)) => {
+        let answering = patience(begun, period, |cx| {
+            let answer = awaited.poll(cx, &mut upload, &mut upstream);
+            (answer, upload.written)
+        });
+        match answering.await {
+            Some(Ok(answer)) => {
                 return respond(worker, &forward, answer, upstream, upload, record);
             }
-            Ok(Err(NoAnswer::Silent(reason))) => {
+            Some(Err(NoAnswer::Silent(reason))) => {
                 let refused = upstream
                     .io
                     .refusal()
@@ -79,14 +84,14 @@ pub(super) async fn run(
                 record.failed(refused.unwrap_or(reason));
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
-            Ok(Err(NoAnswer::Bad(reason))) => {
+            Some(Err(NoAnswer::Bad(reason))) => {
                 record.failed(reason);
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
-            Ok(Err(NoAnswer::VisitorGone)) => {
+            Some(Err(NoAnswer::VisitorGone)) => {
                 return refuse(&forward, record, &Problem::conflict());
             }
-            Err(_) => {
+            None => {
                 record.failed("no answer in time");
                 return refuse(&forward, record, &Problem::upstream_timeout());
             }
@@ -105,12 +110,12 @@ async fn through_http2(
     forward: Forward,
     body: Option<Incoming>,
     http2: Http2,
-    deadline: Instant,
+    begun: Instant,
     mut record: Record,
 ) -> Response<DownBody> {
     let Http2 { mut send, turn } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
-    let body = body.map_or(UpBody::Empty, UpBody::Http2);
+    let (body, moved) = Counted::new(body.map_or(UpBody::Empty, UpBody::Http2));
     let Some(request) = translate::request(&forward.head, tls, forward.trailers, body) else {
         return refuse(&forward, record, &Problem::upstream_unreachable());
     };
@@ -118,8 +123,13 @@ async fn through_http2(
         send.ready().await?;
         send.send_request(request).await
     };
-    match timeout_at(deadline, answering).await {
-        Ok(Ok(response)) => {
+    tokio::pin!(answering);
+    let period = worker.core.config.timeouts.stream_request;
+    let answering = patience(begun, period, |cx| {
+        (answering.as_mut().poll(cx), moved.get())
+    });
+    match answering.await {
+        Some(Ok(response)) => {
             turn.answered();
             record.first_byte();
             record.status(response.status().as_u16());
@@ -138,11 +148,11 @@ async fn through_http2(
                 })),
             )
         }
-        Ok(Err(error)) => {
+        Some(Err(error)) => {
             record.failed(error.to_string());
             refuse(&forward, record, &Problem::upstream_unreachable())
         }
-        Err(_) => {
+        None => {
             upstream::distrust(worker, &forward.tunnel, &turn);
             record.failed("no answer in time");
             refuse(&forward, record, &Problem::upstream_timeout())

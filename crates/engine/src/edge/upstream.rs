@@ -21,7 +21,7 @@ use tokio_rustls::client::TlsStream;
 use types::id::TunnelId;
 use types::tunnel::HttpVersion;
 
-use super::body::UpBody;
+use super::body::Counted;
 use super::buffered::Buffered;
 use crate::agents::{Agent, OpenError, TunnelStream};
 use crate::core::Worker;
@@ -47,7 +47,7 @@ pub(crate) type Http1 = Buffered<UpIo>;
 
 /// A request's place on an HTTP/2 connection that others share.
 pub(crate) struct Http2 {
-    pub(crate) send: http2::SendRequest<UpBody>,
+    pub(crate) send: http2::SendRequest<Counted>,
     pub(crate) turn: Turn,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Waiting {
 
 #[derive(Debug)]
 struct Shared {
-    send: http2::SendRequest<UpBody>,
+    send: http2::SendRequest<Counted>,
     load: Arc<Load>,
     used: Instant,
 }
