@@ -60,7 +60,7 @@ pub(super) fn listener(addr: SocketAddr, shared: bool) -> io::Result<std::net::T
 /// it: a WebSocket or a TCP tunnel may be silent for hours, and would hold its stream for ever.
 fn keepalive() -> TcpKeepalive {
     TcpKeepalive::new()
-        .with_time(Duration::from_secs(60))
+        .with_time(Duration::from_mins(1))
         .with_interval(Duration::from_secs(15))
         .with_retries(4)
 }
@@ -79,7 +79,7 @@ mod tests {
         assert!(accepted.keepalive().unwrap());
         assert_eq!(
             accepted.tcp_keepalive_time().unwrap(),
-            Duration::from_secs(60)
+            Duration::from_mins(1)
         );
     }
 

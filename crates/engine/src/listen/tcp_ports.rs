@@ -96,11 +96,11 @@ impl TcpPorts {
     }
 
     /// Binds a port: the one that the holder had last, if it can be had, else the next free one.
-    pub(crate) fn bind(&self, holder: Holder) -> Result<BoundPort, NoPort> {
+    pub(crate) fn bind(&self, holder: &Holder) -> Result<BoundPort, NoPort> {
         let range = self.range.clone().ok_or(NoPort::SwitchedOff)?;
-        let last = self.state.lock().last.get(&holder).copied();
+        let last = self.state.lock().last.get(holder).copied();
         let remembered = last.filter(|port| range.contains(port));
-        let remembered = remembered.and_then(|port| self.bind_to(port, &holder));
+        let remembered = remembered.and_then(|port| self.bind_to(port, holder));
         if let Some(bound) = remembered {
             return Ok(bound);
         }
@@ -110,7 +110,7 @@ impl TcpPorts {
             if self.state.lock().held.contains_key(&port) {
                 continue;
             }
-            if let Some(bound) = self.bind_to(port, &holder) {
+            if let Some(bound) = self.bind_to(port, holder) {
                 return Ok(bound);
             }
         }
