@@ -338,8 +338,8 @@ pub(super) struct GeoipSection {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct CompatSection {
     /// Whether the spellings of the rstream SDKs are accepted and sent beside ours: the query
-    /// parameter `rstream.token`, the field `rstream_auth`, the routes under
-    /// `/.well-known/rstream/`. Their agent protocol is always spoken.
+    /// parameter `rstream.token` and the field `rstream_auth`. Their agent protocol is always
+    /// spoken.
     pub(super) rstream: bool,
 }
 

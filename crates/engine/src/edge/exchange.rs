@@ -380,11 +380,7 @@ impl<'v> Exchange<'v> {
                 let sent = self.up_state == Up::Sent;
                 if sent && response.reusable && self.upstream.unread().is_empty() {
                     let tunnel = self.request.forward.tunnel.view.id;
-                    self.visitor
-                        .worker
-                        .upstreams
-                        .lock()
-                        .keep(tunnel, self.upstream);
+                    upstream::keep(&self.visitor.worker, tunnel, self.upstream);
                 }
                 let next = if sent && response.keep_alive {
                     Next::Request

@@ -29,6 +29,8 @@ use std::time::Duration;
 
 use transport::TlsStream;
 
+pub(crate) use self::answer::Answer;
+pub(crate) use self::buffered::Buffered;
 pub(crate) use self::engine_api::serve as serve_api;
 pub(crate) use self::upstream::Upstreams;
 use crate::core::Worker;

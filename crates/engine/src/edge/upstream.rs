@@ -95,8 +95,9 @@ pub(crate) struct Upstreams {
     idle: usize,
 }
 
+/// What waits for one tunnel.
 #[derive(Debug, Default)]
-struct Waiting {
+pub(crate) struct Waiting {
     /// The most recently used is last, and goes first.
     http1: Vec<(Http1, Instant)>,
     http2: Vec<Shared>,
@@ -166,8 +167,15 @@ impl Upstreams {
         None
     }
 
+    /// Takes out what waits for a tunnel that is over, to be dropped outside the lock.
+    pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Option<Waiting> {
+        let waiting = self.by_tunnel.remove(&tunnel)?;
+        self.idle = self.idle.saturating_sub(waiting.http1.len());
+        Some(waiting)
+    }
+
     /// Keeps a connection whose exchange has ended properly.
-    pub(crate) fn keep(&mut self, tunnel: TunnelId, io: Http1) {
+    fn keep(&mut self, tunnel: TunnelId, io: Http1) {
         if self.idle >= IDLE_PER_WORKER {
             // The others have been used as lately, or are closed before long.
             return;
@@ -204,7 +212,7 @@ impl Upstreams {
             .collect()
     }
 
-    /// Takes out what has waited for `idle` or for too long, to be dropped outside the lock.
+    /// Takes out what has waited for `idle` or for too long, to be closed outside the lock.
     pub(crate) fn trim(&mut self, now: Instant, idle: Duration) -> Vec<Http1> {
         let idle = idle.min(IDLE);
         let mut out = Vec::new();
@@ -246,6 +254,20 @@ pub(crate) async fn connect(
         tunnel.view.properties.http_version == Some(HttpVersion::H2c),
     )
     .await
+}
+
+/// Keeps a connection whose exchange has ended properly, where its tunnel goes on. That is looked
+/// at under the lock: [`Core::forget_upstreams`](crate::core::Core::forget_upstreams) finds it, or
+/// it is not kept.
+pub(crate) fn keep(worker: &Worker, tunnel: TunnelId, io: Http1) {
+    let mut upstreams = worker.upstreams.lock();
+    if worker.core.live.is_online(&tunnel) {
+        upstreams.keep(tunnel, io);
+    } else {
+        // Not under the lock, as it takes a while.
+        drop(upstreams);
+        drop(io);
+    }
 }
 
 /// Opens a connection that speaks HTTP/1.1, whatever the tunnel says: for protocols that begin
@@ -339,7 +361,12 @@ async fn open(
         load,
         used: Instant::now(),
     };
-    worker.upstreams.lock().share(tunnel.view.id, shared);
+    let mut upstreams = worker.upstreams.lock();
+    // As in `keep`.
+    if worker.core.live.is_online(&tunnel.view.id) {
+        upstreams.share(tunnel.view.id, shared);
+    }
+    drop(upstreams);
     Ok(Connection::Http2(Http2 { send, turn }))
 }
 

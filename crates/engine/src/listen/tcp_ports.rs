@@ -1,10 +1,12 @@
 //! Ports of published TCP tunnels.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -32,47 +34,61 @@ pub(crate) struct TcpPorts {
     range: Option<RangeInclusive<u16>>,
     ip: IpAddr,
     workers: usize,
-    state: Arc<Mutex<State>>,
+    state: Mutex<State>,
+    /// Ports that are bound and wait for their tunnel. Held while a port is tried and taken:
+    /// listening sockets that workers share, two tunnels that try the same port at once would
+    /// share too.
+    waiting: Arc<Mutex<HashSet<u16>>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Ports in use. Listening sockets are shared between workers, and the system would share
-    /// them between tunnels too: only what is here keeps strangers apart.
-    held: HashMap<u16, Held>,
-    open: HashMap<TunnelId, Open>,
+    open: HashMap<TunnelId, Arc<Port>>,
+    /// Every port that still has listeners: those of a closed tunnel go when their workers come
+    /// to it.
+    held: HashMap<u16, Weak<Port>>,
     last: HashMap<Holder, u16>,
     next: u16,
 }
 
-/// Whose a port is, for how many tunnels: two while one takes over from the other.
+/// A port with listeners.
 #[derive(Debug)]
-struct Held {
+struct Port {
     holder: Holder,
-    tunnels: usize,
-}
-
-#[derive(Debug)]
-struct Open {
-    claim: Claim,
+    /// Where visitors go; another one after a take-over.
+    tunnel: ArcSwap<LiveTunnel<Agent>>,
     closed: CancellationToken,
 }
 
-/// A port that is nobody else's as long as this exists. Never dropped under the lock.
-#[derive(Debug)]
-struct Claim {
-    port: u16,
-    /// The holder has it already, for the tunnel that is being taken over.
-    shared: bool,
-    state: Weak<Mutex<State>>,
-}
-
-/// A port whose listeners wait for their tunnel.
+/// A port that waits for its tunnel.
 #[derive(Debug)]
 pub(crate) struct BoundPort {
-    claim: Claim,
+    number: u16,
     holder: Holder,
+    listeners: Listeners,
+}
+
+#[derive(Debug)]
+enum Listeners {
+    Fresh(Fresh),
+    /// Those of the tunnel that is being taken over: no visitor falls between.
+    Inherited(Arc<Port>),
+}
+
+/// Listeners of a port that nobody else gets meanwhile.
+#[derive(Debug)]
+struct Fresh {
+    number: u16,
     listeners: Vec<std::net::TcpListener>,
+    waiting: Arc<Mutex<HashSet<u16>>>,
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        // First the sockets, then the word that they are gone.
+        self.listeners.clear();
+        self.waiting.lock().remove(&self.number);
+    }
 }
 
 /// Why there is no port.
@@ -91,96 +107,118 @@ impl TcpPorts {
             range,
             ip,
             workers,
-            state: Arc::default(),
+            state: Mutex::default(),
+            waiting: Arc::default(),
         }
     }
 
     /// Binds a port: the one that the holder had last, if it can be had, else the next free one.
     pub(crate) fn bind(&self, holder: &Holder) -> Result<BoundPort, NoPort> {
         let range = self.range.clone().ok_or(NoPort::SwitchedOff)?;
+        let bound = |number, listeners| BoundPort {
+            number,
+            holder: holder.clone(),
+            listeners,
+        };
         let last = self.state.lock().last.get(holder).copied();
-        let remembered = last.filter(|port| range.contains(port));
-        let remembered = remembered.and_then(|port| self.bind_to(port, holder));
-        if let Some(bound) = remembered {
-            return Ok(bound);
+        if let Some(number) = last.filter(|number| range.contains(number))
+            && let Some(listeners) = self.bind_again(number, holder)
+        {
+            return Ok(bound(number, listeners));
         }
         for _ in 0..range.len() {
-            let port = self.next_port(&range);
-            // Shared is only what is remembered.
-            if self.state.lock().held.contains_key(&port) {
+            let number = self.next_port(&range);
+            if self.is_held(number) {
                 continue;
             }
-            if let Some(bound) = self.bind_to(port, holder) {
-                return Ok(bound);
+            if let Ok(listeners) = self.listeners(number, false) {
+                return Ok(bound(number, Listeners::Fresh(listeners)));
             }
         }
         Err(NoPort::Exhausted)
     }
 
-    /// Binds this port, unless it is somebody else's, of this engine or of the machine.
-    fn bind_to(&self, port: u16, holder: &Holder) -> Option<BoundPort> {
-        let claim = self.claim(port, holder)?;
-        let addr = SocketAddr::new(self.ip, port);
-        let bind = || {
-            if !claim.shared {
-                // Fails when anybody has it.
-                drop(listener(addr, false)?);
-            }
-            bind_like(listener(addr, true)?, addr, self.workers)
-        };
-        let listeners = bind().ok()?;
-        let holder = holder.clone();
-        Some(BoundPort {
-            claim,
-            holder,
-            listeners,
-        })
+    /// Whether a tunnel of this engine has it: known without a system call, which counts where
+    /// thousands are tried.
+    fn is_held(&self, number: u16) -> bool {
+        self.state.lock().holding(number).is_some()
     }
 
-    fn claim(&self, port: u16, holder: &Holder) -> Option<Claim> {
-        let mut state = self.state.lock();
-        let held = state.held.entry(port).or_insert_with(|| Held {
-            holder: holder.clone(),
-            tunnels: 0,
-        });
-        // Tunnels without a name are never taken over.
-        if held.tunnels > 0 && (held.holder != *holder || holder.1.is_none()) {
-            return None;
+    /// The port that a holder had, unless somebody else has it now.
+    fn bind_again(&self, number: u16, holder: &Holder) -> Option<Listeners> {
+        // Until it is bound: nobody else is written down for it in between.
+        let state = self.state.lock();
+        match state.holding(number) {
+            Some(port) if port.holder != *holder => None,
+            Some(port) if !port.closed.is_cancelled() => Some(Listeners::Inherited(port)),
+            // Shared with listeners of its own that are about to go.
+            own => self
+                .listeners(number, own.is_some())
+                .ok()
+                .map(Listeners::Fresh),
         }
-        held.tunnels += 1;
-        Some(Claim {
-            port,
-            shared: held.tunnels > 1,
-            state: Arc::downgrade(&self.state),
-        })
     }
 
-    /// Lets visitors in.
+    /// Lets visitors in. Called before the tunnels that this one displaces are closed, whose port
+    /// it may inherit.
     pub(crate) fn serve(
         &self,
         bound: BoundPort,
         tunnel: &Arc<LiveTunnel<Agent>>,
         workers: &[Arc<Worker>],
     ) {
-        let closed = CancellationToken::new();
-        {
-            let mut state = self.state.lock();
-            let known = state.last.contains_key(&bound.holder);
-            if bound.holder.1.is_some() && (known || state.last.len() < REMEMBERED) {
-                state.last.insert(bound.holder, bound.claim.port);
+        let BoundPort {
+            number,
+            holder,
+            listeners,
+        } = bound;
+        let mut state = self.state.lock();
+        // Until it is written down below whose the port is.
+        let mut fresh = match listeners {
+            Listeners::Fresh(fresh) => fresh,
+            Listeners::Inherited(port) => {
+                let displaced = port.tunnel.load().view.id;
+                if state.open.remove(&displaced).is_some() {
+                    port.tunnel.store(Arc::clone(tunnel));
+                    state.open.insert(tunnel.view.id, port);
+                    return;
+                }
+                // It was closed just now.
+                let strange = state
+                    .holding(number)
+                    .is_some_and(|port| port.holder != holder);
+                let again = if strange {
+                    Err(io::ErrorKind::AddrInUse.into())
+                } else {
+                    self.listeners(number, true)
+                };
+                match again {
+                    Ok(fresh) => fresh,
+                    Err(error) => {
+                        warn!(%error, "a TCP tunnel's port cannot be bound again");
+                        return;
+                    }
+                }
             }
-            let open = Open {
-                claim: bound.claim,
-                closed: closed.clone(),
-            };
-            state.open.insert(tunnel.view.id, open);
+        };
+        if holder.1.is_some() && state.last.len() < REMEMBERED {
+            state.last.insert(holder.clone(), number);
         }
-        for (listener, worker) in bound.listeners.into_iter().zip(workers) {
-            let (tunnel, closed) = (Arc::clone(tunnel), closed.clone());
-            let visitors = Arc::clone(worker);
+        let port = Arc::new(Port {
+            holder,
+            tunnel: ArcSwap::new(Arc::clone(tunnel)),
+            closed: CancellationToken::new(),
+        });
+        state.open.insert(tunnel.view.id, Arc::clone(&port));
+        state.held.insert(number, Arc::downgrade(&port));
+        drop(state);
+        let listeners = std::mem::take(&mut fresh.listeners);
+        drop(fresh);
+        for (listener, worker) in listeners.into_iter().zip(workers) {
+            let (port, visitors) = (Arc::clone(&port), Arc::clone(worker));
             worker.spawn(async move {
                 match TcpListener::from_std(listener) {
-                    Ok(listener) => accept(listener, &tunnel, &closed, &visitors).await,
+                    Ok(listener) => accept(listener, &port, &visitors).await,
                     Err(error) => warn!(%error, "a TCP tunnel's port cannot be served"),
                 }
             });
@@ -189,10 +227,8 @@ impl TcpPorts {
 
     /// Stops admitting visitors to a tunnel. Those who are in stay.
     pub(crate) fn close(&self, tunnel: &TunnelId) {
-        let open = self.state.lock().open.remove(tunnel);
-        if let Some(Open { claim, closed }) = open {
-            closed.cancel();
-            drop(claim);
+        if let Some(port) = self.state.lock().open.remove(tunnel) {
+            port.closed.cancel();
         }
     }
 
@@ -206,37 +242,43 @@ impl TcpPorts {
         state.next = port.checked_add(1).unwrap_or(*range.start());
         port
     }
+
+    /// A listener for each worker. Not shared: fails when anybody has the port, this engine too.
+    fn listeners(&self, number: u16, shared: bool) -> io::Result<Fresh> {
+        let mut waiting = self.waiting.lock();
+        if waiting.contains(&number) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let addr = SocketAddr::new(self.ip, number);
+        if !shared {
+            drop(listener(addr, false)?);
+        }
+        let listeners = bind_like(listener(addr, true)?, addr, self.workers)?;
+        waiting.insert(number);
+        Ok(Fresh {
+            number,
+            listeners,
+            waiting: Arc::clone(&self.waiting),
+        })
+    }
+}
+
+impl State {
+    /// Whose listeners are on this port, if there still are any.
+    fn holding(&self, number: u16) -> Option<Arc<Port>> {
+        self.held.get(&number).and_then(Weak::upgrade)
+    }
 }
 
 impl BoundPort {
     pub(crate) fn port(&self) -> u16 {
-        self.claim.port
+        self.number
     }
 }
 
-impl Drop for Claim {
-    fn drop(&mut self) {
-        let Some(state) = self.state.upgrade() else {
-            return;
-        };
-        let mut state = state.lock();
-        if let Some(held) = state.held.get_mut(&self.port) {
-            held.tunnels -= 1;
-            if held.tunnels == 0 {
-                state.held.remove(&self.port);
-            }
-        }
-    }
-}
-
-async fn accept(
-    listener: TcpListener,
-    tunnel: &Arc<LiveTunnel<Agent>>,
-    closed: &CancellationToken,
-    worker: &Arc<Worker>,
-) {
+async fn accept(listener: TcpListener, port: &Arc<Port>, worker: &Arc<Worker>) {
     let accepting = super::accept_loop(listener, worker, |stream, peer| {
-        let (tunnel, visitor) = (Arc::clone(tunnel), Arc::clone(worker));
+        let (tunnel, visitor) = (port.tunnel.load_full(), Arc::clone(worker));
         worker.spawn(async move {
             if let Some(socket) = super::admit::admit(stream, peer, &visitor.core).await {
                 raw::serve(socket, &tunnel, "tcp", &visitor).await;
@@ -245,6 +287,6 @@ async fn accept(
     });
     tokio::select! {
         () = accepting => {}
-        () = closed.cancelled() => {}
+        () = port.closed.cancelled() => {}
     }
 }

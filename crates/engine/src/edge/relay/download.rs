@@ -15,7 +15,7 @@ use transport::Scratch;
 use types::id::TunnelId;
 
 use super::super::record::{Outcome, Record};
-use super::super::upstream::{Http1, Turn};
+use super::super::upstream::{self, Http1, Turn};
 use super::upload::Upload;
 use crate::core::Worker;
 
@@ -113,7 +113,7 @@ impl ServiceBody {
             record.ended(Outcome::Served);
         }
         if self.reusable && self.upload.is_sent() && upstream.unread().is_empty() {
-            self.worker.upstreams.lock().keep(self.tunnel, upstream);
+            upstream::keep(&self.worker, self.tunnel, upstream);
         }
     }
 }
