@@ -94,6 +94,7 @@ fn belongs(directory: &Path) -> bool {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     let foreign = name == "node_modules"
         || name == "artifacts"
+        || name == "results"
         || name.starts_with("target")
         || (name.starts_with('.') && name != ".ci" && name != ".cargo");
     !foreign && !directory.join("CACHEDIR.TAG").exists()

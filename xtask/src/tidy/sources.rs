@@ -31,7 +31,8 @@ fn unfinished(path: &str, text: &str) -> Vec<String> {
 /// Paths of one person's machine, and addresses of package registries.
 fn traces(path: &str, text: &str) -> Vec<String> {
     // The lock file names the standard registry for every package; `bans` holds it to that one.
-    if path == "Cargo.lock" {
+    // That of the fuzz targets is not kept.
+    if matches!(path, "Cargo.lock" | "fuzz/Cargo.lock") {
         return Vec::new();
     }
     lines_with(path, text, TRACES, "a trace of one machine")
