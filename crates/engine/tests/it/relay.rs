@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use client::{Config, HostPort};
-use testing::{TestEngine, within};
+use testing::TestEngine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -73,14 +73,6 @@ impl Relay {
         *self.accepted.borrow()
     }
 
-    pub(crate) async fn wait_accepted(&self, count: usize) {
-        let mut accepted = self.accepted.clone();
-        let counted = accepted.wait_for(|now| *now >= count);
-        within("connection through the relay", counted)
-            .await
-            .unwrap();
-    }
-
     /// Lets nothing pass on a connection, by its number from 1; both ends keep it.
     pub(crate) fn freeze(&self, number: usize) {
         self.set(number, State::Frozen);
@@ -122,11 +114,7 @@ async fn carry(mut near: TcpStream, to: SocketAddr, state: watch::Receiver<State
     }
 }
 
-async fn one_way(
-    mut from: ReadHalf<'_>,
-    mut to: WriteHalf<'_>,
-    mut state: watch::Receiver<State>,
-) {
+async fn one_way(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, mut state: watch::Receiver<State>) {
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let read = from.read(&mut bytes).await.unwrap_or(0);

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use aws_lc_rs::digest;
-use e2e::{Agent, Answer, Curl, Nginx, Svc};
+use e2e::{Agent, Answer, Curl, Nginx, Svc, free_ports};
+use serde_json::json;
 
 #[test]
 fn connections_to_the_service_are_kept_and_used_again() -> Result<()> {
@@ -23,7 +24,10 @@ fn connections_to_the_service_are_kept_and_used_again() -> Result<()> {
         let seen: Vec<serde_json::Value> = answers.collect::<Result<_, _>>()?;
         assert_eq!(seen.len(), 20, "{version}");
         connections.extend(seen.iter().map(|seen| seen["connection"].to_string()));
-        let uris: Vec<&str> = seen.iter().filter_map(|seen| seen["uri"].as_str()).collect();
+        let uris: Vec<&str> = seen
+            .iter()
+            .filter_map(|seen| seen["uri"].as_str())
+            .collect();
         let asked: Vec<String> = (1..=20).map(|n| format!("/seen?{n}")).collect();
         assert_eq!(uris, asked, "{version}");
     }
@@ -44,7 +48,12 @@ fn what_nginx_sees_is_told_by_the_edge() -> Result<()> {
     let curl = Curl::new(&svc);
     let services = [
         (nginx.http1(), &[][..], "HTTP/1.1", "http"),
-        (nginx.h2c(), &["--http-version", "h2c"][..], "HTTP/2.0", "http"),
+        (
+            nginx.h2c(),
+            &["--http-version", "h2c"][..],
+            "HTTP/2.0",
+            "http",
+        ),
         (nginx.tls(), &[][..], "HTTP/2.0", "https"),
         (nginx.tls_http1(), &[][..], "HTTP/1.1", "https"),
     ];
@@ -76,7 +85,8 @@ fn a_large_file_comes_and_goes_whole() -> Result<()> {
     let by_http1 = Agent::forward(&svc, &nginx.http1(), &["--http"])?;
     let directory = tempfile::tempdir()?;
     let fetched = directory.path().join("fetched");
-    curl.start(&[&by_http1.url("/large"), "-o", path(&fetched)?])?.rest()?;
+    curl.start(&[&by_http1.url("/large"), "-o", path(&fetched)?])?
+        .rest()?;
     assert_eq!(sum_of(&fetched)?, sum);
 
     // Up again from there, and by HTTP/2 on both sides.
@@ -86,7 +96,8 @@ fn a_large_file_comes_and_goes_whole() -> Result<()> {
         assert!([201, 204].contains(&put.status), "{put:?}");
         assert_eq!(sum_of(&nginx.root().join("put"))?, sum, "{version}");
     }
-    curl.start(&["--http2", &by_h2c.url("/put"), "-o", path(&fetched)?])?.rest()?;
+    curl.start(&["--http2", &by_h2c.url("/put"), "-o", path(&fetched)?])?
+        .rest()?;
     assert_eq!(sum_of(&fetched)?, sum);
     Ok(())
 }
@@ -100,7 +111,12 @@ fn ranges_conditions_and_encodings_are_left_to_the_service() -> Result<()> {
     let plain = Agent::forward(&svc, &nginx.http1(), &["--http"])?;
     let h2c = Agent::forward(&svc, &nginx.h2c(), &["--http", "--http-version", "h2c"])?;
     let curl = Curl::new(&svc);
-    for (agent, version) in [(&plain, "--http1.1"), (&plain, "--http2"), (&h2c, "--http1.1"), (&h2c, "--http2")] {
+    for (agent, version) in [
+        (&plain, "--http1.1"),
+        (&plain, "--http2"),
+        (&h2c, "--http1.1"),
+        (&h2c, "--http2"),
+    ] {
         let get = |path: &str, more: &[&str]| -> Result<Answer> {
             curl.get(&[&[version, &agent.url(path)], more].concat())
         };
@@ -109,8 +125,14 @@ fn ranges_conditions_and_encodings_are_left_to_the_service() -> Result<()> {
         let tag = whole.header("etag").context("no etag")?;
 
         let range = get("/file", &["-r", "1000-1009"])?;
-        assert_eq!((range.status, range.body.as_slice()), (206, &text[1000..1010]));
-        assert_eq!(range.header("content-range"), Some("bytes 1000-1009/100000"));
+        assert_eq!(
+            (range.status, range.body.as_slice()),
+            (206, &text[1000..1010])
+        );
+        assert_eq!(
+            range.header("content-range"),
+            Some("bytes 1000-1009/100000")
+        );
         let beyond = get("/file", &["-r", "200000-"])?;
         assert_eq!(beyond.status, 416);
 
@@ -119,7 +141,11 @@ fn ranges_conditions_and_encodings_are_left_to_the_service() -> Result<()> {
         assert_eq!(fresh.header("etag"), Some(tag));
 
         let packed = get("/gzip/file", &["-H", "Accept-Encoding: gzip"])?;
-        assert_eq!(packed.header("content-encoding"), Some("gzip"), "{packed:?}");
+        assert_eq!(
+            packed.header("content-encoding"),
+            Some("gzip"),
+            "{packed:?}"
+        );
         assert_eq!(packed.body.get(..2), Some(&[0x1f, 0x8b][..]));
         let unpacked = get("/gzip/file", &["--compressed"])?;
         assert_eq!(unpacked.body, text);
@@ -130,6 +156,103 @@ fn ranges_conditions_and_encodings_are_left_to_the_service() -> Result<()> {
         assert_eq!(head.header("content-length"), Some("100000"), "{head:?}");
         assert_eq!(get("/nowhere", &[])?.status, 404);
     }
+    Ok(())
+}
+
+/// A connection that nginx ends after five requests costs no visitor an answer, whatever the
+/// request may do.
+#[test]
+fn a_service_may_end_its_connections() -> Result<()> {
+    let (svc, nginx) = (Svc::engine()?, Nginx::start()?);
+    let curl = Curl::new(&svc);
+    let [http1, h2c] = nginx.short_lived();
+    for (target, flags) in [(http1, &[][..]), (h2c, &["--http-version", "h2c"][..])] {
+        let agent = Agent::forward(&svc, &target, &[&["--http"][..], flags].concat())?;
+        let requests = format!("{}[1-100]", agent.url("/read?"));
+        for version in ["--http1.1", "--http2"] {
+            let one_by_one = [version, "--fail-early", "--data", "x=y", &requests];
+            let at_once = [&one_by_one[..], &["--parallel", "--parallel-max", "20"]].concat();
+            for args in [&one_by_one[..], &at_once] {
+                let answers = curl.start(args)?.rest()?;
+                let answers = serde_json::Deserializer::from_slice(&answers).into_iter();
+                let seen: Vec<serde_json::Value> = answers.collect::<Result<_, _>>()?;
+                assert_eq!(seen.len(), 100, "{target}, {args:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn many_visitors_at_once_are_served() -> Result<()> {
+    let (svc, nginx) = (Svc::engine()?, Nginx::start()?);
+    let curl = Curl::new(&svc);
+    let services = [
+        (nginx.http1(), &[][..]),
+        (nginx.h2c(), &["--http-version", "h2c"][..]),
+        (nginx.tls(), &[][..]),
+    ];
+    for (target, flags) in services {
+        let agent = Agent::forward(&svc, &target, &[&["--http"][..], flags].concat())?;
+        let requests = format!("{}[1-300]", agent.url("/seen?"));
+        for version in ["--http1.1", "--http2"] {
+            let args = [version, "--parallel", "--parallel-max", "50", &requests];
+            let answers = curl.start(&args)?.rest()?;
+            let answers = serde_json::Deserializer::from_slice(&answers).into_iter();
+            let seen: Vec<serde_json::Value> = answers.collect::<Result<_, _>>()?;
+            let other = seen.iter().find(|seen| seen["uri"].is_null());
+            let log = || format!("{}\n{}", svc.log(), agent.log());
+            assert_eq!(other, None, "{target}, {version}: {}", log());
+            let uris: BTreeSet<&str> = seen
+                .iter()
+                .filter_map(|seen| seen["uri"].as_str())
+                .collect();
+            assert_eq!(uris.len(), 300, "{target}, {version}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn bytes_pass_through_tls_and_tcp_tunnels_as_they_are() -> Result<()> {
+    let (first, last) = free_ports(4)?;
+    let svc = Svc::engine_with(&json!({"tcp": {"port_range": format!("{first}-{last}")}}))?;
+    let nginx = Nginx::start()?;
+    let at_nginx = nginx.tls().replace("https://", "");
+
+    // The handshake is with nginx: its authority, its choice of the protocol.
+    let flags = ["--tls", "--tls-mode", "passthrough"];
+    let passed = Agent::forward(&svc, &at_nginx, &flags)?;
+    let (_, port) = svc.address().rsplit_once(':').context("no port")?;
+    let url = format!("https://{}:{port}/seen", passed.hostname()?);
+    let answer = Curl::trusting(nginx.ca_file()).get(&["--http2", &url])?;
+    assert_eq!(
+        (answer.status, answer.version.as_str()),
+        (200, "2"),
+        "{answer:?}"
+    );
+    assert_eq!(answer.json()["forwarded_for"], "", "{answer:?}");
+    assert!(
+        Curl::new(&svc).get(&[&url]).is_err(),
+        "it has our certificate"
+    );
+
+    // Ended at the edge, with the protocol that the tunnel names.
+    let flags = ["--tls", "--tls-alpns", "http/1.1"];
+    let ended = Agent::forward(&svc, &nginx.http1(), &flags)?;
+    let url = format!("https://{}:{port}/seen", ended.hostname()?);
+    let answer = Curl::new(&svc).get(&["--http2", &url])?;
+    assert_eq!(
+        (answer.status, answer.version.as_str()),
+        (200, "1.1"),
+        "{answer:?}"
+    );
+
+    let tcp = Agent::forward(&svc, &nginx.http1(), &["--tcp"])?;
+    let port = tcp.online()["port"].as_u64().context("no port")?;
+    assert!((first.into()..=last.into()).contains(&port));
+    let answer = Curl::new(&svc).get(&[&format!("http://127.0.0.1:{port}/seen")])?;
+    assert_eq!(answer.json()["scheme"], "http", "{answer:?}");
     Ok(())
 }
 
