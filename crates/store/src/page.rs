@@ -90,3 +90,25 @@ pub(crate) fn pattern(search: Option<&str>) -> String {
     }
     pattern
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_at_least_the_first_and_has_one_to_a_hundred_rows() {
+        for (page, size) in [(0, 20), (1, 0), (1, 101)] {
+            assert_eq!(Paging::new(page, size), None);
+        }
+        let last = Paging::new(u32::MAX, 100).unwrap();
+        assert_eq!((last.limit(), last.offset()), (100, 429_496_729_400));
+        assert_eq!(Paging::new(1, 1).unwrap().offset(), 0);
+    }
+
+    #[test]
+    fn a_search_is_for_the_text_itself() {
+        assert_eq!(pattern(Some("50%_!Ä")), "%50!%!_!!ä%");
+        assert_eq!(pattern(Some("")), "%");
+        assert_eq!(pattern(None), "%");
+    }
+}

@@ -352,3 +352,34 @@ pub(crate) fn sorted(list: &'static str, column: &'static str, order: Order) -> 
     };
     list.replace("{sort}", &sort)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_written_as_each_database_has_it() {
+        let text = "SELECT 1 WHERE a IN_LIST($1) AND (b IN_LIST($12) OR c)";
+        assert_eq!(
+            for_sqlite(text.into()),
+            "SELECT 1 WHERE a IN (SELECT value FROM json_each($1)) \
+             AND (b IN (SELECT value FROM json_each($12)) OR c)"
+        );
+        assert_eq!(
+            for_postgres(text.into()),
+            "SELECT 1 WHERE a = ANY(CAST($1 AS TEXT[])) AND (b = ANY(CAST($12 AS TEXT[])) OR c)"
+        );
+        assert!(matches!(for_sqlite("SELECT 1".into()), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn equal_rows_are_sorted_by_id() {
+        let list = "SELECT 1 ORDER BY {sort} LIMIT $1";
+        let by_name = sorted(list, "name", Order::Desc);
+        assert_eq!(by_name, "SELECT 1 ORDER BY name DESC, id DESC LIMIT $1");
+        assert_eq!(
+            sorted(list, "id", Order::Asc),
+            "SELECT 1 ORDER BY id ASC LIMIT $1"
+        );
+    }
+}

@@ -77,16 +77,22 @@ impl Timeline {
         order: Order,
         paging: Paging,
     ) -> Result<Paged<T>, Error> {
-        let count = self.count_text();
-        let total = bind(sql(count), &self.values)
-            .bind(COUNTED)
-            .count(conn)
-            .await?;
-        let items = bind(sql(self.list_text(order)), &self.values)
+        let items: Vec<T> = bind(sql(self.list_text(order)), &self.values)
             .bind(paging.limit())
             .bind(paging.offset())
             .all(conn)
             .await?;
+        // A page that is not full is the last one; a search that finds little does not read
+        // everything a second time to say so.
+        let here = u64::try_from(items.len()).unwrap_or_default();
+        let before = u64::try_from(paging.offset()).unwrap_or_default();
+        let is_last = here < u64::from(paging.page_size()) && (here > 0 || before == 0);
+        let total = if is_last {
+            (before + here).min(COUNTED.into())
+        } else {
+            let count = bind(sql(self.count_text()), &self.values);
+            count.bind(COUNTED).count(conn).await?
+        };
         Ok(Paged { items, total })
     }
 

@@ -187,6 +187,18 @@ async fn logs_are_kept_once_and_chosen(database: Database) {
     assert_eq!(logs::list(&mut tx, logs_of(bob)).await.unwrap().total, 0);
     let all = logs::list(&mut tx, logs_of(ann)).await.unwrap();
     assert_eq!((all.total, all.items[0].created_at), (10, at(9)));
+    for (number, size, here) in [(3, 4, 2), (2, 5, 5), (3, 5, 0), (100, 100, 0)] {
+        let paging = Paging::new(number, size).unwrap();
+        let page = logs::list(
+            &mut tx,
+            logs::List {
+                paging,
+                ..logs_of(ann)
+            },
+        );
+        let page = page.await.unwrap();
+        assert_eq!((page.total, page.items.len()), (10, here), "page {number}");
+    }
     let total = async |tx: &mut store::Tx, list| logs::list(tx, list).await.unwrap().total;
     assert_eq!(
         total(
