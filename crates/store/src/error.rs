@@ -182,8 +182,9 @@ fn postgres(code: &str, constraint: Option<&str>) -> Class {
         // Lost against a parallel transaction, a lock or its time limit.
         "40001" | "40P01" | "55P03" | "57014" => Class::Unavailable(Reason::Busy),
         "25006" => Class::Unavailable(Reason::ReadOnly),
-        "53100" | "53200" => Class::Unavailable(Reason::Full),
-        "53300" => Class::Unavailable(Reason::Busy),
+        "53100" => Class::Unavailable(Reason::Full),
+        // Out of memory, out of connections.
+        "53200" | "53300" => Class::Unavailable(Reason::Busy),
         _ if code.starts_with("08") || code.starts_with("57P") => {
             Class::Unavailable(Reason::Connection)
         }

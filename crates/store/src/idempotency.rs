@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::row::record;
 use crate::secret::SecretHash;
 use crate::sql::{sql, statements};
+use crate::workspaces;
 
 record! {
     /// What a key stands for.
@@ -49,7 +50,8 @@ pub async fn find(
 }
 
 /// Claims a key for a project that this transaction creates. If the transaction is not committed,
-/// the key is free again.
+/// the key is free again. Takes the workspace's lock first, as everything else in a creation that
+/// needs it: one order, so that no two creations wait for each other.
 pub async fn claim(
     tx: &mut Tx,
     workspace: WorkspaceId,
@@ -58,6 +60,7 @@ pub async fn claim(
     project: ProjectId,
     now: Timestamp,
 ) -> Result<Claim, Error> {
+    workspaces::lock(tx, workspace).await?;
     let mine = sql(CLAIM)
         .bind(workspace)
         .bind(key)

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use types::id::{ProjectId, UserId, WorkspaceId};
 
 use crate::connection::{Conn, Tx};
-use crate::error::Error;
+use crate::error::{Conflict, Error};
 use crate::members;
 use crate::page::{Order, Paged, Paging, fold, pattern};
 use crate::row::{record, words};
 use crate::sql::{sorted, sql, statements};
+use crate::workspaces;
 
 record! {
     /// A project.
@@ -227,7 +228,8 @@ macro_rules! of_workspaces {
 statements! {
     INSERT = "INSERT INTO projects (id, workspace_id, endpoint, name, search, plan, provider, region, routing, \
         deployment, status, settings, created_by, created_at, updated_at) \
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'active', '{}', $11, $12, $12)";
+        SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'active', '{}', $11, CAST($12 AS BIGINT), CAST($12 AS BIGINT) \
+        FROM workspaces WHERE id = $2 AND deleted_at IS NULL";
     VISIBLE_BY_ID = visible!("p.id = $2");
     VISIBLE_BY_ENDPOINT = visible!("p.endpoint = $2");
     BY_ID = concat!("SELECT ", columns!(), " FROM projects p WHERE p.id = $1 AND p.deleted_at IS NULL");
@@ -242,7 +244,8 @@ statements! {
     RENAME = "UPDATE projects SET name = $2, search = $3 || ' ' || endpoint, updated_at = $4 \
         WHERE id = $1 AND deleted_at IS NULL";
     TRANSFER = "UPDATE projects SET workspace_id = $3, updated_at = $4 \
-        WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL";
+        WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL \
+        AND EXISTS (SELECT 1 FROM workspaces WHERE id = $3 AND deleted_at IS NULL)";
     SET_STATUS = "UPDATE projects SET status = $2, updated_at = $3 WHERE id = $1 AND deleted_at IS NULL";
     // Compared with what was read, so that two changes at once do not undo each other.
     SET_SETTINGS = "UPDATE projects SET settings = $3, updated_at = $4 \
@@ -276,7 +279,8 @@ const LIST_OF_ALL: &str = concat!(
 /// [`crate::Conflict::EndpointTaken`]; [`crate::Conflict::Reference`] when the workspace is not
 /// there.
 pub async fn insert(tx: &mut Tx, new: &NewProject) -> Result<(), Error> {
-    sql(INSERT)
+    workspaces::lock(tx, new.workspace_id).await?;
+    let inserted = sql(INSERT)
         .bind(new.id)
         .bind(new.workspace_id)
         .bind(&new.endpoint)
@@ -289,9 +293,13 @@ pub async fn insert(tx: &mut Tx, new: &NewProject) -> Result<(), Error> {
         .bind(&new.deployment)
         .bind(new.created_by)
         .bind(new.now)
-        .execute(tx)
+        .changed(tx)
         .await?;
-    Ok(())
+    if inserted {
+        Ok(())
+    } else {
+        Err(Error::Conflict(Conflict::Reference))
+    }
 }
 
 /// The project, if the person is an active member of its workspace.
@@ -399,7 +407,8 @@ pub async fn rename(tx: &mut Tx, id: ProjectId, name: &str, now: Timestamp) -> R
         .await
 }
 
-/// Moves a project. False when it is not (any more) where it was thought to be. Logs, events,
+/// Moves a project. False when it is not (any more) where it was thought to be, or the other
+/// workspace is gone. Logs, events,
 /// webhooks and servers go with it, seen through the project.
 pub async fn transfer(
     tx: &mut Tx,
@@ -408,6 +417,7 @@ pub async fn transfer(
     to: WorkspaceId,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    workspaces::lock(tx, to).await?;
     sql(TRANSFER)
         .bind(id)
         .bind(from)

@@ -132,7 +132,6 @@ statements! {
     SET_STATUS = "UPDATE workspaces SET status = $2, updated_at = $3 WHERE id = $1 AND deleted_at IS NULL";
     SET_BILLING = "UPDATE workspaces SET subscription_status = $2, has_payment_method = $3, updated_at = $4 \
         WHERE id = $1 AND deleted_at IS NULL";
-    // A project that is made meanwhile waits for the lock on this row, or this for its.
     DELETE = "UPDATE workspaces SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL \
         AND NOT EXISTS (SELECT 1 FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL)";
     COUNT = "SELECT COUNT(*) AS n FROM workspaces WHERE deleted_at IS NULL AND search LIKE $1 ESCAPE '!'";
@@ -271,10 +270,14 @@ pub async fn set_billing(
         .await
 }
 
-/// Deletes a workspace. False while it has projects. Call [`lock`] before.
+/// Deletes a workspace. False while it has projects. One that is made or moved in meanwhile comes
+/// before, or finds no workspace: all three take the [`lock`].
 pub async fn delete(tx: &mut Tx, id: WorkspaceId, now: Timestamp) -> Result<bool, Error> {
+    lock(tx, id).await?;
     sql(DELETE).bind(id).bind(now).changed(tx).await
 }
 
-/// PostgreSQL's alone: SQLite has no such words and no need of them.
-pub(crate) const LOCK: &str = "SELECT 1 FROM workspaces WHERE id = $1 FOR UPDATE";
+/// PostgreSQL's alone: SQLite has no such words and no need of them. Not `FOR UPDATE`: that also
+/// waits for every transaction that only refers to the row, and two that do and then ask for the
+/// lock would wait for each other.
+pub(crate) const LOCK: &str = "SELECT 1 FROM workspaces WHERE id = $1 FOR NO KEY UPDATE";

@@ -5,9 +5,10 @@ use store::members::{self, Role};
 use store::{Conflict, Order, Paging, projects, workspaces};
 
 use crate::database::{Database, both, commit};
-use crate::world::{Person, at, hash, id};
+use crate::world::{Person, at, hash, id, new_project};
 
 both! {
+    a_deleted_workspace_has_no_projects_whoever_is_first,
     of_many_that_accept_an_invitation_one_does,
     an_invitation_is_accepted_revoked_or_over,
     a_workspace_is_seen_by_its_active_members,
@@ -303,5 +304,60 @@ async fn a_workspace_is_renamed_suspended_and_deleted_when_empty(database: Datab
     assert_eq!(
         workspaces::by_id(&mut tx, ann.workspace).await.unwrap(),
         None
+    );
+}
+
+async fn a_deleted_workspace_has_no_projects_whoever_is_first(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let mut made = Vec::new();
+    for round in 0..12 {
+        let place = Person {
+            workspace: id!(WorkspaceId),
+            ..ann
+        };
+        commit!(database, |tx| workspaces::insert(
+            tx,
+            place.workspace,
+            workspaces::Type::Team,
+            "w",
+            at(0)
+        ))
+        .unwrap();
+        let new = new_project(id!(ProjectId), place, "p");
+        let (store, moved) = (database.store.clone(), round % 3 == 0);
+        let creation = tokio::spawn(async move {
+            let mut tx = store.begin().await.unwrap();
+            let done = if moved {
+                let (from, to) = (bob.workspace, new.workspace_id);
+                projects::transfer(&mut tx, bob.project, from, to, at(1)).await
+            } else {
+                projects::insert(&mut tx, &new).await.map(|()| true)
+            };
+            match done {
+                Ok(true) => tx.commit().await.unwrap(),
+                Ok(false) => {}
+                Err(error) => assert_eq!(error.conflict(), Some(Conflict::Reference)),
+            }
+        });
+        let store = database.store.clone();
+        let deletion = tokio::spawn(async move {
+            let mut tx = store.begin().await.unwrap();
+            let deleted = workspaces::delete(&mut tx, place.workspace, at(1)).await;
+            tx.commit().await.unwrap();
+            deleted.unwrap()
+        });
+        creation.await.unwrap();
+        let deleted = deletion.await.unwrap();
+        let mut read = database.store.read().await.unwrap();
+        let projects = projects::count_of_workspace(&mut read, place.workspace);
+        made.push((deleted, projects.await.unwrap()));
+    }
+    assert!(
+        made.iter()
+            .all(|(deleted, projects)| !deleted || *projects == 0),
+        "{made:?}"
     );
 }
