@@ -1,6 +1,7 @@
 //! What can go wrong, by what a caller can do about it.
 
 use std::fmt;
+use std::io::ErrorKind;
 
 /// An operation that did not happen. Nothing of its transaction is kept once the `Tx` is dropped.
 #[derive(Debug, thiserror::Error)]
@@ -153,9 +154,12 @@ enum Class {
 
 fn classify(error: &sqlx::Error) -> Class {
     match error {
-        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::WorkerCrashed => {
-            Class::Unavailable(Reason::Connection)
-        }
+        sqlx::Error::Io(error) => Class::Unavailable(match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Reason::Full,
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Reason::ReadOnly,
+            _ => Reason::Connection,
+        }),
+        sqlx::Error::Tls(_) | sqlx::Error::WorkerCrashed => Class::Unavailable(Reason::Connection),
         sqlx::Error::PoolTimedOut => Class::Unavailable(Reason::Busy),
         sqlx::Error::PoolClosed => Class::Unavailable(Reason::Connection),
         sqlx::Error::Database(error) => {

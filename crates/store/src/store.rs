@@ -1,12 +1,14 @@
 //! Opening a database, transactions, backup.
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::str::FromStr as _;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{PgPool, SqlitePool};
+use tokio::fs::OpenOptions;
 
 use crate::connection::{Read, Tx};
 use crate::error::{Bug, Error, Reason};
@@ -58,6 +60,8 @@ impl Store {
     }
 
     async fn open_sqlite(path: &Path) -> Result<Self, Error> {
+        // Nobody else reads it; SQLite gives its log the same mode.
+        private(OpenOptions::new().create(true).append(true), path).await?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -136,7 +140,18 @@ impl Store {
             let message = "only the embedded database is backed up here; use pg_dump".to_owned();
             return Err(Bug::Address(message).into());
         };
-        let target = backup_target(path)?;
+        let target = path
+            .to_str()
+            .ok_or_else(|| Bug::Address("the backup's path is not UTF-8".to_owned()))?;
+        // VACUUM INTO takes an empty file too, so this one can be private and new.
+        private(OpenOptions::new().create_new(true).write(true), path)
+            .await
+            .map_err(|error| match error {
+                sqlx::Error::Io(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    Bug::Address("the backup's file exists already".to_owned()).into()
+                }
+                other => Error::from(other),
+            })?;
         // `query_only` forbids VACUUM INTO too; this one connection goes without it for a while.
         let mut connection = readers.acquire().await?.detach();
         let copied = async {
@@ -146,12 +161,16 @@ impl Store {
             sqlx::query("VACUUM INTO $1")
                 .bind(target)
                 .execute(&mut connection)
-                .await?;
-            Ok::<_, sqlx::Error>(())
+                .await
         };
         let copied = copied.await;
         sqlx::Connection::close(connection).await?;
-        Ok(copied?)
+        if copied.is_err() {
+            // Half a backup is worse than none. If it cannot go either, the first error says why.
+            tokio::fs::remove_file(path).await.ok();
+        }
+        copied?;
+        Ok(())
     }
 
     /// Closes every connection and waits for it; SQLite folds its log into the file.
@@ -178,16 +197,10 @@ impl Store {
     }
 }
 
-/// SQLite's VACUUM INTO accepts an empty file that exists; a backup never writes over anything.
-fn backup_target(path: &Path) -> Result<String, Error> {
-    let target: PathBuf = path.to_owned();
-    if target.exists() {
-        return Err(Bug::Address("the backup's file exists already".to_owned()).into());
-    }
-    target
-        .into_os_string()
-        .into_string()
-        .map_err(|_| Bug::Address("the backup's path is not UTF-8".to_owned()).into())
+/// Opens or makes a file that only its owner can read.
+async fn private(how: &mut OpenOptions, path: &Path) -> Result<(), sqlx::Error> {
+    how.mode(0o600).open(path).await?;
+    Ok(())
 }
 
 impl From<Reason> for Error {

@@ -1,6 +1,7 @@
 //! A database that is gone, slow, read-only, full or broken: named for what it is, and served
 //! again without a restart.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::str::FromStr as _;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
@@ -238,6 +239,12 @@ async fn a_backup_is_a_database_that_can_be_put_in_its_place() {
         "it would write over the first"
     );
 
+    let wal = database.file().with_extension("db-wal");
+    for private in [&file, &database.file(), &wal] {
+        let mode = std::fs::metadata(private).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", private.display());
+    }
+
     let restored = Store::open(None, target.path()).await.unwrap();
     let mut read = restored.read().await.unwrap();
     assert!(users::by_id(&mut read, ann.user).await.unwrap().is_some());
@@ -261,4 +268,21 @@ async fn a_backup_of_postgres_is_left_to_its_own_tools() {
         .await
         .unwrap_err();
     assert!(error.to_string().contains("pg_dump"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_to_where_it_cannot_be_is_refused() {
+    let database = Database::sqlite().await;
+    let target = tempfile::tempdir().unwrap();
+    let nowhere = target.path().join("gone").join("x");
+    assert_eq!(
+        reason(database.store.backup(&nowhere).await.unwrap_err()),
+        Reason::Connection
+    );
+    // Never over something that is there already.
+    let device = std::path::Path::new("/dev/full");
+    let error = database.store.backup(device).await.unwrap_err();
+    assert!(matches!(error, Error::Bug(Bug::Address(_))), "{error:?}");
+    assert_eq!(std::fs::read_dir(target.path()).unwrap().count(), 0);
+    database.store.ping().await.unwrap();
 }
