@@ -1,3 +1,4 @@
 //! Pages for people: plain forms that work without scripts.
 
+pub mod layout;
 pub mod same_origin;

@@ -3,6 +3,7 @@
 pub mod cookie;
 pub mod email;
 pub mod password;
+pub mod recovery;
 pub mod secret_link;
 pub mod throttle;
 pub mod totp;
