@@ -14,6 +14,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 pub use self::message::Message;
+use crate::random;
 
 /// Where mail goes.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ fn write(folder: &Path, message: &Message, now: Timestamp) -> std::io::Result<()
         .recursive(true)
         .mode(0o700)
         .create(folder)?;
-    let id = crate::people::random_bytes::<8>();
+    let id = random::bytes::<8>().map_err(|_| std::io::Error::other("no randomness"))?;
     let name = format!("{}-{:016x}", now.as_millisecond(), u64::from_be_bytes(id));
     // Written under another name first: whoever watches for `.eml` never sees half of one.
     let unfinished = folder.join(format!(".{name}.part"));

@@ -9,7 +9,8 @@ use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,
-    ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+    ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
+    RsaKeyPair,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -92,6 +93,37 @@ impl SigningKey {
     pub fn with_kid(mut self, kid: impl Into<String>) -> Self {
         self.id = Some(kid.into());
         self
+    }
+
+    /// The public half as a JWK (RFC 8037 section 2) with its `kid`, for Ed25519 keys alone: those
+    /// are what we publish.
+    pub fn public_jwk(&self) -> Option<Value> {
+        let Material::Ed25519(pair) = &self.material else {
+            return None;
+        };
+        let mut jwk = json!({
+            "kty": "OKP",
+            "crv": "Ed25519",
+            "x": URL_SAFE_NO_PAD.encode(pair.public_key().as_ref()),
+            "use": "sig",
+            "alg": self.algorithm.as_str(),
+        });
+        if let (Some(id), Some(members)) = (&self.id, jwk.as_object_mut()) {
+            members.insert("kid".to_owned(), json!(id));
+        }
+        Some(jwk)
+    }
+
+    /// The thumbprint of the public half (RFC 7638, RFC 8037 section 2): a `kid` that follows from
+    /// the key. For Ed25519 keys alone.
+    pub fn thumbprint(&self) -> Option<String> {
+        let Material::Ed25519(pair) = &self.material else {
+            return None;
+        };
+        let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
+        let members = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#);
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, members.as_bytes());
+        Some(URL_SAFE_NO_PAD.encode(digest.as_ref()))
     }
 
     /// Signs header and claims as they are given, into a compact JWS.

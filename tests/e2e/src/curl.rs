@@ -72,7 +72,10 @@ impl Curl {
         let facts: Value = serde_json::from_str(facts.lines().last().context("no facts")?)?;
         Ok(Answer {
             status: facts["http_code"].as_u64().unwrap_or_default(),
-            version: facts["http_version"].as_str().unwrap_or_default().to_owned(),
+            version: facts["http_version"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
             heads: fs::read_to_string(head)?,
             // No file is made for an empty body.
             body: fs::read(body).unwrap_or_default(),

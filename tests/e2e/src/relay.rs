@@ -99,7 +99,10 @@ fn pass(mut from: TcpStream, mut to: TcpStream, state: &State) {
                 return;
             }
             Ok(length) => {
-                if to.write_all(buffer.get(..length).unwrap_or_default()).is_err() {
+                if to
+                    .write_all(buffer.get(..length).unwrap_or_default())
+                    .is_err()
+                {
                     from.shutdown(Shutdown::Both).ok();
                     return;
                 }

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn exactly_one_cookie_is_read() {
-        let secret = LinkSecret::draw();
+        let secret = LinkSecret::draw().unwrap();
         let text = secret.reveal();
         let read =
             |fields: &[&str]| SessionCookie::Host.read(fields.iter().map(|field| field.as_bytes()));

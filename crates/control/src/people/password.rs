@@ -11,6 +11,8 @@ use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as
 use credentials::Secret;
 use tokio::sync::Semaphore;
 
+use crate::random;
+
 /// A text that a person typed as a password: silent in `Debug`, cleared on drop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Password(Secret);
@@ -124,7 +126,8 @@ impl Passwords {
     /// # Errors
     /// Too many are waiting already, or the hash failed.
     pub async fn hash(&self, password: Password) -> Result<String, HashError> {
-        let salt = crate::people::random_bytes::<SALT_BYTES>();
+        let salt = random::bytes::<SALT_BYTES>()
+            .map_err(|_| HashError::Failed("no randomness".to_owned()))?;
         let parameters = self.parameters.clone();
         self.run(move || hash_now(&parameters, &password, &salt))
             .await?

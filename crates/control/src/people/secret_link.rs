@@ -8,6 +8,9 @@ use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use credentials::Secret;
+use types::problem::Problem;
+
+use crate::random;
 
 /// A secret as its holder has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +21,8 @@ pub type LinkHash = [u8; 32];
 
 impl LinkSecret {
     /// Draws a new one.
-    pub fn draw() -> Self {
-        Self(Secret::new(super::random_bytes::<32>()))
+    pub fn draw() -> Result<Self, Problem> {
+        Ok(Self(Secret::new(random::bytes::<32>()?)))
     }
 
     /// Reads one that came back; anything but 43 characters of canonical base64url is none.
@@ -56,17 +59,17 @@ mod tests {
 
     #[test]
     fn a_secret_comes_back_as_it_was() {
-        let secret = LinkSecret::draw();
+        let secret = LinkSecret::draw().unwrap();
         let back = LinkSecret::parse(&secret.reveal()).unwrap();
         assert_eq!(back, secret);
         assert_eq!(back.hash(), secret.hash());
-        assert_ne!(LinkSecret::draw().hash(), secret.hash());
+        assert_ne!(LinkSecret::draw().unwrap().hash(), secret.hash());
         assert!(!format!("{secret:?}").contains(&secret.reveal()));
     }
 
     #[test]
     fn only_the_canonical_form_is_read() {
-        let text = LinkSecret::draw().reveal();
+        let text = LinkSecret::draw().unwrap().reveal();
         let padded = format!("{text}=");
         // The last of 43 characters carries two bits that stand for nothing and must be zero.
         let loose = format!("{}B", "A".repeat(42));

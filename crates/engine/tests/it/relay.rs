@@ -122,11 +122,7 @@ async fn carry(mut near: TcpStream, to: SocketAddr, state: watch::Receiver<State
     }
 }
 
-async fn one_way(
-    mut from: ReadHalf<'_>,
-    mut to: WriteHalf<'_>,
-    mut state: watch::Receiver<State>,
-) {
+async fn one_way(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, mut state: watch::Receiver<State>) {
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let read = from.read(&mut bytes).await.unwrap_or(0);

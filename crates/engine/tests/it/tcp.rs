@@ -145,11 +145,7 @@ async fn visitors_one_after_another_share_the_data_connections() {
     // The control channel; and on each worker two that wait, one in use, and one that is still
     // coming back when the next visitor is there.
     let most = 1 + 4 * workers;
-    assert!(
-        relay.accepted() <= most,
-        "{} connections",
-        relay.accepted()
-    );
+    assert!(relay.accepted() <= most, "{} connections", relay.accepted());
 }
 
 /// EN-9.

@@ -381,5 +381,10 @@ async fn without_a_server_name_the_engine_api_answers() {
     let mut visitor = RawVisitor::new(connecting.await.unwrap());
     let answer = visitor.get("/api/openapi.json", engine.host()).await;
     assert_eq!(answer.status, 200);
-    assert!(answer.json()["openapi"].as_str().unwrap().starts_with("3.1"));
+    assert!(
+        answer.json()["openapi"]
+            .as_str()
+            .unwrap()
+            .starts_with("3.1")
+    );
 }

@@ -37,7 +37,10 @@ fn a_visitor_comes_by_either_version_and_the_forwarding_fields_are_ours() -> Res
             assert!(has_line(&seen, &field), "{field} is not in {seen}");
         }
         assert!(!seen.contains("192.0.2.1"), "{seen}");
-        assert!(!seen.contains("somebody") && !seen.contains("forged"), "{seen}");
+        assert!(
+            !seen.contains("somebody") && !seen.contains("forged"),
+            "{seen}"
+        );
     }
     Ok(())
 }
@@ -48,10 +51,19 @@ fn a_published_name_has_nothing_of_ours() -> Result<()> {
     let svc = Svc::engine()?;
     let agent = Agent::forward(&svc, &Service::mirror()?.to_string(), &["--http"])?;
     let curl = Curl::new(&svc);
-    for path in ["/api/tunnels", "/api/clients", "/api/sse", "/api/openapi.json", "/healthz"] {
+    for path in [
+        "/api/tunnels",
+        "/api/clients",
+        "/api/sse",
+        "/api/openapi.json",
+        "/healthz",
+    ] {
         let answer = curl.get(&[&agent.url(path)])?;
         assert_eq!(answer.status, 200, "{answer:?}");
-        assert!(answer.text().starts_with(&format!("GET {path} ")), "{answer:?}");
+        assert!(
+            answer.text().starts_with(&format!("GET {path} ")),
+            "{answer:?}"
+        );
     }
     Ok(())
 }
@@ -72,11 +84,24 @@ fn a_large_body_waits_for_100_continue() -> Result<()> {
     for (version, patience) in [("--http1.1", "60"), ("--http2", "0.1")] {
         let url = agent.url("/upload");
         let mut args = vec![version, &url, "--data-binary", &data];
-        args.extend(["-H", "Expect: 100-continue", "--expect100-timeout", patience]);
+        args.extend([
+            "-H",
+            "Expect: 100-continue",
+            "--expect100-timeout",
+            patience,
+        ]);
         let upload = curl.start(&args)?;
         let mut call = service.next()?;
-        assert!(has_line(&call.head, "content-length: 3145728"), "{}", call.head);
-        if call.head.to_ascii_lowercase().contains("\r\nexpect: 100-continue\r\n") {
+        assert!(
+            has_line(&call.head, "content-length: 3145728"),
+            "{}",
+            call.head
+        );
+        if call
+            .head
+            .to_ascii_lowercase()
+            .contains("\r\nexpect: 100-continue\r\n")
+        {
             call.write("HTTP/1.1 100 Continue\r\n\r\n")?;
         }
         assert!(call.read(body.len())? == body, "{version}: another body");
@@ -97,10 +122,19 @@ fn a_service_refuses_a_large_body_before_it_is_sent() -> Result<()> {
     let data = format!("@{}", file.display());
     let url = agent.url("/upload");
     let curl = Curl::new(&svc);
-    let args = ["--http1.1", &url, "--data-binary", &data, "-H", "Expect: 100-continue"];
+    let args = [
+        "--http1.1",
+        &url,
+        "--data-binary",
+        &data,
+        "-H",
+        "Expect: 100-continue",
+    ];
     let upload = curl.start(&[args.as_slice(), &["--expect100-timeout", "60"]].concat())?;
     let mut call = service.next()?;
-    call.write("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n")?;
+    call.write(
+        "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n",
+    )?;
     assert_eq!(upload.rest()?, b"no\n");
     Ok(())
 }
@@ -111,7 +145,8 @@ fn every_chunk_arrives_when_it_is_written_and_trailers_follow() -> Result<()> {
     let service = Service::start()?;
     let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
     for version in ["--http1.1", "--http2"] {
-        let mut download = Curl::new(&svc).start(&[version, &agent.url("/"), "-H", "TE: trailers"])?;
+        let mut download =
+            Curl::new(&svc).start(&[version, &agent.url("/"), "-H", "TE: trailers"])?;
         let mut call = service.next()?;
         call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n")?;
         for chunk in ["one", "two", "six"] {
@@ -136,7 +171,11 @@ fn a_body_that_breaks_off_never_looks_complete() -> Result<()> {
             let mut download = Curl::new(&svc).start(&[version, &agent.url("/")])?;
             let mut call = service.next()?;
             call.write(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n"))?;
-            call.write(if head.ends_with("10") { "four" } else { "4\r\nfour\r\n" })?;
+            call.write(if head.ends_with("10") {
+                "four"
+            } else {
+                "4\r\nfour\r\n"
+            })?;
             assert_eq!(download.read(4)?, b"four");
             drop(call);
             assert!(download.rest().is_err(), "{version}, {head}");
@@ -154,7 +193,11 @@ fn head_and_http_1_0_get_what_they_can_read() -> Result<()> {
     for version in ["--http1.1", "--http2"] {
         let asked = curl.start(&[version, "-I", &agent.url("/")])?;
         let mut call = service.next()?;
-        assert!(call.head.starts_with("HEAD / HTTP/1.1\r\n"), "{}", call.head);
+        assert!(
+            call.head.starts_with("HEAD / HTTP/1.1\r\n"),
+            "{}",
+            call.head
+        );
         call.write("HTTP/1.1 200 OK\r\nContent-Length: 12345\r\n\r\n")?;
         let head = String::from_utf8(asked.rest()?)?;
         assert!(has_line(&head, "content-length: 12345"), "{head}");
@@ -166,7 +209,10 @@ fn head_and_http_1_0_get_what_they_can_read() -> Result<()> {
     call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")?;
     let answer = String::from_utf8(download.rest()?)?;
     assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
-    assert!(!answer.to_ascii_lowercase().contains("transfer-encoding"), "{answer}");
+    assert!(
+        !answer.to_ascii_lowercase().contains("transfer-encoding"),
+        "{answer}"
+    );
     Ok(())
 }
 
@@ -174,7 +220,11 @@ fn head_and_http_1_0_get_what_they_can_read() -> Result<()> {
 #[test]
 fn a_token_opens_a_guarded_name_and_does_not_reach_the_service() -> Result<()> {
     let svc = Svc::engine()?;
-    let agent = Agent::forward(&svc, &Service::mirror()?.to_string(), &["--http", "--token-auth"])?;
+    let agent = Agent::forward(
+        &svc,
+        &Service::mirror()?.to_string(),
+        &["--http", "--token-auth"],
+    )?;
     let curl = Curl::new(&svc);
     let token = svc.token();
     let bearer = format!("Authorization: Bearer {token}");
@@ -183,12 +233,18 @@ fn a_token_opens_a_guarded_name_and_does_not_reach_the_service() -> Result<()> {
     let refused = get("/", &[])?;
     assert_eq!(refused.status, 401, "{refused:?}");
     let challenge = refused.header("www-authenticate").unwrap_or_default();
-    assert!(challenge.starts_with("Bearer") && !challenge.contains("error"), "{challenge}");
+    assert!(
+        challenge.starts_with("Bearer") && !challenge.contains("error"),
+        "{challenge}"
+    );
 
     let by_header = get("/x", &["-H", &bearer])?;
     assert_eq!(by_header.status, 200, "{by_header:?}");
     assert!(!by_header.text().contains(&token), "{by_header:?}");
-    assert!(has_line(&by_header.text(), "svc-user-id: usr_test"), "{by_header:?}");
+    assert!(
+        has_line(&by_header.text(), "svc-user-id: usr_test"),
+        "{by_header:?}"
+    );
 
     // The query is the proof, so the header is the application's.
     let path = format!("/x?a=1&svc.token={token}&b=%20");
@@ -198,7 +254,10 @@ fn a_token_opens_a_guarded_name_and_does_not_reach_the_service() -> Result<()> {
     assert_eq!(by_query.status, 200, "{by_query:?}");
     let seen = by_query.text();
     assert!(seen.starts_with("GET /x?a=1&b=%20 HTTP/1.1\r\n"), "{seen}");
-    assert!(has_line(&seen, "authorization: Bearer of.the.application"), "{seen}");
+    assert!(
+        has_line(&seen, "authorization: Bearer of.the.application"),
+        "{seen}"
+    );
     assert!(seen.contains("/before?c=2\r\n"), "{seen}");
     assert!(!seen.contains(&token), "{seen}");
 
@@ -235,10 +294,17 @@ fn a_name_that_is_not_served_is_told_apart() -> Result<()> {
     assert_eq!(unknown.status, 404);
     assert_eq!(unknown.json()["code"], "tunnel_not_found", "{unknown:?}");
     let media_type = unknown.header("content-type").unwrap_or_default();
-    assert!(media_type.starts_with("application/problem+json"), "{unknown:?}");
+    assert!(
+        media_type.starts_with("application/problem+json"),
+        "{unknown:?}"
+    );
     let page = curl.get(&[&nobody, "-H", "Accept: text/html"])?;
     assert_eq!(page.status, 404);
-    assert!(page.header("content-type").unwrap_or_default().starts_with("text/html"));
+    assert!(
+        page.header("content-type")
+            .unwrap_or_default()
+            .starts_with("text/html")
+    );
 
     agent.process().terminate()?;
     assert_eq!(agent.process().ended()?, Some(0));
@@ -279,7 +345,10 @@ fn the_plain_listener_redirects_and_never_repeats_a_token() -> Result<()> {
         assert_eq!(location, https, "{method}");
     }
     let token = svc.token();
-    for query in ["svc.token=".to_owned() + &token, "a=1&svc%2Etoken=x".to_owned()] {
+    for query in [
+        "svc.token=".to_owned() + &token,
+        "a=1&svc%2Etoken=x".to_owned(),
+    ] {
         let refused = curl.get(&[&format!("{base}/a?{query}")])?;
         assert_eq!(refused.status, 400, "{refused:?}");
         assert_eq!(refused.header("location"), None, "{refused:?}");
@@ -309,11 +378,18 @@ fn the_engine_answers_for_itself_on_its_own_name() -> Result<()> {
     let by_query = curl.get(&[&url(&format!("/api/tunnels?svc.token={}", svc.token()))])?;
     assert!([400, 401].contains(&by_query.status), "{by_query:?}");
     let weak = svc.token_with(&json!({"permissions": ["tunnels.streams.create-delete"]}));
-    let weak = curl.get(&["-H", &format!("Authorization: Bearer {weak}"), &url("/api/tunnels")])?;
+    let weak = curl.get(&[
+        "-H",
+        &format!("Authorization: Bearer {weak}"),
+        &url("/api/tunnels"),
+    ])?;
     assert_eq!(weak.status, 403, "{weak:?}");
     let challenge = weak.header("www-authenticate").unwrap_or_default();
     assert!(challenge.contains("insufficient_scope"), "{challenge}");
-    assert!(challenge.contains("tunnels.resources.read-only"), "{challenge}");
+    assert!(
+        challenge.contains("tunnels.resources.read-only"),
+        "{challenge}"
+    );
     Ok(())
 }
 
@@ -324,9 +400,8 @@ fn port(svc: &Svc) -> &str {
 /// Whether a head has this line, whatever the case of the field's name.
 fn has_line(head: &str, line: &str) -> bool {
     head.lines().any(|found| {
-        let same = |at: usize| {
-            found.is_char_boundary(at) && found[..at].eq_ignore_ascii_case(&line[..at])
-        };
+        let same =
+            |at: usize| found.is_char_boundary(at) && found[..at].eq_ignore_ascii_case(&line[..at]);
         let colon = line.find(':').unwrap_or_default();
         found.len() == line.len() && same(colon) && found[colon..] == line[colon..]
     })

@@ -49,7 +49,9 @@ impl Scene {
 
     async fn seen(&mut self) -> Result<Seen> {
         let seen = tokio::time::timeout(PATIENCE, self.server.seen.recv());
-        seen.await.context("the service was told nothing")?.context("it ended")
+        seen.await
+            .context("the service was told nothing")?
+            .context("it ended")
     }
 }
 
@@ -57,9 +59,13 @@ impl Scene {
 async fn a_call_has_an_answer_with_metadata_before_and_after() -> Result<()> {
     let mut scene = Scene::set().await?;
     let mut request = Request::new(Number { value: 21 });
-    request.metadata_mut().insert("x-given", "as it was".parse()?);
+    request
+        .metadata_mut()
+        .insert("x-given", "as it was".parse()?);
     let binary = MetadataValue::from_bytes(&[0, 255, 7]);
-    request.metadata_mut().insert_bin("x-given-bin", binary.clone());
+    request
+        .metadata_mut()
+        .insert_bin("x-given-bin", binary.clone());
     let answer = scene.client.double(request).await?;
     assert_eq!(answer.get_ref().value, 42);
     let metadata = answer.metadata();
@@ -71,14 +77,21 @@ async fn a_call_has_an_answer_with_metadata_before_and_after() -> Result<()> {
 #[tokio::test]
 async fn a_failure_comes_as_a_trailer_with_its_details() -> Result<()> {
     let mut scene = Scene::set().await?;
-    let refused = scene.client.double(Request::new(Number { value: -1 })).await;
+    let refused = scene
+        .client
+        .double(Request::new(Number { value: -1 }))
+        .await;
     let status = refused.err().context("it was answered")?;
     assert_eq!(status.code(), Code::OutOfRange);
     assert_eq!(status.message(), "below 0: ünfit");
     assert_eq!(status.details(), [0, 1, 2, 255]);
 
     // After messages too.
-    let mut numbers = scene.client.count(Request::new(Number { value: -3 })).await?.into_inner();
+    let mut numbers = scene
+        .client
+        .count(Request::new(Number { value: -3 }))
+        .await?
+        .into_inner();
     scene.server.numbers.send(Ok(1)).await?;
     assert_eq!(numbers.message().await?, Some(Number { value: 1 }));
     scene.server.numbers.send(Err(Code::DataLoss)).await?;
@@ -92,7 +105,11 @@ async fn a_failure_comes_as_a_trailer_with_its_details() -> Result<()> {
 #[tokio::test]
 async fn messages_of_a_stream_arrive_one_by_one() -> Result<()> {
     let mut scene = Scene::set().await?;
-    let mut numbers = scene.client.count(Request::new(Number { value: 0 })).await?.into_inner();
+    let mut numbers = scene
+        .client
+        .count(Request::new(Number { value: 0 }))
+        .await?
+        .into_inner();
     for value in 1..=20 {
         // The next is not sent before this one is here.
         scene.server.numbers.send(Ok(value)).await?;
@@ -138,7 +155,10 @@ async fn many_streams_share_a_connection() -> Result<()> {
         async move { client.double(Request::new(Number { value })).await }
     });
     let answers = futures_util::future::try_join_all(calls).await?;
-    let values: Vec<i64> = answers.iter().map(|answer| answer.get_ref().value).collect();
+    let values: Vec<i64> = answers
+        .iter()
+        .map(|answer| answer.get_ref().value)
+        .collect();
     assert_eq!(values, (0..100).map(|value| 2 * value).collect::<Vec<_>>());
     Ok(())
 }
@@ -150,7 +170,10 @@ async fn the_service_learns_of_a_deadline_and_of_its_end() -> Result<()> {
     request.set_timeout(Duration::from_millis(300));
     let late = scene.client.hang(request).await;
     let code = late.err().context("it was answered")?.code();
-    assert!([Code::Cancelled, Code::DeadlineExceeded].contains(&code), "{code:?}");
+    assert!(
+        [Code::Cancelled, Code::DeadlineExceeded].contains(&code),
+        "{code:?}"
+    );
     let Seen::Begun { timeout } = scene.seen().await? else {
         anyhow::bail!("ended before it began");
     };
@@ -162,7 +185,11 @@ async fn the_service_learns_of_a_deadline_and_of_its_end() -> Result<()> {
 #[tokio::test]
 async fn the_service_learns_that_a_call_was_cancelled() -> Result<()> {
     let mut scene = Scene::set().await?;
-    let mut numbers = scene.client.count(Request::new(Number { value: 0 })).await?.into_inner();
+    let mut numbers = scene
+        .client
+        .count(Request::new(Number { value: 0 }))
+        .await?
+        .into_inner();
     scene.server.numbers.send(Ok(1)).await?;
     assert_eq!(numbers.next().await.transpose()?, Some(Number { value: 1 }));
     drop(numbers);

@@ -23,7 +23,10 @@ fn connections_to_the_service_are_kept_and_used_again() -> Result<()> {
         let seen: Vec<serde_json::Value> = answers.collect::<Result<_, _>>()?;
         assert_eq!(seen.len(), 20, "{version}");
         connections.extend(seen.iter().map(|seen| seen["connection"].to_string()));
-        let uris: Vec<&str> = seen.iter().filter_map(|seen| seen["uri"].as_str()).collect();
+        let uris: Vec<&str> = seen
+            .iter()
+            .filter_map(|seen| seen["uri"].as_str())
+            .collect();
         let asked: Vec<String> = (1..=20).map(|n| format!("/seen?{n}")).collect();
         assert_eq!(uris, asked, "{version}");
     }
@@ -44,7 +47,12 @@ fn what_nginx_sees_is_told_by_the_edge() -> Result<()> {
     let curl = Curl::new(&svc);
     let services = [
         (nginx.http1(), &[][..], "HTTP/1.1", "http"),
-        (nginx.h2c(), &["--http-version", "h2c"][..], "HTTP/2.0", "http"),
+        (
+            nginx.h2c(),
+            &["--http-version", "h2c"][..],
+            "HTTP/2.0",
+            "http",
+        ),
         (nginx.tls(), &[][..], "HTTP/2.0", "https"),
         (nginx.tls_http1(), &[][..], "HTTP/1.1", "https"),
     ];
@@ -76,7 +84,8 @@ fn a_large_file_comes_and_goes_whole() -> Result<()> {
     let by_http1 = Agent::forward(&svc, &nginx.http1(), &["--http"])?;
     let directory = tempfile::tempdir()?;
     let fetched = directory.path().join("fetched");
-    curl.start(&[&by_http1.url("/large"), "-o", path(&fetched)?])?.rest()?;
+    curl.start(&[&by_http1.url("/large"), "-o", path(&fetched)?])?
+        .rest()?;
     assert_eq!(sum_of(&fetched)?, sum);
 
     // Up again from there, and by HTTP/2 on both sides.
@@ -86,7 +95,8 @@ fn a_large_file_comes_and_goes_whole() -> Result<()> {
         assert!([201, 204].contains(&put.status), "{put:?}");
         assert_eq!(sum_of(&nginx.root().join("put"))?, sum, "{version}");
     }
-    curl.start(&["--http2", &by_h2c.url("/put"), "-o", path(&fetched)?])?.rest()?;
+    curl.start(&["--http2", &by_h2c.url("/put"), "-o", path(&fetched)?])?
+        .rest()?;
     assert_eq!(sum_of(&fetched)?, sum);
     Ok(())
 }
@@ -100,7 +110,12 @@ fn ranges_conditions_and_encodings_are_left_to_the_service() -> Result<()> {
     let plain = Agent::forward(&svc, &nginx.http1(), &["--http"])?;
     let h2c = Agent::forward(&svc, &nginx.h2c(), &["--http", "--http-version", "h2c"])?;
     let curl = Curl::new(&svc);
-    for (agent, version) in [(&plain, "--http1.1"), (&plain, "--http2"), (&h2c, "--http1.1"), (&h2c, "--http2")] {
+    for (agent, version) in [
+        (&plain, "--http1.1"),
+        (&plain, "--http2"),
+        (&h2c, "--http1.1"),
+        (&h2c, "--http2"),
+    ] {
         let get = |path: &str, more: &[&str]| -> Result<Answer> {
             curl.get(&[&[version, &agent.url(path)], more].concat())
         };
@@ -109,8 +124,14 @@ fn ranges_conditions_and_encodings_are_left_to_the_service() -> Result<()> {
         let tag = whole.header("etag").context("no etag")?;
 
         let range = get("/file", &["-r", "1000-1009"])?;
-        assert_eq!((range.status, range.body.as_slice()), (206, &text[1000..1010]));
-        assert_eq!(range.header("content-range"), Some("bytes 1000-1009/100000"));
+        assert_eq!(
+            (range.status, range.body.as_slice()),
+            (206, &text[1000..1010])
+        );
+        assert_eq!(
+            range.header("content-range"),
+            Some("bytes 1000-1009/100000")
+        );
         let beyond = get("/file", &["-r", "200000-"])?;
         assert_eq!(beyond.status, 416);
 
@@ -119,7 +140,11 @@ fn ranges_conditions_and_encodings_are_left_to_the_service() -> Result<()> {
         assert_eq!(fresh.header("etag"), Some(tag));
 
         let packed = get("/gzip/file", &["-H", "Accept-Encoding: gzip"])?;
-        assert_eq!(packed.header("content-encoding"), Some("gzip"), "{packed:?}");
+        assert_eq!(
+            packed.header("content-encoding"),
+            Some("gzip"),
+            "{packed:?}"
+        );
         assert_eq!(packed.body.get(..2), Some(&[0x1f, 0x8b][..]));
         let unpacked = get("/gzip/file", &["--compressed"])?;
         assert_eq!(unpacked.body, text);

@@ -145,14 +145,20 @@ async fn double(request: Request<Number>) -> Answered<Number> {
     let (metadata, _extensions, Number { value }) = request.into_parts();
     if value < 0 {
         let details = vec![0, 1, 2, 255].into();
-        return Err(Status::with_details(Code::OutOfRange, "below 0: ünfit", details));
+        return Err(Status::with_details(
+            Code::OutOfRange,
+            "below 0: ünfit",
+            details,
+        ));
     }
     let mut response = Response::new(Number { value: value * 2 });
     if let Some(given) = metadata.get("x-given") {
         response.metadata_mut().insert("x-given", given.clone());
     }
     if let Some(given) = metadata.get_bin("x-given-bin") {
-        response.metadata_mut().insert_bin("x-given-bin", given.clone());
+        response
+            .metadata_mut()
+            .insert_bin("x-given-bin", given.clone());
     }
     Ok(response)
 }

@@ -1,0 +1,12 @@
+//! What a request brings beside its credential: bodies, queries and addresses, read strictly.
+//!
+//! A handler takes its [`Caller`](crate::caller::Caller) first and these after it, so that a
+//! refused credential is told before a malformed body is.
+
+mod body;
+mod client_ip;
+mod query;
+
+pub use self::body::{Body, OptionalBody};
+pub use self::client_ip::ClientIp;
+pub use self::query::{Page, Query};

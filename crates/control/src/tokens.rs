@@ -1,0 +1,12 @@
+//! Of `tokens`.
+
+use std::sync::Arc;
+
+use axum::Router;
+
+use crate::app::App;
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+}
