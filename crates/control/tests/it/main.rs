@@ -1,0 +1,18 @@
+//! The control plane through its real router and a real database for each test.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends where it fails"
+)]
+
+mod callers;
+mod contracts;
+mod credentials;
+#[path = "../../../store/tests/it/postgres.rs"]
+mod postgres;
+mod support;
+mod tokens;
+mod turn;
+mod walk;
+mod whoami;
