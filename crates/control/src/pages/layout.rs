@@ -15,6 +15,8 @@ use http::header::{
 use http::{HeaderValue, StatusCode};
 use types::problem::Problem;
 
+use crate::problem::Refusal;
+
 /// The style sheet, inline in each page: a page is one request, an error page too.
 pub const STYLE: &str = include_str!("templates/style.css");
 
@@ -63,9 +65,21 @@ pub struct MessagePage<'a> {
 #[derive(Debug)]
 pub struct PageRefusal(Box<Problem>);
 
-impl<P: Into<Problem>> From<P> for PageRefusal {
-    fn from(problem: P) -> Self {
-        Self(Box::new(problem.into()))
+impl From<Problem> for PageRefusal {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
+    }
+}
+
+impl From<Refusal> for PageRefusal {
+    fn from(refusal: Refusal) -> Self {
+        Self(Box::new(refusal.problem().clone()))
+    }
+}
+
+impl From<store::Error> for PageRefusal {
+    fn from(error: store::Error) -> Self {
+        Refusal::from(error).into()
     }
 }
 
