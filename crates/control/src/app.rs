@@ -10,10 +10,12 @@ use daemon::clock::Clock;
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
+use store::Store;
 use types::problem::Problem;
 
 use crate::config::Config;
 use crate::keys::Keys;
+use crate::people::People;
 use crate::problem::Refusal;
 use crate::{
     audit, contracts, credentials, keys, logs, pages, people, plans, projects, settings, tokens,
@@ -22,12 +24,16 @@ use crate::{
 
 /// What every handler has. One for a process.
 pub struct App {
+    /// The database.
+    pub store: Store,
     /// Checked configuration.
     pub config: Config,
     /// The time of day.
     pub clock: Arc<dyn Clock>,
     /// Keys that sign, verify and seal.
     pub keys: Keys,
+    /// What handlers about people share.
+    pub people: People,
 }
 
 impl App {

@@ -95,12 +95,12 @@ impl Actor {
 
     /// The caller of an API operation, with the credential that was used.
     pub fn caller(who: &Principal) -> Self {
-        let credential = match &who.source {
-            Source::Credential(id) => id.parse().ok(),
+        let credential = match who.source {
+            Source::Credential(id) => Some(id),
             Source::Session(_) => None,
         };
         Self {
-            user: who.user_id.parse().ok(),
+            user: Some(who.user.id),
             credential,
             ip: None,
         }

@@ -36,6 +36,8 @@ pub struct People {
     pub attempts: sign_in::Attempts,
     /// Counts reset links.
     pub resets: reset::Requests,
+    /// Counts invitations by whom they are for.
+    pub invitations: throttle::Throttle<email::Email>,
     /// Mails on their way. Who stops the platform closes it and waits.
     pub background: TaskTracker,
 }
@@ -48,6 +50,7 @@ impl People {
             mailer,
             attempts: sign_in::Attempts::default(),
             resets: reset::Requests::default(),
+            invitations: throttle::Throttle::new(throttle::Limits::MAIL),
             background: TaskTracker::new(),
         }
     }

@@ -8,16 +8,13 @@ use utoipa::ToSchema;
 use super::{Access, Operation, Paging, Parameter, Schemas, Shape, add};
 
 /// The person behind the credential. Any valid credential; no permission is needed.
-pub const GET_USER: &Operation = &Operation {
-    refusals: &[404],
-    ..Operation::get(
-        "get_user",
-        "/api/user",
-        "The person whom the credential speaks for",
-        Access::Authenticated,
-        "User",
-    )
-};
+pub const GET_USER: &Operation = &Operation::get(
+    "get_user",
+    "/api/user",
+    "The person whom the credential speaks for",
+    Access::Authenticated,
+    "User",
+);
 
 /// The audit log of a workspace, newest first.
 pub const LIST_AUDIT: &Operation = &Operation {

@@ -71,7 +71,10 @@ pub async fn create_admin(
     let email = Email::parse(email).map_err(|error| bad("email", &error))?;
     let password =
         Password::chosen(password, email.as_str()).map_err(|error| bad("password", &error))?;
-    let hash = passwords.hash(password).await.map_err(|error| hash_refusal(&error))?;
+    let hash = passwords
+        .hash(password)
+        .await
+        .map_err(|error| hash_refusal(&error))?;
     let person = NewPerson {
         email,
         name: name(given_name)?,
@@ -99,7 +102,9 @@ pub fn name(given: &str) -> Result<String, Problem> {
 
 /// Whether the text is the password of somebody who is signed in; counted like a sign-in.
 pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), SignInError> {
-    app.people.attempts.begin_with_password(&user.email, app.now())?;
+    app.people
+        .attempts
+        .begin_with_password(&user.email, app.now())?;
     let kept = user.password_hash.clone().map(|PasswordHash(text)| text);
     let Ok(password) = Password::typed(text) else {
         return Err(SignInError::Wrong);
@@ -117,13 +122,26 @@ pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), Si
 pub async fn change_password(app: &App, who: &SignedIn, new: Password) -> Answer<()> {
     let now = app.now();
     let user = &who.user;
-    let hash = app.people.passwords.hash(new).await.map_err(|error| hash_refusal(&error))?;
+    let hash = app
+        .people
+        .passwords
+        .hash(new)
+        .await
+        .map_err(|error| hash_refusal(&error))?;
     let mut tx = app.store.begin().await?;
     users::set_password(&mut tx, user.id, Some(&PasswordHash(hash)), now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id)).await?;
     store::links::revoke(&mut tx, user.id, store::links::Kind::PasswordReset, now).await?;
     let actor = Actor::person(user.id);
-    audit::record(&mut tx, &actor, None, Action::PasswordChanged, Target::User(user.id), now).await?;
+    audit::record(
+        &mut tx,
+        &actor,
+        None,
+        Action::PasswordChanged,
+        Target::User(user.id),
+        now,
+    )
+    .await?;
     tx.commit().await?;
     Ok(())
 }

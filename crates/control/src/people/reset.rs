@@ -46,7 +46,9 @@ pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let requests = &app.people.resets;
     if let Err(TooSoon(seconds)) = requests.places.begin(&place(ip), now) {
-        return Err(Problem::too_many_requests().with_retry_after(seconds).into());
+        return Err(Problem::too_many_requests()
+            .with_retry_after(seconds)
+            .into());
     }
     let user = users::by_email(&mut *app.store.read().await?, email.as_str()).await?;
     if requests.accounts.begin(&email, now).is_err() {
@@ -82,7 +84,15 @@ async fn send(app: &App, user: &User, email: Email, ip: IpAddr, now: Timestamp) 
     links::revoke(&mut tx, user.id, Kind::PasswordReset, now).await?;
     links::insert(&mut tx, SecretHash(secret.hash()), &link).await?;
     let actor = Actor::nobody().at(ip);
-    audit::record(&mut tx, &actor, None, Action::ResetRequested, Target::User(user.id), now).await?;
+    audit::record(
+        &mut tx,
+        &actor,
+        None,
+        Action::ResetRequested,
+        Target::User(user.id),
+        now,
+    )
+    .await?;
     tx.commit().await?;
     let address = app.config.url(&format!("/reset/{}", secret.reveal()));
     let text = format!(
@@ -94,7 +104,10 @@ async fn send(app: &App, user: &User, email: Email, ip: IpAddr, now: Timestamp) 
     );
     let message = Message::new(email, "Set a new password", text);
     app.people.mailer.send(message, now).await.map_err(|error| {
-        tracing::error!(error = &error as &dyn std::error::Error, "a mail could not be sent");
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "a mail could not be sent"
+        );
         Problem::unavailable().into()
     })
 }
@@ -114,7 +127,12 @@ pub async fn person(app: &App, secret: &LinkSecret) -> Answer<Option<User>> {
 /// not work (any more). The second factor stays: a mailbox alone opens no account that has one.
 pub async fn complete(app: &App, secret: &LinkSecret, new: Password, ip: IpAddr) -> Answer<bool> {
     let now = app.now();
-    let hash = app.people.passwords.hash(new).await.map_err(|error| hash_refusal(&error))?;
+    let hash = app
+        .people
+        .passwords
+        .hash(new)
+        .await
+        .map_err(|error| hash_refusal(&error))?;
     let mut tx = app.store.begin().await?;
     let link = links::consume(&mut tx, SecretHash(secret.hash()), Kind::PasswordReset, now).await?;
     let Some(link) = link else {
@@ -129,7 +147,15 @@ pub async fn complete(app: &App, secret: &LinkSecret, new: Password, ip: IpAddr)
     links::revoke(&mut tx, user.id, Kind::PasswordReset, now).await?;
     store::sessions::end_all(&mut tx, user.id, None).await?;
     let actor = Actor::person(user.id).at(ip);
-    audit::record(&mut tx, &actor, None, Action::PasswordReset, Target::User(user.id), now).await?;
+    audit::record(
+        &mut tx,
+        &actor,
+        None,
+        Action::PasswordReset,
+        Target::User(user.id),
+        now,
+    )
+    .await?;
     tx.commit().await?;
     app.people.attempts.forgive(&user.email, user.id);
     Ok(true)

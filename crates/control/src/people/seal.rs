@@ -61,7 +61,12 @@ mod tests {
         assert_eq!(seal.open("usr_1", &sealed).unwrap().as_slice(), b"secret");
         assert_ne!(seal.seal("usr_1", b"secret").unwrap(), sealed);
         assert!(seal.open("usr_2", &sealed).is_none());
-        assert!(Seal::new(&[8; 32]).unwrap().open("usr_1", &sealed).is_none());
+        assert!(
+            Seal::new(&[8; 32])
+                .unwrap()
+                .open("usr_1", &sealed)
+                .is_none()
+        );
         for at in 0..sealed.len() {
             let mut changed = sealed.clone();
             changed[at] ^= 1;

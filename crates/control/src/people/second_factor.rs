@@ -51,7 +51,15 @@ pub async fn confirm(app: &App, who: &SignedIn, code: &str) -> Answer<Option<Vec
     store::sessions::second_factor(&mut tx, who.session.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id)).await?;
     let actor = Actor::person(user.id);
-    audit::record(&mut tx, &actor, None, Action::SecondFactorOn, Target::User(user.id), now).await?;
+    audit::record(
+        &mut tx,
+        &actor,
+        None,
+        Action::SecondFactorOn,
+        Target::User(user.id),
+        now,
+    )
+    .await?;
     tx.commit().await?;
     Ok(Some(codes))
 }
@@ -66,7 +74,15 @@ pub async fn remove(app: &App, who: &SignedIn) -> Answer<()> {
     users::set_recovery_codes(&mut tx, user.id, &[]).await?;
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id)).await?;
     let actor = Actor::person(user.id);
-    audit::record(&mut tx, &actor, None, Action::SecondFactorOff, Target::User(user.id), now).await?;
+    audit::record(
+        &mut tx,
+        &actor,
+        None,
+        Action::SecondFactorOff,
+        Target::User(user.id),
+        now,
+    )
+    .await?;
     tx.commit().await?;
     Ok(())
 }

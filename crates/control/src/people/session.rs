@@ -79,10 +79,14 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
     let Some(user) = user.filter(|user| user.status == Status::Active) else {
         return Ok(Visitor::Nobody);
     };
-    if now.duration_since(session.last_seen_at) >= SEEN_EVERY {
-        let mut tx = app.store.begin().await?;
-        sessions::seen(&mut tx, session.id, now).await?;
-        tx.commit().await?;
+    if now.duration_since(session.last_seen_at) >= SEEN_EVERY
+        && let Err(error) = note_seen(app, session.id, now).await
+    {
+        // A database that cannot be written does not keep anybody from reading.
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "a use was not noted"
+        );
     }
     let who = SignedIn { user, session };
     Ok(if lacks_second_factor(&who) {
@@ -114,7 +118,10 @@ impl FromRequestParts<Arc<App>> for Browser {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, PageRefusal> {
         let ClientIp(ip) = ClientIp::from_request_parts(parts, app).await?;
-        let user_agent = parts.headers.get(USER_AGENT).and_then(|name| name.to_str().ok());
+        let user_agent = parts
+            .headers
+            .get(USER_AGENT)
+            .and_then(|name| name.to_str().ok());
         Ok(Self {
             ip,
             user_agent: user_agent.map(|name| name.chars().take(MAX_USER_AGENT).collect()),
@@ -200,6 +207,12 @@ pub(crate) fn unix_millis(now: Timestamp) -> u64 {
 /// `now` and a while.
 pub(crate) fn later(now: Timestamp, while_: SignedDuration) -> Timestamp {
     now.saturating_add(while_).unwrap_or(Timestamp::MAX)
+}
+
+async fn note_seen(app: &App, id: SessionId, now: Timestamp) -> Result<(), store::Error> {
+    let mut tx = app.store.begin().await?;
+    sessions::seen(&mut tx, id, now).await?;
+    tx.commit().await
 }
 
 fn lacks_second_factor(who: &SignedIn) -> bool {

@@ -11,9 +11,9 @@ use types::problem::Problem;
 use super::email::Email;
 use super::password::{HashError, Password, Verdict};
 use super::recovery::RecoveryCode;
+use super::second_factor;
 use super::session::{self, Begun, Browser, SignedIn};
 use super::throttle::{Limits, Throttle, TooSoon, place};
-use super::second_factor;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::problem::Refusal;
@@ -44,7 +44,11 @@ impl Attempts {
     }
 
     /// Counts an attempt with a password by somebody who is signed in already.
-    pub(super) fn begin_with_password(&self, email: &str, now: jiff::Timestamp) -> Result<(), TooSoon> {
+    pub(super) fn begin_with_password(
+        &self,
+        email: &str,
+        now: jiff::Timestamp,
+    ) -> Result<(), TooSoon> {
         self.accounts.begin(&account_key(email), now)
     }
 }
@@ -111,7 +115,9 @@ pub async fn with_password(
     };
     let kept = user.as_ref().and_then(|user| user.password_hash.clone());
     let passwords = &app.people.passwords;
-    let verdict = passwords.verify(password.clone(), kept.map(|PasswordHash(text)| text)).await?;
+    let verdict = passwords
+        .verify(password.clone(), kept.map(|PasswordHash(text)| text))
+        .await?;
     let Some(user) = user.filter(|user| user.status == Status::Active) else {
         return Err(SignInError::Wrong);
     };
@@ -149,7 +155,8 @@ pub async fn with_second_factor(
     let is_right = if let Some(code) = RecoveryCode::read(code) {
         users::use_recovery_code(&mut tx, user.id, SecretHash(code.hash()), now).await?
     } else {
-        match second_factor::secret_of(app, user)?.and_then(|secret| secret.check(code, now, None)) {
+        match second_factor::secret_of(app, user)?.and_then(|secret| secret.check(code, now, None))
+        {
             Some(step) => users::use_totp_step(&mut tx, user.id, step).await?,
             None => false,
         }
@@ -173,7 +180,15 @@ async fn note_sign_in(
     now: jiff::Timestamp,
 ) -> Result<(), store::Error> {
     let actor = Actor::person(user.id).at(ip);
-    audit::record(tx, &actor, None, Action::SignedIn, Target::User(user.id), now).await
+    audit::record(
+        tx,
+        &actor,
+        None,
+        Action::SignedIn,
+        Target::User(user.id),
+        now,
+    )
+    .await
 }
 
 /// What failures of an account are counted under. A hash, because the text is whatever a stranger
