@@ -23,6 +23,7 @@ use crate::{
 };
 
 /// What every handler has. One for a process.
+#[derive(Debug)]
 pub struct App {
     /// The database.
     pub store: Store,

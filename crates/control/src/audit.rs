@@ -17,7 +17,7 @@ use store::audit::Entry;
 use types::id::{AuditId, CredentialId, InvitationId, UserId, WorkspaceId};
 
 use crate::app::App;
-use crate::caller::{Principal, Source};
+use crate::caller::Principal;
 use crate::people::session::unix_millis;
 use crate::problem::Answer;
 use crate::random;
@@ -95,13 +95,9 @@ impl Actor {
 
     /// The caller of an API operation, with the credential that was used.
     pub fn caller(who: &Principal) -> Self {
-        let credential = match who.source {
-            Source::Credential(id) => Some(id),
-            Source::Session(_) => None,
-        };
         Self {
             user: Some(who.user.id),
-            credential,
+            credential: who.source.credential(),
             ip: None,
         }
     }

@@ -21,7 +21,9 @@ use api::control::people::GET_USER;
 use axum::Router;
 use tokio_util::task::TaskTracker;
 
+use self::password::{HashError, Passwords};
 use crate::app::App;
+use crate::config::Config;
 use crate::mail::Mailer;
 use crate::route::Serve as _;
 
@@ -29,7 +31,7 @@ use crate::route::Serve as _;
 #[derive(Debug)]
 pub struct People {
     /// Hashes passwords.
-    pub passwords: password::Passwords,
+    pub passwords: Passwords,
     /// Sends mail.
     pub mailer: Mailer,
     /// Counts sign-ins.
@@ -38,21 +40,38 @@ pub struct People {
     pub resets: reset::Requests,
     /// Counts invitations by whom they are for.
     pub invitations: throttle::Throttle<email::Email>,
-    /// Mails on their way. Who stops the platform closes it and waits.
-    pub background: TaskTracker,
+    /// Mails on their way: [`People::finish`] waits for them.
+    background: TaskTracker,
 }
 
 impl People {
     /// With nothing counted yet.
-    pub fn new(passwords: password::Passwords, mailer: Mailer) -> Self {
-        Self {
-            passwords,
-            mailer,
+    ///
+    /// # Errors
+    /// The hash of passwords does not work.
+    pub fn open(config: &Config) -> Result<Self, HashError> {
+        // Half of the cores: a flood of sign-ins leaves the others to everybody else.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self {
+            passwords: Passwords::new(cores.div_ceil(2))?,
+            mailer: Mailer::folder(&config.mail_folder),
             attempts: sign_in::Attempts::default(),
             resets: reset::Requests::default(),
             invitations: throttle::Throttle::new(throttle::Limits::MAIL),
             background: TaskTracker::new(),
-        }
+        })
+    }
+
+    /// Does something after the answer, such as sending a mail.
+    pub(crate) fn after_answer(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.background.spawn(work);
+    }
+
+    /// Waits until the mails are out that were on their way. For the end of the process, when no
+    /// request can start another one.
+    pub async fn finish(&self) {
+        self.background.close();
+        self.background.wait().await;
     }
 }
 

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Limited};
 use types::problem::Problem;
 
 use super::layout::PageRefusal;
-use super::same_origin::is_same_origin;
+use super::same_origin::{is_same_origin, refusal};
 use crate::app::App;
 use crate::extract::Query;
 
@@ -30,8 +30,7 @@ impl FromRequest<Arc<App>> for Form {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, PageRefusal> {
         let (parts, body) = request.into_parts();
         if !is_same_origin(&parts.headers, &app.config.base_url) {
-            let detail = "This form was not sent from a page of ours. Open the page again.";
-            return Err(Problem::new(403, "foreign_form", detail).into());
+            return Err(refusal().into());
         }
         let declared = parts
             .headers

@@ -58,7 +58,7 @@ pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> Answer<()> {
         return Ok(());
     };
     let app_of_task = Arc::clone(app);
-    app.people.background.spawn(async move {
+    app.people.after_answer(async move {
         if let Err(refusal) = send(&app_of_task, &user, email, ip, now).await {
             tracing::error!(
                 user.id = %user.id,

@@ -3,22 +3,25 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use api::control::whoami::CallerKind;
 use axum::extract::FromRequestParts;
-use http::HeaderMap;
 use http::header::{COOKIE, USER_AGENT};
 use http::request::Parts;
+use http::{HeaderMap, Method};
 use jiff::{SignedDuration, Timestamp};
 use store::sessions::{self, Session};
 use store::users::{self, Status, User};
 use store::{SecretHash, Tx};
+use types::boundary::Boundary;
 use types::id::SessionId;
-use types::problem::Problem;
 
 use super::cookie::SessionCookie;
 use super::secret_link::LinkSecret;
 use crate::app::App;
+use crate::caller::{Principal, Source};
 use crate::extract::ClientIp;
 use crate::pages::layout::PageRefusal;
+use crate::pages::same_origin;
 use crate::problem::Answer;
 use crate::random;
 
@@ -94,6 +97,29 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
     } else {
         Visitor::SignedIn(who)
     })
+}
+
+/// The caller of an API operation who sent no bearer token but a session cookie. `None`: there is
+/// no session that is good. What changes something has to come from a page of ours.
+pub async fn caller(app: &App, parts: &Parts) -> Answer<Option<Principal>> {
+    let visitor = of_cookie(app, &parts.headers).await?;
+    let Some(SignedIn { user, session }) = visitor.signed_in() else {
+        return Ok(None);
+    };
+    let reads = matches!(parts.method, Method::GET | Method::HEAD);
+    if !reads && !same_origin::is_same_origin(&parts.headers, &app.config.base_url) {
+        return Err(same_origin::refusal().into());
+    }
+    Ok(Some(Principal {
+        kind: CallerKind::Session,
+        user,
+        source: Source::Session(session.id),
+        source_updated_at: session.rotated_at,
+        permissions: None,
+        boundary: Boundary::none(),
+        resources: None,
+        expires_at: Some(session.expires_at),
+    }))
 }
 
 /// The secret in the session cookie of a request, if there is one.

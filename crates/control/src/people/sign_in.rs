@@ -16,7 +16,7 @@ use super::session::{self, Begun, Browser, SignedIn};
 use super::throttle::{Limits, Throttle, TooSoon, place};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::problem::Refusal;
+use crate::problem::{Answer, Refusal};
 
 /// Attempts of this process.
 #[derive(Debug)]
@@ -178,7 +178,7 @@ async fn note_sign_in(
     user: &User,
     ip: IpAddr,
     now: jiff::Timestamp,
-) -> Result<(), store::Error> {
+) -> Answer<()> {
     let actor = Actor::person(user.id).at(ip);
     audit::record(
         tx,

@@ -95,7 +95,7 @@ pub async fn send(
     let message = Message::new(email, format!("Join {}", workspace.name), text);
     let app_of_task = Arc::clone(app);
     // The link is in the answer too, so that a mail that is lost keeps nobody out.
-    app.people.background.spawn(async move {
+    app.people.after_answer(async move {
         if let Err(error) = app_of_task.people.mailer.send(message, now).await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
