@@ -21,6 +21,7 @@ use axum::routing::{get, post};
 use http::HeaderValue;
 use http::header::SET_COOKIE;
 
+use self::layout::PageRefusal;
 use crate::app::App;
 use crate::people::session::{SignedIn, Visitor};
 
@@ -58,12 +59,13 @@ pub fn routes() -> Router<Arc<App>> {
 }
 
 /// The person who looks, or where to sign in first and come back to `path`.
-fn signed_in(visitor: Visitor, path: &str) -> Result<SignedIn, Response> {
-    match visitor {
-        Visitor::SignedIn(who) => Ok(who),
-        Visitor::HalfWay(_) => Err(layout::see_other(&with_next("/login/second-factor", path))),
-        Visitor::Nobody => Err(layout::see_other(&with_next("/login", path))),
-    }
+fn signed_in(visitor: Visitor, path: &str) -> Result<SignedIn, PageRefusal> {
+    let first = match visitor {
+        Visitor::SignedIn(who) => return Ok(who),
+        Visitor::HalfWay(_) => "/login/second-factor",
+        Visitor::Nobody => "/login",
+    };
+    Err(PageRefusal::SeeOther(with_next(first, path)))
 }
 
 /// `page` with the path to go on to. The path is one of ours, of plain characters; those that have

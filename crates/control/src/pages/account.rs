@@ -57,10 +57,7 @@ pub(super) async fn show(
     visitor: Visitor,
     mut query: Query,
 ) -> Result<Response, PageRefusal> {
-    let who = match signed_in(visitor, "/account") {
-        Ok(who) => who,
-        Err(elsewhere) => return Ok(elsewhere),
-    };
+    let who = signed_in(visitor, "/account")?;
     let mut account = account_page(&app, &who).await?;
     account.note = match query.text("done").as_deref() {
         Some("password") => Some("Your password is changed."),
@@ -77,10 +74,7 @@ pub(super) async fn change_password(
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = match signed_in(visitor, "/account") {
-        Ok(who) => who,
-        Err(elsewhere) => return Ok(elsewhere),
-    };
+    let who = signed_in(visitor, "/account")?;
     let new = match Password::chosen(form.text("new"), &who.user.email) {
         Ok(new) => new,
         Err(error) => {
@@ -104,10 +98,7 @@ pub(super) async fn end_session(
     Path(session): Path<String>,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = match signed_in(visitor, "/account") {
-        Ok(who) => who,
-        Err(elsewhere) => return Ok(elsewhere),
-    };
+    let who = signed_in(visitor, "/account")?;
     if let Ok(session) = session.parse::<SessionId>() {
         accounts::end_session(&app, &who, session).await?;
     }

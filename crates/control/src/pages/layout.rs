@@ -63,17 +63,22 @@ pub struct MessagePage<'a> {
 
 /// A refusal that a person sees: the error of a page's handler, with `?`.
 #[derive(Debug)]
-pub struct PageRefusal(Box<Problem>);
+pub enum PageRefusal {
+    /// A page that says what is wrong.
+    Problem(Box<Problem>),
+    /// Something else comes first, at this path of ours.
+    SeeOther(String),
+}
 
 impl From<Problem> for PageRefusal {
     fn from(problem: Problem) -> Self {
-        Self(Box::new(problem))
+        Self::Problem(Box::new(problem))
     }
 }
 
 impl From<Refusal> for PageRefusal {
     fn from(refusal: Refusal) -> Self {
-        Self(Box::new(refusal.problem().clone()))
+        Self::Problem(Box::new(refusal.problem().clone()))
     }
 }
 
@@ -85,7 +90,10 @@ impl From<store::Error> for PageRefusal {
 
 impl IntoResponse for PageRefusal {
     fn into_response(self) -> Response {
-        let problem = *self.0;
+        let problem = match self {
+            Self::Problem(problem) => *problem,
+            Self::SeeOther(path) => return see_other(&path),
+        };
         let status =
             StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = page_with(

@@ -83,10 +83,7 @@ pub(super) async fn set_up(
     visitor: Visitor,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = match signed_in(visitor, "/account") {
-        Ok(who) => who,
-        Err(elsewhere) => return Ok(elsewhere),
-    };
+    let who = signed_in(visitor, "/account")?;
     let secret = second_factor::set_up(&app, &who).await?;
     Ok(page(&enrol_page(&app, &who, &secret, None)))
 }
@@ -97,10 +94,7 @@ pub(super) async fn confirm(
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = match signed_in(visitor, "/account") {
-        Ok(who) => who,
-        Err(elsewhere) => return Ok(elsewhere),
-    };
+    let who = signed_in(visitor, "/account")?;
     if let Some(codes) = second_factor::confirm(&app, &who, &form.text("code")).await? {
         let codes = codes.iter().map(RecoveryCode::reveal).collect();
         return Ok(page(&CodesPage { codes }));
@@ -123,10 +117,7 @@ pub(super) async fn remove(
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = match signed_in(visitor, "/account") {
-        Ok(who) => who,
-        Err(elsewhere) => return Ok(elsewhere),
-    };
+    let who = signed_in(visitor, "/account")?;
     if let Err(error) = check_password(&app, &who.user, &form.text("password")).await {
         return account::again(&app, &who, error).await;
     }

@@ -90,12 +90,12 @@ pub async fn create_admin(
 
 /// The name of a person or a workspace as it may be shown: trimmed, on one line, of a length that
 /// a page can show.
-pub fn name(given: &str) -> Result<String, Problem> {
+pub fn name(given: &str) -> Answer<String> {
     let name = given.trim();
     let length = name.chars().count();
     if name.chars().any(char::is_control) || !(1..=MAX_NAME).contains(&length) {
         let detail = "A name has 1 to 100 characters on one line.";
-        return Err(Problem::invalid_request(detail).with_field("name"));
+        return Err(Problem::invalid_request(detail).with_field("name").into());
     }
     Ok(name.to_owned())
 }

@@ -8,21 +8,22 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use types::problem::Problem;
 use zeroize::Zeroizing;
 
+use crate::problem::Answer;
 use crate::random;
 
 /// Seals and opens the secrets of one purpose.
-pub struct Seal(LessSafeKey);
+pub(super) struct Seal(LessSafeKey);
 
 impl Seal {
     /// With a key of that purpose alone.
-    pub fn new(key: &[u8; 32]) -> Result<Self, Problem> {
+    pub(super) fn new(key: &[u8; 32]) -> Answer<Self> {
         UnboundKey::new(&AES_256_GCM, key)
             .map(|key| Self(LessSafeKey::new(key)))
-            .map_err(|_| Problem::internal())
+            .map_err(|_| Problem::internal().into())
     }
 
     /// The secret as it may be stored in the row of `owner`.
-    pub fn seal(&self, owner: &str, secret: &[u8]) -> Result<Vec<u8>, Problem> {
+    pub(super) fn seal(&self, owner: &str, secret: &[u8]) -> Answer<Vec<u8>> {
         let nonce = random::bytes::<NONCE_LEN>()?;
         let mut sealed = nonce.to_vec();
         let mut text = secret.to_vec();
@@ -38,7 +39,7 @@ impl Seal {
     }
 
     /// The secret again. `None`: it was changed, belongs to another row, or to another key.
-    pub fn open(&self, owner: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    pub(super) fn open(&self, owner: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
         let mut text = Zeroizing::new(text.to_vec());
         let aad = Aad::from(owner.as_bytes());

@@ -38,8 +38,8 @@ pub async fn confirm(app: &App, who: &SignedIn, code: &str) -> Answer<Option<Vec
         return Ok(None);
     };
     let codes = (0..AT_ONCE)
-        .map(|_| random::bytes().map(RecoveryCode::new))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|_| Ok(RecoveryCode::new(random::bytes()?)))
+        .collect::<Answer<Vec<_>>>()?;
     let hashes: Vec<SecretHash> = codes.iter().map(|code| SecretHash(code.hash())).collect();
     let mut tx = app.store.begin().await?;
     let is_new = users::confirm_totp(&mut tx, user.id, now).await?
@@ -105,6 +105,6 @@ pub fn secret_of(app: &App, user: &User) -> Answer<Option<TotpSecret>> {
     Ok(secret)
 }
 
-fn seal(app: &App) -> Result<Seal, Problem> {
+fn seal(app: &App) -> Answer<Seal> {
     Seal::new(&app.keys.derive("second-factor")?)
 }
