@@ -5,8 +5,10 @@
 
 mod body;
 mod client_ip;
+mod path;
 mod query;
 
 pub use self::body::{Body, OptionalBody};
 pub use self::client_ip::ClientIp;
+pub use self::path::Path;
 pub use self::query::{Page, Query};
