@@ -14,6 +14,7 @@ pub mod projects;
 pub mod tokens;
 pub mod turn;
 pub mod whoami;
+pub mod workspaces;
 
 use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
@@ -28,6 +29,7 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> {
         contracts::OPERATIONS,
         whoami::OPERATIONS,
         people::OPERATIONS,
+        workspaces::OPERATIONS,
         projects::OPERATIONS,
         turn::OPERATIONS,
         credentials::OPERATIONS,
@@ -58,6 +60,7 @@ fn schemas() -> Schemas {
     contracts::schemas(&mut schemas);
     whoami::schemas(&mut schemas);
     people::schemas(&mut schemas);
+    workspaces::schemas(&mut schemas);
     projects::schemas(&mut schemas);
     turn::schemas(&mut schemas);
     credentials::schemas(&mut schemas);

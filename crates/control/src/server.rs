@@ -15,6 +15,8 @@ use crate::app::{App, router};
 use crate::config::Config;
 use crate::keys::{KeyError, Keys};
 use crate::listener;
+use crate::people::People;
+use crate::people::password::HashError;
 
 /// A platform that serves.
 #[derive(Debug)]
@@ -54,6 +56,9 @@ pub enum StartError {
     /// The database.
     #[error("the database cannot be opened: {0}")]
     Database(#[from] store::Error),
+    /// The hash of passwords.
+    #[error(transparent)]
+    Passwords(#[from] HashError),
 }
 
 /// Opens what a platform works on: the keys, then the database, whose migrations apply themselves.
@@ -61,11 +66,13 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     let keys = Keys::load(&config)?;
     let url = config.database_url.as_ref().map(SecretString::expose);
     let store = Store::open(url, &config.data_dir).await?;
+    let people = People::open(&config)?;
     Ok(Arc::new(App {
         store,
         config,
         clock,
         keys,
+        people,
     }))
 }
 

@@ -17,6 +17,8 @@ pub(super) struct PlatformFile {
     pub(super) engines: Vec<EngineSection>,
     /// The TURN relay.
     pub(super) turn: TurnSection,
+    /// Mail to people.
+    pub(super) mail: MailSection,
     /// Spellings of other platforms.
     pub(super) compat: CompatSection,
 }
@@ -93,6 +95,13 @@ impl Default for TurnSection {
             secret_file: None,
         }
     }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct MailSection {
+    /// Folder into which mails are written, one file each; absent: `mail` in the data directory.
+    pub(super) folder: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -6,11 +6,13 @@
     reason = "a test ends where it fails"
 )]
 
+mod browser;
 mod callers;
 mod contracts;
 mod credentials;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
+mod sign_in;
 mod support;
 mod tokens;
 mod turn;
