@@ -1,4 +1,8 @@
-//! Of `settings`.
+//! Project-wide policy (ED-8): what may stand in it.
+
+mod check;
+
+pub use self::check::check;
 
 use std::sync::Arc;
 
