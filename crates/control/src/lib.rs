@@ -16,6 +16,7 @@ pub mod credentials;
 pub mod extract;
 pub mod geo;
 pub mod keys;
+mod listener;
 pub mod logs;
 pub mod mail;
 pub mod pages;

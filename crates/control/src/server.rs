@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use crate::app::{App, router};
 use crate::config::Config;
 use crate::keys::{KeyError, Keys};
+use crate::listener;
 
 /// A platform that serves.
 #[derive(Debug)]
@@ -74,17 +75,6 @@ pub async fn start_with_clock(
     };
     let listener = TcpListener::bind(listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let service = router(app).into_make_service_with_connect_info::<SocketAddr>();
-    let task = tokio::spawn(async move {
-        let drain = shutdown.drain().clone();
-        let serving = axum::serve(listener, service)
-            .with_graceful_shutdown(async move { drain.cancelled().await });
-        tokio::select! {
-            served = serving => if let Err(error) = served {
-                tracing::error!(%error, "the listener failed");
-            },
-            () = shutdown.hard().cancelled() => {}
-        }
-    });
+    let task = tokio::spawn(listener::serve(listener, router(app), shutdown));
     Ok(Running { address, task })
 }
