@@ -92,6 +92,40 @@ ids! {
     TunnelId "tun"
     /// Names one event of the live stream; also its idempotency key in webhooks.
     EventId "evt"
+    /// Names a person with an account.
+    UserId "usr"
+    /// Names one signed-in browser of a person.
+    SessionId "ses"
+    /// Names a passkey of a person.
+    PasskeyId "psk"
+    /// Names a workspace: who pays, and who may see its projects.
+    WorkspaceId "wks"
+    /// Names an invitation into a workspace.
+    InvitationId "inv"
+    /// Names a tunnel project.
+    ProjectId "prj"
+    /// Names a long-lived credential.
+    CredentialId "crd"
+    /// Names a workspace's subscription.
+    SubscriptionId "sub"
+    /// Names one change of a subscription.
+    SubscriptionChangeId "chg"
+    /// Names an invoice; `inv` is an invitation.
+    InvoiceId "bil"
+    /// Names a reserved TCP port.
+    AddressId "adr"
+    /// Names one stored stream summary.
+    LogId "log"
+    /// Names a webhook endpoint.
+    WebhookId "whk"
+    /// Names the delivery of one event to one webhook.
+    DeliveryId "dlv"
+    /// Names one attempt of a delivery.
+    AttemptId "att"
+    /// Names a registered `WebTTY` server.
+    WebttyServerId "wsv"
+    /// Names one entry of the audit log.
+    AuditId "adt"
 }
 
 /// Names one visitor's stream on the agent protocol: 12 bytes, written as 24 hex digits.

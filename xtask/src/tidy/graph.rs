@@ -23,6 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     // Layer 1, runtime: sockets and processes, without knowing what they serve.
     ("transport", &["wire"]),
     ("daemon", &["types"]),
+    ("store", &["types"]),
     // Layer 2, services. The two meet over the network only.
     (
         "engine",
@@ -104,6 +105,11 @@ const BARRIERS: &[Barrier] = &[
         crates: &["daemon"],
         never: &["wire", "credentials"],
         reason: "running a process does not depend on what it serves",
+    },
+    Barrier {
+        crates: &["store"],
+        never: &["http", "hyper", "axum", "reqwest"],
+        reason: "the store does not know who asks, or how",
     },
     Barrier {
         crates: &["svc"],

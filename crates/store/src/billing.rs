@@ -1,0 +1,250 @@
+//! The local ledger: subscriptions, their changes, invoices. Amounts are in the currency's
+//! smallest unit.
+
+use jiff::Timestamp;
+use types::id::{InvoiceId, ProjectId, SubscriptionChangeId, SubscriptionId, WorkspaceId};
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::page::{Paged, Paging};
+use crate::row::record;
+use crate::sql::{sql, statements};
+
+record! {
+    /// What a workspace pays for, month by month.
+    pub struct Subscription from "subscriptions" {
+        /// Id.
+        pub id: SubscriptionId,
+        /// Who pays.
+        pub workspace_id: WorkspaceId,
+        /// How it stands, for example `active`.
+        pub status: String,
+        /// ISO 4217 code.
+        pub currency: String,
+        /// What a month costs now.
+        pub monthly_amount: i64,
+        /// What is in it, as the ledger writes it.
+        pub items: serde_json::Value,
+        /// When it began.
+        pub started_at: Timestamp,
+        /// When it last changed.
+        pub updated_at: Timestamp,
+        /// When it ended.
+        pub ended_at: Option<Timestamp>,
+    }
+}
+
+record! {
+    /// One change of a subscription.
+    pub struct Change from "subscription_changes" {
+        /// Id.
+        pub id: SubscriptionChangeId,
+        /// Of which subscription.
+        pub subscription_id: SubscriptionId,
+        /// Whose.
+        pub workspace_id: WorkspaceId,
+        /// The project that it was made for.
+        pub project_id: Option<ProjectId>,
+        /// What was done, for example `project_added`.
+        pub kind: String,
+        /// What it cost at once.
+        pub amount: i64,
+        /// More, as the ledger writes it.
+        pub details: serde_json::Value,
+        /// When.
+        pub created_at: Timestamp,
+    }
+}
+
+record! {
+    /// An invoice.
+    pub struct Invoice from "invoices" {
+        /// Id.
+        pub id: InvoiceId,
+        /// Who pays.
+        pub workspace_id: WorkspaceId,
+        /// For which subscription.
+        pub subscription_id: SubscriptionId,
+        /// How it stands, for example `open`.
+        pub status: String,
+        /// ISO 4217 code.
+        pub currency: String,
+        /// The whole.
+        pub amount: i64,
+        /// Its lines, as the ledger writes them.
+        pub lines: serde_json::Value,
+        /// From when.
+        pub period_start: Timestamp,
+        /// Until when.
+        pub period_end: Timestamp,
+        /// When it was written.
+        pub created_at: Timestamp,
+    }
+}
+
+macro_rules! subscription {
+    () => {
+        "id, workspace_id, status, currency, monthly_amount, items, started_at, updated_at, ended_at"
+    };
+}
+
+macro_rules! change {
+    () => {
+        "id, subscription_id, workspace_id, project_id, kind, amount, details, created_at"
+    };
+}
+
+macro_rules! invoice {
+    () => {
+        "id, workspace_id, subscription_id, status, currency, amount, lines, period_start, \
+         period_end, created_at"
+    };
+}
+
+statements! {
+    SUBSCRIBE = concat!("INSERT INTO subscriptions (", subscription!(), ") \
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)");
+    OPEN = concat!("SELECT ", subscription!(), " FROM subscriptions WHERE workspace_id = $1 AND ended_at IS NULL");
+    // Compared with the amount that the caller decided on.
+    UPDATE = "UPDATE subscriptions SET status = $3, monthly_amount = $4, items = $5, updated_at = $6 \
+        WHERE id = $1 AND monthly_amount = $2 AND ended_at IS NULL";
+    END = "UPDATE subscriptions SET status = $2, ended_at = $3, updated_at = $3 WHERE id = $1 AND ended_at IS NULL";
+    ADD_CHANGE = concat!("INSERT INTO subscription_changes (", change!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8)");
+    COUNT_CHANGES = "SELECT COUNT(*) AS n FROM subscription_changes WHERE workspace_id = $1";
+    CHANGES = concat!("SELECT ", change!(), " FROM subscription_changes WHERE workspace_id = $1 \
+        ORDER BY id DESC LIMIT $2 OFFSET $3");
+    ADD_INVOICE = concat!("INSERT INTO invoices (", invoice!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)");
+    SET_INVOICE = "UPDATE invoices SET status = $3 WHERE id = $1 AND status = $2";
+    COUNT_INVOICES = "SELECT COUNT(*) AS n FROM invoices WHERE workspace_id = $1";
+    INVOICES = concat!("SELECT ", invoice!(), " FROM invoices WHERE workspace_id = $1 \
+        ORDER BY id DESC LIMIT $2 OFFSET $3");
+}
+
+/// Begins a subscription.
+///
+/// # Errors
+/// [`crate::Conflict::AlreadySubscribed`].
+pub async fn subscribe(tx: &mut Tx, subscription: &Subscription) -> Result<(), Error> {
+    sql(SUBSCRIBE)
+        .bind(subscription.id)
+        .bind(subscription.workspace_id)
+        .bind(&subscription.status)
+        .bind(&subscription.currency)
+        .bind(subscription.monthly_amount)
+        .bind(&subscription.items)
+        .bind(subscription.started_at)
+        .bind(subscription.updated_at)
+        .bind(subscription.ended_at)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// The workspace's subscription, if it has one that has not ended.
+pub async fn open(conn: &mut Conn, workspace: WorkspaceId) -> Result<Option<Subscription>, Error> {
+    sql(OPEN).bind(workspace).one(conn).await
+}
+
+/// Writes the subscription's new state. False when it does not cost `was` (any more) or has ended.
+pub async fn update(tx: &mut Tx, was: i64, new: &Subscription) -> Result<bool, Error> {
+    sql(UPDATE)
+        .bind(new.id)
+        .bind(was)
+        .bind(&new.status)
+        .bind(new.monthly_amount)
+        .bind(&new.items)
+        .bind(new.updated_at)
+        .changed(tx)
+        .await
+}
+
+/// Ends a subscription.
+pub async fn end(
+    tx: &mut Tx,
+    id: SubscriptionId,
+    status: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(END).bind(id).bind(status).bind(now).changed(tx).await
+}
+
+/// Writes down a change.
+pub async fn add_change(tx: &mut Tx, change: &Change) -> Result<(), Error> {
+    sql(ADD_CHANGE)
+        .bind(change.id)
+        .bind(change.subscription_id)
+        .bind(change.workspace_id)
+        .bind(change.project_id)
+        .bind(&change.kind)
+        .bind(change.amount)
+        .bind(&change.details)
+        .bind(change.created_at)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// A workspace's changes, newest first.
+pub async fn changes(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+    paging: Paging,
+) -> Result<Paged<Change>, Error> {
+    let total = sql(COUNT_CHANGES).bind(workspace).count(conn).await?;
+    let items = sql(CHANGES)
+        .bind(workspace)
+        .bind(paging.limit())
+        .bind(paging.offset())
+        .all(conn)
+        .await?;
+    Ok(Paged { items, total })
+}
+
+/// Writes an invoice.
+pub async fn add_invoice(tx: &mut Tx, invoice: &Invoice) -> Result<(), Error> {
+    sql(ADD_INVOICE)
+        .bind(invoice.id)
+        .bind(invoice.workspace_id)
+        .bind(invoice.subscription_id)
+        .bind(&invoice.status)
+        .bind(&invoice.currency)
+        .bind(invoice.amount)
+        .bind(&invoice.lines)
+        .bind(invoice.period_start)
+        .bind(invoice.period_end)
+        .bind(invoice.created_at)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Moves an invoice from one status to another. False when it does not have the first.
+pub async fn set_invoice_status(
+    tx: &mut Tx,
+    id: InvoiceId,
+    from: &str,
+    to: &str,
+) -> Result<bool, Error> {
+    sql(SET_INVOICE)
+        .bind(id)
+        .bind(from)
+        .bind(to)
+        .changed(tx)
+        .await
+}
+
+/// A workspace's invoices, newest first.
+pub async fn invoices(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+    paging: Paging,
+) -> Result<Paged<Invoice>, Error> {
+    let total = sql(COUNT_INVOICES).bind(workspace).count(conn).await?;
+    let items = sql(INVOICES)
+        .bind(workspace)
+        .bind(paging.limit())
+        .bind(paging.offset())
+        .all(conn)
+        .await?;
+    Ok(Paged { items, total })
+}

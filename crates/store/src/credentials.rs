@@ -1,0 +1,244 @@
+//! Long-lived credentials: personal tokens, applications, client certificates.
+
+use jiff::Timestamp;
+use types::id::{CredentialId, UserId, WorkspaceId};
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::page::{Paged, Paging};
+use crate::row::{record, words};
+use crate::secret::SecretHash;
+use crate::sql::{sql, statements};
+
+record! {
+    /// A credential. What it may do at most is what its user may do.
+    pub struct Credential from "credentials" {
+        /// Id.
+        pub id: CredentialId,
+        /// Whose it is.
+        pub user_id: UserId,
+        /// The one workspace that it is for; none: wherever its user may go.
+        pub workspace_id: Option<WorkspaceId>,
+        /// Kind.
+        pub kind: Kind,
+        /// Name that its owner gave it.
+        pub name: String,
+        /// Hash of a personal token.
+        pub token_hash: Option<SecretHash>,
+        /// Eight hex digits that name a personal token in TURN user names.
+        pub token_endpoint: Option<String>,
+        /// An application's public key, PEM.
+        pub public_key: Option<String>,
+        /// SHA-256 of a client certificate.
+        pub certificate_fingerprint: Option<Vec<u8>>,
+        /// The certificate, or the authority whose certificates are accepted, PEM.
+        pub certificate: Option<String>,
+        /// SHA-256 of the authority's certificate.
+        pub issuer_fingerprint: Option<Vec<u8>>,
+        /// Permissions; none: not narrowed.
+        pub permissions: Option<Vec<String>>,
+        /// Boundaries, the `resources` object; none: no boundary.
+        pub resources: Option<serde_json::Value>,
+        /// When it was made.
+        pub created_at: Timestamp,
+        /// When it last changed; tokens that were minted before know it by this.
+        pub updated_at: Timestamp,
+        /// When it ends by itself.
+        pub expires_at: Option<Timestamp>,
+        /// When it was revoked.
+        pub revoked_at: Option<Timestamp>,
+        /// When it was last used, roughly.
+        pub last_used_at: Option<Timestamp>,
+        /// Its successor, once it was rotated.
+        pub rotated_to: Option<CredentialId>,
+    }
+}
+
+impl Credential {
+    /// Whether it is in force.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| end > now)
+    }
+}
+
+words! {
+    /// Kinds of credentials.
+    pub enum Kind {
+        /// Personal access token.
+        Pat = "pat",
+        /// An application with a key of its own.
+        App = "app",
+        /// A client certificate.
+        Mtls = "mtls",
+    }
+}
+
+macro_rules! columns {
+    () => {
+        "id, user_id, workspace_id, kind, name, token_hash, token_endpoint, public_key, \
+         certificate_fingerprint, certificate, issuer_fingerprint, permissions, resources, \
+         created_at, updated_at, expires_at, revoked_at, last_used_at, rotated_to"
+    };
+}
+
+statements! {
+    INSERT = concat!("INSERT INTO credentials (", columns!(), ") VALUES \
+        ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)");
+    BY_ID = concat!("SELECT ", columns!(), " FROM credentials WHERE id = $1");
+    OF_USER_BY_ID = concat!("SELECT ", columns!(), " FROM credentials WHERE user_id = $1 AND id = $2");
+    BY_TOKEN = concat!("SELECT ", columns!(), " FROM credentials WHERE token_hash = $1");
+    BY_ENDPOINT = concat!("SELECT ", columns!(), " FROM credentials WHERE token_endpoint = $1");
+    BY_CERTIFICATE = concat!("SELECT ", columns!(), " FROM credentials WHERE certificate_fingerprint = $1");
+    BY_ISSUER = concat!("SELECT ", columns!(), " FROM credentials WHERE issuer_fingerprint = $1 ORDER BY id");
+    COUNT = "SELECT COUNT(*) AS n FROM credentials WHERE user_id = $1 AND revoked_at IS NULL";
+    LIST = concat!("SELECT ", columns!(), " FROM credentials WHERE user_id = $1 AND revoked_at IS NULL \
+        ORDER BY id LIMIT $2 OFFSET $3");
+    // Only one successor, however many ask at once. The old one ends when the overlap does, or
+    // before if it would have.
+    ROTATE = "UPDATE credentials SET rotated_to = $3, expires_at = CASE WHEN expires_at < $4 \
+        THEN expires_at ELSE $4 END, updated_at = $5 WHERE user_id = $1 AND id = $2 \
+        AND rotated_to IS NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $5)";
+    REVOKE = "UPDATE credentials SET revoked_at = $3, updated_at = $3 WHERE user_id = $1 AND id = $2 AND revoked_at IS NULL";
+    REVOKE_ALL = "UPDATE credentials SET revoked_at = $2, updated_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
+    USED = "UPDATE credentials SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
+    CHANGED_SINCE = concat!("SELECT ", columns!(), " FROM credentials WHERE updated_at >= $1 ORDER BY updated_at, id LIMIT $2");
+}
+
+/// Adds a credential.
+///
+/// # Errors
+/// [`crate::Conflict::CertificateTaken`], [`crate::Conflict::TokenEndpointTaken`].
+pub async fn insert(tx: &mut Tx, new: &Credential) -> Result<(), Error> {
+    let permissions = new
+        .permissions
+        .as_ref()
+        .map(|permissions| serde_json::json!(permissions));
+    sql(INSERT)
+        .bind(new.id)
+        .bind(new.user_id)
+        .bind(new.workspace_id)
+        .bind(new.kind)
+        .bind(&new.name)
+        .bind(new.token_hash)
+        .bind(new.token_endpoint.as_ref())
+        .bind(new.public_key.as_ref())
+        .bind(new.certificate_fingerprint.as_deref())
+        .bind(new.certificate.as_ref())
+        .bind(new.issuer_fingerprint.as_deref())
+        .bind(permissions.as_ref())
+        .bind(new.resources.as_ref())
+        .bind(new.created_at)
+        .bind(new.updated_at)
+        .bind(new.expires_at)
+        .bind(new.revoked_at)
+        .bind(new.last_used_at)
+        .bind(new.rotated_to)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// The credential, in force or not: for verifying what was signed by it or minted from it.
+pub async fn by_id(conn: &mut Conn, id: CredentialId) -> Result<Option<Credential>, Error> {
+    sql(BY_ID).bind(id).one(conn).await
+}
+
+/// A person's credential, in force or not.
+pub async fn of_user_by_id(
+    conn: &mut Conn,
+    user: UserId,
+    id: CredentialId,
+) -> Result<Option<Credential>, Error> {
+    sql(OF_USER_BY_ID).bind(user).bind(id).one(conn).await
+}
+
+/// The credential of a personal token, in force or not.
+pub async fn by_token(conn: &mut Conn, hash: SecretHash) -> Result<Option<Credential>, Error> {
+    sql(BY_TOKEN).bind(hash).one(conn).await
+}
+
+/// The credential that a TURN user name means (TU-5), in force or not.
+pub async fn by_token_endpoint(
+    conn: &mut Conn,
+    token_endpoint: &str,
+) -> Result<Option<Credential>, Error> {
+    sql(BY_ENDPOINT).bind(token_endpoint).one(conn).await
+}
+
+/// The credential of a client certificate, in force or not.
+pub async fn by_certificate(
+    conn: &mut Conn,
+    fingerprint: &[u8],
+) -> Result<Option<Credential>, Error> {
+    sql(BY_CERTIFICATE).bind(fingerprint).one(conn).await
+}
+
+/// The credentials that accept certificates of this authority, in force or not.
+pub async fn by_issuer(conn: &mut Conn, fingerprint: &[u8]) -> Result<Vec<Credential>, Error> {
+    sql(BY_ISSUER).bind(fingerprint).all(conn).await
+}
+
+/// A person's credentials that were not revoked, oldest first.
+pub async fn list(
+    conn: &mut Conn,
+    user: UserId,
+    paging: Paging,
+) -> Result<Paged<Credential>, Error> {
+    let total = sql(COUNT).bind(user).count(conn).await?;
+    let items = sql(LIST)
+        .bind(user)
+        .bind(paging.limit())
+        .bind(paging.offset())
+        .all(conn)
+        .await?;
+    Ok(Paged { items, total })
+}
+
+/// Gives a credential its successor, which the caller adds in the same transaction, and an end:
+/// `ends_at`, or its own if that is earlier. False when it is not in force or has a successor.
+pub async fn rotate(
+    tx: &mut Tx,
+    user: UserId,
+    old: CredentialId,
+    new: CredentialId,
+    ends_at: Timestamp,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(ROTATE)
+        .bind(user)
+        .bind(old)
+        .bind(new)
+        .bind(ends_at)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Revokes a person's credential. False when there is none that is not.
+pub async fn revoke(
+    tx: &mut Tx,
+    user: UserId,
+    id: CredentialId,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(REVOKE).bind(user).bind(id).bind(now).changed(tx).await
+}
+
+/// Revokes all of a person's credentials. Returns how many.
+pub async fn revoke_all(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64, Error> {
+    sql(REVOKE_ALL).bind(user).bind(now).execute(tx).await
+}
+
+/// Notes a use; the caller does so at most every minute.
+pub async fn used(tx: &mut Tx, id: CredentialId, now: Timestamp) -> Result<bool, Error> {
+    sql(USED).bind(id).bind(now).changed(tx).await
+}
+
+/// What was made or changed since a time, oldest change first, for telling engines.
+pub async fn changed_since(
+    conn: &mut Conn,
+    since: Timestamp,
+    limit: u32,
+) -> Result<Vec<Credential>, Error> {
+    sql(CHANGED_SINCE).bind(since).bind(limit).all(conn).await
+}

@@ -1,0 +1,222 @@
+//! What can go wrong, by what a caller can do about it.
+
+use std::fmt;
+
+/// An operation that did not happen. Nothing of its transaction is kept once the `Tx` is dropped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The database cannot be used now; the same call may work later.
+    #[error("the database is not available: {reason}")]
+    Unavailable {
+        /// Why, for the operator and for the answer's status.
+        reason: Reason,
+        /// What the driver said.
+        #[source]
+        source: Option<sqlx::Error>,
+    },
+    /// The data that is there forbids it; the caller has to ask for something else.
+    #[error(transparent)]
+    Conflict(Conflict),
+    /// The program or the stored data is wrong. The text is for the operator alone.
+    #[error(transparent)]
+    Bug(#[from] Bug),
+}
+
+/// Why the database cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No connection, or it broke.
+    Connection,
+    /// Another writer holds it for longer than we wait, or the two were in each other's way.
+    Busy,
+    /// The disk, or the size that the database may have, is used up.
+    Full,
+    /// It may be read and not written.
+    ReadOnly,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connection => "no connection",
+            Self::Busy => "busy",
+            Self::Full => "full",
+            Self::ReadOnly => "read-only",
+        })
+    }
+}
+
+/// A program or data error.
+#[derive(Debug, thiserror::Error)]
+pub enum Bug {
+    /// A row that this version cannot read.
+    #[error("{table}.{column} of row {row}: {message}")]
+    Row {
+        /// Table, or the name of the query where it joins several.
+        table: &'static str,
+        /// Column.
+        column: &'static str,
+        /// Key of the row, where it has a readable one.
+        row: String,
+        /// What is wrong. It never repeats the value: columns hold secrets.
+        message: String,
+    },
+    /// A statement that the database refuses.
+    #[error("the database refused a statement")]
+    Statement(#[source] sqlx::Error),
+    /// The schema is not one that this version can work with.
+    #[error("schema: {0}")]
+    Schema(String),
+    /// An address of a database that is none.
+    #[error("database address: {0}")]
+    Address(String),
+}
+
+/// Rules that the database holds, by the name of their constraint.
+macro_rules! conflicts {
+    ($($(#[doc = $doc:literal])* $name:ident $postgres:literal $sqlite:literal $says:literal)+) => {
+        /// A rule that the data holds and that the call would have broken.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+        pub enum Conflict {
+            $($(#[doc = $doc])* #[error($says)] $name,)+
+            /// A row that is referred to does not exist, or is still referred to.
+            #[error("a row that is referred to is missing or in use")]
+            Reference,
+        }
+
+        impl Conflict {
+            /// Every unique constraint: its name on PostgreSQL, its columns as SQLite lists
+            /// them, and the rule that it keeps.
+            pub(crate) const UNIQUE: &[(&str, &str, Self)] = &[$(($postgres, $sqlite, Self::$name)),+];
+        }
+    };
+}
+
+conflicts! {
+    /// Another user has this email address, in whatever case.
+    EmailTaken "users_email_key_unique" "users.email_key" "the email address is taken"
+    /// The external identity belongs to another user.
+    IdentityTaken "identities_pkey" "identities.issuer, identities.subject" "the identity is linked already"
+    /// The passkey is registered already.
+    PasskeyTaken "passkeys_credential_unique" "passkeys.credential_id" "the passkey is registered already"
+    /// The user is a member of the workspace already.
+    AlreadyMember "members_pkey" "members.workspace_id, members.user_id" "the user is a member already"
+    /// Another project has, or had, this endpoint; the caller makes a new one.
+    EndpointTaken "projects_endpoint_unique" "projects.endpoint" "the project endpoint is taken"
+    /// The workspace has a subscription already.
+    AlreadySubscribed "subscriptions_one_open" "subscriptions.workspace_id" "the workspace has a subscription already"
+    /// Another credential has this certificate.
+    CertificateTaken "credentials_certificate_unique" "credentials.certificate_fingerprint" "the certificate is registered already"
+    /// Another credential has this token endpoint; the caller makes a new one.
+    TokenEndpointTaken "credentials_endpoint_unique" "credentials.token_endpoint" "the token endpoint is taken"
+    /// Another key is active.
+    SigningKeyActive "signing_keys_one_active" "signing_keys.status" "another signing key is active"
+    /// The port is reserved already.
+    PortTaken "addresses_port_unique" "addresses.cluster_domain, addresses.port" "the port is reserved already"
+    /// The project has a `WebTTY` server of this name.
+    ServerNameTaken "webtty_servers_name_unique" "webtty_servers.project_id, webtty_servers.name" "a server of this name exists already"
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        match classify(&error) {
+            Class::Unavailable(reason) => Self::Unavailable {
+                reason,
+                source: Some(error),
+            },
+            Class::Conflict(conflict) => Self::Conflict(conflict),
+            Class::Bug => Self::Bug(Bug::Statement(error)),
+        }
+    }
+}
+
+impl Error {
+    /// Whether the same call may work later without anybody changing anything else.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+
+    /// The rule that was in the way, if one was.
+    pub fn conflict(&self) -> Option<Conflict> {
+        match self {
+            Self::Conflict(conflict) => Some(*conflict),
+            Self::Unavailable { .. } | Self::Bug(_) => None,
+        }
+    }
+}
+
+enum Class {
+    Unavailable(Reason),
+    Conflict(Conflict),
+    Bug,
+}
+
+fn classify(error: &sqlx::Error) -> Class {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::WorkerCrashed => {
+            Class::Unavailable(Reason::Connection)
+        }
+        sqlx::Error::PoolTimedOut => Class::Unavailable(Reason::Busy),
+        sqlx::Error::PoolClosed => Class::Unavailable(Reason::Connection),
+        sqlx::Error::Database(error) => {
+            let code = error.code().unwrap_or_default();
+            // SQLite's codes are numbers, PostgreSQL's have five characters.
+            if code.len() == 5 {
+                postgres(&code, error.constraint())
+            } else {
+                sqlite(code.parse().unwrap_or_default(), error.message())
+            }
+        }
+        _ => Class::Bug,
+    }
+}
+
+/// PostgreSQL, Appendix A: error codes.
+fn postgres(code: &str, constraint: Option<&str>) -> Class {
+    match code {
+        "23503" => Class::Conflict(Conflict::Reference),
+        "23505" => Conflict::UNIQUE
+            .iter()
+            .find(|(name, ..)| Some(*name) == constraint)
+            .map_or(Class::Bug, |(.., conflict)| Class::Conflict(*conflict)),
+        // Lost against a parallel transaction, a lock or its time limit.
+        "40001" | "40P01" | "55P03" | "57014" => Class::Unavailable(Reason::Busy),
+        "25006" => Class::Unavailable(Reason::ReadOnly),
+        "53100" | "53200" => Class::Unavailable(Reason::Full),
+        "53300" => Class::Unavailable(Reason::Busy),
+        _ if code.starts_with("08") || code.starts_with("57P") => {
+            Class::Unavailable(Reason::Connection)
+        }
+        _ => Class::Bug,
+    }
+}
+
+/// <https://www.sqlite.org/rescode.html>; the low byte is the primary code.
+fn sqlite(code: i32, message: &str) -> Class {
+    const CONSTRAINT_FOREIGNKEY: i32 = 787;
+    const CONSTRAINT_TRIGGER: i32 = 1811;
+    const CONSTRAINT_PRIMARYKEY: i32 = 1555;
+    const CONSTRAINT_UNIQUE: i32 = 2067;
+    match code {
+        CONSTRAINT_FOREIGNKEY => Class::Conflict(Conflict::Reference),
+        CONSTRAINT_TRIGGER => Class::Bug,
+        CONSTRAINT_PRIMARYKEY | CONSTRAINT_UNIQUE => {
+            let columns = message.rsplit(": ").next().unwrap_or_default();
+            Conflict::UNIQUE
+                .iter()
+                .find(|(_, listed, _)| *listed == columns)
+                .map_or(Class::Bug, |(.., conflict)| Class::Conflict(*conflict))
+        }
+        _ => match code & 0xff {
+            // BUSY, LOCKED
+            5 | 6 => Class::Unavailable(Reason::Busy),
+            // READONLY, PERM
+            8 | 3 => Class::Unavailable(Reason::ReadOnly),
+            // FULL
+            13 => Class::Unavailable(Reason::Full),
+            // IOERR, CANTOPEN; out of space in the shared memory of the WAL is an IOERR too.
+            10 | 14 => Class::Unavailable(Reason::Connection),
+            _ => Class::Bug,
+        },
+    }
+}

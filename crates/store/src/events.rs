@@ -1,0 +1,103 @@
+//! Stored events of projects.
+
+use jiff::Timestamp;
+use types::id::{EventId, ProjectId, WorkspaceId};
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::page::{Order, Paged, Paging};
+use crate::row::record;
+use crate::sql::{sql, statements};
+use crate::timeline::{Period, Timeline};
+
+record! {
+    /// A stored event.
+    pub struct Event from "events" {
+        /// Id, the same as in the live stream.
+        pub id: EventId,
+        /// Type, for example `tunnel.created`.
+        pub kind: String,
+        /// `lifecycle` or `stream_log`.
+        pub category: String,
+        /// The workspace that the project belonged to.
+        pub workspace_id: WorkspaceId,
+        /// The project.
+        pub project_id: ProjectId,
+        /// The cluster that it happened on.
+        pub cluster_id: Option<String>,
+        /// Whose client or tunnel it is about, in the words of the token.
+        pub user_id: Option<String>,
+        /// The event's object.
+        pub payload: serde_json::Value,
+        /// When it happened.
+        pub created_at: Timestamp,
+        /// When it is forgotten.
+        pub expires_at: Timestamp,
+    }
+}
+
+/// What a list asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct List<'a> {
+    /// The project, which the caller may see.
+    pub project: ProjectId,
+    /// From when until when.
+    pub period: Period,
+    /// Only events of this type.
+    pub kind: Option<&'a str>,
+    /// Only events that come after this one in the list's order.
+    pub after: Option<EventId>,
+    /// By time.
+    pub order: Order,
+    /// Page.
+    pub paging: Paging,
+}
+
+const COLUMNS: &str = "id, kind, category, workspace_id, project_id, cluster_id, user_id, payload, \
+     created_at, expires_at";
+
+statements! {
+    // Engines report again what they do not know to have arrived.
+    INSERT = "INSERT INTO events (id, kind, category, workspace_id, project_id, cluster_id, user_id, payload, \
+        created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING";
+    PURGE = "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+}
+
+/// Adds an event. False when it is there already.
+pub async fn insert(tx: &mut Tx, event: &Event) -> Result<bool, Error> {
+    sql(INSERT)
+        .bind(event.id)
+        .bind(&event.kind)
+        .bind(&event.category)
+        .bind(event.workspace_id)
+        .bind(event.project_id)
+        .bind(event.cluster_id.as_ref())
+        .bind(event.user_id.as_ref())
+        .bind(&event.payload)
+        .bind(event.created_at)
+        .bind(event.expires_at)
+        .changed(tx)
+        .await
+}
+
+/// One page of a project's events. The total is exact up to [`crate::COUNTED`].
+pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Event>, Error> {
+    let after = list.after.map(|id| id.to_string());
+    timeline(&list, after.as_deref())
+        .page(conn, list.order, list.paging)
+        .await
+}
+
+/// Forgets at most `limit` events whose time has come. Returns how many; the caller goes on until
+/// there are fewer, with other transactions in between.
+pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(now).bind(limit).execute(tx).await
+}
+
+pub(crate) fn timeline(list: &List<'_>, after: Option<&str>) -> Timeline {
+    let mut timeline = Timeline::new(COLUMNS, "events", list.project);
+    timeline.only("kind = $n", list.kind);
+    timeline.within(list.period);
+    timeline.after(after, list.order);
+    timeline
+}

@@ -1,0 +1,82 @@
+//! Idempotency keys of project creation (CP-4a): one key, one project.
+
+use jiff::Timestamp;
+use types::id::{ProjectId, WorkspaceId};
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::row::record;
+use crate::secret::SecretHash;
+use crate::sql::{sql, statements};
+
+record! {
+    /// What a key stands for.
+    pub struct Key from "idempotency_keys" {
+        /// Hash of the body that came with it.
+        pub body_hash: SecretHash,
+        /// The project that it made.
+        pub project_id: ProjectId,
+        /// When.
+        pub created_at: Timestamp,
+    }
+}
+
+/// Who may create.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Claim {
+    /// The caller: it creates the project in this same transaction.
+    Mine,
+    /// Nobody: it was done before, perhaps a moment ago. Compare the body's hash.
+    Taken(Key),
+}
+
+statements! {
+    // On PostgreSQL this waits for a parallel transaction with the same key, and then finds the
+    // row or makes it; on SQLite there is no parallel one.
+    CLAIM = "INSERT INTO idempotency_keys (workspace_id, key, body_hash, project_id, created_at) \
+        VALUES ($1, $2, $3, $4, $5) ON CONFLICT (workspace_id, key) DO NOTHING";
+    FIND = "SELECT body_hash, project_id, created_at FROM idempotency_keys WHERE workspace_id = $1 AND key = $2";
+    PURGE = "DELETE FROM idempotency_keys WHERE created_at < $1";
+}
+
+/// What a key stands for, if it was used.
+pub async fn find(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+    key: &str,
+) -> Result<Option<Key>, Error> {
+    sql(FIND).bind(workspace).bind(key).one(conn).await
+}
+
+/// Claims a key for a project that this transaction creates. If the transaction is not committed,
+/// the key is free again.
+pub async fn claim(
+    tx: &mut Tx,
+    workspace: WorkspaceId,
+    key: &str,
+    body_hash: SecretHash,
+    project: ProjectId,
+    now: Timestamp,
+) -> Result<Claim, Error> {
+    let mine = sql(CLAIM)
+        .bind(workspace)
+        .bind(key)
+        .bind(body_hash)
+        .bind(project)
+        .bind(now)
+        .changed(tx)
+        .await?;
+    if mine {
+        return Ok(Claim::Mine);
+    }
+    match find(tx, workspace, key).await? {
+        Some(key) => Ok(Claim::Taken(key)),
+        // It was purged between the two statements: the caller asks again.
+        None => Err(crate::Reason::Busy.into()),
+    }
+}
+
+/// Forgets keys that were made before this time. Returns how many.
+pub async fn purge(tx: &mut Tx, before: Timestamp) -> Result<u64, Error> {
+    sql(PURGE).bind(before).execute(tx).await
+}

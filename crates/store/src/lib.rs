@@ -1,0 +1,53 @@
+//! The platform's durable state: one code base for SQLite (the default, in the data directory)
+//! and PostgreSQL.
+//!
+//! Begin at [`Store`]. Each module below is one entity: its row, and functions that are one
+//! statement each. Those that read take a [`Conn`], which a [`Read`] and a [`Tx`] both are; those
+//! that change take a [`Tx`]. "Not there" is `Ok(None)`, a rule that the data holds is a
+//! [`Conflict`], and what may be used once is one conditional statement that says whether it was.
+//!
+//! Ids, times and randomness are arguments. Times are kept in microseconds. Whatever belongs to a
+//! tenant is asked for with the tenant: a user, a workspace or a project that was found through
+//! one of them. What it does not know: HTTP, permissions, keys (what is sealed stays sealed).
+
+mod connection;
+mod error;
+mod migrate;
+mod page;
+mod row;
+mod secret;
+mod sql;
+mod statements;
+mod store;
+mod timeline;
+
+pub mod addresses;
+pub mod audit;
+pub mod billing;
+pub mod capacity;
+pub mod credentials;
+pub mod deliveries;
+pub mod events;
+pub mod idempotency;
+pub mod invitations;
+pub mod links;
+pub mod logs;
+pub mod members;
+pub mod passkeys;
+pub mod projects;
+pub mod revoked_tokens;
+pub mod sessions;
+pub mod signing_keys;
+pub mod throttles;
+pub mod usage;
+pub mod users;
+pub mod webhooks;
+pub mod webtty_servers;
+pub mod workspaces;
+
+pub use connection::{Conn, Read, Tx};
+pub use error::{Bug, Conflict, Error, Reason};
+pub use page::{Order, Paged, Paging, fold};
+pub use secret::{PasswordHash, Sealed, SecretHash};
+pub use store::Store;
+pub use timeline::{COUNTED, Period};

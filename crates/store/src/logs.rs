@@ -1,0 +1,116 @@
+//! Stored summaries of streams: requests and connections that an edge served or refused.
+
+use jiff::Timestamp;
+use types::id::{LogId, ProjectId, TunnelId, WorkspaceId};
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::page::{Order, Paged, Paging, fold, pattern};
+use crate::row::record;
+use crate::sql::{sql, statements};
+use crate::timeline::{Period, Timeline};
+
+record! {
+    /// A stored summary.
+    pub struct Log from "logs" {
+        /// Id.
+        pub id: LogId,
+        /// The workspace that the project belonged to.
+        pub workspace_id: WorkspaceId,
+        /// The project.
+        pub project_id: ProjectId,
+        /// The stream.
+        pub stream_id: String,
+        /// Its tunnel, where it found one.
+        pub tunnel_id: Option<TunnelId>,
+        /// Whose tunnel, in the words of the token.
+        pub user_id: Option<String>,
+        /// How it ended: `connected`, `failed` or `denied`.
+        pub outcome: String,
+        /// The summary, as `stream.summary` has it.
+        pub summary: serde_json::Value,
+        /// When it began.
+        pub created_at: Timestamp,
+        /// When it is forgotten.
+        pub expires_at: Timestamp,
+    }
+}
+
+/// What a list asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct List<'a> {
+    /// The project, which the caller may see.
+    pub project: ProjectId,
+    /// From when until when.
+    pub period: Period,
+    /// Only streams that ended so.
+    pub outcome: Option<&'a str>,
+    /// Only streams of this tunnel.
+    pub tunnel: Option<TunnelId>,
+    /// Part of what was given to [`insert`] for searching, in any case.
+    pub search: Option<&'a str>,
+    /// Only streams that come after this one in the list's order.
+    pub after: Option<LogId>,
+    /// By time.
+    pub order: Order,
+    /// Page.
+    pub paging: Paging,
+}
+
+const COLUMNS: &str = "id, workspace_id, project_id, stream_id, tunnel_id, user_id, outcome, \
+     summary, created_at, expires_at";
+
+statements! {
+    INSERT = "INSERT INTO logs (id, workspace_id, project_id, stream_id, tunnel_id, user_id, outcome, summary, \
+        created_at, expires_at, search) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
+        ON CONFLICT (project_id, stream_id) DO NOTHING";
+    PURGE = "DELETE FROM logs WHERE id IN (SELECT id FROM logs WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+}
+
+/// Adds a summary. `search` is what a search looks into: host, path, addresses. False when the
+/// stream is there already: engines report again what they do not know to have arrived, and usage
+/// is counted only for streams that are new.
+pub async fn insert(tx: &mut Tx, log: &Log, search: &str) -> Result<bool, Error> {
+    sql(INSERT)
+        .bind(log.id)
+        .bind(log.workspace_id)
+        .bind(log.project_id)
+        .bind(&log.stream_id)
+        .bind(log.tunnel_id)
+        .bind(log.user_id.as_ref())
+        .bind(&log.outcome)
+        .bind(&log.summary)
+        .bind(log.created_at)
+        .bind(log.expires_at)
+        .bind(fold(search))
+        .changed(tx)
+        .await
+}
+
+/// One page of a project's streams. The total is exact up to [`crate::COUNTED`].
+pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Log>, Error> {
+    let after = list.after.map(|id| id.to_string());
+    timeline(&list, after.as_deref())
+        .page(conn, list.order, list.paging)
+        .await
+}
+
+/// Forgets at most `limit` streams whose time has come. Returns how many; the caller goes on until
+/// there are fewer, with other transactions in between.
+pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(now).bind(limit).execute(tx).await
+}
+
+pub(crate) fn timeline(list: &List<'_>, after: Option<&str>) -> Timeline {
+    let mut timeline = Timeline::new(COLUMNS, "logs", list.project);
+    timeline.only("outcome = $n", list.outcome);
+    timeline.only("tunnel_id = $n", list.tunnel);
+    timeline.within(list.period);
+    timeline.after(after, list.order);
+    let search = list.search.filter(|search| !search.is_empty());
+    timeline.only(
+        "search LIKE $n ESCAPE '!'",
+        search.map(|search| pattern(Some(search))),
+    );
+    timeline
+}

@@ -1,0 +1,215 @@
+//! Who belongs to a workspace, and as what.
+
+use jiff::Timestamp;
+use types::id::{UserId, WorkspaceId};
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::page::{Order, Paged, Paging, pattern};
+use crate::row::{record, words};
+use crate::sql::{sorted, sql, statements};
+
+record! {
+    /// A member, with what the other members may see of the person.
+    pub struct Member from "members" {
+        /// Who.
+        pub id: UserId,
+        /// Name to show.
+        pub name: String,
+        /// Email address.
+        pub email: String,
+        /// What the member may do.
+        pub role: Role,
+        /// Whether the membership is in force.
+        pub status: Status,
+        /// When the member was invited; none for who made the workspace.
+        pub invited_at: Option<Timestamp>,
+        /// When the member joined.
+        pub joined_at: Timestamp,
+    }
+}
+
+words! {
+    /// What a member may do, from most to least.
+    pub enum Role {
+        /// Everything, and there is always one.
+        Owner = "owner",
+        /// Everything but what concerns owners.
+        Admin = "admin",
+        /// Works with the projects.
+        Member = "member",
+        /// Looks.
+        Viewer = "viewer",
+    }
+}
+
+words! {
+    /// Whether a membership is in force.
+    pub enum Status {
+        /// Yes.
+        Active = "active",
+        /// No: by an administrator of the workspace.
+        Suspended = "suspended",
+    }
+}
+
+/// Columns by which members are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Age of the account.
+    #[default]
+    Id,
+    /// Name.
+    Name,
+    /// Email address.
+    Email,
+    /// Role.
+    Role,
+}
+
+impl Sort {
+    pub(crate) const ALL: [Self; 4] = [Self::Id, Self::Name, Self::Email, Self::Role];
+
+    pub(crate) fn column(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Name => "u.name",
+            Self::Email => "u.email_key",
+            Self::Role => "m.role",
+        }
+    }
+}
+
+macro_rules! columns {
+    () => {
+        "u.id, u.name, u.email, m.role, m.status, m.invited_at, m.joined_at"
+    };
+}
+
+statements! {
+    INSERT = "INSERT INTO members (workspace_id, user_id, role, status, invited_at, joined_at) \
+        VALUES ($1, $2, $3, 'active', $4, $5)";
+    ONE = concat!("SELECT ", columns!(), " FROM members m JOIN users u ON u.id = m.user_id \
+        WHERE m.workspace_id = $1 AND m.user_id = $2");
+    COUNT = "SELECT COUNT(*) AS n FROM members m JOIN users u ON u.id = m.user_id \
+        WHERE m.workspace_id = $1 AND u.search LIKE $2 ESCAPE '!'";
+    OWNERS = "SELECT COUNT(*) AS n FROM members WHERE workspace_id = $1 AND role = 'owner' AND status = 'active'";
+    // The last active owner stays one. Callers hold the workspace's lock.
+    SET_ROLE = "UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2 \
+        AND ($3 = 'owner' OR role <> 'owner' OR EXISTS (SELECT 1 FROM members o WHERE o.workspace_id = $1 \
+        AND o.user_id <> $2 AND o.role = 'owner' AND o.status = 'active'))";
+    SET_STATUS = "UPDATE members SET status = $3 WHERE workspace_id = $1 AND user_id = $2 \
+        AND ($3 = 'active' OR role <> 'owner' OR EXISTS (SELECT 1 FROM members o WHERE o.workspace_id = $1 \
+        AND o.user_id <> $2 AND o.role = 'owner' AND o.status = 'active'))";
+    DELETE = "DELETE FROM members WHERE workspace_id = $1 AND user_id = $2 \
+        AND (role <> 'owner' OR EXISTS (SELECT 1 FROM members o WHERE o.workspace_id = $1 \
+        AND o.user_id <> $2 AND o.role = 'owner' AND o.status = 'active'))";
+}
+
+pub(crate) const LIST: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM members m JOIN users u ON u.id = m.user_id \
+     WHERE m.workspace_id = $1 AND u.search LIKE $2 ESCAPE '!' \
+     ORDER BY {sort} LIMIT $3 OFFSET $4"
+);
+
+/// Adds a member.
+///
+/// # Errors
+/// [`crate::Conflict::AlreadyMember`].
+pub async fn insert(
+    tx: &mut Tx,
+    workspace: WorkspaceId,
+    user: UserId,
+    role: Role,
+    invited_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sql(INSERT)
+        .bind(workspace)
+        .bind(user)
+        .bind(role)
+        .bind(invited_at)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// One member of a workspace.
+pub async fn by_user(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+    user: UserId,
+) -> Result<Option<Member>, Error> {
+    sql(ONE).bind(workspace).bind(user).one(conn).await
+}
+
+/// The members of a workspace. `search` looks into names and addresses.
+pub async fn list(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+    search: Option<&str>,
+    sort: Sort,
+    order: Order,
+    paging: Paging,
+) -> Result<Paged<Member>, Error> {
+    let pattern = pattern(search);
+    let total = sql(COUNT)
+        .bind(workspace)
+        .bind(&pattern)
+        .count(conn)
+        .await?;
+    let items = sql(sorted(LIST, sort.column(), order))
+        .bind(workspace)
+        .bind(&pattern)
+        .bind(paging.limit())
+        .bind(paging.offset())
+        .all(conn)
+        .await?;
+    Ok(Paged { items, total })
+}
+
+/// How many active owners a workspace has.
+pub async fn owners(conn: &mut Conn, workspace: WorkspaceId) -> Result<u64, Error> {
+    sql(OWNERS).bind(workspace).count(conn).await
+}
+
+/// Changes a member's role. False when there is no such member, or it is the last active owner.
+pub async fn set_role(
+    tx: &mut Tx,
+    workspace: WorkspaceId,
+    user: UserId,
+    role: Role,
+) -> Result<bool, Error> {
+    crate::workspaces::lock(tx, workspace).await?;
+    sql(SET_ROLE)
+        .bind(workspace)
+        .bind(user)
+        .bind(role)
+        .changed(tx)
+        .await
+}
+
+/// Suspends a member or takes them back. False as for [`set_role`].
+pub async fn set_status(
+    tx: &mut Tx,
+    workspace: WorkspaceId,
+    user: UserId,
+    status: Status,
+) -> Result<bool, Error> {
+    crate::workspaces::lock(tx, workspace).await?;
+    sql(SET_STATUS)
+        .bind(workspace)
+        .bind(user)
+        .bind(status)
+        .changed(tx)
+        .await
+}
+
+/// Removes a member. False as for [`set_role`].
+pub async fn delete(tx: &mut Tx, workspace: WorkspaceId, user: UserId) -> Result<bool, Error> {
+    crate::workspaces::lock(tx, workspace).await?;
+    sql(DELETE).bind(workspace).bind(user).changed(tx).await
+}

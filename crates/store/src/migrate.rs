@@ -1,0 +1,123 @@
+//! Bringing the schema up to date: forwards only, all or nothing, by one process at a time.
+//!
+//! What was applied is recorded with the SHA-256 of its text. A text that changed after it was
+//! applied, or a version that this program does not know, ends the start: going on would mean
+//! working on a schema that nobody described.
+
+use aws_lc_rs::digest;
+use sqlx::{AssertSqlSafe, PgPool, Row as _, SqlitePool};
+
+use crate::error::{Bug, Error};
+
+/// One step. The number and the text of a step that was shipped never change.
+pub(crate) struct Migration {
+    pub(crate) version: i64,
+    pub(crate) name: &'static str,
+    pub(crate) sqlite: &'static str,
+    pub(crate) postgres: &'static str,
+}
+
+macro_rules! migrations {
+    ($($version:literal $name:literal $file:literal)+) => {
+        /// Every step, oldest first.
+        pub(crate) const MIGRATIONS: &[Migration] = &[$(Migration {
+            version: $version,
+            name: $name,
+            sqlite: include_str!(concat!("../migrations/sqlite/", $file, ".sql")),
+            postgres: include_str!(concat!("../migrations/postgres/", $file, ".sql")),
+        }),+];
+    };
+}
+
+migrations! {
+    1 "people" "0001_people"
+    2 "projects" "0002_projects"
+    3 "access" "0003_access"
+    4 "records" "0004_records"
+}
+
+/// Applies what is missing. The write lock is taken before the table of versions is read, so a
+/// second process waits and then finds everything done.
+pub(crate) async fn sqlite(pool: &SqlitePool) -> Result<(), Error> {
+    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::raw_sql(TABLE_SQLITE).execute(&mut *tx).await?;
+    let applied = sqlx::query(APPLIED).fetch_all(&mut *tx).await?;
+    let applied = applied.iter().map(|row| (row.get(0), row.get(1)));
+    for step in missing(applied.collect(), |step| step.sqlite)? {
+        sqlx::raw_sql(step.sqlite).execute(&mut *tx).await?;
+        sqlx::query(RECORD)
+            .bind(step.version)
+            .bind(step.name)
+            .bind(checksum(step.sqlite))
+            .execute(&mut *tx)
+            .await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+/// As on SQLite, behind an advisory lock that ends with the transaction.
+pub(crate) async fn postgres(pool: &PgPool) -> Result<(), Error> {
+    let mut tx = pool.begin().await?;
+    // The other process may have years of rows to move.
+    sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
+        .execute(&mut *tx)
+        .await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(LOCK)
+        .execute(&mut *tx)
+        .await?;
+    sqlx::raw_sql(TABLE_POSTGRES).execute(&mut *tx).await?;
+    let applied = sqlx::query(APPLIED).fetch_all(&mut *tx).await?;
+    let applied = applied.iter().map(|row| (row.get(0), row.get(1)));
+    for step in missing(applied.collect(), |step| step.postgres)? {
+        sqlx::raw_sql(AssertSqlSafe(step.postgres))
+            .execute(&mut *tx)
+            .await?;
+        sqlx::query(RECORD)
+            .bind(step.version)
+            .bind(step.name)
+            .bind(checksum(step.postgres))
+            .execute(&mut *tx)
+            .await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+/// The steps after those that were applied, if those are ours.
+fn missing(
+    applied: Vec<(i64, Vec<u8>)>,
+    text: fn(&Migration) -> &'static str,
+) -> Result<&'static [Migration], Bug> {
+    for (at, (version, recorded)) in applied.iter().enumerate() {
+        let Some(step) = MIGRATIONS.get(at) else {
+            return Err(Bug::Schema(format!(
+                "version {version} was applied by a newer version of this program"
+            )));
+        };
+        if step.version != *version {
+            return Err(Bug::Schema(format!("version {} is missing", step.version)));
+        }
+        if checksum(text(step)) != *recorded {
+            return Err(Bug::Schema(format!(
+                "version {version} ({}) is not the one that was applied",
+                step.name
+            )));
+        }
+    }
+    Ok(MIGRATIONS.get(applied.len()..).unwrap_or_default())
+}
+
+pub(crate) fn checksum(text: &str) -> Vec<u8> {
+    digest::digest(&digest::SHA256, text.as_bytes())
+        .as_ref()
+        .to_vec()
+}
+
+/// Any number, the same in every version of this program.
+const LOCK: i64 = 0x7376_635f_6d69_6772;
+const TABLE_SQLITE: &str = "CREATE TABLE IF NOT EXISTS schema_versions (
+    version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum BLOB NOT NULL) STRICT";
+const TABLE_POSTGRES: &str = "CREATE TABLE IF NOT EXISTS schema_versions (
+    version BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum BYTEA NOT NULL)";
+const APPLIED: &str = "SELECT version, checksum FROM schema_versions ORDER BY version";
+const RECORD: &str = "INSERT INTO schema_versions (version, name, checksum) VALUES ($1, $2, $3)";

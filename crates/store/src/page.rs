@@ -1,0 +1,92 @@
+//! Paging and search, the same for every list.
+
+/// Which page of a list, 1 or more, and how many rows are on one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paging {
+    page: u32,
+    page_size: u32,
+}
+
+impl Paging {
+    /// The most rows that one page can have.
+    pub const MAX_SIZE: u32 = 100;
+    /// What a caller gets who does not say.
+    pub const DEFAULT: Self = Self {
+        page: 1,
+        page_size: 20,
+    };
+
+    /// A page of a list, if the numbers are in range.
+    pub fn new(page: u32, page_size: u32) -> Option<Self> {
+        (page >= 1 && (1..=Self::MAX_SIZE).contains(&page_size)).then_some(Self { page, page_size })
+    }
+
+    /// Number of the page, from 1.
+    pub fn page(self) -> u32 {
+        self.page
+    }
+
+    /// Rows on a page.
+    pub fn page_size(self) -> u32 {
+        self.page_size
+    }
+
+    pub(crate) fn limit(self) -> i64 {
+        self.page_size.into()
+    }
+
+    pub(crate) fn offset(self) -> i64 {
+        i64::from(self.page - 1) * i64::from(self.page_size)
+    }
+}
+
+/// One page and how many rows the whole list has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Paged<T> {
+    /// The rows of this page.
+    pub items: Vec<T>,
+    /// Rows in the whole list.
+    pub total: u64,
+}
+
+/// Direction of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Smallest first.
+    #[default]
+    Asc,
+    /// Largest first.
+    Desc,
+}
+
+impl Order {
+    pub(crate) const ALL: [Self; 2] = [Self::Asc, Self::Desc];
+
+    pub(crate) fn sql(self) -> &'static str {
+        match self {
+            Self::Asc => "ASC",
+            Self::Desc => "DESC",
+        }
+    }
+}
+
+/// What case-insensitive columns hold: full Unicode lower case, which neither database has alike.
+pub fn fold(text: &str) -> String {
+    text.to_lowercase()
+}
+
+/// A LIKE pattern (with `ESCAPE '!'`) that finds the folded text anywhere; without a search it
+/// finds everything.
+pub(crate) fn pattern(search: Option<&str>) -> String {
+    let mut pattern = String::from("%");
+    for character in fold(search.unwrap_or_default()).chars() {
+        if matches!(character, '%' | '_' | '!') {
+            pattern.push('!');
+        }
+        pattern.push(character);
+    }
+    if pattern.len() > 1 {
+        pattern.push('%');
+    }
+    pattern
+}

@@ -1,0 +1,96 @@
+//! Passkeys of people.
+
+use jiff::Timestamp;
+use types::id::{PasskeyId, UserId};
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::row::record;
+use crate::sql::{sql, statements};
+
+record! {
+    /// A passkey.
+    pub struct Passkey from "passkeys" {
+        /// Id.
+        pub id: PasskeyId,
+        /// Whose it is.
+        pub user_id: UserId,
+        /// The authenticator's name for it.
+        pub credential_id: Vec<u8>,
+        /// Public key in COSE form.
+        pub public_key: Vec<u8>,
+        /// The authenticator's counter when it was last used; 0 where it has none.
+        pub sign_count: i64,
+        /// Name that its owner gave it.
+        pub name: String,
+        /// When it was registered.
+        pub created_at: Timestamp,
+        /// When it was last used.
+        pub last_used_at: Option<Timestamp>,
+    }
+}
+
+macro_rules! columns {
+    () => {
+        "id, user_id, credential_id, public_key, sign_count, name, created_at, last_used_at"
+    };
+}
+
+statements! {
+    INSERT = "INSERT INTO passkeys (id, user_id, credential_id, public_key, sign_count, name, created_at) \
+        VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    OF_USER = concat!("SELECT ", columns!(), " FROM passkeys WHERE user_id = $1 ORDER BY id");
+    BY_CREDENTIAL = concat!("SELECT ", columns!(), " FROM passkeys WHERE credential_id = $1");
+    USE = "UPDATE passkeys SET sign_count = $2, last_used_at = $3 \
+        WHERE id = $1 AND (sign_count < $2 OR (sign_count = 0 AND $2 = 0))";
+    DELETE = "DELETE FROM passkeys WHERE user_id = $1 AND id = $2";
+}
+
+/// Registers a passkey; `last_used_at` is not looked at.
+///
+/// # Errors
+/// [`crate::Conflict::PasskeyTaken`].
+pub async fn insert(tx: &mut Tx, passkey: &Passkey) -> Result<(), Error> {
+    sql(INSERT)
+        .bind(passkey.id)
+        .bind(passkey.user_id)
+        .bind(passkey.credential_id.as_slice())
+        .bind(passkey.public_key.as_slice())
+        .bind(passkey.sign_count)
+        .bind(&passkey.name)
+        .bind(passkey.created_at)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// A person's passkeys, oldest first.
+pub async fn of_user(conn: &mut Conn, user: UserId) -> Result<Vec<Passkey>, Error> {
+    sql(OF_USER).bind(user).all(conn).await
+}
+
+/// The passkey that an authenticator names so.
+pub async fn by_credential(conn: &mut Conn, credential: &[u8]) -> Result<Option<Passkey>, Error> {
+    sql(BY_CREDENTIAL).bind(credential).one(conn).await
+}
+
+/// Notes a use. False when the counter did not grow, which a copied authenticator shows
+/// (`WebAuthn` level 2, section 6.1.1); one that has no counter always sends 0.
+pub async fn used(
+    tx: &mut Tx,
+    id: PasskeyId,
+    sign_count: i64,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(USE)
+        .bind(id)
+        .bind(sign_count)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Takes a passkey from a person.
+pub async fn delete(tx: &mut Tx, user: UserId, id: PasskeyId) -> Result<bool, Error> {
+    sql(DELETE).bind(user).bind(id).changed(tx).await
+}

@@ -1,0 +1,476 @@
+//! Tunnel projects.
+//!
+//! What a person reads goes through the membership in one statement, so that a project of others
+//! and one that does not exist cost the same query and have the same answer.
+
+use jiff::Timestamp;
+use types::id::{ProjectId, UserId, WorkspaceId};
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::members;
+use crate::page::{Order, Paged, Paging, fold, pattern};
+use crate::row::{record, words};
+use crate::sql::{sorted, sql, statements};
+
+record! {
+    /// A project.
+    pub struct Project from "projects" {
+        /// Id.
+        pub id: ProjectId,
+        /// The workspace that it belongs to.
+        pub workspace_id: WorkspaceId,
+        /// Eight hex digits: the label of its host name.
+        pub endpoint: String,
+        /// Name.
+        pub name: String,
+        /// Plan of the catalogue.
+        pub plan: String,
+        /// Provider of the catalogue.
+        pub provider: String,
+        /// Region of the provider; none where routing is global.
+        pub region: Option<String>,
+        /// `regional` or `global`.
+        pub routing: String,
+        /// `shared` or `dedicated`.
+        pub deployment: String,
+        /// Whether it can be used.
+        pub status: Status,
+        /// Settings that differ from their defaults, a JSON object.
+        pub settings: serde_json::Value,
+        /// Who made it.
+        pub created_by: UserId,
+        /// When.
+        pub created_at: Timestamp,
+        /// When it last changed.
+        pub updated_at: Timestamp,
+    }
+}
+
+record! {
+    /// What the caller of a project is in its workspace, beside the project.
+    pub struct Access from "projects of a member" {
+        /// The caller's role.
+        pub member_role: members::Role,
+    }
+}
+
+record! {
+    /// A project's place, for deciding on boundaries.
+    pub struct Place from "projects" {
+        /// The project.
+        pub id: ProjectId,
+        /// Its workspace.
+        pub workspace_id: WorkspaceId,
+    }
+}
+
+record! {
+    /// How many projects of a plan a workspace has.
+    pub struct PlanCount from "projects" {
+        /// Plan of the catalogue.
+        pub plan: String,
+        /// Projects.
+        pub n: i64,
+    }
+}
+
+/// A project that the caller may see.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Visible {
+    /// The project.
+    pub project: Project,
+    /// The caller's role in its workspace.
+    pub role: members::Role,
+}
+
+impl crate::row::Record for Visible {
+    fn from_row(row: &crate::row::Row) -> Result<Self, crate::error::Bug> {
+        Ok(Self {
+            project: Project::from_row(row)?,
+            role: Access::from_row(row)?.member_role,
+        })
+    }
+}
+
+words! {
+    /// Whether a project can be used.
+    pub enum Status {
+        /// Yes.
+        Active = "active",
+        /// Not now.
+        Unavailable = "unavailable",
+        /// No: something went wrong with it.
+        Error = "error",
+    }
+}
+
+/// A project to be.
+#[derive(Clone, Debug)]
+pub struct NewProject {
+    /// Id, made by the caller.
+    pub id: ProjectId,
+    /// The workspace that it will belong to.
+    pub workspace_id: WorkspaceId,
+    /// Eight random hex digits.
+    pub endpoint: String,
+    /// Name.
+    pub name: String,
+    /// Plan of the catalogue.
+    pub plan: String,
+    /// Provider of the catalogue.
+    pub provider: String,
+    /// Region of the provider; none where routing is global.
+    pub region: Option<String>,
+    /// `regional` or `global`.
+    pub routing: String,
+    /// `shared` or `dedicated`.
+    pub deployment: String,
+    /// Who makes it.
+    pub created_by: UserId,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// Columns by which projects are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Age.
+    #[default]
+    Id,
+    /// Name.
+    Name,
+    /// Endpoint.
+    Endpoint,
+    /// Status.
+    Status,
+    /// Plan.
+    Plan,
+    /// Deployment.
+    Deployment,
+}
+
+impl Sort {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Id,
+        Self::Name,
+        Self::Endpoint,
+        Self::Status,
+        Self::Plan,
+        Self::Deployment,
+    ];
+
+    pub(crate) fn column(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Name => "name",
+            Self::Endpoint => "endpoint",
+            Self::Status => "status",
+            Self::Plan => "plan",
+            Self::Deployment => "deployment",
+        }
+    }
+}
+
+/// Which projects of those workspaces a list is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Reach<'a> {
+    /// All.
+    All,
+    /// Those of the second set of workspaces, and these projects.
+    Only {
+        /// Projects by id.
+        projects: &'a [ProjectId],
+        /// All projects of these workspaces.
+        workspaces: &'a [WorkspaceId],
+    },
+}
+
+/// What a list asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct List<'a> {
+    /// The tenant: workspaces that the caller is an active member of. Nothing else is looked at.
+    pub workspaces: &'a [WorkspaceId],
+    /// What the caller's credential leaves of them.
+    pub reach: Reach<'a>,
+    /// Part of a name or endpoint, in any case.
+    pub search: Option<&'a str>,
+    /// Column.
+    pub sort: Sort,
+    /// Direction.
+    pub order: Order,
+    /// Page.
+    pub paging: Paging,
+}
+
+macro_rules! columns {
+    () => {
+        "p.id, p.workspace_id, p.endpoint, p.name, p.plan, p.provider, p.region, p.routing, \
+         p.deployment, p.status, p.settings, p.created_by, p.created_at, p.updated_at"
+    };
+}
+
+macro_rules! visible {
+    ($where:literal) => {
+        concat!(
+            "SELECT ",
+            columns!(),
+            ", m.role AS member_role FROM projects p \
+             JOIN members m ON m.workspace_id = p.workspace_id AND m.user_id = $1 AND m.status = 'active' \
+             JOIN workspaces w ON w.id = p.workspace_id AND w.status = 'active' AND w.deleted_at IS NULL \
+             WHERE p.deleted_at IS NULL AND ",
+            $where
+        )
+    };
+}
+
+macro_rules! of_workspaces {
+    ($reach:literal) => {
+        concat!(
+            " FROM projects p WHERE p.deleted_at IS NULL AND p.workspace_id IN_LIST($1) \
+             AND p.search LIKE $2 ESCAPE '!'",
+            $reach
+        )
+    };
+}
+
+statements! {
+    INSERT = "INSERT INTO projects (id, workspace_id, endpoint, name, search, plan, provider, region, routing, \
+        deployment, status, settings, created_by, created_at, updated_at) \
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'active', '{}', $11, $12, $12)";
+    VISIBLE_BY_ID = visible!("p.id = $2");
+    VISIBLE_BY_ENDPOINT = visible!("p.endpoint = $2");
+    BY_ID = concat!("SELECT ", columns!(), " FROM projects p WHERE p.id = $1 AND p.deleted_at IS NULL");
+    BY_ENDPOINT = concat!("SELECT ", columns!(), " FROM projects p WHERE p.endpoint = $1 AND p.deleted_at IS NULL");
+    PLACES = "SELECT p.id, p.workspace_id FROM projects p WHERE p.deleted_at IS NULL \
+        AND p.workspace_id IN_LIST($1) ORDER BY p.workspace_id, p.id LIMIT $2";
+    COUNT = concat!("SELECT COUNT(*) AS n", of_workspaces!(""));
+    COUNT_ONLY = concat!("SELECT COUNT(*) AS n",
+        of_workspaces!(" AND (p.id IN_LIST($3) OR p.workspace_id IN_LIST($4))"));
+    COUNT_OF_WORKSPACE = "SELECT COUNT(*) AS n FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL";
+    COUNT_BY_PLAN = "SELECT plan, COUNT(*) AS n FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL \
+        GROUP BY plan ORDER BY plan";
+    COUNT_OF_ALL = "SELECT COUNT(*) AS n FROM projects WHERE deleted_at IS NULL AND search LIKE $1 ESCAPE '!'";
+    RENAME = "UPDATE projects SET name = $2, search = $3 || ' ' || endpoint, updated_at = $4 \
+        WHERE id = $1 AND deleted_at IS NULL";
+    TRANSFER = "UPDATE projects SET workspace_id = $3, updated_at = $4 \
+        WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL";
+    SET_STATUS = "UPDATE projects SET status = $2, updated_at = $3 WHERE id = $1 AND deleted_at IS NULL";
+    // Compared with what was read, so that two changes at once do not undo each other.
+    SET_SETTINGS = "UPDATE projects SET settings = $3, updated_at = $4 \
+        WHERE id = $1 AND settings = $2 AND deleted_at IS NULL";
+    DELETE = "UPDATE projects SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL";
+}
+
+pub(crate) const LISTS: [&str; 3] = [LIST, LIST_ONLY, LIST_OF_ALL];
+const LIST: &str = concat!(
+    "SELECT ",
+    columns!(),
+    of_workspaces!(" ORDER BY {sort} LIMIT $3 OFFSET $4")
+);
+const LIST_ONLY: &str = concat!(
+    "SELECT ",
+    columns!(),
+    of_workspaces!(
+        " AND (p.id IN_LIST($3) OR p.workspace_id IN_LIST($4)) ORDER BY {sort} LIMIT $5 OFFSET $6"
+    )
+);
+const LIST_OF_ALL: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM projects p WHERE p.deleted_at IS NULL AND p.search LIKE $1 ESCAPE '!' \
+     ORDER BY {sort} LIMIT $2 OFFSET $3"
+);
+
+/// Adds a project.
+///
+/// # Errors
+/// [`crate::Conflict::EndpointTaken`]; [`crate::Conflict::Reference`] when the workspace is not
+/// there.
+pub async fn insert(tx: &mut Tx, new: &NewProject) -> Result<(), Error> {
+    sql(INSERT)
+        .bind(new.id)
+        .bind(new.workspace_id)
+        .bind(&new.endpoint)
+        .bind(&new.name)
+        .bind(format!("{} {}", fold(&new.name), new.endpoint))
+        .bind(&new.plan)
+        .bind(&new.provider)
+        .bind(new.region.as_ref())
+        .bind(&new.routing)
+        .bind(&new.deployment)
+        .bind(new.created_by)
+        .bind(new.now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// The project, if the person is an active member of its workspace.
+pub async fn of_user_by_id(
+    conn: &mut Conn,
+    user: UserId,
+    id: ProjectId,
+) -> Result<Option<Visible>, Error> {
+    sql(VISIBLE_BY_ID).bind(user).bind(id).one(conn).await
+}
+
+/// The project with this endpoint, if the person is an active member of its workspace (CP-5).
+pub async fn of_user_by_endpoint(
+    conn: &mut Conn,
+    user: UserId,
+    endpoint: &str,
+) -> Result<Option<Visible>, Error> {
+    sql(VISIBLE_BY_ENDPOINT)
+        .bind(user)
+        .bind(endpoint)
+        .one(conn)
+        .await
+}
+
+/// The project, whoever asks: for what the server does by itself and for operators.
+pub async fn by_id(conn: &mut Conn, id: ProjectId) -> Result<Option<Project>, Error> {
+    sql(BY_ID).bind(id).one(conn).await
+}
+
+/// The project with this endpoint, whoever asks: for engines.
+pub async fn by_endpoint(conn: &mut Conn, endpoint: &str) -> Result<Option<Project>, Error> {
+    sql(BY_ENDPOINT).bind(endpoint).one(conn).await
+}
+
+/// Where the projects of these workspaces are, at most `limit`, for boundaries that a [`Reach`]
+/// cannot say.
+pub async fn places(
+    conn: &mut Conn,
+    workspaces: &[WorkspaceId],
+    limit: u32,
+) -> Result<Vec<Place>, Error> {
+    sql(PLACES).bind(workspaces).bind(limit).all(conn).await
+}
+
+/// One page of the projects that the caller may see (CP-2).
+pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Project>, Error> {
+    let pattern = pattern(list.search);
+    let (count, text) = match list.reach {
+        Reach::All => (COUNT, LIST),
+        Reach::Only { .. } => (COUNT_ONLY, LIST_ONLY),
+    };
+    let mut count = sql(count).bind(list.workspaces).bind(&pattern);
+    let mut rows = sql(sorted(text, list.sort.column(), list.order))
+        .bind(list.workspaces)
+        .bind(&pattern);
+    if let Reach::Only {
+        projects,
+        workspaces,
+    } = list.reach
+    {
+        count = count.bind(projects).bind(workspaces);
+        rows = rows.bind(projects).bind(workspaces);
+    }
+    let total = count.count(conn).await?;
+    let items = rows
+        .bind(list.paging.limit())
+        .bind(list.paging.offset())
+        .all(conn)
+        .await?;
+    Ok(Paged { items, total })
+}
+
+/// All projects, for operators.
+pub async fn list_all(
+    conn: &mut Conn,
+    search: Option<&str>,
+    sort: Sort,
+    order: Order,
+    paging: Paging,
+) -> Result<Paged<Project>, Error> {
+    let pattern = pattern(search);
+    let total = sql(COUNT_OF_ALL).bind(&pattern).count(conn).await?;
+    let items = sql(sorted(LIST_OF_ALL, sort.column(), order))
+        .bind(&pattern)
+        .bind(paging.limit())
+        .bind(paging.offset())
+        .all(conn)
+        .await?;
+    Ok(Paged { items, total })
+}
+
+/// How many projects a workspace has.
+pub async fn count_of_workspace(conn: &mut Conn, workspace: WorkspaceId) -> Result<u64, Error> {
+    sql(COUNT_OF_WORKSPACE).bind(workspace).count(conn).await
+}
+
+/// How many projects of each plan a workspace has; plans without any are left out.
+pub async fn count_by_plan(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+) -> Result<Vec<PlanCount>, Error> {
+    sql(COUNT_BY_PLAN).bind(workspace).all(conn).await
+}
+
+/// Changes the name.
+pub async fn rename(tx: &mut Tx, id: ProjectId, name: &str, now: Timestamp) -> Result<bool, Error> {
+    sql(RENAME)
+        .bind(id)
+        .bind(name)
+        .bind(fold(name))
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Moves a project. False when it is not (any more) where it was thought to be. Logs, events,
+/// webhooks and servers go with it, seen through the project.
+pub async fn transfer(
+    tx: &mut Tx,
+    id: ProjectId,
+    from: WorkspaceId,
+    to: WorkspaceId,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(TRANSFER)
+        .bind(id)
+        .bind(from)
+        .bind(to)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Changes whether it can be used.
+pub async fn set_status(
+    tx: &mut Tx,
+    id: ProjectId,
+    status: Status,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(SET_STATUS)
+        .bind(id)
+        .bind(status)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Replaces the settings. False when they are not (any more) what was read.
+pub async fn set_settings(
+    tx: &mut Tx,
+    id: ProjectId,
+    read: &serde_json::Value,
+    new: &serde_json::Value,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(SET_SETTINGS)
+        .bind(id)
+        .bind(read)
+        .bind(new)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Deletes a project: it is not seen any more, and its endpoint stays taken. The caller gives back
+/// capacity and addresses.
+pub async fn delete(tx: &mut Tx, id: ProjectId, now: Timestamp) -> Result<bool, Error> {
+    sql(DELETE).bind(id).bind(now).changed(tx).await
+}

@@ -1,0 +1,38 @@
+//! Tokens that ended before their time. Minted tokens themselves are not stored.
+
+use jiff::Timestamp;
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::sql::{sql, statements};
+
+statements! {
+    REVOKE = "INSERT INTO revoked_tokens (jti, expires_at, revoked_at) VALUES ($1, $2, $3) ON CONFLICT (jti) DO NOTHING";
+    IS_REVOKED = "SELECT COUNT(*) AS n FROM revoked_tokens WHERE jti = $1";
+    PURGE = "DELETE FROM revoked_tokens WHERE expires_at <= $1";
+}
+
+/// Ends a token. False when it was ended before.
+pub async fn revoke(
+    tx: &mut Tx,
+    jti: &str,
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(REVOKE)
+        .bind(jti)
+        .bind(expires_at)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Whether a token was ended.
+pub async fn is_revoked(conn: &mut Conn, jti: &str) -> Result<bool, Error> {
+    Ok(sql(IS_REVOKED).bind(jti).count(conn).await? > 0)
+}
+
+/// Forgets tokens that would have ended by now. Returns how many.
+pub async fn purge(tx: &mut Tx, now: Timestamp) -> Result<u64, Error> {
+    sql(PURGE).bind(now).execute(tx).await
+}

@@ -1,0 +1,146 @@
+//! Signed-in browsers.
+
+use jiff::Timestamp;
+use types::id::{SessionId, UserId};
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::row::record;
+use crate::secret::SecretHash;
+use crate::sql::{sql, statements};
+
+record! {
+    /// A signed-in browser.
+    pub struct Session from "sessions" {
+        /// Id, for the list that a person sees.
+        pub id: SessionId,
+        /// Hash of the cookie.
+        pub hash: SecretHash,
+        /// Who is signed in.
+        pub user_id: UserId,
+        /// Hash of the secret in forms.
+        pub csrf_hash: SecretHash,
+        /// The browser's own name for itself.
+        pub user_agent: Option<String>,
+        /// Address at sign-in.
+        pub ip: Option<String>,
+        /// When the second factor was shown.
+        pub second_factor_at: Option<Timestamp>,
+        /// When it began.
+        pub created_at: Timestamp,
+        /// When the cookie was last replaced.
+        pub rotated_at: Timestamp,
+        /// When it was last used, roughly.
+        pub last_seen_at: Timestamp,
+        /// When it ends.
+        pub expires_at: Timestamp,
+    }
+}
+
+macro_rules! columns {
+    () => {
+        "id, hash, user_id, csrf_hash, user_agent, ip, second_factor_at, created_at, rotated_at, \
+         last_seen_at, expires_at"
+    };
+}
+
+statements! {
+    INSERT = concat!("INSERT INTO sessions (", columns!(), ") \
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)");
+    LIVE = concat!("SELECT ", columns!(), " FROM sessions WHERE hash = $1 AND expires_at > $2");
+    OF_USER = concat!("SELECT ", columns!(), " FROM sessions WHERE user_id = $1 AND expires_at > $2 ORDER BY id");
+    ROTATE = "UPDATE sessions SET hash = $2, csrf_hash = $3, rotated_at = $4, last_seen_at = $4, \
+        expires_at = $5 WHERE hash = $1 AND expires_at > $4";
+    SECOND_FACTOR = "UPDATE sessions SET second_factor_at = $2 WHERE id = $1";
+    SEEN = "UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2";
+    END = "DELETE FROM sessions WHERE hash = $1";
+    END_ONE = "DELETE FROM sessions WHERE user_id = $1 AND id = $2";
+    END_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2";
+    END_ALL = "DELETE FROM sessions WHERE user_id = $1";
+    PURGE = "DELETE FROM sessions WHERE expires_at <= $1";
+}
+
+/// Begins a session.
+pub async fn insert(tx: &mut Tx, session: &Session) -> Result<(), Error> {
+    sql(INSERT)
+        .bind(session.id)
+        .bind(session.hash)
+        .bind(session.user_id)
+        .bind(session.csrf_hash)
+        .bind(session.user_agent.as_ref())
+        .bind(session.ip.as_ref())
+        .bind(session.second_factor_at)
+        .bind(session.created_at)
+        .bind(session.rotated_at)
+        .bind(session.last_seen_at)
+        .bind(session.expires_at)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// The session of a cookie, if it has not ended.
+pub async fn live(
+    conn: &mut Conn,
+    hash: SecretHash,
+    now: Timestamp,
+) -> Result<Option<Session>, Error> {
+    sql(LIVE).bind(hash).bind(now).one(conn).await
+}
+
+/// A person's sessions that have not ended, oldest first.
+pub async fn of_user(conn: &mut Conn, user: UserId, now: Timestamp) -> Result<Vec<Session>, Error> {
+    sql(OF_USER).bind(user).bind(now).all(conn).await
+}
+
+/// Replaces the cookie. False when the old one is not live any more: of two that try, one does.
+pub async fn rotate(
+    tx: &mut Tx,
+    old: SecretHash,
+    new: SecretHash,
+    csrf: SecretHash,
+    now: Timestamp,
+    expires_at: Timestamp,
+) -> Result<bool, Error> {
+    sql(ROTATE)
+        .bind(old)
+        .bind(new)
+        .bind(csrf)
+        .bind(now)
+        .bind(expires_at)
+        .changed(tx)
+        .await
+}
+
+/// Notes that the second factor was shown.
+pub async fn second_factor(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Error> {
+    sql(SECOND_FACTOR).bind(id).bind(now).changed(tx).await
+}
+
+/// Notes a use; the caller does so at most every few minutes.
+pub async fn seen(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Error> {
+    sql(SEEN).bind(id).bind(now).changed(tx).await
+}
+
+/// Ends the session of a cookie.
+pub async fn end(tx: &mut Tx, hash: SecretHash) -> Result<bool, Error> {
+    sql(END).bind(hash).changed(tx).await
+}
+
+/// Ends one of a person's sessions.
+pub async fn end_one(tx: &mut Tx, user: UserId, id: SessionId) -> Result<bool, Error> {
+    sql(END_ONE).bind(user).bind(id).changed(tx).await
+}
+
+/// Ends all of a person's sessions, but for the one to keep. Returns how many.
+pub async fn end_all(tx: &mut Tx, user: UserId, keep: Option<SessionId>) -> Result<u64, Error> {
+    match keep {
+        Some(keep) => sql(END_OTHERS).bind(user).bind(keep).execute(tx).await,
+        None => sql(END_ALL).bind(user).execute(tx).await,
+    }
+}
+
+/// Forgets sessions that have ended. Returns how many.
+pub async fn purge(tx: &mut Tx, now: Timestamp) -> Result<u64, Error> {
+    sql(PURGE).bind(now).execute(tx).await
+}

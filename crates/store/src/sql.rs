@@ -1,0 +1,354 @@
+//! One statement with its arguments, run on whichever database is there.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use sqlx::postgres::PgArguments;
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{Arguments as _, AssertSqlSafe, Executor as _, Row as _, SqlSafeStr as _};
+
+use crate::connection::{Conn, Db, Tx};
+use crate::error::{Bug, Error};
+use crate::page::Order;
+use crate::row::{Record, Row};
+
+/// An argument. `None` is a NULL that knows its type, which PostgreSQL wants to hear.
+#[derive(Clone)]
+pub(crate) enum Value {
+    Text(Option<String>),
+    Int(Option<i64>),
+    Bool(bool),
+    Bytes(Option<Vec<u8>>),
+    /// For `IN_LIST($n)`.
+    List(Vec<String>),
+}
+
+/// A statement on its way to the database.
+pub(crate) struct Query {
+    text: Cow<'static, str>,
+    values: Vec<Value>,
+}
+
+/// Begins a query. The text is ours, `$n` are its arguments; nothing that comes from outside is
+/// ever put into it.
+///
+/// `IN_LIST($n)` stands for membership in a list argument, the one thing that the two databases
+/// do not write alike.
+pub(crate) fn sql(text: impl Into<Cow<'static, str>>) -> Query {
+    Query {
+        text: text.into(),
+        values: Vec::new(),
+    }
+}
+
+impl Query {
+    /// Adds the next argument.
+    pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.values.push(value.into());
+        self
+    }
+
+    /// Runs a change and returns how many rows it touched.
+    pub(crate) async fn execute(self, tx: &mut Tx) -> Result<u64, Error> {
+        match tx.db() {
+            Db::Sqlite(connection) => {
+                let (text, arguments) = self.sqlite()?;
+                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
+                Ok(query.execute(connection).await?.rows_affected())
+            }
+            Db::Postgres(connection) => {
+                let (text, arguments) = self.postgres()?;
+                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
+                Ok(query.execute(connection).await?.rows_affected())
+            }
+        }
+    }
+
+    /// Runs a change and tells whether it touched a row.
+    pub(crate) async fn changed(self, tx: &mut Tx) -> Result<bool, Error> {
+        Ok(self.execute(tx).await? > 0)
+    }
+
+    /// The first row, if there is one.
+    pub(crate) async fn one<T: Record>(self, conn: &mut Conn) -> Result<Option<T>, Error> {
+        if conn.records_plans() {
+            self.explain(conn).await?;
+        }
+        let row = match conn.db() {
+            Db::Sqlite(connection) => {
+                let (text, arguments) = self.sqlite()?;
+                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
+                connection.fetch_optional(query).await?.map(Row::Sqlite)
+            }
+            Db::Postgres(connection) => {
+                let (text, arguments) = self.postgres()?;
+                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
+                connection.fetch_optional(query).await?.map(Row::Postgres)
+            }
+        };
+        Ok(row.map(|row| T::from_row(&row)).transpose()?)
+    }
+
+    /// All rows. Every statement that can have many has a LIMIT or is bound by what one person
+    /// or one workspace can own.
+    pub(crate) async fn all<T: Record>(self, conn: &mut Conn) -> Result<Vec<T>, Error> {
+        if conn.records_plans() {
+            self.explain(conn).await?;
+        }
+        let rows: Vec<Row> = match conn.db() {
+            Db::Sqlite(connection) => {
+                let (text, arguments) = self.sqlite()?;
+                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
+                let rows = connection.fetch_all(query).await?;
+                rows.into_iter().map(Row::Sqlite).collect()
+            }
+            Db::Postgres(connection) => {
+                let (text, arguments) = self.postgres()?;
+                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
+                let rows = connection.fetch_all(query).await?;
+                rows.into_iter().map(Row::Postgres).collect()
+            }
+        };
+        let values = rows.iter().map(T::from_row).collect::<Result<_, Bug>>()?;
+        Ok(values)
+    }
+
+    /// A number that is always there: `SELECT … AS n`.
+    pub(crate) async fn count(self, conn: &mut Conn) -> Result<u64, Error> {
+        let count: Option<i64> = self.one(conn).await?;
+        Ok(count
+            .and_then(|count| u64::try_from(count).ok())
+            .unwrap_or_default())
+    }
+
+    /// Notes how the database means to run this, with these very arguments.
+    async fn explain(&self, conn: &mut Conn) -> Result<(), Error> {
+        let values = self.values.clone();
+        let plan = match conn.db() {
+            Db::Sqlite(connection) => {
+                let text = format!("EXPLAIN QUERY PLAN {}", self.text).into();
+                let (text, arguments) = Self { text, values }.sqlite()?;
+                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
+                let rows = connection.fetch_all(query).await?;
+                rows.iter().map(|row| row.try_get("detail")).collect()
+            }
+            Db::Postgres(connection) => {
+                let text = format!("EXPLAIN {}", self.text).into();
+                let (text, arguments) = Self { text, values }.postgres()?;
+                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
+                let rows = connection.fetch_all(query).await?;
+                rows.iter().map(|row| row.try_get(0)).collect()
+            }
+        };
+        let plan: Result<Vec<String>, sqlx::Error> = plan;
+        conn.record_plan(plan?);
+        Ok(())
+    }
+
+    fn sqlite(self) -> Result<(Cow<'static, str>, SqliteArguments), Error> {
+        let mut arguments = SqliteArguments::default();
+        for value in self.values {
+            let added = match value {
+                Value::Text(value) => arguments.add(value),
+                Value::Int(value) => arguments.add(value),
+                Value::Bool(value) => arguments.add(value),
+                Value::Bytes(value) => arguments.add(value),
+                Value::List(values) => arguments.add(serde_json::json!(values).to_string()),
+            };
+            added.map_err(sqlx::Error::Encode)?;
+        }
+        Ok((for_sqlite(self.text), arguments))
+    }
+
+    fn postgres(self) -> Result<(Cow<'static, str>, PgArguments), Error> {
+        let mut arguments = PgArguments::default();
+        for value in self.values {
+            let added = match value {
+                Value::Text(value) => arguments.add(value),
+                Value::Int(value) => arguments.add(value),
+                Value::Bool(value) => arguments.add(value),
+                Value::Bytes(value) => arguments.add(value),
+                Value::List(values) => arguments.add(values),
+            };
+            added.map_err(sqlx::Error::Encode)?;
+        }
+        Ok((for_postgres(self.text), arguments))
+    }
+}
+
+/// Lets the database read a statement.
+pub(crate) async fn prepare(conn: &mut Conn, text: String) -> Result<(), Error> {
+    match conn.db() {
+        Db::Sqlite(connection) => {
+            let text = AssertSqlSafe(for_sqlite(text.into()));
+            connection.prepare(text.into_sql_str()).await?;
+        }
+        Db::Postgres(connection) => {
+            let text = AssertSqlSafe(for_postgres(text.into()));
+            connection.prepare(text.into_sql_str()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The text as SQLite reads it: a list is a JSON array.
+pub(crate) fn for_sqlite(text: Cow<'static, str>) -> Cow<'static, str> {
+    rewrite(text, "IN (SELECT value FROM json_each(", "))")
+}
+
+/// The text as PostgreSQL reads it: a list is an array, so that indexes serve it.
+pub(crate) fn for_postgres(text: Cow<'static, str>) -> Cow<'static, str> {
+    rewrite(text, "= ANY(CAST(", " AS TEXT[]))")
+}
+
+fn rewrite(text: Cow<'static, str>, before: &str, after: &str) -> Cow<'static, str> {
+    if !text.contains("IN_LIST(") {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 32);
+    let mut pieces = text.split("IN_LIST(");
+    out.push_str(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let (argument, rest) = piece.split_once(')').unwrap_or((piece, ""));
+        out.push_str(before);
+        out.push_str(argument);
+        out.push_str(after);
+        out.push_str(rest);
+    }
+    out.into()
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Text(Some(value.to_owned()))
+    }
+}
+
+impl From<&String> for Value {
+    fn from(value: &String) -> Self {
+        Self::Text(Some(value.clone()))
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Self::Text(Some(value))
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(Some(value))
+    }
+}
+
+impl From<u32> for Value {
+    fn from(value: u32) -> Self {
+        Self::Int(Some(value.into()))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<&[u8]> for Value {
+    fn from(value: &[u8]) -> Self {
+        Self::Bytes(Some(value.to_vec()))
+    }
+}
+
+impl From<Timestamp> for Value {
+    fn from(value: Timestamp) -> Self {
+        Self::Int(Some(value.as_microsecond()))
+    }
+}
+
+impl From<&serde_json::Value> for Value {
+    fn from(value: &serde_json::Value) -> Self {
+        Self::Text(Some(value.to_string()))
+    }
+}
+
+impl From<Vec<String>> for Value {
+    fn from(value: Vec<String>) -> Self {
+        Self::List(value)
+    }
+}
+
+/// Optional arguments, by the kind of NULL that an absent one is.
+macro_rules! optional {
+    ($($kind:ident: $($from:ty),+;)+) => {$($(
+        impl From<Option<$from>> for Value {
+            fn from(value: Option<$from>) -> Self {
+                value.map_or(Self::$kind(None), Self::from)
+            }
+        }
+    )+)+};
+}
+
+optional! {
+    Text: &str, String, &String, &serde_json::Value, &crate::secret::PasswordHash;
+    Int: i64, Timestamp;
+    Bytes: &[u8], crate::secret::SecretHash, &crate::secret::Sealed;
+}
+
+/// Typed ids as columns and arguments.
+macro_rules! ids {
+    ($($name:ident)+) => {$(
+        impl crate::row::Column for types::id::$name {
+            fn read(row: &Row, column: &str) -> Result<Self, String> {
+                String::read(row, column)?.parse().map_err(|error: types::id::BadId| error.to_string())
+            }
+        }
+
+        impl From<types::id::$name> for Value {
+            fn from(id: types::id::$name) -> Self {
+                Self::from(id.as_str())
+            }
+        }
+
+        impl From<Option<types::id::$name>> for Value {
+            fn from(id: Option<types::id::$name>) -> Self {
+                Self::Text(id.map(|id| id.as_str().to_owned()))
+            }
+        }
+
+        impl From<&[types::id::$name]> for Value {
+            fn from(ids: &[types::id::$name]) -> Self {
+                Self::List(ids.iter().map(|id| id.as_str().to_owned()).collect())
+            }
+        }
+    )+};
+}
+
+ids! {
+    UserId SessionId PasskeyId WorkspaceId InvitationId ProjectId CredentialId SubscriptionId
+    SubscriptionChangeId InvoiceId AddressId LogId WebhookId DeliveryId AttemptId WebttyServerId
+    AuditId EventId TunnelId
+}
+
+/// Named statements of one entity, and the list of them that the test prepares.
+macro_rules! statements {
+    ($($name:ident = $text:expr;)+) => {
+        $(const $name: &str = $text;)+
+
+        /// Every fixed statement of this file.
+        pub(crate) const STATEMENTS: &[&str] = &[$($name),+];
+    };
+}
+pub(crate) use statements;
+
+/// Puts a column of ours and a direction where a list says `{sort}`; the id decides between
+/// equals, so that pages do not overlap.
+pub(crate) fn sorted(list: &'static str, column: &'static str, order: Order) -> String {
+    let direction = order.sql();
+    let sort = if column == "id" {
+        format!("id {direction}")
+    } else {
+        format!("{column} {direction}, id {direction}")
+    };
+    list.replace("{sort}", &sort)
+}

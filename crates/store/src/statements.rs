@@ -1,0 +1,93 @@
+//! Every statement of this crate, with its sorted and filtered variants.
+
+use types::id::{EventId, LogId, ProjectId, TunnelId};
+
+use crate::page::{Order, Paging};
+use crate::sql::sorted;
+use crate::timeline::Period;
+use crate::{events, logs, members, projects, users, workspaces};
+
+/// All of them, as they are before they are written for one database.
+pub(crate) fn every() -> Vec<String> {
+    let fixed = [
+        crate::addresses::STATEMENTS,
+        crate::audit::STATEMENTS,
+        crate::billing::STATEMENTS,
+        crate::capacity::STATEMENTS,
+        crate::credentials::STATEMENTS,
+        crate::deliveries::STATEMENTS,
+        events::STATEMENTS,
+        crate::idempotency::STATEMENTS,
+        crate::invitations::STATEMENTS,
+        crate::links::STATEMENTS,
+        logs::STATEMENTS,
+        members::STATEMENTS,
+        crate::passkeys::STATEMENTS,
+        projects::STATEMENTS,
+        crate::revoked_tokens::STATEMENTS,
+        crate::sessions::STATEMENTS,
+        crate::signing_keys::STATEMENTS,
+        crate::throttles::STATEMENTS,
+        crate::usage::STATEMENTS,
+        users::STATEMENTS,
+        crate::webhooks::STATEMENTS,
+        crate::webtty_servers::STATEMENTS,
+        workspaces::STATEMENTS,
+    ];
+    let mut every: Vec<String> = fixed
+        .into_iter()
+        .flatten()
+        .map(|text| (*text).to_owned())
+        .collect();
+    for order in Order::ALL {
+        for list in projects::LISTS {
+            let sorts = projects::Sort::ALL.map(projects::Sort::column);
+            every.extend(sorts.map(|column| sorted(list, column, order)));
+        }
+        let sorts = users::Sort::ALL.map(users::Sort::column);
+        every.extend(sorts.map(|column| sorted(users::LIST, column, order)));
+        let sorts = members::Sort::ALL.map(members::Sort::column);
+        every.extend(sorts.map(|column| sorted(members::LIST, column, order)));
+        let sorts = workspaces::Sort::ALL.map(workspaces::Sort::column);
+        every.extend(sorts.map(|column| sorted(workspaces::LIST, column, order)));
+        every.extend(timelines(order));
+    }
+    every
+}
+
+/// Each combination of filters of the two lists by time.
+fn timelines(order: Order) -> Vec<String> {
+    let mut every = Vec::new();
+    for bits in 0..64_u8 {
+        let given = |bit: u8| bits & (1 << bit) != 0;
+        let period = Period {
+            start: given(0).then_some(jiff::Timestamp::MIN),
+            end: given(1).then_some(jiff::Timestamp::MAX),
+        };
+        let list = logs::List {
+            project: ProjectId::new(0, [0; 10]),
+            period,
+            after: given(2).then(|| LogId::new(0, [0; 10])),
+            outcome: given(3).then_some("failed"),
+            tunnel: given(4).then(|| TunnelId::new(0, [0; 10])),
+            search: given(5).then_some("a"),
+            order,
+            paging: Paging::DEFAULT,
+        };
+        let timeline = logs::timeline(&list, given(2).then_some("log"));
+        every.extend([timeline.count_text(), timeline.list_text(order)]);
+        let list = events::List {
+            project: ProjectId::new(0, [0; 10]),
+            period,
+            after: given(2).then(|| EventId::new(0, [0; 10])),
+            kind: given(3).then_some("tunnel.created"),
+            order,
+            paging: Paging::DEFAULT,
+        };
+        let timeline = events::timeline(&list, given(2).then_some("evt"));
+        every.extend([timeline.count_text(), timeline.list_text(order)]);
+    }
+    every.sort_unstable();
+    every.dedup();
+    every
+}

@@ -1,0 +1,222 @@
+//! Opening a database, transactions, backup.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{PgPool, SqlitePool};
+
+use crate::connection::{Read, Tx};
+use crate::error::{Bug, Error, Reason};
+use crate::{migrate, statements};
+
+/// The database. Cheap to clone; all clones share its connections.
+#[derive(Clone, Debug)]
+pub struct Store(Pools);
+
+#[derive(Clone, Debug)]
+enum Pools {
+    /// SQLite has one writer at a time. One connection that everybody queues for in order is
+    /// fairer and faster than several that poll for the lock.
+    Sqlite {
+        writer: SqlitePool,
+        readers: SqlitePool,
+    },
+    Postgres(PgPool),
+}
+
+impl Store {
+    /// Opens the database and brings its schema up to date, forwards only. Several processes may
+    /// do this at once.
+    ///
+    /// `url` is `postgres://…` or `sqlite://<path>`; without one it is the SQLite file
+    /// `platform.db` in `data_dir`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// [`Bug::Schema`] when the schema was made by a newer version or is not what was shipped.
+    pub async fn open(url: Option<&str>, data_dir: &Path) -> Result<Self, Error> {
+        let Some(url) = url else {
+            return Self::open_sqlite(&data_dir.join(FILE_NAME)).await;
+        };
+        if let Some(path) = url.strip_prefix("sqlite:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() || path.starts_with(':') || path.contains('?') {
+                let message = "expected sqlite://<path of a file>".to_owned();
+                return Err(Bug::Address(message).into());
+            }
+            return Self::open_sqlite(&data_dir.join(path)).await;
+        }
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            // The address holds a password, so the error repeats none of it.
+            let options = PgConnectOptions::from_str(url)
+                .map_err(|_| Bug::Address("not a PostgreSQL address".to_owned()))?;
+            return Self::open_postgres(options).await;
+        }
+        Err(Bug::Address("expected postgres:// or sqlite://".to_owned()).into())
+    }
+
+    async fn open_sqlite(path: &Path) -> Result<Self, Error> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            // With a write-ahead log this loses nothing that was committed when the process dies,
+            // but could when the machine does: FULL syncs the log with each commit.
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(BUSY_TIMEOUT)
+            .statement_cache_capacity(STATEMENT_CACHE)
+            .optimize_on_close(true, ANALYSIS_LIMIT);
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_with(options.clone())
+            .await?;
+        migrate::sqlite(&writer).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(SQLITE_READERS)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_with(options.pragma("query_only", "ON"))
+            .await?;
+        Ok(Self(Pools::Sqlite { writer, readers }))
+    }
+
+    async fn open_postgres(options: PgConnectOptions) -> Result<Self, Error> {
+        let options = options
+            .application_name("svc")
+            .statement_cache_capacity(STATEMENT_CACHE)
+            .options([
+                ("statement_timeout", STATEMENT_TIMEOUT_MS),
+                ("lock_timeout", LOCK_TIMEOUT_MS),
+                ("idle_in_transaction_session_timeout", STATEMENT_TIMEOUT_MS),
+            ]);
+        let pool = PgPoolOptions::new()
+            .max_connections(POSTGRES_CONNECTIONS)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_with(options)
+            .await?;
+        migrate::postgres(&pool).await?;
+        Ok(Self(Pools::Postgres(pool)))
+    }
+
+    /// Begins a write transaction. On SQLite it waits for the one before it to end.
+    pub async fn begin(&self) -> Result<Tx, Error> {
+        Ok(match &self.0 {
+            Pools::Sqlite { writer, .. } => writer.begin_with("BEGIN IMMEDIATE").await?.into(),
+            Pools::Postgres(pool) => pool.begin().await?.into(),
+        })
+    }
+
+    /// Takes a connection for reading.
+    pub async fn read(&self) -> Result<Read, Error> {
+        Ok(match &self.0 {
+            Pools::Sqlite { readers, .. } => readers.acquire().await?.into(),
+            Pools::Postgres(pool) => pool.acquire().await?.into(),
+        })
+    }
+
+    /// Whether the database answers, for readiness checks.
+    pub async fn ping(&self) -> Result<(), Error> {
+        let mut read = self.read().await?;
+        crate::sql::sql("SELECT CAST(1 AS BIGINT) AS n")
+            .count(&mut read)
+            .await?;
+        Ok(())
+    }
+
+    /// Writes a consistent copy of the embedded database to a file that is not there yet, while
+    /// it is in use. To restore, put the file where the database was while no process has it open.
+    ///
+    /// # Errors
+    /// [`Bug::Address`] on PostgreSQL, which has tools of its own for this, and where `path`
+    /// exists.
+    pub async fn backup(&self, path: &Path) -> Result<(), Error> {
+        let Pools::Sqlite { readers, .. } = &self.0 else {
+            let message = "only the embedded database is backed up here; use pg_dump".to_owned();
+            return Err(Bug::Address(message).into());
+        };
+        let target = backup_target(path)?;
+        // `query_only` forbids VACUUM INTO too; this one connection goes without it for a while.
+        let mut connection = readers.acquire().await?.detach();
+        let copied = async {
+            sqlx::query("PRAGMA query_only = OFF")
+                .execute(&mut connection)
+                .await?;
+            sqlx::query("VACUUM INTO $1")
+                .bind(target)
+                .execute(&mut connection)
+                .await?;
+            Ok::<_, sqlx::Error>(())
+        };
+        let copied = copied.await;
+        sqlx::Connection::close(connection).await?;
+        Ok(copied?)
+    }
+
+    /// Closes every connection and waits for it; SQLite folds its log into the file.
+    pub async fn close(&self) {
+        match &self.0 {
+            Pools::Sqlite { writer, readers } => {
+                readers.close().await;
+                writer.close().await;
+            }
+            Pools::Postgres(pool) => pool.close().await,
+        }
+    }
+
+    /// Lets the database read every statement of this crate without running any. Returns how many
+    /// there are.
+    pub async fn check_statements(&self) -> Result<usize, Error> {
+        let every = statements::every();
+        let count = every.len();
+        let mut read = self.read().await?;
+        for text in every {
+            crate::sql::prepare(&mut read, text).await?;
+        }
+        Ok(count)
+    }
+}
+
+/// SQLite's VACUUM INTO accepts an empty file that exists; a backup never writes over anything.
+fn backup_target(path: &Path) -> Result<String, Error> {
+    let target: PathBuf = path.to_owned();
+    if target.exists() {
+        return Err(Bug::Address("the backup's file exists already".to_owned()).into());
+    }
+    target
+        .into_os_string()
+        .into_string()
+        .map_err(|_| Bug::Address("the backup's path is not UTF-8".to_owned()).into())
+}
+
+impl From<Reason> for Error {
+    fn from(reason: Reason) -> Self {
+        Self::Unavailable {
+            reason,
+            source: None,
+        }
+    }
+}
+
+/// The embedded database in the data directory.
+const FILE_NAME: &str = "platform.db";
+/// How long SQLite waits for a writer of another process (`svc platform --create-admin` beside a
+/// running platform). Our own writers queue for the one connection instead.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a caller waits for a connection before the answer is "busy": longer than any of our
+/// transactions takes, shorter than the patience of an HTTP client.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Readers do not block each other, and more than the cores would only queue for them.
+const SQLITE_READERS: u32 = 8;
+/// PostgreSQL allows 100 connections by default; this leaves room for several platforms.
+const POSTGRES_CONNECTIONS: u32 = 16;
+/// Statements of this crate, with their sorted and filtered variants.
+const STATEMENT_CACHE: usize = 512;
+/// A statement that takes longer than this has lost its caller.
+const STATEMENT_TIMEOUT_MS: &str = "30000";
+/// As SQLite's.
+const LOCK_TIMEOUT_MS: &str = "5000";
+/// Rows that SQLite looks at per index when it refreshes its statistics; its manual's proposal.
+const ANALYSIS_LIMIT: Option<u32> = Some(400);

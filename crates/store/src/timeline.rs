@@ -1,0 +1,126 @@
+//! Reading rows of a project by time: logs and events, of which there may be millions.
+//!
+//! The filters that a caller gives are put together from fixed pieces, so that each combination
+//! is a statement of its own that an index serves. Every list is bounded by the project and by
+//! time; totals are counted up to a bound.
+
+use jiff::Timestamp;
+use types::id::ProjectId;
+
+use crate::connection::Conn;
+use crate::error::Error;
+use crate::page::{Order, Paged, Paging};
+use crate::row::Record;
+use crate::sql::{Query, Value, sql};
+
+/// From when until when, both optional.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Period {
+    /// The earliest time, included.
+    pub start: Option<Timestamp>,
+    /// The latest time, not included.
+    pub end: Option<Timestamp>,
+}
+
+/// A total is exact up to here; above, it is this number. Counting a million index entries takes
+/// tens of milliseconds, counting without a bound takes any time.
+pub const COUNTED: u32 = 100_000;
+
+/// A list that is being put together.
+pub(crate) struct Timeline {
+    columns: &'static str,
+    table: &'static str,
+    conditions: String,
+    values: Vec<Value>,
+}
+
+impl Timeline {
+    pub(crate) fn new(columns: &'static str, table: &'static str, project: ProjectId) -> Self {
+        Self {
+            columns,
+            table,
+            conditions: "project_id = $1".to_owned(),
+            values: vec![project.into()],
+        }
+    }
+
+    /// Adds a condition; `$n` in it is the value.
+    pub(crate) fn only<V: Into<Value>>(&mut self, condition: &'static str, value: Option<V>) {
+        if let Some(value) = value {
+            self.values.push(value.into());
+            let place = format!("${}", self.values.len());
+            self.conditions.push_str(" AND ");
+            self.conditions.push_str(&condition.replace("$n", &place));
+        }
+    }
+
+    pub(crate) fn within(&mut self, period: Period) {
+        self.only("created_at >= $n", period.start);
+        self.only("created_at < $n", period.end);
+    }
+
+    /// Adds the rows that come after one in this order. A row that is gone or belongs to another
+    /// project has nothing after it.
+    pub(crate) fn after(&mut self, id: Option<&str>, order: Order) {
+        let condition = match (order, self.table) {
+            (Order::Asc, "events") => AFTER_EVENT,
+            (Order::Desc, "events") => BEFORE_EVENT,
+            (Order::Asc, _) => AFTER_LOG,
+            (Order::Desc, _) => BEFORE_LOG,
+        };
+        self.only(condition, id);
+    }
+
+    pub(crate) async fn page<T: Record>(
+        self,
+        conn: &mut Conn,
+        order: Order,
+        paging: Paging,
+    ) -> Result<Paged<T>, Error> {
+        let count = self.count_text();
+        let total = bind(sql(count), &self.values)
+            .bind(COUNTED)
+            .count(conn)
+            .await?;
+        let items = bind(sql(self.list_text(order)), &self.values)
+            .bind(paging.limit())
+            .bind(paging.offset())
+            .all(conn)
+            .await?;
+        Ok(Paged { items, total })
+    }
+
+    pub(crate) fn count_text(&self) -> String {
+        format!(
+            "SELECT COUNT(*) AS n FROM (SELECT 1 FROM {} WHERE {} LIMIT ${}) AS counted",
+            self.table,
+            self.conditions,
+            self.values.len() + 1
+        )
+    }
+
+    pub(crate) fn list_text(&self, order: Order) -> String {
+        let direction = order.sql();
+        format!(
+            "SELECT {} FROM {} WHERE {} ORDER BY created_at {direction}, id {direction} \
+             LIMIT ${} OFFSET ${}",
+            self.columns,
+            self.table,
+            self.conditions,
+            self.values.len() + 1,
+            self.values.len() + 2
+        )
+    }
+}
+
+fn bind(query: Query, values: &[Value]) -> Query {
+    values
+        .iter()
+        .cloned()
+        .fold(query, |query, value| query.bind(value))
+}
+
+const AFTER_EVENT: &str = "(created_at, id) > (SELECT e.created_at, e.id FROM events e WHERE e.id = $n AND e.project_id = $1)";
+const BEFORE_EVENT: &str = "(created_at, id) < (SELECT e.created_at, e.id FROM events e WHERE e.id = $n AND e.project_id = $1)";
+const AFTER_LOG: &str = "(created_at, id) > (SELECT e.created_at, e.id FROM logs e WHERE e.id = $n AND e.project_id = $1)";
+const BEFORE_LOG: &str = "(created_at, id) < (SELECT e.created_at, e.id FROM logs e WHERE e.id = $n AND e.project_id = $1)";

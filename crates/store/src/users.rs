@@ -1,0 +1,377 @@
+//! People with accounts, their outside identities, second factor and recovery codes.
+
+use jiff::Timestamp;
+use types::id::UserId;
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::page::{Order, Paged, Paging, fold, pattern};
+use crate::row::{record, words};
+use crate::secret::{PasswordHash, Sealed, SecretHash};
+use crate::sql::{sorted, sql, statements};
+
+record! {
+    /// A person.
+    pub struct User from "users" {
+        /// Id.
+        pub id: UserId,
+        /// Email address as it was written.
+        pub email: String,
+        /// Name to show.
+        pub name: String,
+        /// Password, for those who have one.
+        pub password_hash: Option<PasswordHash>,
+        /// Whether the person may do anything.
+        pub status: Status,
+        /// Whether the person runs the installation.
+        pub role: Role,
+        /// Whether the address was proved.
+        pub email_verified: bool,
+        /// TOTP secret; in force once it was confirmed.
+        pub totp_secret: Option<Sealed>,
+        /// When a first code was right.
+        pub totp_confirmed_at: Option<Timestamp>,
+        /// When the account was made.
+        pub created_at: Timestamp,
+        /// When it last changed.
+        pub updated_at: Timestamp,
+    }
+}
+
+words! {
+    /// Whether a person may sign in and be used.
+    pub enum Status {
+        /// Yes.
+        Active = "active",
+        /// No: by an operator.
+        Suspended = "suspended",
+    }
+}
+
+words! {
+    /// What a person is to the installation.
+    pub enum Role {
+        /// Anybody.
+        User = "user",
+        /// An operator.
+        Admin = "admin",
+    }
+}
+
+/// A person to be.
+#[derive(Clone, Debug)]
+pub struct NewUser {
+    /// Id, made by the caller.
+    pub id: UserId,
+    /// Email address as it was written; unique in any case.
+    pub email: String,
+    /// Name to show.
+    pub name: String,
+    /// Password; none for those who come from an OpenID provider.
+    pub password_hash: Option<PasswordHash>,
+    /// What the person is to the installation.
+    pub role: Role,
+    /// Whether the address was proved.
+    pub email_verified: bool,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// Columns by which operators sort people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Age.
+    #[default]
+    Id,
+    /// Email address.
+    Email,
+    /// Name.
+    Name,
+}
+
+impl Sort {
+    pub(crate) const ALL: [Self; 3] = [Self::Id, Self::Email, Self::Name];
+
+    pub(crate) fn column(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Email => "email_key",
+            Self::Name => "name",
+        }
+    }
+}
+
+macro_rules! columns {
+    () => {
+        "id, email, name, password_hash, status, role, email_verified, totp_secret, \
+         totp_confirmed_at, created_at, updated_at"
+    };
+}
+
+statements! {
+    INSERT = "INSERT INTO users (id, email, email_key, name, search, password_hash, status, role, \
+        email_verified, created_at, updated_at) \
+        VALUES ($1, $2, $3, $4, $5, $6, 'active', $7, $8, $9, $9)";
+    BY_ID = concat!("SELECT ", columns!(), " FROM users WHERE id = $1");
+    BY_EMAIL = concat!("SELECT ", columns!(), " FROM users WHERE email_key = $1");
+    BY_IDENTITY = concat!("SELECT ", columns!(), " FROM users WHERE id = \
+        (SELECT user_id FROM identities WHERE issuer = $1 AND subject = $2)");
+    ANY_ADMIN = "SELECT COUNT(*) AS n FROM users WHERE role = 'admin' AND status = 'active'";
+    SET_NAME = "UPDATE users SET name = $2, search = $3 || ' ' || email_key, updated_at = $4 WHERE id = $1";
+    SET_EMAIL = "UPDATE users SET email = $2, email_key = $3, search = $4 || ' ' || $3, \
+        email_verified = $5, updated_at = $6 WHERE id = $1";
+    SET_PASSWORD = "UPDATE users SET password_hash = $2, updated_at = $3 WHERE id = $1";
+    SET_STATUS = "UPDATE users SET status = $2, updated_at = $3 WHERE id = $1";
+    SET_ROLE = "UPDATE users SET role = $2, updated_at = $3 WHERE id = $1";
+    VERIFY_EMAIL = "UPDATE users SET email_verified = TRUE, updated_at = $3 WHERE id = $1 AND email_key = $2";
+    LINK = "INSERT INTO identities (issuer, subject, user_id, created_at) VALUES ($1, $2, $3, $4)";
+    SET_TOTP = "UPDATE users SET totp_secret = $2, totp_confirmed_at = NULL, totp_last_step = NULL, \
+        updated_at = $3 WHERE id = $1";
+    CONFIRM_TOTP = "UPDATE users SET totp_confirmed_at = $2, updated_at = $2 \
+        WHERE id = $1 AND totp_secret IS NOT NULL AND totp_confirmed_at IS NULL";
+    USE_TOTP = "UPDATE users SET totp_last_step = $2 \
+        WHERE id = $1 AND totp_secret IS NOT NULL AND (totp_last_step IS NULL OR totp_last_step < $2)";
+    FORGET_RECOVERY_CODES = "DELETE FROM recovery_codes WHERE user_id = $1";
+    ADD_RECOVERY_CODE = "INSERT INTO recovery_codes (user_id, hash) VALUES ($1, $2)";
+    USE_RECOVERY_CODE = "UPDATE recovery_codes SET used_at = $3 \
+        WHERE user_id = $1 AND hash = $2 AND used_at IS NULL";
+    COUNT = "SELECT COUNT(*) AS n FROM users WHERE search LIKE $1 ESCAPE '!'";
+}
+
+pub(crate) const LIST: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM users WHERE search LIKE $1 ESCAPE '!' ORDER BY {sort} LIMIT $2 OFFSET $3"
+);
+
+/// Adds a person.
+///
+/// # Errors
+/// [`crate::Conflict::EmailTaken`].
+pub async fn insert(tx: &mut Tx, new: &NewUser) -> Result<(), Error> {
+    let email_key = fold(&new.email);
+    sql(INSERT)
+        .bind(new.id)
+        .bind(&new.email)
+        .bind(&email_key)
+        .bind(&new.name)
+        .bind(format!("{} {email_key}", fold(&new.name)))
+        .bind(new.password_hash.as_ref())
+        .bind(new.role)
+        .bind(new.email_verified)
+        .bind(new.now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// The person with this id.
+pub async fn by_id(conn: &mut Conn, id: UserId) -> Result<Option<User>, Error> {
+    sql(BY_ID).bind(id).one(conn).await
+}
+
+/// The person with this address, in any case.
+pub async fn by_email(conn: &mut Conn, email: &str) -> Result<Option<User>, Error> {
+    sql(BY_EMAIL).bind(fold(email)).one(conn).await
+}
+
+/// The person whom an OpenID provider knows by this subject.
+pub async fn by_identity(
+    conn: &mut Conn,
+    issuer: &str,
+    subject: &str,
+) -> Result<Option<User>, Error> {
+    sql(BY_IDENTITY).bind(issuer).bind(subject).one(conn).await
+}
+
+/// Whether the installation has an operator.
+pub async fn any_admin(conn: &mut Conn) -> Result<bool, Error> {
+    Ok(sql(ANY_ADMIN).count(conn).await? > 0)
+}
+
+/// All people, for operators. `search` looks into name and address.
+pub async fn list(
+    conn: &mut Conn,
+    search: Option<&str>,
+    sort: Sort,
+    order: Order,
+    paging: Paging,
+) -> Result<Paged<User>, Error> {
+    let pattern = pattern(search);
+    let total = sql(COUNT).bind(&pattern).count(conn).await?;
+    let items = sql(sorted(LIST, sort.column(), order))
+        .bind(&pattern)
+        .bind(paging.limit())
+        .bind(paging.offset())
+        .all(conn)
+        .await?;
+    Ok(Paged { items, total })
+}
+
+/// Changes the name to show.
+pub async fn set_name(tx: &mut Tx, id: UserId, name: &str, now: Timestamp) -> Result<bool, Error> {
+    sql(SET_NAME)
+        .bind(id)
+        .bind(name)
+        .bind(fold(name))
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Changes the address; `name` is the person's present one.
+///
+/// # Errors
+/// [`crate::Conflict::EmailTaken`].
+pub async fn set_email(
+    tx: &mut Tx,
+    id: UserId,
+    name: &str,
+    email: &str,
+    verified: bool,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(SET_EMAIL)
+        .bind(id)
+        .bind(email)
+        .bind(fold(email))
+        .bind(fold(name))
+        .bind(verified)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Notes that the person proved to hold this address, if it is still the person's.
+pub async fn verify_email(
+    tx: &mut Tx,
+    id: UserId,
+    email: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(VERIFY_EMAIL)
+        .bind(id)
+        .bind(fold(email))
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Changes the password, or takes it away.
+pub async fn set_password(
+    tx: &mut Tx,
+    id: UserId,
+    password: Option<&PasswordHash>,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(SET_PASSWORD)
+        .bind(id)
+        .bind(password)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Suspends a person or lets them in again.
+pub async fn set_status(
+    tx: &mut Tx,
+    id: UserId,
+    status: Status,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(SET_STATUS)
+        .bind(id)
+        .bind(status)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Makes a person an operator or a user.
+pub async fn set_role(tx: &mut Tx, id: UserId, role: Role, now: Timestamp) -> Result<bool, Error> {
+    sql(SET_ROLE)
+        .bind(id)
+        .bind(role)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Lets an OpenID provider's subject sign in as this person.
+///
+/// # Errors
+/// [`crate::Conflict::IdentityTaken`].
+pub async fn link_identity(
+    tx: &mut Tx,
+    id: UserId,
+    issuer: &str,
+    subject: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sql(LINK)
+        .bind(issuer)
+        .bind(subject)
+        .bind(id)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Sets a new TOTP secret, which counts once it is confirmed, or takes it away.
+pub async fn set_totp(
+    tx: &mut Tx,
+    id: UserId,
+    secret: Option<&Sealed>,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(SET_TOTP)
+        .bind(id)
+        .bind(secret)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Puts the TOTP secret in force. False when there is none, or it is in force already.
+pub async fn confirm_totp(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<bool, Error> {
+    sql(CONFIRM_TOTP).bind(id).bind(now).changed(tx).await
+}
+
+/// Uses up the code of a time step (RFC 6238 section 5.2: a code is accepted once). False when
+/// this step or a later one was used already.
+pub async fn use_totp_step(tx: &mut Tx, id: UserId, step: i64) -> Result<bool, Error> {
+    sql(USE_TOTP).bind(id).bind(step).changed(tx).await
+}
+
+/// Replaces the recovery codes.
+pub async fn set_recovery_codes(
+    tx: &mut Tx,
+    id: UserId,
+    codes: &[SecretHash],
+) -> Result<(), Error> {
+    sql(FORGET_RECOVERY_CODES).bind(id).execute(tx).await?;
+    for code in codes {
+        sql(ADD_RECOVERY_CODE)
+            .bind(id)
+            .bind(*code)
+            .execute(tx)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Uses up a recovery code. False when it is none, or was used.
+pub async fn use_recovery_code(
+    tx: &mut Tx,
+    id: UserId,
+    code: SecretHash,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(USE_RECOVERY_CODE)
+        .bind(id)
+        .bind(code)
+        .bind(now)
+        .changed(tx)
+        .await
+}

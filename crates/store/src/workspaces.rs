@@ -1,0 +1,280 @@
+//! Workspaces: who pays, and who may see its projects.
+
+use jiff::Timestamp;
+use types::id::{UserId, WorkspaceId};
+
+use crate::connection::{Conn, Db, Tx};
+use crate::error::Error;
+use crate::members;
+use crate::page::{Order, Paged, Paging, fold, pattern};
+use crate::row::{record, words};
+use crate::sql::{sorted, sql, statements};
+
+record! {
+    /// A workspace.
+    pub struct Workspace from "workspaces" {
+        /// Id.
+        pub id: WorkspaceId,
+        /// Of one person, or of a team.
+        pub kind: Type,
+        /// Name.
+        pub name: String,
+        /// Whether it may be used.
+        pub status: Status,
+        /// How its subscription stands; none without one.
+        pub subscription_status: Option<String>,
+        /// Whether the hosted pages have a means of payment on file.
+        pub has_payment_method: bool,
+        /// When it was made.
+        pub created_at: Timestamp,
+        /// When it last changed.
+        pub updated_at: Timestamp,
+    }
+}
+
+record! {
+    /// A workspace as one of its members sees it.
+    pub struct Membership from "workspaces of a member" {
+        /// Id.
+        pub id: WorkspaceId,
+        /// Of one person, or of a team.
+        pub kind: Type,
+        /// Name.
+        pub name: String,
+        /// Whether it may be used.
+        pub status: Status,
+        /// How its subscription stands.
+        pub subscription_status: Option<String>,
+        /// Whether the hosted pages have a means of payment on file.
+        pub has_payment_method: bool,
+        /// When it was made.
+        pub created_at: Timestamp,
+        /// When it last changed.
+        pub updated_at: Timestamp,
+        /// The member's role.
+        pub member_role: members::Role,
+        /// Whether the membership is in force.
+        pub member_status: members::Status,
+        /// When the member was invited; none for who made it.
+        pub invited_at: Option<Timestamp>,
+        /// When the member joined.
+        pub joined_at: Timestamp,
+    }
+}
+
+words! {
+    /// Kinds of workspaces.
+    pub enum Type {
+        /// Made with its owner's account.
+        Personal = "personal",
+        /// Made to be shared.
+        Team = "team",
+    }
+}
+
+words! {
+    /// Whether a workspace may be used.
+    pub enum Status {
+        /// Yes.
+        Active = "active",
+        /// No: by an operator.
+        Suspended = "suspended",
+    }
+}
+
+/// Columns by which operators sort workspaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Age.
+    #[default]
+    Id,
+    /// Name.
+    Name,
+}
+
+impl Sort {
+    pub(crate) const ALL: [Self; 2] = [Self::Id, Self::Name];
+
+    pub(crate) fn column(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Name => "name",
+        }
+    }
+}
+
+macro_rules! columns {
+    () => {
+        "id, kind, name, status, subscription_status, has_payment_method, created_at, updated_at"
+    };
+}
+
+macro_rules! membership {
+    ($where:literal) => {
+        concat!(
+            "SELECT w.id, w.kind, w.name, w.status, w.subscription_status, w.has_payment_method, \
+             w.created_at, w.updated_at, m.role AS member_role, m.status AS member_status, \
+             m.invited_at, m.joined_at FROM members m JOIN workspaces w ON w.id = m.workspace_id \
+             WHERE m.user_id = $1 AND w.deleted_at IS NULL AND ",
+            $where
+        )
+    };
+}
+
+statements! {
+    INSERT = "INSERT INTO workspaces (id, kind, name, search, status, has_payment_method, created_at, updated_at) \
+        VALUES ($1, $2, $3, $4, 'active', FALSE, $5, $5)";
+    BY_ID = concat!("SELECT ", columns!(), " FROM workspaces WHERE id = $1 AND deleted_at IS NULL");
+    OF_USER = membership!("m.status = 'active' ORDER BY w.id");
+    OF_USER_ALL = membership!("m.status IN ('active', 'suspended') ORDER BY w.id");
+    OF_USER_ONE = membership!("w.id = $2 AND m.status = 'active'");
+    RENAME = "UPDATE workspaces SET name = $2, search = $3, updated_at = $4 WHERE id = $1 AND deleted_at IS NULL";
+    SET_STATUS = "UPDATE workspaces SET status = $2, updated_at = $3 WHERE id = $1 AND deleted_at IS NULL";
+    SET_BILLING = "UPDATE workspaces SET subscription_status = $2, has_payment_method = $3, updated_at = $4 \
+        WHERE id = $1 AND deleted_at IS NULL";
+    // A project that is made meanwhile waits for the lock on this row, or this for its.
+    DELETE = "UPDATE workspaces SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL \
+        AND NOT EXISTS (SELECT 1 FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL)";
+    COUNT = "SELECT COUNT(*) AS n FROM workspaces WHERE deleted_at IS NULL AND search LIKE $1 ESCAPE '!'";
+}
+
+pub(crate) const LIST: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM workspaces WHERE deleted_at IS NULL AND search LIKE $1 ESCAPE '!' \
+     ORDER BY {sort} LIMIT $2 OFFSET $3"
+);
+
+/// Makes a workspace, without members.
+pub async fn insert(
+    tx: &mut Tx,
+    id: WorkspaceId,
+    kind: Type,
+    name: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sql(INSERT)
+        .bind(id)
+        .bind(kind)
+        .bind(name)
+        .bind(fold(name))
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// The workspace, whoever asks: for what the server does by itself and for operators.
+pub async fn by_id(conn: &mut Conn, id: WorkspaceId) -> Result<Option<Workspace>, Error> {
+    sql(BY_ID).bind(id).one(conn).await
+}
+
+/// The workspaces that a person is an active member of, oldest first.
+pub async fn of_user(conn: &mut Conn, user: UserId) -> Result<Vec<Membership>, Error> {
+    sql(OF_USER).bind(user).all(conn).await
+}
+
+/// The same with memberships that are suspended.
+pub async fn of_user_in_any_status(
+    conn: &mut Conn,
+    user: UserId,
+) -> Result<Vec<Membership>, Error> {
+    sql(OF_USER_ALL).bind(user).all(conn).await
+}
+
+/// The workspace, if the person is an active member of it.
+pub async fn of_user_by_id(
+    conn: &mut Conn,
+    user: UserId,
+    id: WorkspaceId,
+) -> Result<Option<Membership>, Error> {
+    sql(OF_USER_ONE).bind(user).bind(id).one(conn).await
+}
+
+/// All workspaces, for operators.
+pub async fn list(
+    conn: &mut Conn,
+    search: Option<&str>,
+    sort: Sort,
+    order: Order,
+    paging: Paging,
+) -> Result<Paged<Workspace>, Error> {
+    let pattern = pattern(search);
+    let total = sql(COUNT).bind(&pattern).count(conn).await?;
+    let items = sql(sorted(LIST, sort.column(), order))
+        .bind(&pattern)
+        .bind(paging.limit())
+        .bind(paging.offset())
+        .all(conn)
+        .await?;
+    Ok(Paged { items, total })
+}
+
+/// Keeps every other transaction that asks for the same lock out until this one ends, so that
+/// what is read and decided after it still holds when it is written: the last owner, the state of
+/// billing. On SQLite a write transaction has this for the whole database.
+pub async fn lock(tx: &mut Tx, id: WorkspaceId) -> Result<(), Error> {
+    if let Db::Postgres(connection) = tx.db() {
+        sqlx::query(LOCK)
+            .bind(id.as_str())
+            .execute(connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Changes the name.
+pub async fn rename(
+    tx: &mut Tx,
+    id: WorkspaceId,
+    name: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(RENAME)
+        .bind(id)
+        .bind(name)
+        .bind(fold(name))
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Suspends a workspace or lets it be used again.
+pub async fn set_status(
+    tx: &mut Tx,
+    id: WorkspaceId,
+    status: Status,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(SET_STATUS)
+        .bind(id)
+        .bind(status)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Notes how the workspace stands with billing.
+pub async fn set_billing(
+    tx: &mut Tx,
+    id: WorkspaceId,
+    subscription_status: Option<&str>,
+    has_payment_method: bool,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(SET_BILLING)
+        .bind(id)
+        .bind(subscription_status)
+        .bind(has_payment_method)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Deletes a workspace. False while it has projects. Call [`lock`] before.
+pub async fn delete(tx: &mut Tx, id: WorkspaceId, now: Timestamp) -> Result<bool, Error> {
+    sql(DELETE).bind(id).bind(now).changed(tx).await
+}
+
+/// PostgreSQL's alone: SQLite has no such words and no need of them.
+pub(crate) const LOCK: &str = "SELECT 1 FROM workspaces WHERE id = $1 FOR UPDATE";
