@@ -10,6 +10,7 @@ use daemon::clock::Clock;
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
+use store::Store;
 use types::problem::Problem;
 
 use crate::config::Config;
@@ -21,7 +22,10 @@ use crate::{
 };
 
 /// What every handler has. One for a process.
+#[derive(Debug)]
 pub struct App {
+    /// The database.
+    pub store: Store,
     /// Checked configuration.
     pub config: Config,
     /// The time of day.

@@ -3,6 +3,7 @@
 mod bearer;
 mod needs;
 mod principal;
+mod verify;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub use self::needs::{
     ProjectsWrite, TokensCreate, TurnCredentialsCreate, WebhooksRead, WebhooksWrite,
     WebttyServersRead, WebttyServersWrite, WorkspacesProtect, WorkspacesRead,
 };
+pub(crate) use self::principal::both_resources;
 pub use self::principal::{Principal, Source};
 use crate::app::App;
 use crate::problem::{Answer, Refusal};
@@ -51,7 +53,7 @@ impl<P: Needs> FromRequestParts<Arc<App>> for Caller<P> {
 /// The credential that was sent explicitly is the one that counts (CP-13).
 async fn identify(parts: &Parts, app: &App) -> Answer<Principal> {
     match bearer::of(&parts.headers) {
-        bearer::Bearer::Token(token) => bearer::principal(app, token).await,
+        bearer::Bearer::Token(token) => verify::principal(app, token).await,
         bearer::Bearer::Malformed => Err(Problem::invalid_token().into()),
         bearer::Bearer::Absent => Err(Problem::unauthenticated().into()),
     }

@@ -6,7 +6,9 @@
 mod body;
 mod client_ip;
 mod query;
+mod segment;
 
 pub use self::body::{Body, OptionalBody};
 pub use self::client_ip::ClientIp;
 pub use self::query::{Page, Query};
+pub use self::segment::Segment;

@@ -116,7 +116,7 @@ mod tests {
         ]}))
         .unwrap();
         section
-            .check(Some((&"engine.test".parse().unwrap(), 443)))
+            .check(Some("engine.test"))
             .unwrap()
     }
 

@@ -35,4 +35,4 @@ pub mod usage;
 pub mod whoami;
 pub mod workspaces;
 
-pub use self::server::{Running, StartError, start, start_with_clock};
+pub use self::server::{Running, StartError, open, start, start_on};

@@ -75,8 +75,9 @@ fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
-) -> impl hyper_util::server::graceful::GracefulConnection<Error = Box<dyn std::error::Error + Send + Sync>>
-+ Send {
+) -> impl hyper_util::server::graceful::GracefulConnection<
+    Error = Box<dyn std::error::Error + Send + Sync>,
+> + Send {
     let service = TowerToHyperService::new(router.map_request(
         move |mut request: http::Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(peer));

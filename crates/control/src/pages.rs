@@ -1,4 +1,7 @@
-//! Of `pages`.
+//! Pages for people: plain forms that work without scripts.
+
+pub mod layout;
+pub mod same_origin;
 
 use std::sync::Arc;
 

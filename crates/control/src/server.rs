@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use daemon::clock::{Clock, SystemClock};
+use daemon::config::SecretString;
 use daemon::shutdown::Shutdown;
+use store::Store;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -49,32 +51,50 @@ pub enum StartError {
     /// A key.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The database.
+    #[error("the database cannot be opened: {0}")]
+    Database(#[from] store::Error),
 }
 
-/// Starts a platform: keys, then the database, then the listener.
-pub async fn start(config: Config, shutdown: Shutdown) -> Result<Running, StartError> {
-    start_with_clock(config, shutdown, Arc::new(SystemClock)).await
-}
-
-/// As [`start`], with another clock.
-pub async fn start_with_clock(
-    config: Config,
-    shutdown: Shutdown,
-    clock: Arc<dyn Clock>,
-) -> Result<Running, StartError> {
+/// Opens what a platform works on: the keys, then the database, whose migrations apply themselves.
+pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, StartError> {
     let keys = Keys::load(&config)?;
-    let listen = config.listen;
-    let app = Arc::new(App {
+    let url = config.database_url.as_ref().map(SecretString::expose);
+    let store = Store::open(url, &config.data_dir).await?;
+    Ok(Arc::new(App {
+        store,
         config,
         clock,
         keys,
-    });
-    let failed = |source| StartError::Listen {
-        address: listen,
+    }))
+}
+
+/// Opens a platform and serves it.
+pub async fn start(config: Config, shutdown: Shutdown) -> Result<Running, StartError> {
+    let listen = config.listen;
+    let app = open(config, Arc::new(SystemClock)).await?;
+    let listener = TcpListener::bind(listen)
+        .await
+        .map_err(|source| StartError::Listen {
+            address: listen,
+            source,
+        })?;
+    start_on(app, listener, shutdown)
+}
+
+/// Serves on a listener that is there: for whoever needs the port before the configuration.
+pub fn start_on(
+    app: Arc<App>,
+    listener: TcpListener,
+    shutdown: Shutdown,
+) -> Result<Running, StartError> {
+    let address = listener.local_addr().map_err(|source| StartError::Listen {
+        address: app.config.listen,
         source,
-    };
-    let listener = TcpListener::bind(listen).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    let task = tokio::spawn(listener::serve(listener, router(app), shutdown));
+    })?;
+    let task = tokio::spawn(async move {
+        listener::serve(listener, router(Arc::clone(&app)), shutdown).await;
+        app.store.close().await;
+    });
     Ok(Running { address, task })
 }

@@ -52,7 +52,7 @@ impl Range {
             return Err(fault("start", "has to be before the end"));
         }
         if range.length() > MAX_LENGTH {
-            return Err(fault("start", "a range holds at most 400 days"));
+            return Err(fault("start", "a range holds at most 31 days"));
         }
         Ok(range)
     }
@@ -62,12 +62,21 @@ impl Range {
         self.end.duration_since(self.start)
     }
 
-    /// The step in which use is summed over this range, so that a chart has at most a few hundred
-    /// points.
-    pub fn step(self) -> SignedDuration {
-        let length = self.length();
-        let fits = |step: &&SignedDuration| length.as_secs() / step.as_secs() <= MAX_STEPS;
-        STEPS.iter().find(fits).copied().unwrap_or(DAY)
+    /// The range in the store's words.
+    pub(crate) fn period(self) -> store::Period {
+        store::Period {
+            start: Some(self.start),
+            end: Some(self.end),
+        }
+    }
+
+    /// The range, widened to whole hours.
+    pub(crate) fn in_hours(self) -> Self {
+        let hours = |seconds: i64| Timestamp::from_second(seconds.saturating_mul(HOUR_SECONDS));
+        Self {
+            start: hours(self.start.as_second().div_euclid(HOUR_SECONDS)).unwrap_or(self.start),
+            end: hours((self.end.as_second() - 1).div_euclid(HOUR_SECONDS) + 1).unwrap_or(self.end),
+        }
     }
 
     fn before(end: Timestamp, length: SignedDuration) -> Self {
@@ -83,6 +92,7 @@ fn length_of(word: &str) -> Option<SignedDuration> {
     Some(*length)
 }
 
+const HOUR_SECONDS: i64 = 3600;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 const TIMELINES: [(&str, SignedDuration); 7] = [
     ("30m", SignedDuration::from_mins(30)),
@@ -94,15 +104,8 @@ const TIMELINES: [(&str, SignedDuration); 7] = [
     ("30d", SignedDuration::from_hours(30 * 24)),
 ];
 const DEFAULT_LENGTH: SignedDuration = DAY;
-/// Longer than any plan keeps its logs, and a year of daily steps.
-const MAX_LENGTH: SignedDuration = SignedDuration::from_hours(400 * 24);
-const STEPS: [SignedDuration; 4] = [
-    SignedDuration::from_mins(1),
-    SignedDuration::from_mins(10),
-    SignedDuration::from_hours(1),
-    DAY,
-];
-const MAX_STEPS: i64 = 400;
+/// The longest timeline and a day. Usage is told by the hour, so an answer has at most 744.
+const MAX_LENGTH: SignedDuration = SignedDuration::from_hours(31 * 24);
 
 #[cfg(test)]
 mod tests {
@@ -137,6 +140,19 @@ mod tests {
     }
 
     #[test]
+    fn usage_is_told_by_whole_hours() {
+        let range = read(
+            None,
+            Some("2026-03-01T10:00:01Z"),
+            Some("2026-03-01T12:00:00Z"),
+        );
+        let hours = range.unwrap().in_hours();
+        assert_eq!(hours.start, at("2026-03-01T10:00:00Z"));
+        assert_eq!(hours.end, at("2026-03-01T12:00:00Z"));
+        assert_eq!(hours.in_hours(), hours);
+    }
+
+    #[test]
     fn a_range_of_its_own_has_an_order_and_a_length() {
         let day = read(
             None,
@@ -157,14 +173,5 @@ mod tests {
         ] {
             assert_eq!(read(timeline, start, end).unwrap_err(), field);
         }
-    }
-
-    #[test]
-    fn steps_grow_with_the_range() {
-        let step = |word| read(Some(word), None, None).unwrap().step();
-        assert_eq!(step("1h"), SignedDuration::from_mins(1));
-        assert_eq!(step("24h"), SignedDuration::from_mins(10));
-        assert_eq!(step("1w"), SignedDuration::from_hours(1));
-        assert_eq!(step("30d"), DAY);
     }
 }

@@ -1,4 +1,6 @@
-//! Of `workspaces`.
+//! Workspaces: who belongs to them and what each member may do.
+
+pub mod role;
 
 use std::sync::Arc;
 

@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn cp_4e_a_subscription_is_updated_or_set_up_and_never_checked_out_again() {
         let catalogue = CatalogSection::default()
-            .check(Some((&"engine.test".parse().unwrap(), 443)))
+            .check(Some("engine.test"))
             .unwrap();
         let (basic, pro) = (catalogue.terms(Plan::Basic), catalogue.terms(Plan::Pro));
         let today = date(2026, 4, 16);

@@ -1,12 +1,7 @@
-//! Bearer tokens: from the header to a principal.
+//! Bearer tokens in a request's head.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use types::problem::Problem;
-
-use super::Principal;
-use crate::app::App;
-use crate::problem::Answer;
 
 /// What the `Authorization` header holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,10 +29,6 @@ pub(super) fn of(headers: &HeaderMap) -> Bearer<'_> {
         (Some(token), None) => Bearer::Token(token),
         _ => Bearer::Malformed,
     }
-}
-
-pub(super) async fn principal(_app: &App, _token: &str) -> Answer<Principal> {
-    Err(Problem::invalid_token().into())
 }
 
 #[cfg(test)]

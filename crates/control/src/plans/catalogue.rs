@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use api::control::plans::{Currency, Plan, Provider};
-use types::tunnel::Hostname;
 
 /// What can be created, where, and for how much.
 #[derive(Clone, Debug)]
@@ -38,6 +37,13 @@ impl Catalogue {
     /// One region.
     pub fn region(&self, provider: Provider, region: &str) -> Option<&Region> {
         self.regions.iter().find(|known| known.is(provider, region))
+    }
+
+    /// Whether any plan has a limit for each workspace.
+    pub(super) fn limits_projects(&self) -> bool {
+        self.plans
+            .values()
+            .any(|terms| terms.projects_per_workspace.is_some())
     }
 
     /// Whether any plan costs anything.
@@ -114,7 +120,7 @@ pub struct Region {
     /// Name.
     pub region: String,
     /// Domain of the engines.
-    pub domain: Hostname,
+    pub domain: String,
     /// Port of the engines.
     pub engine_port: u16,
     /// Plans that can be chosen.

@@ -134,6 +134,17 @@ impl Offer<'_> {
             .find(|offered| offered.is(provider, region))
     }
 
+    /// Why a workspace cannot take over a project of this plan that stands already: only what the
+    /// workspace and its account forbid, for the project has its place.
+    pub fn takeover_refused(&self) -> Option<UnavailableReason> {
+        self.unavailable.filter(|reason| match reason {
+            UnavailableReason::ServerConfirmationDisabled | UnavailableReason::ProjectLimit => true,
+            UnavailableReason::NoCapacity
+            | UnavailableReason::ByArrangement
+            | UnavailableReason::CheckoutDisabled => false,
+        })
+    }
+
     /// Stands for the offer: what the caller is shown and what the server decided on (CP-4b).
     pub fn fingerprint(&self, workspace: &str, key: &FingerprintKey) -> Fingerprint {
         // The recommendation is the one thing shown that is not bound: it is no part of the

@@ -25,7 +25,7 @@ pub struct CatalogSection {
     /// Plans that differ from the built-in ones of the same name (`basic`, `pro`, `enterprise`).
     plans: Vec<PlanSection>,
     /// Where projects can stand. Without any, there is one region, `other` / `local`, without a
-    /// limit, on the first engine.
+    /// limit, on the first engine; without an engine there is none.
     regions: Vec<RegionSection>,
 }
 
@@ -90,9 +90,9 @@ struct RegionSection {
 }
 
 impl CatalogSection {
-    /// The catalogue. `first_engine` is the domain and port of the first engine of the
-    /// configuration, for regions that name none.
-    pub fn check(self, first_engine: Option<(&Hostname, u16)>) -> Result<Catalogue, ConfigError> {
+    /// The catalogue. `first_engine` is the domain of the first engine of the configuration, for
+    /// regions that name none.
+    pub fn check(self, first_engine: Option<&str>) -> Result<Catalogue, ConfigError> {
         let currency: Currency = self
             .currency
             .parse()
@@ -117,7 +117,7 @@ impl CatalogSection {
             }
         }
         let regions = if self.regions.is_empty() {
-            vec![local(first_engine)?]
+            first_engine.map(local).into_iter().collect()
         } else {
             let mut regions: Vec<Region> = Vec::with_capacity(self.regions.len());
             for (index, section) in self.regions.into_iter().enumerate() {
@@ -179,7 +179,7 @@ impl PlanSection {
 impl RegionSection {
     fn check(
         self,
-        first_engine: Option<(&Hostname, u16)>,
+        first_engine: Option<&str>,
         key: impl Fn(&str) -> String,
     ) -> Result<Region, ConfigError> {
         let provider: Provider = self.provider.parse().map_err(|_| {
@@ -196,9 +196,10 @@ impl RegionSection {
         }
         let domain = match (self.cluster_domain, first_engine) {
             (Some(domain), _) => domain
-                .parse()
-                .map_err(|_| ConfigError::new(key("cluster_domain"), "expected a host name"))?,
-            (None, Some((domain, _))) => domain.clone(),
+                .parse::<Hostname>()
+                .map_err(|_| ConfigError::new(key("cluster_domain"), "expected a host name"))?
+                .into(),
+            (None, Some(domain)) => domain.to_owned(),
             (None, None) => {
                 return Err(ConfigError::new(
                     key("cluster_domain"),
@@ -206,7 +207,6 @@ impl RegionSection {
                 ));
             }
         };
-        let port = self.engine_port.or(first_engine.map(|(_, port)| port));
         let mut plans = Plan::ALL.to_vec();
         if let Some(words) = self.plans {
             plans = words
@@ -248,7 +248,7 @@ impl RegionSection {
             provider,
             region: self.region,
             domain,
-            engine_port: port.unwrap_or(DEFAULT_ENGINE_PORT),
+            engine_port: self.engine_port.unwrap_or(DEFAULT_ENGINE_PORT),
             plans,
             capacity,
             place,
@@ -262,23 +262,17 @@ pub(crate) fn is_country(code: &str) -> bool {
     code.len() == 2 && code.bytes().all(|letter| letter.is_ascii_uppercase())
 }
 
-fn local(first_engine: Option<(&Hostname, u16)>) -> Result<Region, ConfigError> {
-    let (domain, port) = first_engine.ok_or_else(|| {
-        ConfigError::new(
-            "catalog.regions",
-            "neither a region nor an engine is configured",
-        )
-    })?;
-    Ok(Region {
+fn local(first_engine: &str) -> Region {
+    Region {
         provider: Provider::Other,
         region: "local".to_owned(),
-        domain: domain.clone(),
-        engine_port: port,
+        domain: first_engine.to_owned(),
+        engine_port: DEFAULT_ENGINE_PORT,
         plans: Plan::ALL.to_vec(),
         capacity: BTreeMap::new(),
         place: None,
         countries: Vec::new(),
-    })
+    }
 }
 
 fn amount(given: i64, key: impl Fn() -> String) -> Result<i64, ConfigError> {
@@ -311,7 +305,7 @@ mod tests {
 
     fn read(yaml: &str) -> Result<Catalogue, ConfigError> {
         let section: CatalogSection = serde_json::from_str(yaml).unwrap();
-        section.check(Some((&"engine.localhost".parse().unwrap(), 8443)))
+        section.check(Some("engine.localhost"))
     }
 
     fn fault(json: &str) -> String {
@@ -324,8 +318,8 @@ mod tests {
         let names: Vec<_> = catalogue.plans.keys().map(|plan| plan.as_str()).collect();
         assert_eq!(names, ["basic", "pro", "enterprise"]);
         let region = catalogue.region(Provider::Other, "local").unwrap();
-        assert_eq!(region.domain.as_str(), "engine.localhost");
-        assert_eq!(region.engine_port, 8443);
+        assert_eq!(region.domain, "engine.localhost");
+        assert_eq!(region.engine_port, 443);
         assert!(region.capacity.is_empty());
         assert_eq!(catalogue.terms(Plan::Basic).monthly, 0);
         assert!(catalogue.terms(Plan::Pro).monthly > 0);
@@ -384,7 +378,5 @@ mod tests {
         ] {
             assert_eq!(fault(json), key, "{json}");
         }
-        let section = CatalogSection::default();
-        assert_eq!(section.check(None).unwrap_err().key, "catalog.regions");
     }
 }

@@ -10,7 +10,7 @@ const KEY: [u8; 32] = [7; 32];
 fn catalogue(section: serde_json::Value) -> Catalogue {
     let section: CatalogSection = serde_json::from_value(section).unwrap();
     section
-        .check(Some((&"engine.test".parse().unwrap(), 443)))
+        .check(Some("engine.test"))
         .unwrap()
 }
 
