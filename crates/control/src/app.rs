@@ -15,6 +15,7 @@ use types::problem::Problem;
 
 use crate::config::Config;
 use crate::keys::Keys;
+use crate::plans::Shop;
 use crate::problem::Refusal;
 use crate::{
     audit, contracts, credentials, keys, logs, pages, people, plans, projects, settings, tokens,
@@ -32,6 +33,8 @@ pub struct App {
     pub clock: Arc<dyn Clock>,
     /// Keys that sign, verify and seal.
     pub keys: Keys,
+    /// What can be created, where, and for how much.
+    pub shop: Shop,
 }
 
 impl App {

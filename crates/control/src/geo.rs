@@ -115,9 +115,7 @@ mod tests {
             {"provider": "gcp", "region": "au", "countries": ["AU", "NZ"]},
         ]}))
         .unwrap();
-        section
-            .check(Some("engine.test"))
-            .unwrap()
+        section.check(Some("engine.test")).unwrap()
     }
 
     fn recommended(address: &str) -> Option<String> {

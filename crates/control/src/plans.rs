@@ -19,7 +19,7 @@ pub(crate) use self::offer::explain;
 pub use self::offer::{Offer, Room, configuration, offer};
 pub use self::section::CatalogSection;
 pub(crate) use self::section::is_country;
-pub use self::shop::{Shop, Snapshot};
+pub use self::shop::{Shop, ShopError, Snapshot};
 use crate::app::App;
 use crate::route::Serve as _;
 

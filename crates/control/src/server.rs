@@ -15,6 +15,7 @@ use crate::app::{App, router};
 use crate::config::Config;
 use crate::keys::{KeyError, Keys};
 use crate::listener;
+use crate::plans::{Shop, ShopError};
 
 /// A platform that serves.
 #[derive(Debug)]
@@ -51,6 +52,9 @@ pub enum StartError {
     /// A key.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The catalogue, or what it needs.
+    #[error(transparent)]
+    Shop(#[from] ShopError),
     /// The database.
     #[error("the database cannot be opened: {0}")]
     Database(#[from] store::Error),
@@ -61,11 +65,14 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     let keys = Keys::load(&config)?;
     let url = config.database_url.as_ref().map(SecretString::expose);
     let store = Store::open(url, &config.data_dir).await?;
+    let shop = Shop::open(&config, &keys)?;
+    shop.publish(&store).await?;
     Ok(Arc::new(App {
         store,
         config,
         clock,
         keys,
+        shop,
     }))
 }
 

@@ -1,16 +1,7 @@
-//! Project-wide policy (ED-8): what may stand in it.
+//! Project-wide policy (ED-8): what may stand in it, and its routes.
 
 mod check;
+mod routes;
 
 pub use self::check::check;
-
-use std::sync::Arc;
-
-use axum::Router;
-
-use crate::app::App;
-
-/// The routes of this module.
-pub fn routes() -> Router<Arc<App>> {
-    Router::new()
-}
+pub use self::routes::routes;

@@ -3,6 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use types::problem::Problem;
 
+use crate::extract::Query;
+use crate::problem::Answer;
+
 /// A range of time: `start` is in it, `end` is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
@@ -13,6 +16,14 @@ pub struct Range {
 }
 
 impl Range {
+    /// Takes the range out of a query.
+    pub(crate) fn take(query: &mut Query, now: Timestamp) -> Answer<Self> {
+        let (timeline, start) = (query.text("timeline"), query.text("start"));
+        let end = query.text("end");
+        let range = Self::read(timeline.as_deref(), start.as_deref(), end.as_deref(), now)?;
+        Ok(range)
+    }
+
     /// Reads `timeline`, `start` and `end` of a query. `timeline` (`30m`, `1h`, `12h`, `24h`,
     /// `3d`, `1w`, `30d`) ends now; it and `start` / `end` exclude each other; without any of
     /// them it is the last 24 hours.
@@ -85,6 +96,11 @@ impl Range {
             end,
         }
     }
+}
+
+/// A time on the wire: RFC 3339 in UTC, always with milliseconds, as some SDKs want it.
+pub(crate) fn rfc3339(at: Timestamp) -> String {
+    format!("{at:.3}")
 }
 
 fn length_of(word: &str) -> Option<SignedDuration> {

@@ -401,7 +401,10 @@ pub async fn count_of_workspace(conn: &mut Conn, workspace: WorkspaceId) -> Resu
 }
 
 /// How many projects of each plan a workspace has; plans without any are left out.
-pub async fn count_by_plan(conn: &mut Conn, workspace: WorkspaceId) -> Result<Vec<PlanCount>, Error> {
+pub async fn count_by_plan(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+) -> Result<Vec<PlanCount>, Error> {
     sql(COUNT_BY_PLAN).bind(workspace).all(conn).await
 }
 

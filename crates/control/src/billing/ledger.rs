@@ -98,7 +98,15 @@ impl Billing for Ledger {
             });
             let new = with_items(row.clone(), &items, now);
             write(tx, row.monthly_amount, &new).await?;
-            note(tx, &new, Some(item.project), "project_added", item.amount_now, now).await?;
+            note(
+                tx,
+                &new,
+                Some(item.project),
+                "project_added",
+                item.amount_now,
+                now,
+            )
+            .await?;
             if item.amount_now > 0 {
                 billing::add_invoice(tx, &invoice(&new, item, now)?).await?;
             }
@@ -192,11 +200,7 @@ async fn note(
     Ok(())
 }
 
-fn invoice(
-    subscription: &billing::Subscription,
-    item: &Item,
-    now: Timestamp,
-) -> Answer<Invoice> {
+fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) -> Answer<Invoice> {
     let today = day_of(now);
     let terms = Subscription {
         id: String::new(),

@@ -25,7 +25,11 @@ pub(super) async fn preview(
     let workspace = access::workspace(&mut conn, &caller.who, &workspace, PERMISSION).await?;
     let now = app.now();
     let snapshot = app.shop.snapshot(&mut conn, workspace.id, now).await?;
-    Ok(Json(app.shop.configuration(&snapshot, workspace.id, address)))
+    Ok(Json(app.shop.configuration(
+        &snapshot,
+        workspace.id,
+        address,
+    )))
 }
 
 const PERMISSION: Permission = Permission::AccountPlanReadOnly;

@@ -2,8 +2,7 @@
 //! and the callers' whereabouts.
 
 use std::net::IpAddr;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use api::control::plans::{Plan, PlanConfiguration};
 use jiff::Timestamp;
@@ -15,7 +14,9 @@ use super::catalogue::Catalogue;
 use super::fingerprint::FingerprintKey;
 use super::offer::{Offer, Room, configuration, offer};
 use crate::billing::{Account, Billing, Ledger, day_of};
+use crate::config::Config;
 use crate::geo::{Geo, GeoError, nearest};
+use crate::keys::Keys;
 use crate::problem::Answer;
 
 /// What the platform sells.
@@ -23,7 +24,7 @@ pub struct Shop {
     catalogue: Catalogue,
     key: FingerprintKey,
     billing: Box<dyn Billing>,
-    geo: Option<Arc<Geo>>,
+    geo: Option<Geo>,
 }
 
 /// What the offers to one workspace are made of, read at one moment.
@@ -35,20 +36,24 @@ pub struct Snapshot {
 }
 
 impl Shop {
-    /// A shop with the local ledger. It reads the geolocation file, and so it blocks.
+    /// A shop with the local ledger. It reads the geolocation file, and so it blocks: at start,
+    /// before anything is served.
     ///
     /// # Errors
     /// The geolocation file cannot be used.
-    pub fn open(
-        catalogue: Catalogue,
-        key: FingerprintKey,
-        geoip_file: Option<&Path>,
-    ) -> Result<Self, GeoError> {
+    pub fn open(config: &Config, keys: &Keys) -> Result<Self, ShopError> {
+        let secret = keys.derive("creation-fingerprint");
+        let geo = config.geoip_file.as_deref().map(|file| {
+            Geo::open(file).map_err(|source| ShopError::Geo {
+                file: file.to_owned(),
+                source,
+            })
+        });
         Ok(Self {
-            catalogue,
-            key,
+            catalogue: config.catalogue.clone(),
+            key: FingerprintKey::new(&secret.map_err(|_| ShopError::Key)?),
             billing: Box::new(Ledger),
-            geo: geoip_file.map(Geo::open).transpose()?.map(Arc::new),
+            geo: geo.transpose()?,
         })
     }
 
@@ -156,4 +161,20 @@ impl std::fmt::Debug for Shop {
             .field("catalogue", &self.catalogue)
             .finish_non_exhaustive()
     }
+}
+
+/// Why nothing can be sold.
+#[derive(Debug, thiserror::Error)]
+pub enum ShopError {
+    /// The geolocation file.
+    #[error("{}: {source}", file.display())]
+    Geo {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: GeoError,
+    },
+    /// The key of fingerprints could not be derived.
+    #[error("the key of creation fingerprints could not be derived")]
+    Key,
 }

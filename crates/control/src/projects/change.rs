@@ -26,9 +26,8 @@ pub(super) async fn rename(
     Segment(id): Segment,
     Body(body): Body<UpdateProject>,
 ) -> Answer<Json<Project>> {
-    let name = ProjectName::parse(body.name).map_err(|error| {
-        Problem::invalid_request(format!("name: {error}")).with_field("name")
-    })?;
+    let name = ProjectName::parse(body.name)
+        .map_err(|error| Problem::invalid_request(format!("name: {error}")).with_field("name"))?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let found = access::project(&mut tx, &caller.who, &id, PERMISSION).await?;
@@ -38,7 +37,16 @@ pub(super) async fn rename(
     }
     let details = json!({"from": project.name, "to": name.as_str()});
     let (workspace, action) = (project.workspace_id, "project.renamed");
-    trail::record(&mut tx, &caller.who, workspace, project.id, action, details, now).await?;
+    trail::record(
+        &mut tx,
+        &caller.who,
+        workspace,
+        project.id,
+        action,
+        details,
+        now,
+    )
+    .await?;
     tx.commit().await?;
     let renamed = projects::Project {
         name: name.to_string(),
@@ -71,7 +79,16 @@ pub(super) async fn delete(
     billing.remove(&mut tx, workspace, project.id, now).await?;
     let details = json!({"name": project.name, "endpoint": project.endpoint});
     let action = "project.deleted";
-    trail::record(&mut tx, &caller.who, workspace, project.id, action, details, now).await?;
+    trail::record(
+        &mut tx,
+        &caller.who,
+        workspace,
+        project.id,
+        action,
+        details,
+        now,
+    )
+    .await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -109,7 +109,9 @@ async fn attempt(
     match idempotency::claim(&mut tx, workspace.id, key, order.hash, id, now).await? {
         Claim::Mine => {}
         Claim::Taken(key) => {
-            return repeat(&mut tx, who, &workspace, order, &key).await.map(Some);
+            return repeat(&mut tx, who, &workspace, order, &key)
+                .await
+                .map(Some);
         }
     }
     let body = &order.body;
@@ -149,7 +151,10 @@ async fn attempt(
         Err(error) if error.conflict() == Some(Conflict::EndpointTaken) => return Ok(None),
         other => other?,
     }
-    if let Decision::Update { now: due, monthly, .. } = offer.decision {
+    if let Decision::Update {
+        now: due, monthly, ..
+    } = offer.decision
+    {
         let item = Item {
             workspace: workspace.id,
             project: id,
@@ -160,7 +165,16 @@ async fn attempt(
         app.shop.billing().add(&mut tx, &item, now).await?;
     }
     let details = json!({"plan": plan, "provider": provider, "region": new.region});
-    trail::record(&mut tx, who, workspace.id, id, "project.created", details, now).await?;
+    trail::record(
+        &mut tx,
+        who,
+        workspace.id,
+        id,
+        "project.created",
+        details,
+        now,
+    )
+    .await?;
     let project = projects::by_id(&mut tx, id).await?;
     tx.commit().await?;
     project.map(Some).ok_or_else(|| Problem::internal().into())
@@ -202,9 +216,7 @@ fn hosted_step(
         Decision::Checkout { .. } => {
             Err(Problem::payment_required(checkout_url(app, workspace, body)).into())
         }
-        Decision::Setup { .. } => {
-            Err(Problem::payment_required(setup_url(app, workspace)).into())
-        }
+        Decision::Setup { .. } => Err(Problem::payment_required(setup_url(app, workspace)).into()),
     }
 }
 

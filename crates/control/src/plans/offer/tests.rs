@@ -9,9 +9,7 @@ const KEY: [u8; 32] = [7; 32];
 
 fn catalogue(section: serde_json::Value) -> Catalogue {
     let section: CatalogSection = serde_json::from_value(section).unwrap();
-    section
-        .check(Some("engine.test"))
-        .unwrap()
+    section.check(Some("engine.test")).unwrap()
 }
 
 fn two_regions() -> serde_json::Value {
