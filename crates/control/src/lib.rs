@@ -13,6 +13,7 @@ pub mod caller;
 pub mod config;
 pub mod contracts;
 pub mod credentials;
+pub mod delegation;
 pub mod extract;
 pub mod geo;
 pub mod keys;
@@ -33,6 +34,7 @@ pub mod tokens;
 pub mod turn;
 pub mod usage;
 pub mod whoami;
+mod wire;
 pub mod workspaces;
 
 pub use self::server::{Running, StartError, open, start, start_on};

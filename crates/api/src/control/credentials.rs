@@ -20,11 +20,6 @@ pub const LIST: &Operation = &Operation {
             description: "Credentials of a page; 20 where it is absent.",
             shape: Shape::Integer(1, 100),
         },
-        Parameter {
-            name: "type",
-            description: "Credentials of this type alone.",
-            shape: Shape::OneOf(&["pat", "app", "mtls"]),
-        },
     ],
     refusals: &[400],
     ..Operation::get(

@@ -30,7 +30,7 @@ pub(super) fn schemas(schemas: &mut Schemas) {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Whoami {
-    /// Id of the user, or of the credential where an application speaks for itself.
+    /// Id of the user; of an application, its owner.
     #[schema(example = "usr_01h455vb4pex5vsknk084sn02q")]
     pub id: String,
     /// Role on this platform.
@@ -47,7 +47,8 @@ pub struct Whoami {
     pub kind: CallerKind,
     /// Workspaces that it reaches.
     pub workspace_ids: Vec<String>,
-    /// What it may do, with role and stored restrictions already taken into account.
+    /// What the credential may do, stored restrictions taken into account. In each workspace the
+    /// user's role limits it further.
     #[schema(value_type = Vec<String>, example = json!(["account.projects.read-only"]))]
     pub permissions: Vec<Permission>,
     /// The boundaries that hold beside the permissions; absent where there are none.

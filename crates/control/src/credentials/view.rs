@@ -1,0 +1,39 @@
+//! A stored credential as the API shows it.
+
+use std::fmt::Write as _;
+
+use api::control::credentials::{Credential, CredentialKind};
+use store::credentials::{self as stored, Kind};
+
+use crate::wire::date;
+
+pub(super) fn view(credential: &stored::Credential) -> Credential {
+    Credential {
+        id: credential.id.to_string(),
+        kind: match credential.kind {
+            Kind::Pat => CredentialKind::Pat,
+            Kind::App => CredentialKind::App,
+            Kind::Mtls => CredentialKind::Mtls,
+        },
+        name: credential.name.clone(),
+        token_endpoint: credential.token_endpoint.clone(),
+        fingerprint: credential.certificate_fingerprint.as_deref().map(hex),
+        // A name that this version does not know gives nothing, and is not shown.
+        permissions: credential
+            .permissions
+            .as_ref()
+            .map(|names| names.iter().flat_map(|name| name.parse()).collect()),
+        resources: credential.resources.clone(),
+        created_at: date(credential.created_at),
+        expires_at: credential.expires_at.map(date),
+        last_used_at: credential.last_used_at.map(date),
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing into a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
