@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use types::problem::Problem;
 
 use crate::extract::Query;
-use crate::problem::Answer;
+use crate::problem::{Answer, Refusal};
 
 /// A range of time: `start` is in it, `end` is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,7 @@ impl Range {
     pub(crate) fn take(query: &mut Query, now: Timestamp) -> Answer<Self> {
         let (timeline, start) = (query.text("timeline"), query.text("start"));
         let end = query.text("end");
-        let range = Self::read(timeline.as_deref(), start.as_deref(), end.as_deref(), now)?;
-        Ok(range)
+        Self::read(timeline.as_deref(), start.as_deref(), end.as_deref(), now)
     }
 
     /// Reads `timeline`, `start` and `end` of a query. `timeline` (`30m`, `1h`, `12h`, `24h`,
@@ -32,22 +31,19 @@ impl Range {
         start: Option<&str>,
         end: Option<&str>,
         now: Timestamp,
-    ) -> Result<Self, Problem> {
-        let fault = |field: &str, message: &'static str| {
-            Problem::invalid_request(message).with_field(field)
-        };
+    ) -> Answer<Self> {
         if let Some(word) = timeline {
             if start.is_some() || end.is_some() {
-                return Err(fault("timeline", "excludes start and end"));
+                return Err(refused("timeline", "excludes start and end"));
             }
             let length = length_of(word)
-                .ok_or_else(|| fault("timeline", "expected 30m, 1h, 12h, 24h, 3d, 1w or 30d"))?;
+                .ok_or_else(|| refused("timeline", "expected 30m, 1h, 12h, 24h, 3d, 1w or 30d"))?;
             return Ok(Self::before(now, length));
         }
         let moment = |text: Option<&str>, field: &str| {
             text.map(|text| {
                 text.parse::<Timestamp>()
-                    .map_err(|_| fault(field, "expected a date and time as in RFC 3339"))
+                    .map_err(|_| refused(field, "expected a date and time as in RFC 3339"))
             })
             .transpose()
         };
@@ -60,10 +56,10 @@ impl Range {
             },
         };
         if range.start >= range.end {
-            return Err(fault("start", "has to be before the end"));
+            return Err(refused("start", "has to be before the end"));
         }
         if range.length() > MAX_LENGTH {
-            return Err(fault("start", "a range holds at most 31 days"));
+            return Err(refused("start", "a range holds at most 31 days"));
         }
         Ok(range)
     }
@@ -103,6 +99,10 @@ pub(crate) fn rfc3339(at: Timestamp) -> String {
     format!("{at:.3}")
 }
 
+fn refused(field: &str, message: &'static str) -> Refusal {
+    Problem::invalid_request(message).with_field(field).into()
+}
+
 fn length_of(word: &str) -> Option<SignedDuration> {
     let (_, length) = TIMELINES.iter().find(|(known, _)| *known == word)?;
     Some(*length)
@@ -137,7 +137,7 @@ mod tests {
         end: Option<&str>,
     ) -> Result<Range, String> {
         Range::read(timeline, start, end, at("2026-03-10T12:00:00Z"))
-            .map_err(|problem| problem.field.unwrap_or_default())
+            .map_err(|refusal| refusal.problem().field.clone().unwrap_or_default())
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(super) struct EngineSection {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct GeoipSection {
-    /// A file of the MaxMind database form with countries, and places for a recommended region;
+    /// A file of the `MaxMind` database form with countries, and places for a recommended region;
     /// absent: nobody's place is known.
     pub(super) file: Option<String>,
 }

@@ -83,14 +83,12 @@ fn word<T: Copy>(query: &mut Query, name: &str, words: &[(&str, T)]) -> Answer<O
     let Some(given) = query.text(name) else {
         return Ok(None);
     };
-    match words.iter().find(|(word, _)| *word == given) {
-        Some((_, value)) => Ok(Some(*value)),
-        None => {
-            let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-            let detail = format!("{name} is not one of {}", known.join(", "));
-            Err(Problem::invalid_request(detail).with_field(name).into())
-        }
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == given) {
+        return Ok(Some(*value));
     }
+    let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+    let detail = format!("{name} is not one of {}", known.join(", "));
+    Err(Problem::invalid_request(detail).with_field(name).into())
 }
 
 const SORTS: [(&str, Sort); 6] = [

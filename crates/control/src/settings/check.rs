@@ -7,11 +7,12 @@ use ipnet::IpNet;
 use types::problem::Problem;
 
 use crate::plans::is_country;
+use crate::problem::Answer;
 
 /// Checks a policy and brings its lists into the form in which they are kept: networks without
 /// host bits, countries sorted, nothing twice. `has_geo` is whether the platform has a geolocation
 /// file: without one, a country could not be told.
-pub fn check(mut settings: ProjectSettings, has_geo: bool) -> Result<ProjectSettings, Problem> {
+pub fn check(mut settings: ProjectSettings, has_geo: bool) -> Answer<ProjectSettings> {
     if let Some(networks) = &mut settings.trusted_ips {
         bounded(networks, MAX_NETWORKS, "trustedIps")?;
         for (index, network) in networks.iter_mut().enumerate() {
@@ -24,28 +25,29 @@ pub fn check(mut settings: ProjectSettings, has_geo: bool) -> Result<ProjectSett
     }
     if let Some(geo) = &mut settings.geo_ip {
         if !has_geo {
-            return Err(Problem::feature_unavailable("geoIp"));
+            return Err(Problem::feature_unavailable("geoIp").into());
         }
         check_countries(geo)?;
     }
     Ok(settings)
 }
 
-fn check_countries(geo: &mut GeoIp) -> Result<(), Problem> {
+fn check_countries(geo: &mut GeoIp) -> Answer<()> {
     let (list, field) = match (&mut geo.allow, &mut geo.deny) {
         (Some(list), None) => (list, "geoIp.allow"),
         (None, Some(list)) => (list, "geoIp.deny"),
         _ => {
-            return Err(
-                Problem::invalid_request("expected either allow or deny").with_field("geoIp")
-            );
+            return Err(Problem::invalid_request("expected either allow or deny")
+                .with_field("geoIp")
+                .into());
         }
     };
     bounded(list, MAX_COUNTRIES, field)?;
     if let Some(index) = list.iter().position(|code| !is_country(code)) {
         return Err(
             Problem::invalid_request("expected a country code of two capital letters")
-                .with_field(format!("{field}.{index}")),
+                .with_field(format!("{field}.{index}"))
+                .into(),
         );
     }
     list.sort_unstable();
@@ -54,11 +56,15 @@ fn check_countries(geo: &mut GeoIp) -> Result<(), Problem> {
 }
 
 /// An empty list would let nobody in, or mean nothing: both are said in other ways.
-fn bounded(list: &[String], most: usize, field: &str) -> Result<(), Problem> {
+fn bounded(list: &[String], most: usize, field: &str) -> Answer<()> {
     if (1..=most).contains(&list.len()) {
         Ok(())
     } else {
-        Err(Problem::invalid_request(format!("expected 1 to {most} entries")).with_field(field))
+        Err(
+            Problem::invalid_request(format!("expected 1 to {most} entries"))
+                .with_field(field)
+                .into(),
+        )
     }
 }
 
@@ -90,7 +96,7 @@ mod tests {
 
     fn judge(settings: serde_json::Value) -> Result<ProjectSettings, String> {
         check(serde_json::from_value(settings).unwrap(), true)
-            .map_err(|problem| problem.field.unwrap_or_default())
+            .map_err(|refusal| refusal.problem().field.clone().unwrap_or_default())
     }
 
     #[test]
@@ -125,7 +131,7 @@ mod tests {
             assert_eq!(judge(settings.clone()).unwrap_err(), field, "{settings}");
         }
         let countries = serde_json::from_value(json!({"geoIp": {"deny": ["AQ"]}})).unwrap();
-        let problem = check(countries, false).unwrap_err();
-        assert_eq!(problem.code, "feature_unavailable");
+        let refusal = check(countries, false).unwrap_err();
+        assert_eq!(refusal.problem().code, "feature_unavailable");
     }
 }
