@@ -30,6 +30,7 @@ pub mod random;
 pub mod route;
 mod server;
 pub mod settings;
+pub mod timeline;
 pub mod tokens;
 pub mod turn;
 pub mod usage;
