@@ -43,7 +43,9 @@ impl Platform {
         std::fs::create_dir_all(directory.path().join("data")).unwrap();
         let config = Config::load(Some(&file), []).unwrap();
         let clock = Arc::new(ManualClock::at("2026-04-16T12:00:00Z".parse().unwrap()));
-        let app = control::open(config, Arc::clone(&clock) as _).await.unwrap();
+        let app = control::open(config, Arc::clone(&clock) as _)
+            .await
+            .unwrap();
         Self {
             router: router(Arc::clone(&app)),
             app,
@@ -63,7 +65,9 @@ impl Platform {
                 .await
                 .unwrap();
         let mut tx = store.begin().await.unwrap();
-        store::users::set_role(&mut tx, made.0, Role::User, now).await.unwrap();
+        store::users::set_role(&mut tx, made.0, Role::User, now)
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
         made
     }
@@ -153,18 +157,21 @@ impl Browser<'_> {
             .map(|(name, value)| format!("{name}={}", encode(value)))
             .collect();
         let kind = "application/x-www-form-urlencoded";
-        self.send(Method::POST, path, Some((kind, pairs.join("&"))), headers).await
+        self.send(Method::POST, path, Some((kind, pairs.join("&"))), headers)
+            .await
     }
 
     pub(crate) async fn sign_in(&mut self, name: &str, password: &str) -> Answer {
         let email = format!("{}@example.com", name.to_lowercase());
-        self.submit("/login", &[("email", &email), ("password", password)]).await
+        self.submit("/login", &[("email", &email), ("password", password)])
+            .await
     }
 
     /// Calls the API with the session, as a page of ours would.
     pub(crate) async fn api(&mut self, method: Method, path: &str, body: Value) -> Answer {
         let body = (!body.is_null()).then(|| ("application/json", body.to_string()));
-        self.send(method, path, body, &[("sec-fetch-site", "same-origin")]).await
+        self.send(method, path, body, &[("sec-fetch-site", "same-origin")])
+            .await
     }
 
     pub(crate) async fn send(
@@ -198,7 +205,10 @@ impl Browser<'_> {
             let pair = set.to_str().unwrap().split(';').next().unwrap();
             self.cookie = (!pair.ends_with('=')).then(|| pair.to_owned());
         }
-        let location = parts.headers.get(LOCATION).map(|path| path.to_str().unwrap().to_owned());
+        let location = parts
+            .headers
+            .get(LOCATION)
+            .map(|path| path.to_str().unwrap().to_owned());
         Answer {
             status: parts.status,
             headers: parts.headers,

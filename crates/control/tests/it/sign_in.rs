@@ -18,7 +18,10 @@ async fn a_person_signs_in_and_out() {
     let answer = browser.sign_in("Ada", PASSWORD).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
     let cookie = answer.headers["set-cookie"].to_str().unwrap();
-    assert!(cookie.starts_with("__Host-svc_session=") && cookie.contains("; HttpOnly"), "{cookie}");
+    assert!(
+        cookie.starts_with("__Host-svc_session=") && cookie.contains("; HttpOnly"),
+        "{cookie}"
+    );
     let account = browser.open("/account").await;
     assert_eq!(account.status, StatusCode::OK);
     assert!(account.text.contains("ada@example.com"), "{}", account.text);
@@ -36,8 +39,15 @@ async fn a_person_signs_in_and_out() {
 async fn signing_in_goes_on_to_a_path_of_ours_alone() {
     let platform = Platform::start(None).await;
     platform.person("Ada").await;
-    for (next, on) in [("/oauth/x?a=b", "/oauth/x?a=b"), ("//evil.example", "/account")] {
-        let fields = [("email", "ada@example.com"), ("password", PASSWORD), ("next", next)];
+    for (next, on) in [
+        ("/oauth/x?a=b", "/oauth/x?a=b"),
+        ("//evil.example", "/account"),
+    ] {
+        let fields = [
+            ("email", "ada@example.com"),
+            ("password", PASSWORD),
+            ("next", next),
+        ];
         let answer = platform.browser().submit("/login", &fields).await;
         assert_eq!(answer.location.as_deref(), Some(on));
     }
@@ -51,10 +61,16 @@ async fn failures_look_alike() {
     let (eve, _) = platform.person("Eve").await;
     let mut tx = platform.app.store.begin().await.unwrap();
     let now = platform.app.now();
-    users::set_status(&mut tx, eve, Status::Suspended, now).await.unwrap();
+    users::set_status(&mut tx, eve, Status::Suspended, now)
+        .await
+        .unwrap();
     tx.commit().await.unwrap();
     let mut pages = Vec::new();
-    for (name, password) in [("Ada", "wrong password"), ("Xyz", PASSWORD), ("Eve", PASSWORD)] {
+    for (name, password) in [
+        ("Ada", "wrong password"),
+        ("Xyz", PASSWORD),
+        ("Eve", PASSWORD),
+    ] {
         let answer = platform.browser().sign_in(name, password).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
         assert!(!answer.headers.contains_key("set-cookie"));
@@ -73,10 +89,15 @@ async fn suspension_ends_sessions() {
     let mut browser = platform.signed_in("Ada").await;
     let mut tx = platform.app.store.begin().await.unwrap();
     let now = platform.app.now();
-    users::set_status(&mut tx, ada, Status::Suspended, now).await.unwrap();
+    users::set_status(&mut tx, ada, Status::Suspended, now)
+        .await
+        .unwrap();
     tx.commit().await.unwrap();
     assert_eq!(browser.open("/account").await.status, StatusCode::SEE_OTHER);
-    assert_eq!(browser.open("/api/user").await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(
+        browser.open("/api/user").await.status,
+        StatusCode::UNAUTHORIZED
+    );
 }
 
 #[tokio::test]
@@ -109,7 +130,10 @@ async fn guessing_is_slowed_down_and_the_owner_is_not_kept_out() {
     let answer = elsewhere.sign_in("ADA", PASSWORD).await;
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
     platform.clock.advance(1);
-    assert_eq!(elsewhere.sign_in("Ada", PASSWORD).await.status, StatusCode::SEE_OTHER);
+    assert_eq!(
+        elsewhere.sign_in("Ada", PASSWORD).await.status,
+        StatusCode::SEE_OTHER
+    );
 }
 
 #[tokio::test]
@@ -117,7 +141,9 @@ async fn one_place_cannot_try_many_accounts() {
     let platform = Platform::start(None).await;
     let mut browser = platform.browser();
     for number in 0..31 {
-        let answer = browser.sign_in(&format!("user{number}"), "wrong password").await;
+        let answer = browser
+            .sign_in(&format!("user{number}"), "wrong password")
+            .await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     }
     let answer = browser.sign_in("another", "wrong password").await;
@@ -166,8 +192,14 @@ async fn forms_of_other_sites_are_refused() {
     for path in &paths {
         for headers in [
             &[][..],
-            &[("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")],
-            &[("sec-fetch-site", "same-site"), ("origin", "https://x.svc.example.com")],
+            &[
+                ("sec-fetch-site", "cross-site"),
+                ("origin", "https://evil.example"),
+            ],
+            &[
+                ("sec-fetch-site", "same-site"),
+                ("origin", "https://x.svc.example.com"),
+            ],
             &[("origin", "null")],
         ] {
             let answer = browser.submit_from(path, &[], headers).await;
@@ -188,11 +220,16 @@ async fn a_session_calls_the_api_where_no_bearer_is_sent() {
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
     assert_eq!(answer.json()["id"], ada.as_str());
     for bad in ["Bearer x.y.z", "Bearer", "Basic YTpi"] {
-        let answer = browser.send(Method::GET, "/api/user", None, &[("authorization", bad)]).await;
+        let answer = browser
+            .send(Method::GET, "/api/user", None, &[("authorization", bad)])
+            .await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{bad}");
     }
     browser.cookie = None;
-    assert_eq!(browser.open("/api/user").await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(
+        browser.open("/api/user").await.status,
+        StatusCode::UNAUTHORIZED
+    );
 }
 
 #[tokio::test]
@@ -211,7 +248,9 @@ async fn a_session_writes_through_the_api_from_this_origin_alone() {
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{headers:?}");
     }
     let body = Some(("application/json", r#"{"name":"x"}"#.to_owned()));
-    let answer = browser.send(Method::POST, path, body, &[("origin", BASE)]).await;
+    let answer = browser
+        .send(Method::POST, path, body, &[("origin", BASE)])
+        .await;
     assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
 }
 
@@ -224,7 +263,9 @@ async fn a_person_sees_and_ends_other_sessions() {
     let page = browser.open("/account").await;
     assert_eq!(page.text.matches("(this one)").count(), 1);
     let path = page.between("action=\"/account/sessions/", "\"");
-    browser.submit(&format!("/account/sessions/{path}"), &[]).await;
+    browser
+        .submit(&format!("/account/sessions/{path}"), &[])
+        .await;
     assert_eq!(other.open("/account").await.status, StatusCode::SEE_OTHER);
     assert_eq!(browser.open("/account").await.status, StatusCode::OK);
 }
@@ -238,7 +279,9 @@ async fn nobody_ends_the_session_of_another() {
     let mut adas = platform.signed_in("Ada").await;
     let mut eves = platform.signed_in("Eve").await;
     let mut read = platform.app.store.read().await.unwrap();
-    let sessions = store::sessions::of_user(&mut read, ada, platform.app.now()).await.unwrap();
+    let sessions = store::sessions::of_user(&mut read, ada, platform.app.now())
+        .await
+        .unwrap();
     drop(read);
     let path = format!("/account/sessions/{}/end", sessions[0].id);
     eves.submit(&path, &[]).await;
@@ -252,7 +295,9 @@ async fn a_new_password_takes_the_old_one_and_ends_other_sessions() {
     let mut other = platform.signed_in("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let change = async |browser: &mut crate::browser::Browser<'_>, current: &str, new: &str| {
-        browser.submit("/account/password", &[("current", current), ("new", new)]).await
+        browser
+            .submit("/account/password", &[("current", current), ("new", new)])
+            .await
     };
     let wrong = change(&mut browser, "wrong password", "another long one").await;
     assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
@@ -263,7 +308,10 @@ async fn a_new_password_takes_the_old_one_and_ends_other_sessions() {
     assert_eq!(changed.location.as_deref(), Some("/account?done=password"));
     assert_eq!(browser.open("/account").await.status, StatusCode::OK);
     assert_eq!(other.open("/account").await.status, StatusCode::SEE_OTHER);
-    assert_eq!(other.sign_in("Ada", PASSWORD).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(
+        other.sign_in("Ada", PASSWORD).await.status,
+        StatusCode::UNAUTHORIZED
+    );
     let answer = other.sign_in("Ada", "another long one").await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
 }
@@ -273,10 +321,14 @@ async fn a_new_password_takes_the_old_one_and_ends_other_sessions() {
 async fn sign_ins_are_in_the_audit() {
     let platform = Platform::start(None).await;
     let (ada, _) = platform.person("Ada").await;
+    platform.clock.advance(1);
     platform.signed_in("Ada").await;
     let mut read = platform.app.store.read().await.unwrap();
     let paging = store::Paging::DEFAULT;
-    let entries = store::audit::of_user(&mut read, ada, paging).await.unwrap().items;
+    let entries = store::audit::of_user(&mut read, ada, paging)
+        .await
+        .unwrap()
+        .items;
     assert_eq!(entries[0].action, "user.signed_in");
     assert_eq!(entries[0].ip.as_deref(), Some("192.0.2.1"));
     assert_eq!(entries[0].details, Value::Object(serde_json::Map::new()));
