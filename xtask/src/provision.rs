@@ -1,12 +1,15 @@
 //! What the tests need of the machine: named in one line, installed after consent.
 //!
 //! The tests run the program beside real third-party software: nginx as an upstream, curl as a
-//! visitor, and the Python SDK as an agent. Programs that are there already are used as they are.
+//! visitor, the Python SDK as an agent, and PostgreSQL as the platform's database. Programs that
+//! are there already are used as they are.
 //! The Python packages live in a virtual environment under the target directory, and so does an
 //! nginx that we fetched: its Debian package would start a service when it is installed, so it is
-//! unpacked there and never installed.
+//! unpacked there and never installed. PostgreSQL's package is installed without the cluster that
+//! it would make; the tests make their own, in temporary directories.
 
 mod debian;
+mod postgres;
 mod python;
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
@@ -24,15 +27,18 @@ pub(crate) struct Provisions {
     nginx: PathBuf,
     curl: PathBuf,
     python: PathBuf,
+    /// The directory of PostgreSQL's server programs.
+    postgres: PathBuf,
 }
 
 impl Provisions {
     /// The variables that the tests read.
-    pub(crate) fn environment(&self) -> [(&'static str, &Path); 3] {
+    pub(crate) fn environment(&self) -> [(&'static str, &Path); 4] {
         [
             ("SVC_TEST_NGINX", &self.nginx),
             ("SVC_TEST_CURL", &self.curl),
             ("SVC_TEST_PYTHON", &self.python),
+            ("SVC_TEST_PG_BIN", &self.postgres),
         ]
     }
 }
@@ -55,6 +61,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         nginx: debian::nginx(&directory).context("nginx is gone")?,
         curl: program::find("curl").context("curl is gone")?,
         python,
+        postgres: postgres::programs().context("PostgreSQL is gone")?,
     };
     for (name, path) in provisions.environment() {
         eprintln!("    {name}={}", path.display());
@@ -71,16 +78,25 @@ enum Need {
     Nginx,
     /// Python 3 that can make virtual environments.
     Python,
+    /// PostgreSQL's server, not running.
+    Postgres,
 }
 
 impl Need {
-    const ALL: [Self; 4] = [Self::CCompiler, Self::Curl, Self::Nginx, Self::Python];
+    const ALL: [Self; 5] = [
+        Self::CCompiler,
+        Self::Curl,
+        Self::Nginx,
+        Self::Python,
+        Self::Postgres,
+    ];
 
     fn is_met(self, directory: &Path) -> bool {
         match self {
             Self::CCompiler => program::find("cc").is_some(),
             Self::Curl => program::find("curl").is_some(),
             Self::Nginx => debian::nginx(directory).is_some(),
+            Self::Postgres => postgres::programs().is_some(),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -89,12 +105,13 @@ impl Need {
 
     /// The packages of one package manager that meet this need.
     fn packages(self, manager: &Manager) -> &'static str {
-        let [c_compiler, curl, nginx, python] = manager.packages;
+        let [c_compiler, curl, nginx, python, postgres] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
             Self::Curl => curl,
             Self::Nginx => nginx,
             Self::Python => python,
+            Self::Postgres => postgres,
         }
     }
 }
@@ -103,7 +120,7 @@ impl Need {
 struct Manager {
     program: &'static str,
     install: &'static str,
-    packages: [&'static str; 4],
+    packages: [&'static str; 5],
 }
 
 /// The first that is found is the system's. `test` drives apt-get itself; with the others
@@ -118,27 +135,28 @@ const MANAGERS: [Manager; 5] = [
             "curl",
             "nginx-light",
             "python3 python3-venv",
+            "postgresql",
         ],
     },
     Manager {
         program: "dnf",
         install: "dnf install",
-        packages: ["gcc", "curl", "nginx", "python3"],
+        packages: ["gcc", "curl", "nginx", "python3", "postgresql-server"],
     },
     Manager {
         program: "pacman",
         install: "pacman -S --needed",
-        packages: ["gcc", "curl", "nginx", "python"],
+        packages: ["gcc", "curl", "nginx", "python", "postgresql"],
     },
     Manager {
         program: "apk",
         install: "apk add",
-        packages: ["gcc musl-dev", "curl", "nginx", "python3"],
+        packages: ["gcc musl-dev", "curl", "nginx", "python3", "postgresql"],
     },
     Manager {
         program: "brew",
         install: "brew install",
-        packages: ["gcc", "curl", "nginx", "python"],
+        packages: ["gcc", "curl", "nginx", "python", "postgresql"],
     },
 ];
 
@@ -192,7 +210,7 @@ impl Consent {
 }
 
 fn ask() -> Result<()> {
-    eprint!("    Install it now (nginx is only unpacked under the target directory)? [y/N] ");
+    eprint!("    Install it now (no service is started; nginx is only unpacked)? [y/N] ");
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

@@ -99,7 +99,7 @@ pub(crate) async fn bounded<T>(
 
 /// Half a minute of silence, then three probes: standing connections may be silent for long, and
 /// translators of addresses forget a silent one after some minutes.
-fn keepalive() -> TcpKeepalive {
+pub(crate) fn keepalive() -> TcpKeepalive {
     TcpKeepalive::new()
         .with_time(Duration::from_secs(30))
         .with_interval(Duration::from_secs(10))

@@ -6,13 +6,13 @@
 //! stream to a private tunnel. [`api`] reads the Engine API.
 //!
 //! ```no_run
-//! use client::{Agent, Config, Properties, Token};
+//! use client::{Agent, Config, Properties, Target, Token};
 //!
 //! # async fn publish() -> Result<(), Box<dyn std::error::Error>> {
 //! let agent = Agent::start(Config::new("engine.example.com:443".parse()?, Token::new("…")))?;
 //! let mut tunnel = agent.open(Properties::http().named("web"));
 //! println!("visitors use {}", tunnel.online().await?.forwarding);
-//! tunnel.forward("localhost:3000".parse()?, None).await;
+//! tunnel.forward("localhost:3000".parse::<Target>()?, None).await;
 //! # Ok(())
 //! # }
 //! ```

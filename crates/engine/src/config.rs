@@ -119,7 +119,8 @@ impl JwtAuth {
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the end of a request's head to the first byte of the answer's head; then 504.
+    /// From the end of a request's head, or the last movement of its body, to the first byte of the
+    /// answer's head; then 504.
     pub stream_request: Duration,
     /// How long an HTTP connection may be idle, a visitor's and one to an upstream.
     pub http_idle: Duration,

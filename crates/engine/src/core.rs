@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use types::id::TunnelId;
 
 use crate::access::Tokens;
 use crate::agents::{Agent, Arrivals};
@@ -70,6 +71,21 @@ impl Core {
         }
     }
 
+    /// Closes the connections that wait for the next request of tunnels that are over: an agent
+    /// that leaves waits for its streams, and nobody uses these again. Each worker closes its own.
+    pub(crate) fn forget_upstreams(&self, tunnels: Vec<TunnelId>) {
+        let tunnels: Arc<[TunnelId]> = tunnels.into();
+        for worker in self.workers() {
+            let (at, tunnels) = (Arc::clone(worker), Arc::clone(&tunnels));
+            worker.runtime.spawn(async move {
+                for tunnel in &*tunnels {
+                    let out = at.upstreams.lock().forget(*tunnel);
+                    drop(out);
+                }
+            });
+        }
+    }
+
     /// Seconds since the epoch, by the engine's clock.
     pub(crate) fn unix_seconds(&self) -> i64 {
         self.clock.now().as_second()
@@ -108,10 +124,14 @@ impl Worker {
         self.core.visits.spawn_on(future, &self.runtime);
     }
 
-    /// Closes what has been idle too long. Called every now and then.
+    /// Closes what has been idle too long. Called every now and then. In order, so that the agent
+    /// does not take a connection that nobody needs for one that broke.
     pub(crate) fn trim(&self, now: Instant) {
-        let out = self.upstreams.lock().trim(now);
-        drop(out);
+        let idle = self.core.config.timeouts.http_idle;
+        let out = self.upstreams.lock().trim(now, idle);
+        for waited in out {
+            self.runtime.spawn(waited.close());
+        }
     }
 }
 

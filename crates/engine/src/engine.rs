@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use credentials::{BadKey, Keyring, Secret};
 use daemon::access_log::{AccessLog, AccessLogThread};
+use daemon::config::ConfigError;
 use daemon::metrics::{MetricsError, MetricsServer, PrometheusHandle, Readiness, install_recorder};
 use daemon::shutdown::Shutdown;
 use daemon::tls::{ReloadingCert, TlsError};
@@ -24,7 +24,7 @@ use crate::access::{JwksError, JwksSource, PROJECT, Tokens};
 use crate::agents::Arrivals;
 use crate::api::{Api, router};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{EngineConfig, JwtAuth};
+use crate::config::EngineConfig;
 use crate::core::{Core, Worker};
 use crate::edge::Upstreams;
 use crate::listen::{TcpPorts, TlsConfigs, bind, serve_plain, serve_tls};
@@ -51,13 +51,8 @@ pub enum StartError {
     #[error("`engine.host`: {0}")]
     Host(String),
     /// A key that is to verify tokens cannot be read.
-    #[error("`{key}`: {reason}")]
-    Key {
-        /// The key of the configuration.
-        key: String,
-        /// What is wrong.
-        reason: String,
-    },
+    #[error(transparent)]
+    Key(#[from] ConfigError),
     /// The certificate cannot be used.
     #[error("`certs.static`")]
     Certificate(#[from] TlsError),
@@ -138,7 +133,8 @@ pub async fn start_with_clock(
         .map_err(|error: HostnameRefused| StartError::Host(error.to_string()))?;
     // Before anything that is counted: what is said without a recorder is lost.
     let recorder = recorder()?;
-    let tokens = Tokens::new(keyring(&config.auth, config.compat_rstream)?);
+    let keyring = config.auth.keyring(config.compat_rstream)?;
+    let tokens = Tokens::new(keyring);
     let certificate = Arc::new(ReloadingCert::load(
         config.certificate.clone(),
         daemon::tls::provider(),
@@ -333,39 +329,12 @@ fn live_limits(config: &EngineConfig) -> LiveLimits {
     }
 }
 
-fn keyring(auth: &JwtAuth, compat: bool) -> Result<Keyring, StartError> {
-    let bad = |key: String| {
-        move |error: BadKey| StartError::Key {
-            key,
-            reason: error.to_string(),
-        }
-    };
-    let mut keyring = Keyring::new().with_compat(compat);
-    for secret in &auth.secrets {
-        let secret = Secret::new(secret.expose().as_bytes());
-        keyring = keyring
-            .with_secret(&secret)
-            .map_err(bad("auth.jwt.token_jwt_secret".to_owned()))?;
-    }
-    for path in &auth.public_keys {
-        let key = format!("auth.jwt.public_keys: {}", path.display());
-        let pem = std::fs::read_to_string(path).map_err(|error| StartError::Key {
-            key: key.clone(),
-            reason: error.to_string(),
-        })?;
-        keyring = keyring.with_pem(&pem).map_err(bad(key))?;
-    }
-    Ok(keyring)
-}
-
 fn keep_keys_fresh(core: &Arc<Core>) -> Result<(), StartError> {
     let Some(url) = &core.config.auth.jwks_url else {
         return Ok(());
     };
-    let source = JwksSource::new(&url.to_string()).map_err(|error: JwksError| StartError::Key {
-        key: "auth.jwt.jwks_url".to_owned(),
-        reason: error.to_string(),
-    })?;
+    let source = JwksSource::new(&url.to_string())
+        .map_err(|error: JwksError| ConfigError::new("auth.jwt.jwks_url", error.to_string()))?;
     tokio::spawn(source.keep_fresh(Arc::clone(&core.tokens), core.shutdown.drain().clone()));
     Ok(())
 }

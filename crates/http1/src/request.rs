@@ -73,7 +73,7 @@ impl Refusal {
     const fn target_too_long() -> Self {
         Self {
             status: 414,
-            code: "target_too_long",
+            code: "uri_too_long",
             reason: "the request target is too long",
         }
     }
@@ -81,7 +81,7 @@ impl Refusal {
     const fn head_too_large() -> Self {
         Self {
             status: 431,
-            code: "head_too_large",
+            code: "request_header_fields_too_large",
             reason: "the request head is too large",
         }
     }
@@ -97,7 +97,7 @@ impl Refusal {
     const fn version() -> Self {
         Self {
             status: 505,
-            code: "version_not_supported",
+            code: "http_version_not_supported",
             reason: "the version is not HTTP/1.1 or HTTP/1.0",
         }
     }

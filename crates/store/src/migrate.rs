@@ -42,8 +42,11 @@ pub(crate) async fn sqlite(pool: &SqlitePool) -> Result<(), Error> {
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::raw_sql(TABLE_SQLITE).execute(&mut *tx).await?;
     let applied = sqlx::query(APPLIED).fetch_all(&mut *tx).await?;
-    let applied = applied.iter().map(|row| (row.get(0), row.get(1)));
-    for step in missing(applied.collect(), |step| step.sqlite)? {
+    let applied = applied
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect::<Result<Vec<_>, sqlx::Error>>()?;
+    for step in missing(&applied, |step| step.sqlite)? {
         sqlx::raw_sql(step.sqlite).execute(&mut *tx).await?;
         sqlx::query(RECORD)
             .bind(step.version)
@@ -68,8 +71,11 @@ pub(crate) async fn postgres(pool: &PgPool) -> Result<(), Error> {
         .await?;
     sqlx::raw_sql(TABLE_POSTGRES).execute(&mut *tx).await?;
     let applied = sqlx::query(APPLIED).fetch_all(&mut *tx).await?;
-    let applied = applied.iter().map(|row| (row.get(0), row.get(1)));
-    for step in missing(applied.collect(), |step| step.postgres)? {
+    let applied = applied
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect::<Result<Vec<_>, sqlx::Error>>()?;
+    for step in missing(&applied, |step| step.postgres)? {
         sqlx::raw_sql(AssertSqlSafe(step.postgres))
             .execute(&mut *tx)
             .await?;
@@ -85,7 +91,7 @@ pub(crate) async fn postgres(pool: &PgPool) -> Result<(), Error> {
 
 /// The steps after those that were applied, if those are ours.
 fn missing(
-    applied: Vec<(i64, Vec<u8>)>,
+    applied: &[(i64, Vec<u8>)],
     text: fn(&Migration) -> &'static str,
 ) -> Result<&'static [Migration], Bug> {
     for (at, (version, recorded)) in applied.iter().enumerate() {

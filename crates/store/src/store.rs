@@ -67,12 +67,11 @@ impl Store {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT)
-            .statement_cache_capacity(STATEMENT_CACHE)
-            .optimize_on_close(true, ANALYSIS_LIMIT);
+            .statement_cache_capacity(STATEMENT_CACHE);
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_with(options.clone())
+            .connect_with(options.clone().optimize_on_close(true, ANALYSIS_LIMIT))
             .await?;
         migrate::sqlite(&writer).await?;
         let readers = SqlitePoolOptions::new()

@@ -114,10 +114,7 @@ impl Timeline {
 }
 
 fn bind(query: Query, values: &[Value]) -> Query {
-    values
-        .iter()
-        .cloned()
-        .fold(query, |query, value| query.bind(value))
+    values.iter().cloned().fold(query, Query::bind)
 }
 
 const AFTER_EVENT: &str = "(created_at, id) > (SELECT e.created_at, e.id FROM events e WHERE e.id = $n AND e.project_id = $1)";

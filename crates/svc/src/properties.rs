@@ -33,7 +33,7 @@ pub(crate) struct TunnelFlags {
     #[arg(long, value_name = "PROTOCOL")]
     pub(crate) protocol: Option<String>,
 
-    /// The name in lists; a private tunnel is dialled by it
+    /// The name in lists; a private tunnel is dialled by it, or by its id
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
@@ -106,12 +106,8 @@ impl TunnelFlags {
     /// What is asked of the engine for a tunnel to `target`.
     pub(crate) fn properties(&self, target: &Target) -> Result<Properties, Failure> {
         let protocol = self.protocol.clone().or_else(|| self.short_form());
-        // A byte stream without a protocol has no public form, and needs a name to be dialled by.
+        // A byte stream without a protocol has no public form. Without a name it is dialled by its id.
         let private = self.no_publish || self.bytestream;
-        if self.bytestream && self.name.is_none() {
-            return Err(Failure::usage("a private byte stream needs a name")
-                .hint("give --name; it is dialled as svc://<name>"));
-        }
         if target.wants_upstream_tls() && self.upstream_tls == Some(false) {
             return Err(Failure::usage(
                 "--upstream-tls=false contradicts an https:// target",
@@ -207,6 +203,10 @@ mod tests {
                 r#"{"name":"db","type":"bytestream","publish":false}"#,
             ),
             (
+                "5432 --bytestream",
+                r#"{"type":"bytestream","publish":false}"#,
+            ),
+            (
                 "5432 --no-publish --name db",
                 r#"{"name":"db","publish":false}"#,
             ),
@@ -248,8 +248,6 @@ mod tests {
         }
         let args = ["svc", "https://a:1", "--upstream-tls=false"];
         let flags = Flags::try_parse_from(args).unwrap();
-        assert!(flags.tunnel.properties(&flags.target).is_err());
-        let flags = Flags::try_parse_from(["svc", "1", "--bytestream"]).unwrap();
         assert!(flags.tunnel.properties(&flags.target).is_err());
     }
 }

@@ -15,7 +15,7 @@ pub mod standing;
 mod tls;
 mod workers;
 
-pub use pump::{Half, Pumped, pump};
+pub use pump::{Both, Pumped, pump};
 pub use scratch::Scratch;
 pub use socket::Socket;
 pub use tls::{TlsStream, connect, tune};

@@ -24,36 +24,86 @@ pub struct Pumped {
     pub result: io::Result<()>,
 }
 
-/// Copies both ways until both directions have ended or one fails.
+/// Copies both ways until both directions have ended or one breaks.
 ///
 /// Cancel safe: a dropped pump loses only what was in flight. Whoever wants to know the counts
-/// of a cancelled one drives two [`Half`]s itself.
+/// of a cancelled one drives [`Both`] itself.
 pub async fn pump<A: Stream, B: Stream>(a: &mut A, b: &mut B) -> Pumped {
-    let (mut forth, mut back) = (Half::default(), Half::default());
-    let result = poll_fn(|cx| poll_both(cx, (&mut forth, &mut back), a, b)).await;
+    let mut both = Both::default();
+    let result = poll_fn(|cx| both.poll(cx, a, b)).await;
     Pumped {
-        forth: forth.total(),
-        back: back.total(),
+        forth: both.forth(),
+        back: both.back(),
         result,
     }
 }
 
-fn poll_both<A: Stream, B: Stream>(
+/// Both directions of a pump.
+///
+/// A stream that breaks off ends both. One that takes no more may still have something to say: a
+/// service that refuses a large request answers, closes, and resets what still comes. So its
+/// direction runs to its end before the failure is told.
+#[derive(Debug, Default)]
+pub struct Both {
+    forth: Half,
+    back: Half,
+    refused: Option<io::Error>,
+}
+
+impl Both {
+    /// Bytes that the second stream has accepted.
+    pub fn forth(&self) -> u64 {
+        self.forth.total()
+    }
+
+    /// Bytes that the first stream has accepted.
+    pub fn back(&self) -> u64 {
+        self.back.total()
+    }
+
+    /// Moves what can be moved; ready when both directions are over.
+    ///
+    /// # Errors
+    /// The first that either stream met.
+    pub fn poll<A: Stream, B: Stream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        a: &mut A,
+        b: &mut B,
+    ) -> Poll<io::Result<()>> {
+        let forth = run(&mut self.forth, &mut self.refused, cx, a, b)?;
+        let back = run(&mut self.back, &mut self.refused, cx, b, a)?;
+        ready!(forth);
+        ready!(back);
+        Poll::Ready(self.refused.take().map_or(Ok(()), Err))
+    }
+}
+
+/// Polls one direction; over too when its destination takes no more.
+fn run<R: Stream, W: Stream>(
+    half: &mut Half,
+    refused: &mut Option<io::Error>,
     cx: &mut Context<'_>,
-    (forth, back): (&mut Half, &mut Half),
-    a: &mut A,
-    b: &mut B,
-) -> Poll<io::Result<()>> {
-    let forth = forth.poll(cx, a, b)?;
-    let back = back.poll(cx, b, a)?;
-    ready!(forth);
-    ready!(back);
-    Poll::Ready(Ok(()))
+    from: &mut R,
+    to: &mut W,
+) -> io::Result<Poll<()>> {
+    if half.end == End::Refused {
+        return Ok(Poll::Ready(()));
+    }
+    match half.poll(cx, from, to) {
+        Poll::Pending => Ok(Poll::Pending),
+        Poll::Ready(Ok(())) => Ok(Poll::Ready(())),
+        Poll::Ready(Err(error)) if half.end == End::Refused && refused.is_none() => {
+            *refused = Some(error);
+            Ok(Poll::Ready(()))
+        }
+        Poll::Ready(Err(error)) => Err(refused.take().unwrap_or(error)),
+    }
 }
 
 /// One direction of a pump.
 #[derive(Debug)]
-pub struct Half {
+struct Half {
     held: Option<Held>,
     size: usize,
     total: u64,
@@ -77,6 +127,8 @@ enum End {
     Seen,
     /// The destination has been told.
     Passed,
+    /// The destination takes no more.
+    Refused,
 }
 
 impl Default for Half {
@@ -96,54 +148,42 @@ impl Default for Half {
 
 impl Half {
     /// Bytes that the destination has accepted.
-    pub fn total(&self) -> u64 {
+    fn total(&self) -> u64 {
         self.total
-    }
-
-    /// True when the source has ended and the destination knows.
-    pub fn is_done(&self) -> bool {
-        self.end == End::Passed
     }
 
     /// Moves what can be moved; ready when the source's end has been passed on.
     ///
     /// # Errors
     /// Those of either stream; a destination that accepts nothing is `WriteZero`.
-    pub fn poll<R: Stream, W: Stream>(
+    fn poll<R: Stream, W: Stream>(
         &mut self,
         cx: &mut Context<'_>,
         from: &mut R,
         to: &mut W,
     ) -> Poll<io::Result<()>> {
         loop {
-            if let Some(held) = &mut self.held {
-                while held.start < held.end {
-                    let rest = held.bytes.get(held.start..held.end).unwrap_or_default();
-                    let taken = ready!(Pin::new(&mut *to).poll_write(cx, rest))?;
-                    if taken == 0 {
-                        return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-                    }
-                    held.start += taken;
-                    self.total += taken as u64;
-                    self.unflushed = true;
-                }
-                self.held = None;
+            if let Err(error) = ready!(self.poll_write(cx, to)) {
+                return Poll::Ready(self.refuse(error));
             }
             if let Some(error) = self.failed.take() {
                 return Poll::Ready(Err(error));
             }
             match self.end {
                 End::Passed => return Poll::Ready(Ok(())),
-                End::Seen => {
-                    ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
-                    self.end = End::Passed;
-                }
+                End::Refused => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+                End::Seen => match ready!(Pin::new(&mut *to).poll_shutdown(cx)) {
+                    Ok(()) => self.end = End::Passed,
+                    Err(error) => return Poll::Ready(self.refuse(error)),
+                },
                 End::Open => {
                     if self.poll_fill(cx, from)?.is_pending() {
                         // What a TLS session accepted is not sent yet: nothing may wait here
                         // while the source is silent.
                         if self.unflushed {
-                            ready!(Pin::new(&mut *to).poll_flush(cx))?;
+                            if let Err(error) = ready!(Pin::new(&mut *to).poll_flush(cx)) {
+                                return Poll::Ready(self.refuse(error));
+                            }
                             self.unflushed = false;
                         }
                         return Poll::Pending;
@@ -151,6 +191,31 @@ impl Half {
                 }
             }
         }
+    }
+
+    fn refuse(&mut self, error: io::Error) -> io::Result<()> {
+        self.end = End::Refused;
+        self.held = None;
+        Err(error)
+    }
+
+    /// Writes what is held.
+    fn poll_write<W: Stream>(&mut self, cx: &mut Context<'_>, to: &mut W) -> Poll<io::Result<()>> {
+        let Some(held) = &mut self.held else {
+            return Poll::Ready(Ok(()));
+        };
+        while held.start < held.end {
+            let rest = held.bytes.get(held.start..held.end).unwrap_or_default();
+            let taken = ready!(Pin::new(&mut *to).poll_write(cx, rest))?;
+            if taken == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            held.start += taken;
+            self.total += taken as u64;
+            self.unflushed = true;
+        }
+        self.held = None;
+        Poll::Ready(Ok(()))
     }
 
     /// Reads as much as is there, up to the buffer's size.
@@ -261,6 +326,23 @@ mod tests {
         let mut got = Vec::new();
         service.read_to_end(&mut got).await.unwrap();
         assert_eq!(got, b"before");
+    }
+
+    #[tokio::test]
+    async fn who_takes_no_more_is_still_heard() {
+        let (mut visitor, mut near) = duplex(64);
+        visitor.write_all(b"a large request").await.unwrap();
+        let (mut service, mut far) = duplex(64);
+        service.write_all(b"too large").await.unwrap();
+        // What is written to it fails; what it has said can be read, and then its end.
+        drop(service);
+        let pumped = pump(&mut near, &mut far).await;
+        assert_eq!(pumped.result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!((pumped.forth, pumped.back), (0, 9));
+        drop(near);
+        let mut heard = Vec::new();
+        visitor.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"too large");
     }
 
     /// A stream that yields a few bytes and then a reset.

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -20,12 +21,16 @@ use crate::Scratch;
 /// - **Moves.** [`Socket::detach`] takes it off its runtime, the next use on another runtime
 ///   registers it there; this is how a data connection that the kernel handed to one worker
 ///   comes to the worker that needs it.
+/// - **Breaks visibly.** Between [`Socket::begin_message`] and [`Socket::end_message`] a close is
+///   a reset, whatever the reason: also that of a task that is dropped.
 #[derive(Debug)]
 pub struct Socket {
     io: Io,
     peer: SocketAddr,
     ahead: Option<Ahead>,
     memory: Option<Memory>,
+    /// What the peer got so far is not the whole.
+    unfinished: bool,
 }
 
 #[derive(Debug)]
@@ -58,6 +63,7 @@ impl Socket {
             peer,
             ahead: None,
             memory: None,
+            unfinished: false,
         }
     }
 
@@ -124,10 +130,34 @@ impl Socket {
         Ok(())
     }
 
+    /// Lets the connection fail when the peer takes nothing of what is under way to it for
+    /// `limit`; that it still confirms to be there does not help it (Linux; elsewhere nothing).
+    pub fn limit_stall(&self, limit: Duration) {
+        #[cfg(target_os = "linux")]
+        if let Io::Attached(stream) = &self.io {
+            // Without it a peer holds what waits for it, and nothing else.
+            socket2::SockRef::from(stream)
+                .set_tcp_user_timeout(Some(limit))
+                .ok();
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = limit;
+    }
+
+    /// From here on the peer must not take what it gets for the whole: a close is a reset (RST).
+    pub fn begin_message(&mut self) {
+        self.unfinished = true;
+    }
+
+    /// What the peer got is the whole: a close is one.
+    pub fn end_message(&mut self) {
+        self.unfinished = false;
+    }
+
     /// Makes the close that follows a reset (RST): for a peer that must not take what it got for
     /// the whole.
     pub fn abort_on_close(&self) {
-        let linger = Some(std::time::Duration::ZERO);
+        let linger = Some(Duration::ZERO);
         let socket = match &self.io {
             Io::Attached(stream) => socket2::SockRef::from(stream),
             Io::Detached(stream) => socket2::SockRef::from(stream),
@@ -187,6 +217,14 @@ impl Ahead {
         buf.put_slice(self.rest().get(..take).unwrap_or_default());
         self.start += take;
         self.start == self.end
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.unfinished {
+            self.abort_on_close();
+        }
     }
 }
 
@@ -284,6 +322,22 @@ mod tests {
         let mut all = [0; 11];
         near.read_exact(&mut all).await.unwrap();
         assert_eq!(&all, b"hello world");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_peer_that_takes_nothing_is_given_up() {
+        let (mut near, far) = pair().await;
+        near.limit_stall(Duration::from_millis(100));
+        let piece = vec![0; Scratch::LARGE];
+        let error = loop {
+            let writing = tokio::time::timeout(Duration::from_secs(20), near.write_all(&piece));
+            if let Err(error) = writing.await.expect("it is given up") {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(far);
     }
 
     #[tokio::test]

@@ -72,10 +72,12 @@ impl<T: Stream> Standing<T> {
     pub fn is_alive(&mut self) -> bool {
         let mut byte = [0; 1];
         let mut buf = ReadBuf::new(&mut byte);
+        let io = &mut self.io;
+        let reading = poll_fn(|cx| Pin::new(&mut *io).poll_read(cx, &mut buf));
+        // A task that has used up its turn is told to wait by every socket, whatever is there.
+        let mut reading = std::pin::pin!(tokio::task::unconstrained(reading));
         let mut cx = Context::from_waker(Waker::noop());
-        Pin::new(&mut self.io)
-            .poll_read(&mut cx, &mut buf)
-            .is_pending()
+        reading.as_mut().poll(&mut cx).is_pending()
     }
 
     /// The connection beneath, to move it to another runtime or to close it.

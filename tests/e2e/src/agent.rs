@@ -88,6 +88,11 @@ impl Agent {
         format!("{base}{path}")
     }
 
+    /// The end of what it logged, for messages of failed tests.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
     /// The process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process

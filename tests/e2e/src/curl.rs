@@ -45,6 +45,11 @@ impl Curl {
         }
     }
 
+    /// A visitor who trusts another authority.
+    pub fn trusting(ca_file: PathBuf) -> Self {
+        Self { ca_file }
+    }
+
     /// Runs curl to its end.
     ///
     /// # Errors
@@ -96,7 +101,8 @@ impl Curl {
             .arg(directory.path().join("head"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            // A file: nobody reads it while the body comes.
+            .stderr(fs::File::create(directory.path().join("stderr"))?)
             .spawn()?;
         let body = child.stdout.take().context("no standard output")?;
         Ok(Download {
@@ -174,13 +180,14 @@ impl Download {
     fn finish(&mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.body.read_to_end(&mut bytes)?;
-        let mut stderr = String::new();
-        if let Some(mut pipe) = self.child.stderr.take() {
-            pipe.read_to_string(&mut stderr)?;
-        }
         let status = self.child.wait()?;
-        let head = fs::read_to_string(self.directory.path().join("head")).unwrap_or_default();
-        ensure!(status.success(), "{status}: {stderr}{head}");
+        let read = |name: &str| fs::read_to_string(self.directory.path().join(name));
+        ensure!(
+            status.success(),
+            "{status}: {}{}",
+            read("stderr")?,
+            read("head")?
+        );
         Ok(bytes)
     }
 }

@@ -12,7 +12,7 @@ use crate::{Process, free_ports};
 /// nginx as a private service, over HTTP/1.1, HTTP/2 without TLS, and TLS.
 ///
 /// It serves the files of [`root`](Self::root): `PUT` stores one, `/gzip/` compresses. `/seen`
-/// answers with what it knows of the request, as JSON.
+/// answers with what it knows of the request, as JSON; `/read` does so when it has read the body.
 pub struct Nginx {
     _process: Process,
     directory: TempDir,
@@ -31,8 +31,9 @@ impl Nginx {
         for name in ["root", "root/gzip", "temporary"] {
             fs::create_dir(directory.path().join(name))?;
         }
-        let certificate = Certificate::issue(directory.path(), &["localhost"])?;
-        let (first_port, _last) = free_ports(4)?;
+        let names = ["localhost", "*.t.engine.localhost"];
+        let certificate = Certificate::issue(directory.path(), &names)?;
+        let (first_port, _last) = free_ports(6)?;
         let config = configuration(directory.path(), &certificate, first_port);
         let config_file = directory.path().join("nginx.conf");
         fs::write(&config_file, config)?;
@@ -73,6 +74,16 @@ impl Nginx {
         format!("https://127.0.0.1:{}", self.first_port + 3)
     }
 
+    /// Over HTTP/1.1 and over HTTP/2, by servers that end a connection after a few requests.
+    pub fn short_lived(&self) -> [String; 2] {
+        [4, 5].map(|offset| format!("127.0.0.1:{}", self.first_port + offset))
+    }
+
+    /// The authority that signed its certificate, PEM.
+    pub fn ca_file(&self) -> PathBuf {
+        self.directory.path().join("ca.pem")
+    }
+
     /// The directory of its files.
     pub fn root(&self) -> PathBuf {
         self.directory.path().join("root")
@@ -97,6 +108,8 @@ fn configuration(directory: &Path, certificate: &Certificate, port: u16) -> Stri
         server(1, "http2", ""),
         server(2, "ssl http2", &tls),
         server(3, "ssl", &tls),
+        server(4, "", "keepalive_requests 5;"),
+        server(5, "http2", "keepalive_requests 5;"),
     ]
     .concat();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -104,7 +117,7 @@ fn configuration(directory: &Path, certificate: &Certificate, port: u16) -> Stri
         .concat();
     // One process in the foreground, which ends when it is killed.
     format!(
-        r#"daemon off;
+        r"daemon off;
 master_process off;
 pid {directory}/pid;
 error_log /dev/stdout notice;
@@ -115,8 +128,9 @@ default_type application/octet-stream;
 root {directory}/root;
 client_max_body_size 0;
 keepalive_requests 100000;
+upstream itself {{ server 127.0.0.1:{port}; }}
 {temporary}{servers}}}
-"#
+"
     )
 }
 
@@ -124,6 +138,7 @@ keepalive_requests 100000;
 const LOCATIONS: &str = r#"
 location / { dav_methods PUT; }
 location /gzip/ { gzip on; gzip_min_length 0; gzip_types *; gzip_http_version 1.0; gzip_proxied any; }
+location /read { proxy_pass http://itself/seen; }
 location /seen {
     default_type application/json;
     return 200 '{"connection": "$connection", "protocol": "$server_protocol", "host": "$http_host", "scheme": "$scheme", "uri": "$request_uri", "forwarded_for": "$http_x_forwarded_for", "forwarded_proto": "$http_x_forwarded_proto", "forwarded_host": "$http_x_forwarded_host"}';

@@ -44,7 +44,7 @@ impl Process {
     }
 
     /// The first line from here on that is wanted; those before it are gone.
-    pub(crate) fn line(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+    pub(crate) fn line(&self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> Result<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.lines.recv_timeout(deadline - Instant::now()) {
@@ -62,7 +62,7 @@ impl Process {
     ///
     /// # Errors
     /// It does not come in time, or the program ends.
-    pub fn json(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+    pub fn json(&self, what: &str, mut wanted: impl FnMut(&Value) -> bool) -> Result<Value> {
         let parse = |line: &str| serde_json::from_str::<Value>(line).ok();
         let line = self.line(what, |line| parse(line).is_some_and(|value| wanted(&value)))?;
         Ok(serde_json::from_str(&line)?)

@@ -1,4 +1,4 @@
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
@@ -77,11 +77,34 @@ impl Call {
         Ok(bytes)
     }
 
-    /// Waits until the other side has ended the connection.
-    pub fn wait_closed(&mut self) {
+    /// Waits until the other side has ended the connection; false where it does not in time.
+    pub fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
-        // A reset is an end too.
-        self.reader.read_to_end(&mut rest).ok();
+        match self.reader.read_to_end(&mut rest) {
+            Ok(_) => true,
+            // A reset is an end too.
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
+    }
+
+    /// Writes until the other side takes no more for a second, at most `length` bytes. Gives how
+    /// many it took.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn write_until_held(&mut self, length: usize) -> Result<usize> {
+        let stream = self.reader.get_mut();
+        stream.set_write_timeout(Some(Duration::from_secs(1)))?;
+        let block = vec![b'x'; 64 * 1024];
+        let mut taken = 0;
+        while taken < length {
+            match stream.write(&block) {
+                Ok(written) => taken += written,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(taken)
     }
 
     /// Writes a part of the answer.

@@ -40,8 +40,7 @@ impl Svc {
     /// As [`engine`](Self::engine).
     pub fn engine_with(sections: &Value) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let names = [HOST, "*.engine.localhost", "*.t.engine.localhost"];
-        let certificate = Certificate::issue(directory.path(), &names)?;
+        let certificate = Certificate::issue(directory.path(), &NAMES)?;
         let mut config = json!({
             "engine": {"host": HOST, "log_level": "debug"},
             "tls": {"enabled": true, "listen_addr": "127.0.0.1:0"},
@@ -79,6 +78,50 @@ impl Svc {
         (self.process, self.ready, self.address) = start(self.directory.path(), &self.config)?;
         ensure!(self.address == address, "it is elsewhere: {}", self.address);
         Ok(())
+    }
+
+    /// Writes something into the certificate's file that is none.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn break_certificate(&self) -> Result<()> {
+        Ok(fs::write(self.directory.path().join("cert.pem"), "none\n")?)
+    }
+
+    /// Replaces the certificate by one of another authority, and gives that one's file.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn replace_certificate(&self) -> Result<PathBuf> {
+        // Written elsewhere: the authority of the one before stays where it is.
+        let elsewhere = self.directory.path().join("replaced");
+        fs::create_dir(&elsewhere)?;
+        let certificate = Certificate::issue(&elsewhere, &NAMES)?;
+        for (from, name) in [
+            (&certificate.chain, "cert.pem"),
+            (&certificate.key, "key.pem"),
+        ] {
+            fs::copy(from, self.directory.path().join(name))?;
+        }
+        Ok(certificate.authority)
+    }
+
+    /// A running `svc events`, which has told what there is.
+    ///
+    /// # Errors
+    /// The program is not there, ends, or says nothing in time.
+    pub fn events(&self) -> Result<Process> {
+        let mut command = Command::new(program()?);
+        command
+            .args(["events", "--engine", &self.address])
+            .arg("--ca-file")
+            .arg(&self.ca_file)
+            .env_clear()
+            .env("HOME", self.directory.path())
+            .env("SVC_TOKEN", self.token());
+        let process = Process::start(&mut command, &self.directory.path().join("events.log"))?;
+        process.json("state", |event| event["type"] == "state.initial")?;
+        Ok(process)
     }
 
     /// The process.
@@ -184,6 +227,9 @@ fn unix_time() -> u64 {
 }
 
 const HOST: &str = "engine.localhost";
+
+/// What the engine's certificate is for.
+const NAMES: [&str; 3] = [HOST, "*.engine.localhost", "*.t.engine.localhost"];
 
 /// Of the test alone; long enough for HS256 (RFC 7518 section 3.2).
 const SECRET: &str = "a secret of the tests, of no worth anywhere else";

@@ -9,28 +9,51 @@ use anyhow::{Context as _, Result};
 use super::{Manager, Need};
 use crate::program;
 
-/// Installs what is missing with apt-get; nginx is unpacked under `directory` instead.
+/// Installs what is missing with apt-get; nginx is unpacked under `directory` instead, and
+/// PostgreSQL is kept from making a cluster.
 pub(super) fn install(missing: &[Need], manager: &Manager, directory: &Path) -> Result<()> {
     twice(|| program::run(as_root("apt-get").arg("update")))?;
 
     let packages: Vec<_> = missing
         .iter()
-        .filter(|need| **need != Need::Nginx)
+        .filter(|need| ![Need::Nginx, Need::Postgres].contains(need))
         .flat_map(|need| need.packages(manager).split(' '))
         .collect();
     if !packages.is_empty() {
-        twice(|| {
-            program::run(
-                as_root("apt-get")
-                    .args(["install", "--yes", "--no-install-recommends"])
-                    .args(&packages),
-            )
-        })?;
+        install_packages(&packages)?;
     }
     if missing.contains(&Need::Nginx) {
         unpack_nginx(directory)?;
     }
+    if missing.contains(&Need::Postgres) {
+        install_postgres(Need::Postgres.packages(manager))?;
+    }
     Ok(())
+}
+
+fn install_packages(packages: &[&str]) -> Result<()> {
+    twice(|| {
+        program::run(
+            as_root("apt-get")
+                .args(["install", "--yes", "--no-install-recommends"])
+                .args(packages),
+        )
+    })
+}
+
+/// The server's package makes a cluster and starts it, unless the common package's configuration
+/// says otherwise. That is said for as long as the installation takes.
+fn install_postgres(package: &str) -> Result<()> {
+    install_packages(&["postgresql-common"])?;
+    let (directory, file) = NO_CLUSTER
+        .rsplit_once('/')
+        .context("a path without a directory")?;
+    program::run(as_root("mkdir").args(["-p", directory]))?;
+    let line = format!("echo 'create_main_cluster = false' > {directory}/{file}");
+    program::run(as_root("sh").args(["-c", &line]))?;
+    let installed = install_packages(&[package]);
+    program::run(as_root("rm").args(["-f", NO_CLUSTER]))?;
+    installed
 }
 
 /// The nginx to run: the system's, else the one that was unpacked under `directory`.
@@ -98,5 +121,7 @@ fn twice(work: impl Fn() -> Result<()>) -> Result<()> {
     work().or_else(|_| work())
 }
 
+/// Read by `pg_createcluster` beside its own configuration.
+const NO_CLUSTER: &str = "/etc/postgresql-common/createcluster.d/svc-tests.conf";
 /// The directory of the unpacked package, under the test environment.
 const UNPACKED: &str = "nginx";

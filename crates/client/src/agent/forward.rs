@@ -2,6 +2,7 @@
 
 use std::{io, net::SocketAddr};
 
+use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -10,6 +11,7 @@ use transport::{Pumped, Socket, pump, standing::Framed};
 
 use crate::{
     Destination, HostPort, ProxyProtocol, Stream, Target,
+    connect::keepalive,
     tunnel::{Connection, Observer},
 };
 
@@ -114,9 +116,11 @@ impl Service {
     pub(crate) async fn join<S: transport::Stream>(mut self, visitor: &mut S) -> Pumped {
         match &mut self {
             Self::Tcp { socket, .. } => {
+                // Also when the agent is killed meanwhile.
+                socket.begin_message();
                 let pumped = pump(visitor, socket).await;
-                if pumped.result.is_err() {
-                    socket.abort_on_close();
+                if pumped.result.is_ok() {
+                    socket.end_message();
                 }
                 pumped
             }
@@ -178,6 +182,7 @@ async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
             Ok(stream) => {
                 // As towards the engine: best effort.
                 drop(stream.set_nodelay(true));
+                drop(SockRef::from(&stream).set_tcp_keepalive(&keepalive()));
                 let local = stream.local_addr()?;
                 let socket = Socket::new(stream, candidate);
                 return Ok(Service::Tcp { socket, local });

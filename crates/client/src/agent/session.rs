@@ -238,7 +238,7 @@ impl Session {
     async fn ask(&mut self, entry: &Entry) -> Result<(), ConnectError> {
         let ask = Kind::OpenTunnelReq(OpenTunnelReq {
             request_id: entry.id.to_string(),
-            tunnel_properties: Some(entry.wanted.to_wire()),
+            tunnel_properties: Some(entry.request().to_wire()),
         });
         self.writer.send(ask).await
     }
@@ -336,6 +336,7 @@ impl Session {
                     tunnel_id: tunnel_id.clone(),
                 };
                 held.backoff.reset();
+                held.entry.remember(&properties);
                 self.shared
                     .add_route(tunnel_id.clone(), Arc::clone(&held.entry));
                 let forwarding = properties.forwarding(self.shared.connector().address().port());
@@ -349,6 +350,12 @@ impl Session {
                 held.entry.set_status(Status::Online(Arc::new(online)));
             }
             Some(TunnelOutcome::Error(error)) => match hello::refused(&error) {
+                // The drawn name is not to be had any more; another one is as good.
+                ConnectError::Refused(_) if held.entry.forget() => {
+                    held.step = Progress::Waiting {
+                        until: Instant::now(),
+                    };
+                }
                 ConnectError::Refused(refusal) => {
                     warn!(reason = %refusal, "the engine refuses a tunnel");
                     self.forget(&answer.request_id, Closed::Refused(refusal));

@@ -114,6 +114,7 @@ impl Shared {
         let entry = Arc::new(Entry {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             wanted,
+            drawn: Mutex::default(),
             status: watch::Sender::new(Status::Connecting),
             handler: Mutex::new(Handler::Queue(sender)),
             closing: AtomicBool::new(false),
@@ -203,6 +204,9 @@ pub(crate) struct Entry {
     /// Ours, the same over every reconnect; also the `request_id` on the wire.
     pub(crate) id: u64,
     pub(crate) wanted: Properties,
+    /// The name that the engine drew, which is asked for after a reconnect: who was given an
+    /// address goes on finding the service there.
+    drawn: Mutex<Option<String>>,
     status: watch::Sender<Status>,
     handler: Mutex<Handler>,
     closing: AtomicBool,
@@ -238,6 +242,27 @@ impl Entry {
             error: Arc::clone(error),
             retry_in,
         });
+    }
+
+    /// What the engine is asked for.
+    pub(crate) fn request(&self) -> Properties {
+        let mut request = self.wanted.clone();
+        if request.hostname.is_none() {
+            request.hostname.clone_from(&self.drawn.lock());
+        }
+        request
+    }
+
+    /// Remembers the name under which visitors find it. A TCP tunnel has a port instead.
+    pub(crate) fn remember(&self, granted: &Properties) {
+        if granted.protocol.as_deref() != Some("tcp") {
+            self.drawn.lock().clone_from(&granted.hostname);
+        }
+    }
+
+    /// Forgets the name; true where there was one and its owner has not chosen it.
+    pub(crate) fn forget(&self) -> bool {
+        self.drawn.lock().take().is_some() && self.wanted.hostname.is_none()
     }
 
     pub(crate) fn handler(&self) -> Handler {

@@ -55,6 +55,44 @@ async fn an_agent_says_who_it_is_and_its_tunnel_comes_online() {
     assert_eq!(agent.online().await.unwrap(), "cli_1");
 }
 
+/// EN-9: an address that was given away leads to the service after a reconnect, while it can be
+/// had.
+#[tokio::test]
+async fn a_name_that_was_drawn_is_asked_for_again_and_given_up_when_it_is_refused() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let mut tunnel = agent.open(Properties::http());
+    let name = |asked: &wire::message::OpenTunnelReq| {
+        let properties = asked.tunnel_properties.as_ref().unwrap();
+        text(properties.hostname.as_ref()).map(str::to_owned)
+    };
+    let mut channel = engine.control().await;
+    let asked = channel.tunnel_request().await;
+    assert_eq!(name(&asked), None);
+    channel.grant(&asked, "t-1").await;
+    let online = timeout(SOON, tunnel.online()).await.unwrap().unwrap();
+    let drawn = online.properties.hostname.clone();
+    assert!(drawn.is_some());
+
+    drop(channel);
+    let mut channel = engine.control().await;
+    let asked = channel.tunnel_request().await;
+    assert_eq!(name(&asked), drawn);
+    channel
+        .refuse_tunnel(&asked, Error::unauthorized("somebody else has it"))
+        .await;
+    let asked = channel.tunnel_request().await;
+    assert_eq!(name(&asked), None);
+    channel.grant(&asked, "t-2").await;
+    let mut status = tunnel.status();
+    let again =
+        |status: &Status| matches!(status, Status::Online(online) if online.tunnel_id == "t-2");
+    timeout(SOON, status.wait_for(again))
+        .await
+        .unwrap()
+        .unwrap();
+}
+
 #[tokio::test]
 async fn a_refused_hello_ends_the_agent_and_its_tunnels() {
     let engine = FakeEngine::start().await;

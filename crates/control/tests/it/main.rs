@@ -1,8 +1,25 @@
-//! The control plane through its real router, on a real database.
+//! The control plane through its real router and a real database for each test.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::expect_used,
+    reason = "a test ends where it fails"
+)]
 
 mod browser;
+mod callers;
+mod contracts;
+mod credentials;
 mod pages;
+#[path = "../../../store/tests/it/postgres.rs"]
+mod postgres;
 mod reset;
 mod second_factor;
 mod sign_in;
+mod support;
+mod tokens;
+mod turn;
+mod walk;
+mod whoami;
 mod workspaces;

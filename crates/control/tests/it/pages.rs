@@ -3,7 +3,14 @@
 use http::StatusCode;
 use serde_json::json;
 
-use crate::browser::{Answer, BASE, PASSWORD, Platform};
+use crate::browser::{Answer, BASE, PASSWORD, Platform, both};
+
+both! {
+    every_page_is_locked_down_and_usable_without_scripts_or_a_mouse
+    failed_forms_say_so_to_screen_readers
+    unknown_paths_are_problems_and_not_pages
+    a_form_has_a_bound_and_one_value_a_field
+}
 
 /// Every page that can be looked at, in each of its states.
 async fn all(platform: &Platform) -> Vec<(&'static str, Answer)> {
@@ -63,9 +70,7 @@ async fn all(platform: &Platform) -> Vec<(&'static str, Answer)> {
     ]
 }
 
-#[tokio::test]
-async fn every_page_is_locked_down_and_usable_without_scripts_or_a_mouse() {
-    let platform = Platform::start(None).await;
+async fn every_page_is_locked_down_and_usable_without_scripts_or_a_mouse(platform: Platform) {
     for (name, page) in all(&platform).await {
         let header = |name: &str| page.headers[name].to_str().unwrap();
         assert_eq!(header("content-type"), "text/html; charset=utf-8", "{name}");
@@ -114,9 +119,7 @@ async fn every_page_is_locked_down_and_usable_without_scripts_or_a_mouse() {
 }
 
 /// The second factor's pages need a person who has one; the others are above.
-#[tokio::test]
-async fn failed_forms_say_so_to_screen_readers() {
-    let platform = Platform::start(None).await;
+async fn failed_forms_say_so_to_screen_readers(platform: Platform) {
     for (name, page) in all(&platform).await {
         if name.ends_with("again") {
             assert!(page.status.is_client_error(), "{name}");
@@ -127,17 +130,13 @@ async fn failed_forms_say_so_to_screen_readers() {
     }
 }
 
-#[tokio::test]
-async fn unknown_paths_are_problems_and_not_pages() {
-    let platform = Platform::start(None).await;
+async fn unknown_paths_are_problems_and_not_pages(platform: Platform) {
     let answer = platform.browser().open("/api/nothing").await;
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
     assert_eq!(answer.headers["content-type"], "application/problem+json");
 }
 
-#[tokio::test]
-async fn a_form_has_a_bound_and_one_value_a_field() {
-    let platform = Platform::start(None).await;
+async fn a_form_has_a_bound_and_one_value_a_field(platform: Platform) {
     let mut browser = platform.browser();
     let long = "a".repeat(40_000);
     let answer = browser.submit("/login", &[("email", &long)]).await;

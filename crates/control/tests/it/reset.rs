@@ -2,7 +2,16 @@
 
 use http::StatusCode;
 
-use crate::browser::{BASE, PASSWORD, Platform};
+use crate::browser::{BASE, PASSWORD, Platform, both};
+
+both! {
+    a_link_sets_a_new_password_once_and_signs_everybody_out
+    asking_for_a_link_tells_nothing
+    the_newest_link_is_the_only_one_and_it_ages
+    a_mailbox_gets_few_links
+    a_link_ends_the_wait_after_failed_sign_ins
+    a_link_works_once_also_at_the_same_time
+}
 
 const NEW: &str = "another long password";
 
@@ -27,9 +36,7 @@ async fn request(platform: &Platform, email: &str) -> String {
     answer.text
 }
 
-#[tokio::test]
-async fn a_link_sets_a_new_password_once_and_signs_everybody_out() {
-    let platform = Platform::start(None).await;
+async fn a_link_sets_a_new_password_once_and_signs_everybody_out(platform: Platform) {
     platform.person("Ada").await;
     let mut before = platform.signed_in("Ada").await;
     request(&platform, "ADA@example.com").await;
@@ -73,9 +80,7 @@ async fn a_link_sets_a_new_password_once_and_signs_everybody_out() {
 }
 
 /// The page does not say who has an account.
-#[tokio::test]
-async fn asking_for_a_link_tells_nothing() {
-    let platform = Platform::start(None).await;
+async fn asking_for_a_link_tells_nothing(platform: Platform) {
     platform.person("Ada").await;
     let known = request(&platform, "ada@example.com").await;
     let unknown = request(&platform, "nobody@example.com").await;
@@ -83,9 +88,7 @@ async fn asking_for_a_link_tells_nothing() {
     assert_eq!(platform.mails().await.len(), 1);
 }
 
-#[tokio::test]
-async fn the_newest_link_is_the_only_one_and_it_ages() {
-    let platform = Platform::start(None).await;
+async fn the_newest_link_is_the_only_one_and_it_ages(platform: Platform) {
     platform.person("Ada").await;
     request(&platform, "ada@example.com").await;
     let first = link(&platform.mails().await[0]);
@@ -106,9 +109,7 @@ async fn the_newest_link_is_the_only_one_and_it_ages() {
 }
 
 /// A stranger cannot fill somebody's mailbox, and is not told so.
-#[tokio::test]
-async fn a_mailbox_gets_few_links() {
-    let platform = Platform::start(None).await;
+async fn a_mailbox_gets_few_links(platform: Platform) {
     platform.person("Ada").await;
     for _ in 0..10 {
         request(&platform, "ada@example.com").await;
@@ -116,9 +117,7 @@ async fn a_mailbox_gets_few_links() {
     assert_eq!(platform.mails().await.len(), 4);
 }
 
-#[tokio::test]
-async fn a_link_ends_the_wait_after_failed_sign_ins() {
-    let platform = Platform::start(None).await;
+async fn a_link_ends_the_wait_after_failed_sign_ins(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.browser();
     for _ in 0..6 {
@@ -134,9 +133,7 @@ async fn a_link_ends_the_wait_after_failed_sign_ins() {
 }
 
 /// Of two that use one link at once, one does.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_link_works_once_also_at_the_same_time() {
-    let platform = Platform::start(None).await;
+async fn a_link_works_once_also_at_the_same_time(platform: Platform) {
     platform.person("Ada").await;
     request(&platform, "ada@example.com").await;
     let path = link(&platform.mails().await[0]);

@@ -3,7 +3,18 @@
 use aws_lc_rs::hmac;
 use http::{Method, StatusCode};
 
-use crate::browser::{Browser, PASSWORD, Platform};
+use crate::browser::{Browser, PASSWORD, Platform, both};
+
+both! {
+    a_password_alone_opens_nothing_once_the_second_factor_is_on
+    a_code_opens_one_session
+    a_recovery_code_works_once_and_in_any_spelling
+    codes_are_not_guessed_in_bulk
+    the_step_in_between_does_not_wait_for_long
+    turning_it_off_takes_the_password
+    a_second_factor_in_force_is_not_replaced
+    the_secret_is_sealed_where_it_is_kept
+}
 
 /// An authenticator app of another maker: it knows the key that the page shows.
 struct Authenticator(Vec<u8>);
@@ -74,9 +85,7 @@ async fn half_way<'a>(platform: &'a Platform) -> Browser<'a> {
     browser
 }
 
-#[tokio::test]
-async fn a_password_alone_opens_nothing_once_the_second_factor_is_on() {
-    let platform = Platform::start(None).await;
+async fn a_password_alone_opens_nothing_once_the_second_factor_is_on(platform: Platform) {
     platform.person("Ada").await;
     let mut stolen = platform.signed_in("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
@@ -125,9 +134,7 @@ async fn a_password_alone_opens_nothing_once_the_second_factor_is_on() {
 }
 
 /// RFC 6238 section 5.2.
-#[tokio::test]
-async fn a_code_opens_one_session() {
-    let platform = Platform::start(None).await;
+async fn a_code_opens_one_session(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let (app, _) = turn_on(&platform, &mut browser).await;
@@ -141,9 +148,7 @@ async fn a_code_opens_one_session() {
     }
 }
 
-#[tokio::test]
-async fn a_recovery_code_works_once_and_in_any_spelling() {
-    let platform = Platform::start(None).await;
+async fn a_recovery_code_works_once_and_in_any_spelling(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let (_, codes) = turn_on(&platform, &mut browser).await;
@@ -157,9 +162,7 @@ async fn a_recovery_code_works_once_and_in_any_spelling() {
     }
 }
 
-#[tokio::test]
-async fn codes_are_not_guessed_in_bulk() {
-    let platform = Platform::start(None).await;
+async fn codes_are_not_guessed_in_bulk(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let (app, _) = turn_on(&platform, &mut browser).await;
@@ -179,9 +182,7 @@ async fn codes_are_not_guessed_in_bulk() {
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
 }
 
-#[tokio::test]
-async fn the_step_in_between_does_not_wait_for_long() {
-    let platform = Platform::start(None).await;
+async fn the_step_in_between_does_not_wait_for_long(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let (app, _) = turn_on(&platform, &mut browser).await;
@@ -194,9 +195,7 @@ async fn the_step_in_between_does_not_wait_for_long() {
     assert_eq!(answer.location.as_deref(), Some("/login?next=/account"));
 }
 
-#[tokio::test]
-async fn turning_it_off_takes_the_password() {
-    let platform = Platform::start(None).await;
+async fn turning_it_off_takes_the_password(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     turn_on(&platform, &mut browser).await;
@@ -212,9 +211,7 @@ async fn turning_it_off_takes_the_password() {
 }
 
 /// A second set-up does not replace the secret that is in force.
-#[tokio::test]
-async fn a_second_factor_in_force_is_not_replaced() {
-    let platform = Platform::start(None).await;
+async fn a_second_factor_in_force_is_not_replaced(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let (app, _) = turn_on(&platform, &mut browser).await;
@@ -229,9 +226,7 @@ async fn a_second_factor_in_force_is_not_replaced() {
 }
 
 /// The database alone does not give the secret away.
-#[tokio::test]
-async fn the_secret_is_sealed_where_it_is_kept() {
-    let platform = Platform::start(None).await;
+async fn the_secret_is_sealed_where_it_is_kept(platform: Platform) {
     let (ada, _) = platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let (app, _) = turn_on(&platform, &mut browser).await;

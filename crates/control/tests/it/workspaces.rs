@@ -5,7 +5,22 @@ use serde_json::{Value, json};
 use store::members::{self, Role};
 use types::id::{UserId, WorkspaceId};
 
-use crate::browser::{BASE, Browser, PASSWORD, Platform};
+use crate::browser::{BASE, Browser, PASSWORD, Platform, both};
+
+both! {
+    a_workspace_is_made_renamed_and_deleted
+    another_workspace_does_not_exist
+    roles_allow_what_the_table_says
+    nobody_manages_a_stronger_member_and_an_owner_stays
+    a_suspended_member_is_outside_and_a_viewer_may_leave
+    members_are_searched_sorted_and_paged
+    somebody_new_joins_by_the_link_in_the_mail
+    an_invitation_is_for_whom_it_was_sent_to
+    an_invitation_ends_when_revoked_or_old
+    who_is_in_already_and_who_would_outrank_is_not_invited
+    the_audit_tells_what_happened_in_a_workspace
+    a_change_happens_whole_or_not_at_all
+}
 
 async fn join(platform: &Platform, workspace: &str, user: UserId, role: Role) {
     let workspace: WorkspaceId = workspace.parse().unwrap();
@@ -30,9 +45,7 @@ async fn team(browser: &mut Browser<'_>) -> String {
     made.json()["id"].as_str().unwrap().to_owned()
 }
 
-#[tokio::test]
-async fn a_workspace_is_made_renamed_and_deleted() {
-    let platform = Platform::start(None).await;
+async fn a_workspace_is_made_renamed_and_deleted(platform: Platform) {
     let (_, own) = platform.person("Ada").await;
     let mut ada = platform.signed_in("Ada").await;
     let id = team(&mut ada).await;
@@ -69,9 +82,7 @@ async fn a_workspace_is_made_renamed_and_deleted() {
 }
 
 /// CP-5 for workspaces: what another has answers exactly as what nobody has.
-#[tokio::test]
-async fn another_workspace_does_not_exist() {
-    let platform = Platform::start(None).await;
+async fn another_workspace_does_not_exist(platform: Platform) {
     let (ada_id, _) = platform.person("Ada").await;
     platform.person("Eve").await;
     let mut ada = platform.signed_in("Ada").await;
@@ -114,9 +125,7 @@ async fn another_workspace_does_not_exist() {
 }
 
 /// CP-11: each role has what the table says.
-#[tokio::test]
-async fn roles_allow_what_the_table_says() {
-    let platform = Platform::start(None).await;
+async fn roles_allow_what_the_table_says(platform: Platform) {
     platform.person("Ada").await;
     let mut ada = platform.signed_in("Ada").await;
     let id = team(&mut ada).await;
@@ -154,9 +163,7 @@ async fn roles_allow_what_the_table_says() {
     }
 }
 
-#[tokio::test]
-async fn nobody_manages_a_stronger_member_and_an_owner_stays() {
-    let platform = Platform::start(None).await;
+async fn nobody_manages_a_stronger_member_and_an_owner_stays(platform: Platform) {
     let (ada_id, _) = platform.person("Ada").await;
     let (anna_id, _) = platform.person("Anna").await;
     let (max_id, _) = platform.person("Max").await;
@@ -203,9 +210,7 @@ async fn nobody_manages_a_stronger_member_and_an_owner_stays() {
     assert_eq!(outside.status, StatusCode::NOT_FOUND);
 }
 
-#[tokio::test]
-async fn a_suspended_member_is_outside_and_a_viewer_may_leave() {
-    let platform = Platform::start(None).await;
+async fn a_suspended_member_is_outside_and_a_viewer_may_leave(platform: Platform) {
     platform.person("Ada").await;
     let (vera_id, _) = platform.person("Vera").await;
     let mut ada = platform.signed_in("Ada").await;
@@ -230,9 +235,7 @@ async fn a_suspended_member_is_outside_and_a_viewer_may_leave() {
     assert_eq!(vera.open(&path).await.status, StatusCode::NOT_FOUND);
 }
 
-#[tokio::test]
-async fn members_are_searched_sorted_and_paged() {
-    let platform = Platform::start(None).await;
+async fn members_are_searched_sorted_and_paged(platform: Platform) {
     platform.person("Ada").await;
     let mut ada = platform.signed_in("Ada").await;
     let id = team(&mut ada).await;
@@ -283,9 +286,7 @@ async fn invite(browser: &mut Browser<'_>, id: &str, email: &str, role: &str) ->
     url.strip_prefix(BASE).unwrap().to_owned()
 }
 
-#[tokio::test]
-async fn somebody_new_joins_by_the_link_in_the_mail() {
-    let platform = Platform::start(None).await;
+async fn somebody_new_joins_by_the_link_in_the_mail(platform: Platform) {
     platform.person("Ada").await;
     let mut ada = platform.signed_in("Ada").await;
     let id = team(&mut ada).await;
@@ -335,9 +336,7 @@ async fn somebody_new_joins_by_the_link_in_the_mail() {
     );
 }
 
-#[tokio::test]
-async fn an_invitation_is_for_whom_it_was_sent_to() {
-    let platform = Platform::start(None).await;
+async fn an_invitation_is_for_whom_it_was_sent_to(platform: Platform) {
     platform.person("Ada").await;
     platform.person("Grace").await;
     platform.person("Eve").await;
@@ -379,9 +378,7 @@ async fn an_invitation_is_for_whom_it_was_sent_to() {
     assert_eq!(grace.submit(&path, &[]).await.status, StatusCode::NOT_FOUND);
 }
 
-#[tokio::test]
-async fn an_invitation_ends_when_revoked_or_old() {
-    let platform = Platform::start(None).await;
+async fn an_invitation_ends_when_revoked_or_old(platform: Platform) {
     platform.person("Ada").await;
     let mut ada = platform.signed_in("Ada").await;
     let id = team(&mut ada).await;
@@ -408,9 +405,7 @@ async fn an_invitation_ends_when_revoked_or_old() {
     );
 }
 
-#[tokio::test]
-async fn who_is_in_already_and_who_would_outrank_is_not_invited() {
-    let platform = Platform::start(None).await;
+async fn who_is_in_already_and_who_would_outrank_is_not_invited(platform: Platform) {
     platform.person("Ada").await;
     let (anna, _) = platform.person("Anna").await;
     let mut ada = platform.signed_in("Ada").await;
@@ -438,9 +433,7 @@ async fn who_is_in_already_and_who_would_outrank_is_not_invited() {
 }
 
 /// Who did what, newest first, with what is needed to understand it and nothing secret.
-#[tokio::test]
-async fn the_audit_tells_what_happened_in_a_workspace() {
-    let platform = Platform::start(None).await;
+async fn the_audit_tells_what_happened_in_a_workspace(platform: Platform) {
     let (ada_id, _) = platform.person("Ada").await;
     let (max_id, _) = platform.person("Max").await;
     let mut ada = platform.signed_in("Ada").await;
@@ -488,9 +481,7 @@ async fn the_audit_tells_what_happened_in_a_workspace() {
 }
 
 /// An answer that was refused half-way left nothing behind: role and status change together.
-#[tokio::test]
-async fn a_change_happens_whole_or_not_at_all() {
-    let platform = Platform::start(None).await;
+async fn a_change_happens_whole_or_not_at_all(platform: Platform) {
     let (ada_id, _) = platform.person("Ada").await;
     let mut ada = platform.signed_in("Ada").await;
     let id = team(&mut ada).await;

@@ -25,7 +25,8 @@ impl From<Unavailable> for Problem {
 /// Refuses the first option that is outside the community build. A custom domain is refused where
 /// hostnames are resolved ([`crate::live::Namespace::resolve`]).
 ///
-/// Call it on what the agent asked for, after its token's boundary filled in what it fixes.
+/// Call it on what the agent asked for, and again when its token's boundary has filled in what it
+/// fixes.
 pub fn refuse_unavailable(properties: &TunnelProperties) -> Result<(), Unavailable> {
     let asked = [
         ("svc_auth", properties.svc_auth == Some(true)),

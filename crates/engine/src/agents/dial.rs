@@ -10,7 +10,7 @@ use wire::{Error, Kind};
 
 use super::hello::{farewell, send, token};
 use super::{OpenError, TunnelStream};
-use crate::access::{self, PROJECT};
+use crate::access::{self, PROJECT, Proof, ProofMethod, Rule};
 use crate::core::{Core, Worker};
 use crate::edge::raw;
 use crate::edge::record::{Outcome, Record};
@@ -58,16 +58,30 @@ async fn open(
     let credential = core
         .tokens
         .verify(token(request.client_details.as_ref()), core.unix_seconds())
-        .map_err(|_| Error::unauthorized("the token is not valid here"))?;
-    access::require(&credential, Permission::TunnelsStreamsCreateDelete)
-        .map_err(|denied| Error::unauthorized(denied.to_string()))?;
+        .map_err(|refused| {
+            record.decided(Rule::Token.as_str(), Some(refused.to_string().into()));
+            Error::unauthorized("the token is not valid here")
+        })?;
+    record.proof(&Proof {
+        token: Arc::clone(&credential),
+        method: ProofMethod::Header,
+    });
+    access::require(&credential, Permission::TunnelsStreamsCreateDelete).map_err(|denied| {
+        record.decided(Rule::Permission.as_str(), None);
+        Error::unauthorized(denied.to_string())
+    })?;
+    record.decided("unknown", None);
     let tunnel = core
         .live
         .find(PROJECT, &request.tunnel_id_name)
-        .ok_or_else(|| Error::tunnel_not_found("no such tunnel is online"))?;
+        // A published tunnel has its address at the edge, and guards that a dial would go around.
+        .filter(|tunnel| tunnel.view.properties.publish == Some(false))
+        .ok_or_else(|| Error::tunnel_not_found("no such private tunnel is online"))?;
     record.tunnel(&tunnel);
+    record.decided(Rule::Boundary.as_str(), None);
     access::may_dial(&credential, &tunnel.view)
         .map_err(|denied| Error::unauthorized(denied.to_string()))?;
+    record.decided(Rule::Token.as_str(), None);
     let source = stream.get_ref().0.peer().ip();
     let opened = tunnel
         .agent

@@ -13,7 +13,6 @@ use wire::message::{ClientDetails, OpenControlChannelRsp, ProxyReq, ProxyRsp};
 use wire::pool::Side;
 use wire::{Decoder, Error, FrameError, Kind, Message};
 
-use super::pool::Idle;
 use super::{dial, session};
 use crate::core::Worker;
 
@@ -157,9 +156,9 @@ pub(super) fn token(details: Option<&ClientDetails>) -> &str {
 }
 
 impl super::Agent {
-    fn join(&self, worker: usize, idle: Idle) {
+    fn join(&self, worker: usize, standing: Standing<Box<TlsStream>>) {
         if let Some(pool) = self.pool(worker) {
-            pool.put(idle, true, Instant::now());
+            pool.join(standing, Instant::now());
         }
     }
 }

@@ -135,8 +135,8 @@ impl Agent {
                 source_ip: Some(source.into()),
             };
             let idle = self.take_standing(worker).await?;
-            let framed = idle.open(&open).map_err(|_| OpenError::Gone)?;
-            TunnelStream::standing(framed, slot, worker)
+            let opened = idle.open(&open).map_err(|_| OpenError::Gone)?;
+            TunnelStream::standing(opened, slot, worker)
         };
         Ok((stream, id))
     }
@@ -149,15 +149,21 @@ impl Agent {
                 self.demand(demand);
                 Ok(idle)
             }
-            Taken::Later(arrival, demand) => {
+            Taken::Later(mut arrival, demand) => {
                 self.demand(demand);
-                tokio::select! {
-                    idle = tokio::time::timeout(OPEN_DEADLINE, arrival) => match idle {
-                        Ok(Ok(idle)) => Ok(idle),
-                        Ok(Err(_)) => Err(OpenError::Gone),
-                        Err(_) => Err(OpenError::Deadline),
-                    },
-                    () = self.ended.cancelled() => Err(OpenError::Gone),
+                let deadline = tokio::time::sleep(OPEN_DEADLINE);
+                tokio::pin!(deadline);
+                loop {
+                    tokio::select! {
+                        idle = &mut arrival => return idle.map_err(|_| OpenError::Gone),
+                        () = self.ended.cancelled() => return Err(OpenError::Gone),
+                        () = &mut deadline => return Err(OpenError::Deadline),
+                        // The agent's dial may have failed: it is asked again within the time
+                        // that this visitor has.
+                        () = tokio::time::sleep(pool::ASK_AGAIN) => {
+                            self.demand(pool.demand(Instant::now()));
+                        }
+                    }
                 }
             }
             Taken::Closed => Err(OpenError::Gone),

@@ -5,15 +5,27 @@
 //! it and shrinks to [`SPARE`] when its connections lie idle.
 
 use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use transport::TlsStream;
-use transport::standing::Standing;
+use transport::standing::{Framed, Standing};
+use transport::{Stream, TlsStream};
+use wire::pool::StreamOpen;
 
 /// A connection without a stream.
-pub(super) type Idle = Standing<Box<TlsStream>>;
+pub(super) struct Idle<T = Box<TlsStream>> {
+    standing: Standing<T>,
+    seat: Seat,
+}
+
+/// The place of one connection in its pool, idle or busy: whatever becomes of the connection, it
+/// is counted out when this is dropped with it.
+#[derive(Debug)]
+pub(super) struct Seat(Arc<AtomicUsize>);
 
 /// Connections kept ahead of need on each worker: one for the next visitor and one for the
 /// visitor who comes while the first is being replaced.
@@ -25,63 +37,118 @@ pub(super) const IDLE: Duration = Duration::from_mins(1);
 const MOST: usize = 4096;
 /// How long an unanswered demand counts: an agent that could not dial is asked again.
 const DEMAND_LASTS: Duration = Duration::from_secs(5);
+/// When a visitor who still waits looks whether to ask again.
+pub(super) const ASK_AGAIN: Duration = Duration::from_millis(5_100);
 
 /// One worker's pool.
-#[derive(Debug, Default)]
-pub(super) struct Pool {
-    state: Mutex<State>,
+pub(super) struct Pool<T = Box<TlsStream>> {
+    state: Mutex<State<T>>,
+    /// Connections that exist, idle and busy.
+    open: Arc<AtomicUsize>,
 }
 
-#[derive(Debug, Default)]
-struct State {
+struct State<T> {
     /// The most recently used is last and goes first, so that the others can age.
-    idle: Vec<(Idle, Instant)>,
-    waiting: VecDeque<oneshot::Sender<Idle>>,
-    /// Connections that exist, idle and busy.
-    open: usize,
+    idle: Vec<(Idle<T>, Instant)>,
+    waiting: VecDeque<oneshot::Sender<Idle<T>>>,
     demanded: usize,
     demanded_at: Option<Instant>,
     closed: bool,
 }
 
 /// What [`Pool::take`] found.
-pub(super) enum Taken {
+pub(super) enum Taken<T = Box<TlsStream>> {
     /// A connection, and how many more the agent should be asked for.
-    Ready(Idle, usize),
+    Ready(Idle<T>, usize),
     /// None: it will arrive here, once this many have been asked for.
-    Later(oneshot::Receiver<Idle>, usize),
+    Later(oneshot::Receiver<Idle<T>>, usize),
     /// The agent is gone.
     Closed,
 }
 
-impl Pool {
-    pub(super) fn take(&self, now: Instant) -> Taken {
+impl<T: Stream> Idle<T> {
+    /// What is left of a stream that has ended.
+    pub(super) fn again(standing: Standing<T>, seat: Seat) -> Self {
+        Self { standing, seat }
+    }
+
+    /// Begins a stream.
+    ///
+    /// # Errors
+    /// As [`Standing::open`]; the connection is closed then.
+    pub(super) fn open(self, open: &StreamOpen) -> io::Result<(Framed<T>, Seat)> {
+        let Self { standing, seat } = self;
+        Ok((standing.open(open)?, seat))
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.standing.is_alive()
+    }
+}
+
+impl Seat {
+    fn take(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        let state = State {
+            idle: Vec::new(),
+            waiting: VecDeque::new(),
+            demanded: 0,
+            demanded_at: None,
+            closed: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            open: Arc::default(),
+        }
+    }
+}
+
+impl<T: Stream> Pool<T> {
+    pub(super) fn take(&self, now: Instant) -> Taken<T> {
         let mut state = self.state.lock();
         if state.closed {
             return Taken::Closed;
         }
         while let Some((mut idle, _)) = state.idle.pop() {
             if idle.is_alive() {
-                let demand = state.demand(now);
+                let demand = state.demand(now, self.open());
                 return Taken::Ready(idle, demand);
             }
-            state.open = state.open.saturating_sub(1);
         }
         let (sender, receiver) = oneshot::channel();
         state.waiting.push_back(sender);
-        let demand = state.demand(now);
+        let demand = state.demand(now, self.open());
         Taken::Later(receiver, demand)
     }
 
-    /// Takes in a connection that is new (`fresh`) or whose stream has ended.
-    pub(super) fn put(&self, mut idle: Idle, fresh: bool, now: Instant) {
-        let mut state = self.state.lock();
-        if fresh {
-            state.open += 1;
+    /// Takes in a new connection; it is closed when there are as many as there may be.
+    pub(super) fn join(&self, standing: Standing<T>, now: Instant) {
+        let seat = Seat::take(&self.open);
+        {
+            let mut state = self.state.lock();
             state.demanded = state.demanded.saturating_sub(1);
         }
+        if self.open() <= MOST {
+            self.put(Idle::again(standing, seat), now);
+        }
+    }
+
+    /// Takes in a connection whose stream has ended.
+    pub(super) fn put(&self, mut idle: Idle<T>, now: Instant) {
+        let mut state = self.state.lock();
         if state.closed {
-            state.open = state.open.saturating_sub(1);
             return;
         }
         while let Some(waiting) = state.waiting.pop_front() {
@@ -94,10 +161,8 @@ impl Pool {
         state.idle.push((idle, now));
     }
 
-    /// Counts out a connection that ended with its stream.
-    pub(super) fn lost(&self) {
-        let mut state = self.state.lock();
-        state.open = state.open.saturating_sub(1);
+    fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// How much this worker wants for a new connection; the worker with the highest value gets it.
@@ -105,7 +170,7 @@ impl Pool {
         let state = self.state.lock();
         (
             state.waiting.len() + state.demanded,
-            usize::MAX - state.open,
+            usize::MAX - self.open(),
         )
     }
 
@@ -113,16 +178,16 @@ impl Pool {
     pub(super) fn counts(&self) -> (usize, usize) {
         let state = self.state.lock();
         let idle = state.idle.len();
-        (idle, state.open.saturating_sub(idle))
+        (idle, self.open().saturating_sub(idle))
     }
 
     /// The demand that opens the pool, or renews one that was not met.
     pub(super) fn demand(&self, now: Instant) -> usize {
-        self.state.lock().demand(now)
+        self.state.lock().demand(now, self.open())
     }
 
     /// Takes out what has been idle too long or has been closed by the agent.
-    pub(super) fn trim(&self, now: Instant) -> Vec<Idle> {
+    pub(super) fn trim(&self, now: Instant) -> Vec<Idle<T>> {
         let mut state = self.state.lock();
         let mut kept = Vec::with_capacity(state.idle.len());
         let mut out = Vec::new();
@@ -138,36 +203,99 @@ impl Pool {
             }
         }
         state.idle = kept;
-        state.open = state.open.saturating_sub(out.len());
+        state.waiting.retain(|waiting| !waiting.is_closed());
         out
     }
 
     /// Ends the pool: idle connections are handed out to be closed, those who wait are told.
-    pub(super) fn close(&self) -> Vec<Idle> {
+    pub(super) fn close(&self) -> Vec<Idle<T>> {
         let mut state = self.state.lock();
         state.closed = true;
         state.waiting.clear();
-        let idle: Vec<_> = state.idle.drain(..).map(|(idle, _)| idle).collect();
-        state.open = state.open.saturating_sub(idle.len());
-        idle
+        state.idle.drain(..).map(|(idle, _)| idle).collect()
     }
 }
 
-impl State {
+impl<T> State<T> {
     /// How many more to ask the agent for; they count as demanded from here on.
-    fn demand(&mut self, now: Instant) -> usize {
+    fn demand(&mut self, now: Instant, open: usize) -> usize {
         let expired = |at: Instant| now.saturating_duration_since(at) > DEMAND_LASTS;
         if self.demanded_at.is_some_and(expired) {
             self.demanded = 0;
         }
+        // Those who have given up: they all waited equally long, so they are in front.
+        while self.waiting.front().is_some_and(oneshot::Sender::is_closed) {
+            self.waiting.pop_front();
+        }
         let wanted = self.waiting.len() + SPARE;
         let coming = self.idle.len() + self.demanded;
-        let room = MOST.saturating_sub(self.open + self.demanded);
+        let room = MOST.saturating_sub(open + self.demanded);
         let more = wanted.saturating_sub(coming).min(room);
         if more > 0 {
             self.demanded += more;
             self.demanded_at = Some(now);
         }
         more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{DuplexStream, duplex};
+    use wire::pool::Side;
+
+    use super::*;
+
+    fn standing() -> (Standing<DuplexStream>, DuplexStream) {
+        let (near, far) = duplex(64);
+        (Standing::new(near, Side::Engine), far)
+    }
+
+    fn waits(taken: Taken<DuplexStream>) -> (oneshot::Receiver<Idle<DuplexStream>>, usize) {
+        match taken {
+            Taken::Later(arrival, demand) => (arrival, demand),
+            Taken::Ready(..) | Taken::Closed => panic!("nothing is idle and the pool is open"),
+        }
+    }
+
+    #[test]
+    fn visitors_who_gave_up_are_not_asked_for() {
+        let pool = Pool::default();
+        let mut now = Instant::now();
+        for _ in 0..1000 {
+            let (arrival, demand) = waits(pool.take(now));
+            assert!(demand <= SPARE + 1, "{demand}");
+            drop(arrival);
+            now += 2 * DEMAND_LASTS;
+        }
+        assert!(pool.state.lock().waiting.len() <= 1);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_nobody_took_is_counted_out() {
+        let pool = Pool::default();
+        let now = Instant::now();
+        let (arrival, _) = waits(pool.take(now));
+        let (standing, _far) = standing();
+        pool.join(standing, now);
+        assert_eq!(pool.counts(), (0, 1));
+        // Sent, and not received: the visitor was cancelled in between.
+        drop(arrival);
+        assert_eq!(pool.counts(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn an_agent_cannot_bring_more_than_there_may_be() {
+        let pool = Pool::default();
+        let now = Instant::now();
+        let mut ends = Vec::new();
+        for _ in 0..MOST + 10 {
+            let (standing, far) = standing();
+            pool.join(standing, now);
+            ends.push(far);
+        }
+        assert_eq!(pool.counts(), (MOST, 0));
+        drop(pool.close());
+        assert_eq!(pool.counts(), (0, 0));
     }
 }

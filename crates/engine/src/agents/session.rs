@@ -16,7 +16,7 @@ use tracing::{debug, info};
 use transport::TlsStream;
 use types::client::{Client, check_labels};
 use types::id::{StreamId, TunnelId};
-use types::tunnel::Protocol;
+use types::tunnel::{Protocol, TunnelProperties};
 use wire::liveness::EngineLiveness;
 use wire::message::{
     ClientDetails, CloseControlChannelRsp, CloseTunnelReq, CloseTunnelRsp, ControlChannelLiveness,
@@ -31,7 +31,7 @@ use super::pool::Pool;
 use super::{Agent, OUTBOX, Order, hex, random_bytes};
 use crate::access;
 use crate::core::{Core, Worker};
-use crate::listen::{BoundPort, NoPort};
+use crate::listen::{BoundPort, NoPort, check_ciphers};
 use crate::live::{HostnameRefused, Identity, OpenRefused, Owner};
 
 /// How long a write to the control channel may take: an agent that does not read for so long is
@@ -178,9 +178,12 @@ impl Session {
         // Admission ends here, before anything that may take time.
         self.agent.end();
         self.core.arrivals.forget_pool(&self.agent.pool_secret);
-        for tunnel in self.core.live.remove_client(&self.agent.client_id) {
+        let gone = self.core.live.remove_client(&self.agent.client_id);
+        for tunnel in &gone {
             self.core.tcp_ports.close(&tunnel.view.id);
         }
+        let gone = gone.iter().map(|tunnel| tunnel.view.id).collect();
+        self.core.forget_upstreams(gone);
         if let End::Violation(reason) = &end {
             let message = ServerMessage {
                 message: reason.clone(),
@@ -326,11 +329,17 @@ impl Session {
         access::may_create_tunnels(&self.credential)
             .map_err(|missing| Error::unauthorized(missing.to_string()))?;
         let mut properties = wire::properties::requested(request).map_err(Error::from)?;
+        let available = |properties: &TunnelProperties| {
+            access::community::refuse_unavailable(properties)
+                .map_err(|option| Error::new(ErrorCode::FeatureNotAvailable, option.to_string()))
+        };
+        available(&properties)?;
         access::fill_and_judge(&self.credential, &mut properties)
             .map_err(|refusal| Error::unauthorized(refusal.to_string()))?;
-        access::community::refuse_unavailable(&properties)
-            .map_err(|option| Error::new(ErrorCode::FeatureNotAvailable, option.to_string()))?;
+        // What the boundary filled in was not asked for before.
+        available(&properties)?;
         let mut properties = properties.resolve().map_err(Error::from)?;
+        check_ciphers(&properties).map_err(Error::from)?;
         let mut port: Option<BoundPort> = None;
         if properties.publish == Some(true) {
             if properties.protocol == Some(Protocol::Tcp) {
@@ -362,15 +371,21 @@ impl Session {
             .live
             .open_tunnel(owner, properties, policy)
             .map_err(refused)?;
-        for displaced in opened.displaced {
-            core.tcp_ports.close(&displaced.tunnel_id);
-            displaced.agent.taken_over(displaced.tunnel_id);
-        }
         let tunnel = opened.tunnel;
         self.tunnels.insert(tunnel.view.id);
         if let Some(port) = port {
             core.tcp_ports
                 .serve(port, &tunnel, self.worker.core.workers());
+            // Whoever took it over between the two lines found no port to close.
+            let id = tunnel.view.id.to_string();
+            if core.live.find(access::PROJECT, &id).is_none() {
+                core.tcp_ports.close(&tunnel.view.id);
+            }
+        }
+        for displaced in opened.displaced {
+            core.tcp_ports.close(&displaced.tunnel_id);
+            core.forget_upstreams(vec![displaced.tunnel_id]);
+            displaced.agent.taken_over(displaced.tunnel_id);
         }
         Ok(wire::properties::opened(&tunnel.view))
     }
@@ -407,6 +422,7 @@ impl Session {
             .is_some()
         {
             self.core.tcp_ports.close(&id);
+            self.core.forget_upstreams(vec![id]);
         }
     }
 

@@ -11,6 +11,7 @@ use transport::TlsStream;
 use transport::standing::Framed;
 
 use super::StreamSlot;
+use super::pool::{Idle, Seat};
 
 /// How long a connection whose stream was abandoned may take to become usable again. A round trip
 /// and what was under way; beyond it a new one is cheaper.
@@ -31,19 +32,19 @@ pub(crate) struct TunnelStream {
 #[derive(Debug)]
 enum Carrier {
     /// A standing connection; empty only while it is being dropped.
-    Standing(Option<Framed<Box<TlsStream>>>),
+    Standing(Option<(Framed<Box<TlsStream>>, Seat)>),
     /// A connection that the agent opened for this stream alone.
     Own(Box<TlsStream>),
 }
 
 impl TunnelStream {
     pub(super) fn standing(
-        framed: Framed<Box<TlsStream>>,
+        opened: (Framed<Box<TlsStream>>, Seat),
         slot: StreamSlot,
         worker: usize,
     ) -> Self {
         Self {
-            carrier: Carrier::Standing(Some(framed)),
+            carrier: Carrier::Standing(Some(opened)),
             slot,
             worker,
         }
@@ -60,14 +61,14 @@ impl TunnelStream {
     /// Why the agent refused the stream, if it did and said.
     pub(crate) fn refusal(&self) -> Option<&wire::Error> {
         match &self.carrier {
-            Carrier::Standing(framed) => framed.as_ref()?.refusal(),
+            Carrier::Standing(standing) => standing.as_ref()?.0.refusal(),
             Carrier::Own(_) => None,
         }
     }
 
     fn io(&mut self) -> io::Result<Pin<&mut dyn transport::Stream>> {
         match &mut self.carrier {
-            Carrier::Standing(Some(framed)) => Ok(Pin::new(framed)),
+            Carrier::Standing(Some((framed, _))) => Ok(Pin::new(framed)),
             Carrier::Standing(None) => Err(io::ErrorKind::NotConnected.into()),
             Carrier::Own(stream) => Ok(Pin::new(&mut **stream)),
         }
@@ -81,7 +82,7 @@ impl AsyncRead for TunnelStream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match &mut self.carrier {
-            Carrier::Standing(Some(framed)) => Pin::new(framed).poll_read(cx, buf),
+            Carrier::Standing(Some((framed, _))) => Pin::new(framed).poll_read(cx, buf),
             Carrier::Standing(None) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
             Carrier::Own(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
         }
@@ -119,19 +120,15 @@ impl Drop for TunnelStream {
         let Carrier::Standing(carrier) = &mut self.carrier else {
             return;
         };
-        let Some(framed) = carrier.take() else { return };
+        let Some((framed, seat)) = carrier.take() else {
+            return;
+        };
         let (agent, worker) = (Arc::clone(&self.slot.0), self.worker);
         let recycle = async move {
-            let idle = tokio::time::timeout(RECYCLE, framed.recycle())
-                .await
-                .ok()
-                .flatten();
-            let Some(pool) = agent.pool(worker) else {
-                return;
-            };
-            match idle {
-                Some(idle) => pool.put(idle, false, Instant::now()),
-                None => pool.lost(),
+            let recycled = tokio::time::timeout(RECYCLE, framed.recycle());
+            let standing = recycled.await.ok().flatten();
+            if let Some((standing, pool)) = standing.zip(agent.pool(worker)) {
+                pool.put(Idle::again(standing, seat), Instant::now());
             }
         };
         // Outside a runtime (at the very end of a worker) there is no pool to go back to.

@@ -227,7 +227,7 @@ impl Default for PrometheusSection {
 #[expect(clippy::struct_field_names, reason = "the keys tell their unit")]
 pub(super) struct TimeoutsSection {
     /// Seconds from the end of a request's head to the first byte of the answer's head; then the
-    /// visitor gets 504. 1 to 3600.
+    /// visitor gets 504. A body that is still on its way counts from its last byte. 1 to 3600.
     pub(super) stream_request_seconds: u32,
     /// Seconds that an HTTP connection may be idle, from a visitor or to an upstream. 1 to 3600.
     pub(super) http_idle_seconds: u32,
@@ -338,8 +338,8 @@ pub(super) struct GeoipSection {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct CompatSection {
     /// Whether the spellings of the rstream SDKs are accepted and sent beside ours: the query
-    /// parameter `rstream.token`, the field `rstream_auth`, the routes under
-    /// `/.well-known/rstream/`. Their agent protocol is always spoken.
+    /// parameter `rstream.token` and the field `rstream_auth`. Their agent protocol is always
+    /// spoken.
     pub(super) rstream: bool,
 }
 

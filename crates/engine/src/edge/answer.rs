@@ -90,7 +90,7 @@ fn page(problem: &Problem) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\"><title>{title}</title><style>\
          :root{{font:1rem/1.6 system-ui,sans-serif}}\
-         body{{min-height:90vh;display:grid;place-content:center;margin:0;padding:1.5rem}}\
+         body{{box-sizing:border-box;min-height:100vh;display:grid;place-content:center;margin:0;padding:1.5rem}}\
          main{{max-width:34rem}}h1{{font-size:1.5rem;line-height:1.25;margin:0 0 .5rem}}\
          p{{margin:.25rem 0}}small{{opacity:.7}}code{{font-family:ui-monospace,monospace}}\
          </style></head><body><main><h1>{title}</h1><p>{hint}</p>\

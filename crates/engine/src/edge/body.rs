@@ -2,6 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -26,6 +28,59 @@ pub(crate) enum UpBody {
 pub(crate) enum Piece {
     Data(Bytes),
     End,
+}
+
+/// A body that tells how much of it has gone.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    body: UpBody,
+    moved: Moved,
+}
+
+/// The count of a [`Counted`] body, in bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Moved(Arc<AtomicU64>);
+
+impl Moved {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counted {
+    pub(crate) fn new(body: UpBody) -> (Self, Moved) {
+        let moved = Moved::default();
+        let counted = Self {
+            body,
+            moved: moved.clone(),
+        };
+        (counted, moved)
+    }
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            let bytes = frame.data_ref().map_or(1, |data| data.len() as u64);
+            self.moved.0.fetch_add(bytes, Ordering::Relaxed);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 impl Body for UpBody {

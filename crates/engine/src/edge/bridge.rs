@@ -11,78 +11,86 @@ use http1::{BodyReader, BodyState, FieldKind};
 use hyper::body::Incoming;
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::Instant;
 use tokio_util::sync::PollSender;
 use types::problem::Problem;
 
 use super::answer::Answer;
-use super::body::{Piece, UpBody};
+use super::body::{Counted, Piece, UpBody};
 use super::copy::Framing;
 use super::http1::{Next, Request, Visitor};
+use super::patience::patience;
 use super::record::Outcome;
 use super::translate;
-use super::upstream::Http2;
+use super::upstream::{self, Http2};
 
 /// Pieces of a body between the two tasks. One: what the service does not take is not read.
 const PIECES: usize = 1;
 
 /// Serves one request to its end.
-pub(super) async fn run(visitor: &mut Visitor, mut request: Request, mut send: Http2) -> Next {
+pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http2) -> Next {
+    let Http2 { mut send, turn } = http2;
     let reader = BodyReader::from(request.body);
     let (body, mut upload) = if reader.is_done() {
-        (UpBody::Empty, None)
+        (UpBody::Empty, Up::Whole)
     } else {
         let (sender, receiver) = mpsc::channel(PIECES);
         let upload = Upload {
             reader,
             sender: PollSender::new(sender),
         };
-        (UpBody::Http1(receiver), Some(upload))
+        (UpBody::Http1(receiver), Up::Sending(upload))
     };
     let forward = &request.forward;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
+    let (body, moved) = Counted::new(body);
     let Some(outgoing) = translate::request(&forward.head, tls, forward.trailers, body) else {
         return refuse(
             visitor,
             request,
-            upload.is_none(),
+            upload.is_whole(),
             &Problem::upstream_unreachable(),
         )
         .await;
     };
-    let deadline = visitor.worker.core.config.timeouts.stream_request;
+    let period = visitor.worker.core.config.timeouts.stream_request;
     let answering = async {
         send.ready().await?;
         send.send_request(outgoing).await
     };
     tokio::pin!(answering);
-    let answered = poll_fn(|cx| {
-        let uploaded = poll_upload(&mut upload, cx, visitor);
-        match answering.as_mut().poll(cx) {
+    let answered = patience(Instant::now(), period, |cx| {
+        let uploaded = upload.poll(cx, visitor);
+        let answer = match answering.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
             Poll::Pending if uploaded.is_err() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
-        }
+        };
+        (answer, moved.get())
     });
-    match timeout(deadline, answered).await {
-        Ok(Some(Ok(response))) => respond(visitor, request, response, upload).await,
-        Ok(Some(Err(error))) => {
+    match answered.await {
+        Some(Some(Ok(response))) => {
+            turn.answered();
+            respond(visitor, request, response, upload).await
+        }
+        Some(Some(Err(error))) => {
             request.record.failed(error.to_string());
             refuse(
                 visitor,
                 request,
-                upload.is_none(),
+                upload.is_whole(),
                 &Problem::upstream_unreachable(),
             )
             .await
         }
-        Ok(None) => Next::Abort,
-        Err(_) => {
+        Some(None) => Next::Abort,
+        None => {
+            upstream::distrust(&visitor.worker, &request.forward.tunnel, &turn);
             request.record.failed("no answer in time");
             refuse(
                 visitor,
                 request,
-                upload.is_none(),
+                upload.is_whole(),
                 &Problem::upstream_timeout(),
             )
             .await
@@ -104,39 +112,56 @@ async fn refuse(
         .await
 }
 
+/// How far the request's body is.
+enum Up {
+    Sending(Upload),
+    /// All of it has been read, so the next request begins where it ended.
+    Whole,
+    /// The service wants no more of it: what the visitor still sends is nobody's request.
+    Unwanted,
+}
+
 /// The request's body, read by the visitor's task and sent by the connection's.
 struct Upload {
     reader: BodyReader,
     sender: PollSender<Piece>,
 }
 
-/// Moves what there is of the body; `upload` is none when all of it is sent, or when the service
-/// wants no more. An error is the visitor's: it broke off.
-fn poll_upload(
-    upload: &mut Option<Upload>,
-    cx: &mut Context<'_>,
-    visitor: &mut Visitor,
-) -> Result<(), ()> {
-    while let Some(under_way) = upload {
-        match under_way.poll(cx, visitor) {
-            Poll::Ready(Ok(true)) => {}
-            Poll::Ready(Ok(false)) => *upload = None,
-            Poll::Ready(Err(())) => {
-                *upload = None;
-                return Err(());
-            }
-            Poll::Pending => break,
-        }
+enum Moved {
+    Piece,
+    Last,
+    Nothing,
+}
+
+impl Up {
+    fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole)
     }
-    Ok(())
+
+    /// Moves what there is of the body. An error is the visitor's: it broke off.
+    fn poll(&mut self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Result<(), ()> {
+        while let Self::Sending(upload) = self {
+            match upload.poll(cx, visitor) {
+                Poll::Ready(Ok(Moved::Piece)) => {}
+                Poll::Ready(Ok(Moved::Last)) => *self = Self::Whole,
+                Poll::Ready(Ok(Moved::Nothing)) => *self = Self::Unwanted,
+                Poll::Ready(Err(())) => {
+                    *self = Self::Unwanted;
+                    return Err(());
+                }
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Upload {
-    /// Sends one piece; false after the last one.
-    fn poll(&mut self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Poll<Result<bool, ()>> {
+    /// Sends one piece.
+    fn poll(&mut self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Poll<Result<Moved, ()>> {
         if ready!(self.sender.poll_reserve(cx)).is_err() {
             // The service reset the stream; its answer says why.
-            return Poll::Ready(Ok(false));
+            return Poll::Ready(Ok(Moved::Nothing));
         }
         let unread = visitor.io.unread();
         let step = self.reader.advance(unread).map_err(drop)?;
@@ -144,21 +169,17 @@ impl Upload {
         if !data.is_empty() {
             let data = Bytes::copy_from_slice(data);
             visitor.io.consume(step.consumed);
-            return Poll::Ready(
-                self.sender
-                    .send_item(Piece::Data(data))
-                    .map(|()| true)
-                    .or(Ok(false)),
-            );
+            let sent = self.sender.send_item(Piece::Data(data));
+            return Poll::Ready(Ok(sent.map_or(Moved::Nothing, |()| Moved::Piece)));
         }
         visitor.io.consume(step.consumed);
         if step.state != BodyState::More || self.reader.is_done() {
             // A service that has gone meanwhile needs no end either.
             self.sender.send_item(Piece::End).ok();
-            return Poll::Ready(Ok(false));
+            return Poll::Ready(Ok(Moved::Last));
         }
         match ready!(visitor.io.poll_more(cx)) {
-            Ok(true) => Poll::Ready(Ok(true)),
+            Ok(true) => Poll::Ready(Ok(Moved::Piece)),
             Ok(false) | Err(_) => Poll::Ready(Err(())),
         }
     }
@@ -169,7 +190,7 @@ async fn respond(
     visitor: &mut Visitor,
     mut request: Request,
     response: Response<Incoming>,
-    mut upload: Option<Upload>,
+    mut upload: Up,
 ) -> Next {
     let record = &mut request.record;
     record.first_byte();
@@ -187,7 +208,8 @@ async fn respond(
     };
     let mut written = 0;
     let copied = poll_fn(|cx| {
-        poll_upload(&mut upload, cx, visitor).ok();
+        // One that breaks off its request still gets the answer that is under way.
+        upload.poll(cx, visitor).ok();
         download.poll(cx, &mut visitor.io.io, &mut written)
     });
     let copied = copied.await;
@@ -195,7 +217,7 @@ async fn respond(
     match copied {
         Ok(()) => {
             record.ended(Outcome::Served);
-            if upload.is_none() && keep_alive {
+            if upload.is_whole() && keep_alive {
                 Next::Request
             } else {
                 Next::Close
@@ -211,7 +233,8 @@ async fn respond(
 
 struct Download {
     body: Incoming,
-    framing: Framing,
+    /// `None`: there can be no body, whatever the service sends.
+    framing: Option<Framing>,
     out: Vec<u8>,
     sent: usize,
     ended: bool,
@@ -260,7 +283,7 @@ impl Download {
                 Some(Err(error)) => return Poll::Ready(Err(Broken::Service(error))),
                 None => {
                     self.ended = true;
-                    if self.framing == Framing::Chunks {
+                    if self.framing == Some(Framing::Chunks) {
                         self.out.extend_from_slice(http1::LAST_CHUNK);
                     }
                 }
@@ -270,8 +293,8 @@ impl Download {
 
     fn encode(&mut self, frame: http_body::Frame<Bytes>) {
         match frame.into_data() {
-            Ok(data) if data.is_empty() => {}
-            Ok(data) if self.framing == Framing::Chunks => {
+            Ok(data) if data.is_empty() || self.framing.is_none() => {}
+            Ok(data) if self.framing == Some(Framing::Chunks) => {
                 http1::write_chunk_head(&mut self.out, data.len());
                 self.out.extend_from_slice(&data);
                 self.out.extend_from_slice(http1::CHUNK_END);
@@ -282,14 +305,13 @@ impl Download {
                     return;
                 };
                 self.ended = true;
-                if self.framing != Framing::Chunks {
+                if self.framing != Some(Framing::Chunks) {
                     return;
                 }
                 self.out.extend_from_slice(b"0\r\n");
                 for (name, value) in &trailers {
                     let name = name.as_str().as_bytes();
-                    let kind = FieldKind::of(name);
-                    if !kind.is_hop_by_hop() && !kind.is_set_by_edge() {
+                    if FieldKind::of(name) == FieldKind::Other {
                         http1::write_field(&mut self.out, name, value.as_bytes());
                     }
                 }

@@ -1,10 +1,13 @@
 //! A stream with the bytes that were read from it and are not dealt with yet.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
-use tokio::io::ReadBuf;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::time::timeout;
 use transport::{Scratch, Stream};
 
 /// Where heads are read. While nothing is unread it owns no memory, so an idle connection costs
@@ -59,19 +62,47 @@ impl<T: Stream> Buffered<T> {
         Poll::Ready(Ok(!buf.filled().is_empty()))
     }
 
+    /// Says goodbye, and reads on for a while so that the goodbye is heard.
+    pub(crate) async fn close(mut self) {
+        let lingering = async {
+            self.io.shutdown().await?;
+            let mut scratch = Scratch::take(Scratch::SMALL);
+            let mut read = self.unread().len();
+            while read < LINGER_BYTES {
+                match self.io.read(&mut scratch).await? {
+                    0 => break,
+                    count => read += count,
+                }
+            }
+            Ok::<(), io::Error>(())
+        };
+        // A visitor that does not listen has nothing to lose.
+        timeout(LINGER, lingering).await.ok();
+    }
+
     /// Whether the peer has neither closed the stream nor sent anything: an idle connection that
     /// may be used again.
     pub(crate) fn is_quiet(&mut self) -> bool {
+        if !self.unread().is_empty() {
+            return false;
+        }
+        // A task that has used up its turn is told to wait by every socket, whatever is there.
+        let reading = tokio::task::unconstrained(poll_fn(|cx| self.poll_more(cx)));
         let mut cx = Context::from_waker(Waker::noop());
-        self.unread().is_empty() && self.poll_more(&mut cx).is_pending()
+        std::pin::pin!(reading).poll(&mut cx).is_pending()
     }
 }
 
+/// How long a visitor that still sends is listened to after its last answer, and how much of it
+/// is read: closing with bytes unread would reset the connection and could take the answer with
+/// it (RFC 9112, 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 256 * 1024;
+
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-
-    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::io::duplex;
+    use tokio::task::coop;
 
     use super::*;
 
@@ -90,5 +121,33 @@ mod tests {
         assert_eq!(near.bytes.capacity(), 0);
         drop(far);
         assert!(!poll_fn(|cx| near.poll_more(cx)).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_goodbye_is_heard_before_the_end() {
+        let (near, mut far) = duplex(64);
+        far.write_all(b"not asked for").await.unwrap();
+        let closing = tokio::spawn(Buffered::new(near).close());
+        assert_eq!(far.read(&mut [0; 1]).await.unwrap(), 0);
+        assert!(!closing.is_finished(), "it waits for the other end");
+        far.shutdown().await.unwrap();
+        closing.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn bytes_are_noticed_by_a_task_that_has_used_up_its_turn() {
+        let (near, mut far) = duplex(64);
+        let mut near = Buffered::new(near);
+        far.write_all(b"unasked").await.unwrap();
+        poll_fn(|cx| {
+            while coop::has_budget_remaining() {
+                if let Poll::Ready(turn) = coop::poll_proceed(cx) {
+                    turn.made_progress();
+                }
+            }
+            assert!(!near.is_quiet());
+            Poll::Ready(())
+        })
+        .await;
     }
 }

@@ -35,6 +35,9 @@ pub(crate) struct BodyCopy {
     /// Everything that was to be written so far is still in `front`.
     whole: bool,
     failed: Option<CopyError>,
+    /// An error of the source behind bytes that are still to be judged: they may be the rest of
+    /// the body. A socket tells an error only once.
+    broken: Option<io::Error>,
 }
 
 /// How the body is written, given how it is read.
@@ -92,6 +95,7 @@ impl BodyCopy {
             written: 0,
             whole: true,
             failed: None,
+            broken: None,
         };
         while !copy.finished && !copy.starved && !source.unread().is_empty() {
             if copy.front.len() >= Scratch::SMALL {
@@ -199,6 +203,9 @@ impl BodyCopy {
             self.join_unread(source)?;
             return Ok(Poll::Ready(()));
         }
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
         if self.starved {
             // A piece of framing that came in parts: small, so it is collected with the source.
             return match source.poll_more(cx)? {
@@ -266,8 +273,7 @@ impl BodyCopy {
                 }
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) if before > 0 => {
-                    // What came before it goes out first; a socket tells an error only once.
-                    self.failed = Some(CopyError::Source(error));
+                    self.broken = Some(error);
                     break;
                 }
                 Poll::Ready(Err(error)) => return Err(error),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::timeout;
@@ -40,7 +40,7 @@ pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
     let drain = worker.drain.cancelled();
     // Whatever ends a connection, its client knows or is gone.
     if http2 {
-        let mut builder = http2::Builder::new(TokioExecutor::new());
+        let mut builder = conn::http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
             .enable_connect_protocol()
@@ -58,7 +58,7 @@ pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
             }
         }
     } else {
-        let mut builder = http1::Builder::new();
+        let mut builder = conn::http1::Builder::new();
         builder
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_DEADLINE)
@@ -76,23 +76,32 @@ pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
 }
 
 async fn answer(request: Request, worker: &Worker) -> Result<Response, std::convert::Infallible> {
-    let base = worker.core.namespace.base().as_str();
-    let host = request
-        .uri()
-        .authority()
-        .map(|authority| authority.as_str().as_bytes())
-        .or_else(|| {
-            request
-                .headers()
-                .get(http::header::HOST)
-                .map(http::HeaderValue::as_bytes)
-        });
-    let host = host
-        .and_then(::http1::Authority::parse)
-        .map(|authority| authority.host);
-    // EN-1a: another host's `/api/` is that host's.
-    if !host.is_some_and(|host| host.eq_ignore_ascii_case(base)) {
-        return Ok(daemon::problem::Refusal::from(Problem::misdirected_request()).into_response());
-    }
-    worker.core.api.clone().oneshot(request).await
+    let refused = match host(&request) {
+        Err(reason) => Problem::invalid_request(reason),
+        // EN-1a: another host's `/api/` is that host's.
+        Ok(host) if !host.eq_ignore_ascii_case(worker.core.namespace.base().as_str()) => {
+            Problem::misdirected_request()
+        }
+        Ok(_) => return worker.core.api.clone().oneshot(request).await,
+    };
+    Ok(daemon::problem::Refusal::from(refused).into_response())
+}
+
+/// The one host that a request names, however often it does: as strictly as on a tunnel's host.
+fn host(request: &Request) -> Result<&str, &'static str> {
+    let fields = request.headers().get_all(http::header::HOST).iter();
+    let mut fields = fields.map(http::HeaderValue::as_bytes);
+    let pseudo = request.uri().authority();
+    let pseudo = pseudo.map(|authority| authority.as_str().as_bytes());
+    let (field, repeated) = (fields.next(), fields.next().is_some());
+    let authority = match (pseudo, field) {
+        _ if repeated => return Err("more than one Host"),
+        (Some(pseudo), Some(field)) if !pseudo.eq_ignore_ascii_case(field) => {
+            return Err("the authority and Host differ");
+        }
+        (Some(authority), _) | (None, Some(authority)) => authority,
+        (None, None) => return Err("no Host"),
+    };
+    let authority = http1::Authority::parse(authority).ok_or("Host is malformed")?;
+    Ok(authority.host)
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use http1::{BodyReader, Limits, Progress, ResponseBody, Slots, may_complete, parse_response};
 use tokio::io::AsyncWrite;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use types::problem::Problem;
 
 use super::answer::Answer;
@@ -14,6 +14,7 @@ use super::bridge;
 use super::copy::{BodyCopy, CopyError, Framing};
 use super::forwarding::{write_interim, write_response};
 use super::http1::{Next, Request, Visitor};
+use super::patience::patience;
 use super::record::Outcome;
 use super::upgrade;
 use super::upstream::{self, ConnectError, Connection, Http1};
@@ -24,7 +25,7 @@ pub(super) const INTERIM: usize = 16;
 
 /// Serves one request to its end.
 pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
-    let first_byte = Instant::now() + visitor.worker.core.config.timeouts.stream_request;
+    let begun = Instant::now();
     let mut fresh = false;
     loop {
         let connected = connect(visitor, &request, fresh).await;
@@ -41,7 +42,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
             Connection::Http2(send) => return bridge::run(visitor, request, send).await,
         };
         match Exchange::begin(visitor, &mut request, upstream)
-            .run(first_byte)
+            .run(begun)
             .await
         {
             Ended::Next(next) => return next,
@@ -171,18 +172,21 @@ impl<'v> Exchange<'v> {
         }
     }
 
-    async fn run(mut self, first_byte: Instant) -> Ended {
-        let waiting = poll_fn(|cx| self.poll_answer(cx));
-        match timeout_at(first_byte, waiting).await {
-            Ok(Answered::Final(response)) => self.respond(response).await,
-            Ok(Answered::Upgraded(head)) => Ended::Upgraded(self.upstream, head),
-            Ok(Answered::VisitorGone) => Ended::Next(Next::Abort),
-            Ok(Answered::Bad(reason)) => {
+    async fn run(mut self, begun: Instant) -> Ended {
+        let period = self.visitor.worker.core.config.timeouts.stream_request;
+        let waiting = patience(begun, period, |cx| {
+            (self.poll_answer(cx), self.up.written())
+        });
+        match waiting.await {
+            Some(Answered::Final(response)) => self.respond(response).await,
+            Some(Answered::Upgraded(head)) => Ended::Upgraded(self.upstream, head),
+            Some(Answered::VisitorGone) => Ended::Next(Next::Abort),
+            Some(Answered::Bad(reason)) => {
                 self.request.record.failed(reason);
                 Ended::Refused(Problem::upstream_unreachable())
             }
-            Ok(Answered::Broken(reason)) => self.broken(reason),
-            Err(_) => {
+            Some(Answered::Broken(reason)) => self.broken(reason),
+            None => {
                 self.request.record.failed("no answer in time");
                 Ended::Refused(Problem::upstream_timeout())
             }
@@ -341,7 +345,11 @@ impl<'v> Exchange<'v> {
                     head: out,
                     body: head.body,
                     framing,
-                    reusable: head.keep_alive && head.body != ResponseBody::UntilClose,
+                    // After an upgrade that was refused: the tunnel's other requests may go to
+                    // this service in another version.
+                    reusable: head.keep_alive
+                        && head.body != ResponseBody::UntilClose
+                        && !self.request.forward.upgrade,
                     keep_alive,
                 }))
             }
@@ -376,11 +384,7 @@ impl<'v> Exchange<'v> {
                 let sent = self.up_state == Up::Sent;
                 if sent && response.reusable && self.upstream.unread().is_empty() {
                     let tunnel = self.request.forward.tunnel.view.id;
-                    self.visitor
-                        .worker
-                        .upstreams
-                        .lock()
-                        .keep(tunnel, self.upstream);
+                    upstream::keep(&self.visitor.worker, tunnel, self.upstream);
                 }
                 let next = if sent && response.keep_alive {
                     Next::Request

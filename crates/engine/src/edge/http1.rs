@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http1::{BodyLength, Limits, Progress, Slots, Version, may_complete, parse_request};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout, timeout_at};
-use transport::{Scratch, TlsStream};
+use transport::TlsStream;
 use types::problem::Problem;
 
 use super::answer::Answer;
@@ -22,12 +22,6 @@ use crate::core::Worker;
 /// How long a head may take from its first byte to its last.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 
-/// How long a visitor that still sends is listened to after its last answer, and how much of it
-/// is read: closing with bytes unread would reset the connection and could take the answer with
-/// it (RFC 9112, 9.6).
-const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 256 * 1024;
-
 /// Serves one connection to its end. `server_name` is that of the handshake, in lower case.
 pub(crate) async fn serve(stream: TlsStream, server_name: String, worker: Arc<Worker>) {
     let source = stream.get_ref().0.peer().ip();
@@ -39,13 +33,18 @@ pub(crate) async fn serve(stream: TlsStream, server_name: String, worker: Arc<Wo
     };
     loop {
         let next = match visitor.next_request().await {
-            Some(arrived) => visitor.answer(arrived).await,
+            Some(arrived) => {
+                visitor.io.io.get_mut().0.begin_message();
+                visitor.answer(arrived).await
+            }
             None => Next::Close,
         };
-        match next {
-            Next::Request => {}
-            Next::Close => return visitor.close().await,
-            Next::Abort => return visitor.io.io.get_ref().0.abort_on_close(),
+        if next == Next::Abort {
+            return;
+        }
+        visitor.io.io.get_mut().0.end_message();
+        if next == Next::Close {
+            return visitor.io.close().await;
         }
     }
 }
@@ -230,24 +229,6 @@ impl Visitor {
             Ok(Ok(())) => Next::Close,
             Ok(Err(_)) | Err(_) => Next::Abort,
         }
-    }
-
-    /// Says goodbye, and reads on for a while so that the goodbye is heard.
-    async fn close(mut self) {
-        let lingering = async {
-            self.io.io.shutdown().await?;
-            let mut scratch = Scratch::take(Scratch::SMALL);
-            let mut read = self.io.unread().len();
-            while read < LINGER_BYTES {
-                match self.io.io.read(&mut scratch).await? {
-                    0 => break,
-                    count => read += count,
-                }
-            }
-            Ok::<(), std::io::Error>(())
-        };
-        // A visitor that does not listen has nothing to lose.
-        timeout(LINGER, lingering).await.ok();
     }
 }
 

@@ -1,11 +1,9 @@
 //! Visitors whose bytes are not ours to read: TLS tunnels, TCP tunnels, private dials.
 
 use std::future::poll_fn;
-use std::io;
 use std::sync::Arc;
-use std::task::Poll;
 
-use transport::{Half, Socket, Stream, TlsStream};
+use transport::{Both, Socket, Stream, TlsStream};
 
 use super::record::{Outcome, Record};
 use super::upstream::{self, UpIo};
@@ -19,12 +17,19 @@ pub(crate) trait Visitor: Stream {
     /// The socket beneath.
     fn socket(&self) -> &Socket;
 
+    /// The same, to say whether it may look whole.
+    fn socket_mut(&mut self) -> &mut Socket;
+
     /// The protocol (ALPN) that the edge agreed on with the visitor, where it ended TLS.
     fn protocol(&self) -> Option<&[u8]>;
 }
 
 impl Visitor for Socket {
     fn socket(&self) -> &Socket {
+        self
+    }
+
+    fn socket_mut(&mut self) -> &mut Socket {
         self
     }
 
@@ -36,6 +41,10 @@ impl Visitor for Socket {
 impl Visitor for TlsStream {
     fn socket(&self) -> &Socket {
         self.get_ref().0
+    }
+
+    fn socket_mut(&mut self) -> &mut Socket {
+        self.get_mut().0
     }
 
     fn protocol(&self) -> Option<&[u8]> {
@@ -78,26 +87,26 @@ pub(crate) async fn join<V: Visitor>(visitor: V, stream: TunnelStream, record: &
 /// Moves bytes both ways until both directions have ended or one breaks.
 async fn pump<V: Visitor>(mut visitor: V, mut stream: UpIo, record: &mut Record) {
     record.opened();
-    let (mut forth, mut back) = (Half::default(), Half::default());
+    // A visitor must be able to tell a break, or the end of this task, from the end of the
+    // service's data.
+    visitor.socket_mut().begin_message();
+    let mut both = Both::default();
     let pumping = poll_fn(|cx| {
-        let forth = forth.poll(cx, &mut visitor, &mut stream)?;
-        let before = back.total();
-        let back_state = back.poll(cx, &mut stream, &mut visitor)?;
-        if before == 0 && back.total() > 0 {
+        let before = both.back();
+        let polled = both.poll(cx, &mut visitor, &mut stream);
+        if before == 0 && both.back() > 0 {
             record.first_byte();
         }
-        if forth.is_ready() && back_state.is_ready() {
-            return Poll::Ready(Ok::<(), io::Error>(()));
-        }
-        Poll::Pending
+        polled
     });
     let result = pumping.await;
-    record.bytes(forth.total(), back.total());
+    record.bytes(both.forth(), both.back());
     match result {
-        Ok(()) => record.ended(Outcome::Served),
+        Ok(()) => {
+            visitor.socket_mut().end_message();
+            record.ended(Outcome::Served);
+        }
         Err(error) => {
-            // A visitor must be able to tell this from the end of the service's data.
-            visitor.socket().abort_on_close();
             let refusal = stream.refusal().map(|refusal| refusal.text().to_owned());
             record.failed(refusal.unwrap_or_else(|| error.to_string()));
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use http::Response;
 use http1::{BodyLength, BodyReader};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
@@ -22,9 +22,10 @@ pub(super) use self::download::DownBody;
 use self::download::{PassedBody, ServiceBody};
 use self::upload::Upload;
 use super::answer::Answer;
-use super::body::UpBody;
+use super::body::{Counted, UpBody};
 use super::exchange::problem_of;
 use super::http2::refusal;
+use super::patience::patience;
 use super::plan::Forward;
 use super::record::{Outcome, Record};
 use super::translate;
@@ -41,7 +42,8 @@ pub(super) async fn run(
     length: BodyLength,
     mut record: Record,
 ) -> Response<DownBody> {
-    let deadline = Instant::now() + worker.core.config.timeouts.stream_request;
+    let begun = Instant::now();
+    let period = worker.core.config.timeouts.stream_request;
     let mut upload = Upload::new(forward.head.clone(), body, length);
     let mut fresh = false;
     loop {
@@ -56,16 +58,20 @@ pub(super) async fn run(
         let mut upstream = match connection {
             Connection::Http1(io) => io,
             Connection::Http2(send) => {
-                return through_http2(forward, upload.body.take(), send, deadline, record).await;
+                let body = upload.body.take();
+                return through_http2(worker, forward, body, send, begun, record).await;
             }
         };
         let mut awaited = Awaited::new(forward.is_head);
-        let answering = std::future::poll_fn(|cx| awaited.poll(cx, &mut upload, &mut upstream));
-        match timeout_at(deadline, answering).await {
-            Ok(Ok(answer)) => {
+        let answering = patience(begun, period, |cx| {
+            let answer = awaited.poll(cx, &mut upload, &mut upstream);
+            (answer, upload.written)
+        });
+        match answering.await {
+            Some(Ok(answer)) => {
                 return respond(worker, &forward, answer, upstream, upload, record);
             }
-            Ok(Err(NoAnswer::Silent(reason))) => {
+            Some(Err(NoAnswer::Silent(reason))) => {
                 let refused = upstream
                     .io
                     .refusal()
@@ -78,14 +84,14 @@ pub(super) async fn run(
                 record.failed(refused.unwrap_or(reason));
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
-            Ok(Err(NoAnswer::Bad(reason))) => {
+            Some(Err(NoAnswer::Bad(reason))) => {
                 record.failed(reason);
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
-            Ok(Err(NoAnswer::VisitorGone)) => {
+            Some(Err(NoAnswer::VisitorGone)) => {
                 return refuse(&forward, record, &Problem::conflict());
             }
-            Err(_) => {
+            None => {
                 record.failed("no answer in time");
                 return refuse(&forward, record, &Problem::upstream_timeout());
             }
@@ -100,14 +106,16 @@ fn refuse(forward: &Forward, mut record: Record, problem: &Problem) -> Response<
 
 /// Both ends speak HTTP/2: heads are translated once, bodies pass as they are.
 async fn through_http2(
+    worker: &Worker,
     forward: Forward,
     body: Option<Incoming>,
-    mut send: Http2,
-    deadline: Instant,
+    http2: Http2,
+    begun: Instant,
     mut record: Record,
 ) -> Response<DownBody> {
+    let Http2 { mut send, turn } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
-    let body = body.map_or(UpBody::Empty, UpBody::Http2);
+    let (body, moved) = Counted::new(body.map_or(UpBody::Empty, UpBody::Http2));
     let Some(request) = translate::request(&forward.head, tls, forward.trailers, body) else {
         return refuse(&forward, record, &Problem::upstream_unreachable());
     };
@@ -115,10 +123,19 @@ async fn through_http2(
         send.ready().await?;
         send.send_request(request).await
     };
-    match timeout_at(deadline, answering).await {
-        Ok(Ok(response)) => {
+    tokio::pin!(answering);
+    let period = worker.core.config.timeouts.stream_request;
+    let answering = patience(begun, period, |cx| {
+        (answering.as_mut().poll(cx), moved.get())
+    });
+    match answering.await {
+        Some(Ok(response)) => {
+            turn.answered();
             record.first_byte();
             record.status(response.status().as_u16());
+            if response.body().is_end_stream() {
+                record.ended(Outcome::Served);
+            }
             let (mut parts, body) = response.into_parts();
             translate::strip_connection_fields(&mut parts.headers);
             Response::from_parts(
@@ -127,14 +144,16 @@ async fn through_http2(
                     body,
                     record,
                     bytes: 0,
+                    _turn: turn,
                 })),
             )
         }
-        Ok(Err(error)) => {
+        Some(Err(error)) => {
             record.failed(error.to_string());
             refuse(&forward, record, &Problem::upstream_unreachable())
         }
-        Err(_) => {
+        None => {
+            upstream::distrust(worker, &forward.tunnel, &turn);
             record.failed("no answer in time");
             refuse(&forward, record, &Problem::upstream_timeout())
         }
@@ -173,7 +192,7 @@ pub(super) async fn upgrade(
     }
     let mut awaited = Awaited::new(false);
     let answering = std::future::poll_fn(|cx| awaited.poll_head(cx, &mut upstream));
-    let answer = match timeout_at(deadline, answering).await {
+    let mut answer = match timeout_at(deadline, answering).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => {
             record.failed("the service did not answer the upgrade");
@@ -184,6 +203,8 @@ pub(super) async fn upgrade(
     if !answer.changed {
         // Not an upgrade: the service's own answer, which the visitor gets like any other.
         let upload = Upload::none();
+        // The tunnel's other requests may go to this service in another version.
+        answer.reusable = false;
         return respond(worker, &forward, answer, upstream, upload, record);
     }
     record.first_byte();

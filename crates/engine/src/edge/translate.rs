@@ -83,33 +83,42 @@ pub(crate) fn strip_connection_fields(headers: &mut HeaderMap) {
 }
 
 /// Writes the head of an HTTP/2 service's response for an HTTP/1.1 visitor; says how the body is
-/// framed and whether the connection lives on.
+/// framed (`None`: there is none) and whether the connection lives on.
 pub(crate) fn write_response<B>(
     out: &mut Vec<u8>,
     response: &Response<B>,
     is_head: bool,
     down: Downward,
-) -> (Framing, bool) {
+) -> (Option<Framing>, bool) {
     let status = response.status().as_u16();
     let sized = response
         .headers()
         .contains_key(http::header::CONTENT_LENGTH);
     let empty = is_head || matches!(status, 204 | 304);
-    let framing = if empty || sized {
-        Framing::Same
+    let framing = if empty {
+        None
+    } else if sized {
+        Some(Framing::Same)
     } else if down.version == http1::Version::Http11 {
-        Framing::Chunks
+        Some(Framing::Chunks)
     } else {
-        Framing::Bare
+        Some(Framing::Bare)
     };
-    let keep_alive = down.keep_alive && framing != Framing::Bare;
+    let keep_alive = down.keep_alive && framing != Some(Framing::Bare);
     http1::write_status_line(out, status, reason(status));
     for (name, value) in response.headers() {
-        if !FieldKind::of(name.as_str().as_bytes()).is_hop_by_hop() {
-            http1::write_field(out, name.as_str().as_bytes(), value.as_bytes());
+        let name = name.as_str().as_bytes();
+        let kind = FieldKind::of(name);
+        if !kind.is_hop_by_hop() && kind != FieldKind::ContentLength {
+            http1::write_field(out, name, value.as_bytes());
         }
     }
-    if framing == Framing::Chunks {
+    // The first is the one that the library has compared with the body; a second would be
+    // another reading of where the body ends.
+    if let Some(length) = response.headers().get(http::header::CONTENT_LENGTH) {
+        http1::write_field(out, b"content-length", length.as_bytes());
+    }
+    if framing == Some(Framing::Chunks) {
         http1::write_field(out, b"transfer-encoding", b"chunked");
     }
     if !keep_alive {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -14,12 +15,13 @@ use rustls::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use types::id::TunnelId;
 use types::tunnel::HttpVersion;
 
-use super::body::UpBody;
+use super::body::Counted;
 use super::buffered::Buffered;
 use crate::agents::{Agent, OpenError, TunnelStream};
 use crate::core::Worker;
@@ -33,14 +35,38 @@ const IDLE: Duration = Duration::from_secs(50);
 /// worth keeping.
 const IDLE_PER_TUNNEL: usize = 256;
 
+/// Waiting connections on one worker. Each holds one of its agent's streams and data connections,
+/// so that an agent with many tunnels could run out of them by waiting alone.
+const IDLE_PER_WORKER: usize = 2048;
+
 /// How long a TLS or HTTP/2 handshake with a service may take.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The HTTP/1.1 connection of an exchange.
 pub(crate) type Http1 = Buffered<UpIo>;
 
-/// The sending half of an HTTP/2 connection; clones share it.
-pub(crate) type Http2 = http2::SendRequest<UpBody>;
+/// A request's place on an HTTP/2 connection that others share.
+pub(crate) struct Http2 {
+    pub(crate) send: http2::SendRequest<Counted>,
+    pub(crate) turn: Turn,
+}
+
+/// Counts one request on its connection, to the end of its answer.
+#[derive(Debug)]
+pub(crate) struct Turn(Arc<Load>);
+
+/// How many requests a connection carries, and how many the service lets it carry.
+#[derive(Debug)]
+struct Load {
+    active: AtomicUsize,
+    most: AtomicUsize,
+    /// Whether the service has said how many; it does so before its first answer.
+    known: AtomicBool,
+    answered: Notify,
+}
+
+/// What is assumed of a service that has not said it yet, as the library does.
+const STREAMS: usize = 100;
 
 /// A connection that is ready for a request.
 pub(crate) enum Connection {
@@ -65,26 +91,75 @@ pub(crate) enum ConnectError {
 #[derive(Debug, Default)]
 pub(crate) struct Upstreams {
     by_tunnel: HashMap<TunnelId, Waiting>,
+    /// How many HTTP/1.1 connections wait.
+    idle: usize,
 }
 
+/// What waits for one tunnel.
 #[derive(Debug, Default)]
-struct Waiting {
+pub(crate) struct Waiting {
     /// The most recently used is last, and goes first.
     http1: Vec<(Http1, Instant)>,
-    http2: Option<(Http2, Instant)>,
+    http2: Vec<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    send: http2::SendRequest<Counted>,
+    load: Arc<Load>,
+    used: Instant,
+}
+
+impl Shared {
+    /// A place, where there is one left.
+    fn take(&mut self) -> Option<Http2> {
+        if self.send.is_closed() || !self.load.has_room() {
+            return None;
+        }
+        self.used = Instant::now();
+        let (send, turn) = (self.send.clone(), Turn::take(&self.load));
+        Some(Http2 { send, turn })
+    }
+}
+
+impl Load {
+    fn has_room(&self) -> bool {
+        self.active.load(Ordering::Relaxed) < self.most.load(Ordering::Relaxed)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.active.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl Turn {
+    fn take(load: &Arc<Load>) -> Self {
+        load.active.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(load))
+    }
+
+    /// The service has answered.
+    pub(super) fn answered(&self) {
+        if !self.0.known.swap(true, Ordering::Relaxed) {
+            self.0.answered.notify_one();
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Upstreams {
     fn take(&mut self, tunnel: TunnelId) -> Option<Connection> {
         let waiting = self.by_tunnel.get_mut(&tunnel)?;
-        if let Some((send, used)) = &mut waiting.http2 {
-            if !send.is_closed() {
-                *used = Instant::now();
-                return Some(Connection::Http2(send.clone()));
-            }
-            waiting.http2 = None;
+        if let Some(http2) = waiting.http2.iter_mut().find_map(Shared::take) {
+            return Some(Connection::Http2(http2));
         }
         while let Some((mut io, _)) = waiting.http1.pop() {
+            self.idle = self.idle.saturating_sub(1);
             if io.is_quiet() {
                 return Some(Connection::Http1(io));
             }
@@ -92,38 +167,70 @@ impl Upstreams {
         None
     }
 
+    /// Takes out what waits for a tunnel that is over, to be dropped outside the lock.
+    pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Option<Waiting> {
+        let waiting = self.by_tunnel.remove(&tunnel)?;
+        self.idle = self.idle.saturating_sub(waiting.http1.len());
+        Some(waiting)
+    }
+
     /// Keeps a connection whose exchange has ended properly.
-    pub(crate) fn keep(&mut self, tunnel: TunnelId, io: Http1) {
+    fn keep(&mut self, tunnel: TunnelId, io: Http1) {
+        if self.idle >= IDLE_PER_WORKER {
+            // The others have been used as lately, or are closed before long.
+            return;
+        }
         let waiting = self.by_tunnel.entry(tunnel).or_default();
         if waiting.http1.len() < IDLE_PER_TUNNEL {
             waiting.http1.push((io, Instant::now()));
+            self.idle += 1;
         }
     }
 
-    fn share(&mut self, tunnel: TunnelId, send: Http2) {
-        self.by_tunnel.entry(tunnel).or_default().http2 = Some((send, Instant::now()));
+    fn share(&mut self, tunnel: TunnelId, shared: Shared) {
+        let waiting = self.by_tunnel.entry(tunnel).or_default();
+        // Visitors who came at once have opened one each; those that are done are not needed.
+        waiting.http2.retain(|other| !other.load.is_idle());
+        waiting.http2.push(shared);
     }
 
-    /// Takes out what has waited too long, to be dropped outside the lock.
-    pub(crate) fn trim(&mut self, now: Instant) -> Vec<Http1> {
+    /// No further request goes out on the shared connection: it did not answer one. Those that
+    /// are under way there have their own deadlines.
+    fn forget_http2(&mut self, tunnel: TunnelId, turn: &Turn) {
+        if let Some(waiting) = self.by_tunnel.get_mut(&tunnel) {
+            let http2 = &mut waiting.http2;
+            http2.retain(|shared| !Arc::ptr_eq(&shared.load, &turn.0));
+        }
+    }
+
+    /// Takes out every HTTP/1.1 connection, to be dropped outside the lock.
+    fn clear(&mut self) -> Vec<Http1> {
+        self.idle = 0;
+        let waiting = self.by_tunnel.values_mut();
+        waiting
+            .flat_map(|waiting| waiting.http1.drain(..).map(|(io, _)| io))
+            .collect()
+    }
+
+    /// Takes out what has waited for `idle` or for too long, to be closed outside the lock.
+    pub(crate) fn trim(&mut self, now: Instant, idle: Duration) -> Vec<Http1> {
+        let idle = idle.min(IDLE);
         let mut out = Vec::new();
         self.by_tunnel.retain(|_, waiting| {
-            let aged = |used: &Instant| now.saturating_duration_since(*used) >= IDLE;
+            let aged = |used: &Instant| now.saturating_duration_since(*used) >= idle;
             out.extend(
                 waiting
                     .http1
                     .extract_if(.., |(_, used)| aged(used))
                     .map(|(io, _)| io),
             );
-            if waiting
-                .http2
-                .as_ref()
-                .is_some_and(|(send, used)| send.is_closed() || aged(used))
-            {
-                waiting.http2 = None;
-            }
-            !waiting.http1.is_empty() || waiting.http2.is_some()
+            waiting.http2.retain(|shared| {
+                let unused = shared.load.is_idle() && aged(&shared.used);
+                !unused && !shared.send.is_closed()
+            });
+            !waiting.http1.is_empty() || !waiting.http2.is_empty()
         });
+        self.idle = self.idle.saturating_sub(out.len());
         out
     }
 }
@@ -149,6 +256,20 @@ pub(crate) async fn connect(
     .await
 }
 
+/// Keeps a connection whose exchange has ended properly, where its tunnel goes on. That is looked
+/// at under the lock: [`Core::forget_upstreams`](crate::core::Core::forget_upstreams) finds it, or
+/// it is not kept.
+pub(crate) fn keep(worker: &Worker, tunnel: TunnelId, io: Http1) {
+    let mut upstreams = worker.upstreams.lock();
+    if worker.core.live.is_online(&tunnel) {
+        upstreams.keep(tunnel, io);
+    } else {
+        // Not under the lock, as it takes a while.
+        drop(upstreams);
+        drop(io);
+    }
+}
+
 /// Opens a connection that speaks HTTP/1.1, whatever the tunnel says: for protocols that begin
 /// with an upgrade.
 pub(crate) async fn connect_http1(
@@ -156,10 +277,7 @@ pub(crate) async fn connect_http1(
     tunnel: &Arc<LiveTunnel<Agent>>,
     source: IpAddr,
 ) -> Result<Http1, ConnectError> {
-    let (stream, _) = tunnel
-        .agent
-        .open_stream(worker.index, tunnel.view.id, source)
-        .await?;
+    let stream = open_stream(worker, tunnel, source).await?;
     let io = if tunnel.view.properties.upstream_tls == Some(true) {
         UpIo::Tls(Box::new(tls(stream, tunnel, &HTTP1_ONLY).await?))
     } else {
@@ -176,10 +294,7 @@ pub(super) async fn connect_raw(
     source: IpAddr,
     protocol: Option<&[u8]>,
 ) -> Result<UpIo, ConnectError> {
-    let (stream, _) = tunnel
-        .agent
-        .open_stream(worker.index, tunnel.view.id, source)
-        .await?;
+    let stream = open_stream(worker, tunnel, source).await?;
     if tunnel.view.properties.upstream_tls != Some(true) {
         return Ok(UpIo::Plain(stream));
     }
@@ -195,10 +310,7 @@ async fn open(
     source: IpAddr,
     prior_knowledge: bool,
 ) -> Result<Connection, ConnectError> {
-    let (stream, _) = tunnel
-        .agent
-        .open_stream(worker.index, tunnel.view.id, source)
-        .await?;
+    let stream = open_stream(worker, tunnel, source).await?;
     let (io, http2) = if tunnel.view.properties.upstream_tls == Some(true) {
         let stream = tls(stream, tunnel, &EITHER).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -223,11 +335,71 @@ async fn open(
         .await
         .map_err(|_| ConnectError::Deadline)?
         .map_err(ConnectError::Http2)?;
+    let load = Arc::new(Load {
+        active: AtomicUsize::new(0),
+        most: AtomicUsize::new(STREAMS),
+        known: AtomicBool::new(false),
+        answered: Notify::new(),
+    });
+    let turn = Turn::take(&load);
     // Ends when the last sender is gone; the runtime owns it until then. An error of the
     // connection is every exchange's error, and told there.
-    worker.runtime.spawn(async move { connection.await.ok() });
-    worker.upstreams.lock().share(tunnel.view.id, send.clone());
-    Ok(Connection::Http2(send))
+    let learns = Arc::clone(&load);
+    worker.runtime.spawn(async move {
+        tokio::pin!(connection);
+        loop {
+            tokio::select! {
+                _ended = &mut connection => return,
+                () = learns.answered.notified() => {}
+            }
+            let most = connection.current_max_send_streams();
+            learns.most.store(most, Ordering::Relaxed);
+        }
+    });
+    let shared = Shared {
+        send: send.clone(),
+        load,
+        used: Instant::now(),
+    };
+    let mut upstreams = worker.upstreams.lock();
+    // As in `keep`.
+    if worker.core.live.is_online(&tunnel.view.id) {
+        upstreams.share(tunnel.view.id, shared);
+    }
+    drop(upstreams);
+    Ok(Connection::Http2(Http2 { send, turn }))
+}
+
+/// Opens a stream. Where the agent has as many as it may have, those that only wait for requests
+/// make room.
+async fn open_stream(
+    worker: &Worker,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    source: IpAddr,
+) -> Result<TunnelStream, OpenError> {
+    let open = || {
+        tunnel
+            .agent
+            .open_stream(worker.index, tunnel.view.id, source)
+    };
+    let opened = open().await;
+    if matches!(opened, Err(OpenError::Full)) {
+        let workers = worker.core.workers().iter();
+        let idle: Vec<Http1> = workers
+            .flat_map(|worker| worker.upstreams.lock().clear())
+            .collect();
+        if !idle.is_empty() {
+            drop(idle);
+            return open().await.map(|(stream, _)| stream);
+        }
+    }
+    opened.map(|(stream, _)| stream)
+}
+
+/// Says that the service's HTTP/2 connection did not answer in time: the next request gets
+/// another, which may lead to a service that is well.
+pub(super) fn distrust(worker: &Worker, tunnel: &LiveTunnel<Agent>, turn: &Turn) {
+    worker.upstreams.lock().forget_http2(tunnel.view.id, turn);
 }
 
 async fn tls(

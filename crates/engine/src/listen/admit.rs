@@ -27,13 +27,7 @@ pub(super) async fn admit(stream: TcpStream, peer: SocketAddr, core: &Core) -> O
         return Some(socket);
     }
     let mut said = Vec::new();
-    let header = match timeout(HEADER_DEADLINE, read_header(&mut socket, &mut said)).await {
-        Ok(parsed) => parsed,
-        // A proxy that says nothing is itself the peer, of a service that speaks first.
-        Err(_) if said.is_empty() => Parsed::Absent,
-        Err(_) => Parsed::Malformed,
-    };
-    match header {
+    match read_in_time(&mut socket, &mut said).await {
         Parsed::Header { source, len } => {
             core.metrics.proxy_header(ProxyHeader::Accepted);
             socket.unread(said.get(len..).unwrap_or_default()).ok()?;
@@ -54,6 +48,16 @@ pub(super) async fn admit(stream: TcpStream, peer: SocketAddr, core: &Core) -> O
         }
         // Ended before it said what it is.
         Parsed::Partial => None,
+    }
+}
+
+/// As [`read_header`], within [`HEADER_DEADLINE`].
+async fn read_in_time(socket: &mut Socket, said: &mut Vec<u8>) -> Parsed {
+    match timeout(HEADER_DEADLINE, read_header(socket, said)).await {
+        Ok(parsed) => parsed,
+        // A proxy that says nothing is itself the peer, of a service that speaks first.
+        Err(_) if said.is_empty() => Parsed::Absent,
+        Err(_) => Parsed::Malformed,
     }
 }
 
@@ -78,4 +82,64 @@ async fn read_header(socket: &mut Socket, said: &mut Vec<u8>) -> Parsed {
 
 fn is_trusted(proxies: &[IpNet], peer: SocketAddr) -> bool {
     proxies.iter().any(|network| network.contains(&peer.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// What a proxy's connection comes to that says `first` and then nothing, and how long that
+    /// takes.
+    async fn silent_after(first: &[u8]) -> (Parsed, Duration) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let mut proxy = TcpStream::connect(addr).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        proxy.write_all(first).await.unwrap();
+        if !first.is_empty() {
+            stream.readable().await.unwrap();
+        }
+        let mut socket = Socket::new(stream, peer);
+        tokio::time::pause();
+        let begun = Instant::now();
+        let parsed = read_in_time(&mut socket, &mut Vec::new()).await;
+        tokio::time::resume();
+        (parsed, begun.elapsed())
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_says_nothing_is_the_peer() {
+        let (parsed, after) = silent_after(b"").await;
+        assert_eq!(parsed, Parsed::Absent);
+        assert!(after >= HEADER_DEADLINE, "{after:?}");
+    }
+
+    #[tokio::test]
+    async fn half_a_header_is_none_when_its_time_is_over() {
+        let (parsed, after) = silent_after(b"PROXY TCP4 203").await;
+        assert_eq!(parsed, Parsed::Malformed);
+        assert!(after >= HEADER_DEADLINE, "{after:?}");
+    }
+
+    #[test]
+    fn networks_are_trusted_and_nobody_beside_them() {
+        let proxies = ["10.0.0.0/8", "2001:db8::/32"].map(|network| network.parse().unwrap());
+        for (peer, trusted) in [
+            ("10.255.0.1:1", true),
+            ("11.0.0.1:1", false),
+            ("[2001:db8::1]:1", true),
+            ("[2001:db9::1]:1", false),
+        ] {
+            assert_eq!(
+                is_trusted(&proxies, peer.parse().unwrap()),
+                trusted,
+                "{peer}"
+            );
+        }
+        assert!(!is_trusted(&[], "127.0.0.1:1".parse().unwrap()));
+    }
 }

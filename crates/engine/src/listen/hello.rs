@@ -98,8 +98,9 @@ async fn classify(mut socket: Socket, worker: &Worker) -> Option<Class> {
     }
     let config = core
         .tls
-        .http(tunnel.as_ref().map(|tunnel| &tunnel.view.properties));
-    let stream = finish(start, Arc::clone(config), core).await?;
+        .http(tunnel.as_ref().map(|tunnel| &tunnel.view.properties))
+        .ok()?;
+    let stream = finish(start, config, core).await?;
     Some(Class::Http(stream, name))
 }
 

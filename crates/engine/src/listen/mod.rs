@@ -20,7 +20,7 @@ mod tls;
 pub(crate) use self::plain::serve_plain;
 pub(crate) use self::socket::bind;
 pub(crate) use self::tcp_ports::{BoundPort, NoPort, TcpPorts};
-pub(crate) use self::tls::TlsConfigs;
+pub(crate) use self::tls::{TlsConfigs, check_ciphers};
 
 use std::io;
 use std::net::SocketAddr;

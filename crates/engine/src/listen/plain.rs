@@ -1,88 +1,123 @@
 //! The plain listener: it sends browsers to https, and takes nothing else.
 
-use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
-use http::{Method, StatusCode, header};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http1::{Limits, Method, Progress, RequestHead, Slots, may_complete, parse_request};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
+use transport::Socket;
 use types::problem::Problem;
 use types::query_credential;
 
 use crate::core::{Core, Worker};
+use crate::edge::{Answer, Buffered};
 
-/// How long a request head may take, and with it the whole connection when nothing comes.
-const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a request head may take, and the answer after it.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Serves the plain listener of one worker until the engine drains.
 pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
     super::accept_loop(listener, &worker, |stream, peer| {
         let visitor = Arc::clone(&worker);
         worker.spawn(async move {
-            let Some(socket) = super::admit::admit(stream, peer, &visitor.core).await else {
-                return;
-            };
-            let core = Arc::clone(&visitor.core);
-            let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-                let response = redirect(&request, &core);
-                async move { Ok::<_, Infallible>(response) }
-            });
-            let mut builder = http1::Builder::new();
-            builder
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_DEADLINE)
-                .keep_alive(false);
-            // Whatever ends it, there was nothing to lose.
-            builder
-                .serve_connection(TokioIo::new(socket), service)
-                .await
-                .ok();
+            if let Some(socket) = super::admit::admit(stream, peer, &visitor.core).await {
+                // Whatever ends it, there was nothing to lose.
+                serve(socket, &visitor).await.ok();
+            }
         });
     })
     .await;
 }
 
-/// ED-1e: a token in the address has already travelled in clear once; it is not sent a second
-/// time, so the answer names no location.
-fn redirect<B>(request: &Request<B>, core: &Core) -> Response {
-    let query = request.uri().query().unwrap_or_default();
-    if query_credential::is_present(query, query_credential::COMPAT_NAMES) {
-        return refuse(Problem::token_in_clear());
-    }
-    if request.method() != Method::GET && request.method() != Method::HEAD {
-        return refuse(Problem::https_required());
-    }
-    let host = request
-        .headers()
-        .get(header::HOST)
-        .map(http::HeaderValue::as_bytes);
-    let Some(host) = host.and_then(::http1::Authority::parse) else {
-        return refuse(Problem::invalid_request("Host is missing or malformed"));
+/// Answers one request and closes.
+async fn serve(socket: Socket, worker: &Worker) -> io::Result<()> {
+    let mut io = Buffered::new(socket);
+    let Some(answer) = timeout(DEADLINE, read(&mut io, worker)).await?? else {
+        return Ok(());
     };
-    let port = core.tls_addr.get().map_or(443, std::net::SocketAddr::port);
-    let port = if port == 443 {
-        String::new()
-    } else {
-        format!(":{port}")
-    };
-    let path = request
-        .uri()
-        .path_and_query()
-        .map_or("/", |target| target.as_str());
-    let location = format!("https://{}{port}{path}", host.host.to_ascii_lowercase());
-    let headers = [
-        (header::LOCATION, location),
-        (header::CACHE_CONTROL, "no-store".to_owned()),
-    ];
-    (StatusCode::PERMANENT_REDIRECT, headers, Body::empty()).into_response()
+    timeout(DEADLINE, io.io.write_all(&answer)).await??;
+    io.close().await;
+    Ok(())
 }
 
-fn refuse(problem: Problem) -> Response {
-    daemon::problem::Refusal::from(problem).into_response()
+/// Reads a head, as strictly as the edge does, and renders the answer. `None`: nothing came, or
+/// not before the engine drains.
+async fn read(io: &mut Buffered<Socket>, worker: &Worker) -> io::Result<Option<Vec<u8>>> {
+    let core = &worker.core;
+    let limits = Limits {
+        head_bytes: core.config.limits.header_bytes,
+        target_bytes: core.config.limits.url_bytes,
+        ..Limits::default()
+    };
+    let mut seen = 0;
+    loop {
+        let more = poll_fn(|cx| io.poll_more(cx));
+        let more = tokio::select! {
+            more = more => more?,
+            () = worker.drain.cancelled(), if seen == 0 => false,
+        };
+        if !more {
+            return Ok(None);
+        }
+        let complete = may_complete(io.unread(), seen, &limits);
+        seen = io.unread().len();
+        if !complete {
+            continue;
+        }
+        let mut slots = Slots::new();
+        let (answer, is_head) = match parse_request(io.unread(), &limits, &mut slots) {
+            Ok(Progress::Partial) => continue,
+            Ok(Progress::Complete { head, .. }) => {
+                (redirect(&head, core), head.method == Method::Head)
+            }
+            // CONNECT: one more of the methods that are not for here.
+            Err(refusal) if refusal.status == 501 => (refuse(&Problem::https_required()), false),
+            Err(refusal) => {
+                let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
+                (refuse(&problem), false)
+            }
+        };
+        return Ok(Some(answer.to_http1(is_head, true)));
+    }
+}
+
+/// ED-1e: a token in the address has already travelled in clear once; it is not sent a second
+/// time, so the answer names no location.
+fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
+    let query = head.target.query.unwrap_or_default();
+    if query_credential::is_present(query, query_credential::COMPAT_NAMES) {
+        return refuse(&Problem::token_in_clear());
+    }
+    if !matches!(head.method, Method::Get | Method::Head) {
+        return refuse(&Problem::https_required());
+    }
+    let port = core.tls_addr.get().map_or(443, SocketAddr::port);
+    let port = match port {
+        443 => String::new(),
+        port => format!(":{port}"),
+    };
+    let query = head.target.query.map(|query| format!("?{query}"));
+    let location = format!(
+        "https://{}{port}{}{}",
+        head.host.to_ascii_lowercase(),
+        head.target.path,
+        query.unwrap_or_default(),
+    );
+    Answer {
+        status: 308,
+        fields: vec![
+            ("location", location),
+            ("cache-control", "no-store".to_owned()),
+        ],
+        body: String::new(),
+    }
+}
+
+fn refuse(problem: &Problem) -> Answer {
+    Answer::problem(problem, false)
 }

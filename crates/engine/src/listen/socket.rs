@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 /// Connections that may wait to be accepted; the kernel caps it at its own limit.
 const BACKLOG: i32 = 4096;
@@ -48,14 +49,39 @@ pub(super) fn listener(addr: SocketAddr, shared: bool) -> io::Result<std::net::T
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     socket.set_nonblocking(true)?;
+    // What is accepted inherits it.
+    socket.set_tcp_keepalive(&keepalive())?;
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
+/// A peer that vanished without a word is found out within two minutes, though nothing is sent to
+/// it: a WebSocket or a TCP tunnel may be silent for hours, and would hold its stream for ever.
+fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(Duration::from_mins(1))
+        .with_interval(Duration::from_secs(15))
+        .with_retries(4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_accepted_is_kept_alive() {
+        let listener = listener(SocketAddr::from(([127, 0, 0, 1], 0)), true).unwrap();
+        let _visitor = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let accepted = socket2::SockRef::from(&accepted);
+        assert!(accepted.keepalive().unwrap());
+        assert_eq!(
+            accepted.tcp_keepalive_time().unwrap(),
+            Duration::from_mins(1)
+        );
+    }
 
     #[test]
     fn workers_share_an_address_that_nobody_else_gets() {

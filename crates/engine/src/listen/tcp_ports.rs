@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -34,27 +35,43 @@ pub(crate) struct TcpPorts {
     ip: IpAddr,
     workers: usize,
     state: Mutex<State>,
+    /// Held while a port is tried and taken: listening sockets that workers share, two tunnels
+    /// that try the same port at once would share too.
+    binding: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    open: HashMap<TunnelId, Open>,
+    open: HashMap<TunnelId, Arc<Port>>,
+    /// Every port that still has listeners: those of a closed tunnel go when their workers come
+    /// to it.
+    held: HashMap<u16, Weak<Port>>,
     last: HashMap<Holder, u16>,
     next: u16,
 }
 
+/// A port with listeners.
 #[derive(Debug)]
-struct Open {
-    port: u16,
+struct Port {
+    holder: Holder,
+    /// Where visitors go; another one after a take-over.
+    tunnel: ArcSwap<LiveTunnel<Agent>>,
     closed: CancellationToken,
 }
 
-/// A port whose listeners wait for their tunnel.
+/// A port that waits for its tunnel.
 #[derive(Debug)]
 pub(crate) struct BoundPort {
-    port: u16,
+    number: u16,
     holder: Holder,
-    listeners: Vec<std::net::TcpListener>,
+    listeners: Listeners,
+}
+
+#[derive(Debug)]
+enum Listeners {
+    Fresh(Vec<std::net::TcpListener>),
+    /// Those of the tunnel that is being taken over: no visitor falls between.
+    Inherited(Arc<Port>),
 }
 
 /// Why there is no port.
@@ -74,63 +91,96 @@ impl TcpPorts {
             ip,
             workers,
             state: Mutex::default(),
+            binding: Mutex::default(),
         }
     }
 
     /// Binds a port: the one that the holder had last, if it can be had, else the next free one.
     pub(crate) fn bind(&self, holder: Holder) -> Result<BoundPort, NoPort> {
         let range = self.range.clone().ok_or(NoPort::SwitchedOff)?;
+        let bound = |number, listeners, holder| BoundPort {
+            number,
+            holder,
+            listeners,
+        };
         let last = self.state.lock().last.get(&holder).copied();
-        let remembered = last.filter(|port| range.contains(port));
-        if let Some(port) = remembered
-            // Shared with the tunnel that is being taken over, and with nobody else.
-            && let Ok(listeners) = self.listeners(port, self.is_open(port))
+        if let Some(number) = last.filter(|number| range.contains(number))
+            && let Some(listeners) = self.bind_again(number, &holder)
         {
-            return Ok(BoundPort {
-                port,
-                holder,
-                listeners,
-            });
+            return Ok(bound(number, listeners, holder));
         }
-        let count = range.len();
-        for _ in 0..count {
-            let port = self.next_port(&range);
-            if let Ok(listeners) = self.listeners(port, false) {
-                return Ok(BoundPort {
-                    port,
-                    holder,
-                    listeners,
-                });
+        for _ in 0..range.len() {
+            let number = self.next_port(&range);
+            if let Ok(listeners) = self.listeners(number, false) {
+                return Ok(bound(number, Listeners::Fresh(listeners), holder));
             }
         }
         Err(NoPort::Exhausted)
     }
 
-    /// Lets visitors in.
+    /// The port that a holder had, unless somebody else has it now.
+    fn bind_again(&self, number: u16, holder: &Holder) -> Option<Listeners> {
+        let held = self.state.lock().held.get(&number).and_then(Weak::upgrade);
+        match held {
+            Some(port) if port.holder != *holder => None,
+            Some(port) if !port.closed.is_cancelled() => Some(Listeners::Inherited(port)),
+            // Shared with listeners of its own that are about to go.
+            own => self
+                .listeners(number, own.is_some())
+                .ok()
+                .map(Listeners::Fresh),
+        }
+    }
+
+    /// Lets visitors in. Called before the tunnels that this one displaces are closed, whose port
+    /// it may inherit.
     pub(crate) fn serve(
         &self,
         bound: BoundPort,
         tunnel: &Arc<LiveTunnel<Agent>>,
         workers: &[Arc<Worker>],
     ) {
-        let closed = CancellationToken::new();
-        {
-            let mut state = self.state.lock();
-            let open = Open {
-                port: bound.port,
-                closed: closed.clone(),
-            };
-            state.open.insert(tunnel.view.id, open);
-            if bound.holder.1.is_some() && state.last.len() < REMEMBERED {
-                state.last.insert(bound.holder, bound.port);
+        let BoundPort {
+            number,
+            holder,
+            listeners,
+        } = bound;
+        let mut state = self.state.lock();
+        let listeners = match listeners {
+            Listeners::Fresh(listeners) => listeners,
+            Listeners::Inherited(port) => {
+                let displaced = port.tunnel.load().view.id;
+                if state.open.remove(&displaced).is_some() {
+                    port.tunnel.store(Arc::clone(tunnel));
+                    state.open.insert(tunnel.view.id, port);
+                    return;
+                }
+                // It was closed just now, and nobody else can have had the port since.
+                match self.listeners(number, true) {
+                    Ok(listeners) => listeners,
+                    Err(error) => {
+                        warn!(%error, "a TCP tunnel's port cannot be bound again");
+                        return;
+                    }
+                }
             }
+        };
+        if holder.1.is_some() && state.last.len() < REMEMBERED {
+            state.last.insert(holder.clone(), number);
         }
-        for (listener, worker) in bound.listeners.into_iter().zip(workers) {
-            let (tunnel, closed) = (Arc::clone(tunnel), closed.clone());
-            let visitors = Arc::clone(worker);
+        let port = Arc::new(Port {
+            holder,
+            tunnel: ArcSwap::new(Arc::clone(tunnel)),
+            closed: CancellationToken::new(),
+        });
+        state.open.insert(tunnel.view.id, Arc::clone(&port));
+        state.held.insert(number, Arc::downgrade(&port));
+        drop(state);
+        for (listener, worker) in listeners.into_iter().zip(workers) {
+            let (port, visitors) = (Arc::clone(&port), Arc::clone(worker));
             worker.spawn(async move {
                 match TcpListener::from_std(listener) {
-                    Ok(listener) => accept(listener, &tunnel, &closed, &visitors).await,
+                    Ok(listener) => accept(listener, &port, &visitors).await,
                     Err(error) => warn!(%error, "a TCP tunnel's port cannot be served"),
                 }
             });
@@ -139,17 +189,9 @@ impl TcpPorts {
 
     /// Stops admitting visitors to a tunnel. Those who are in stay.
     pub(crate) fn close(&self, tunnel: &TunnelId) {
-        if let Some(open) = self.state.lock().open.remove(tunnel) {
-            open.closed.cancel();
+        if let Some(port) = self.state.lock().open.remove(tunnel) {
+            port.closed.cancel();
         }
-    }
-
-    fn is_open(&self, port: u16) -> bool {
-        self.state
-            .lock()
-            .open
-            .values()
-            .any(|open| open.port == port)
     }
 
     fn next_port(&self, range: &RangeInclusive<u16>) -> u16 {
@@ -165,6 +207,7 @@ impl TcpPorts {
 
     /// A listener for each worker. Not shared: fails when anybody has the port, this engine too.
     fn listeners(&self, port: u16, shared: bool) -> io::Result<Vec<std::net::TcpListener>> {
+        let _binding = self.binding.lock();
         let addr = SocketAddr::new(self.ip, port);
         if !shared {
             drop(listener(addr, false)?);
@@ -175,18 +218,13 @@ impl TcpPorts {
 
 impl BoundPort {
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.number
     }
 }
 
-async fn accept(
-    listener: TcpListener,
-    tunnel: &Arc<LiveTunnel<Agent>>,
-    closed: &CancellationToken,
-    worker: &Arc<Worker>,
-) {
+async fn accept(listener: TcpListener, port: &Arc<Port>, worker: &Arc<Worker>) {
     let accepting = super::accept_loop(listener, worker, |stream, peer| {
-        let (tunnel, visitor) = (Arc::clone(tunnel), Arc::clone(worker));
+        let (tunnel, visitor) = (port.tunnel.load_full(), Arc::clone(worker));
         worker.spawn(async move {
             if let Some(socket) = super::admit::admit(stream, peer, &visitor.core).await {
                 raw::serve(socket, &tunnel, "tcp", &visitor).await;
@@ -195,6 +233,6 @@ async fn accept(
     });
     tokio::select! {
         () = accepting => {}
-        () = closed.cancelled() => {}
+        () = port.closed.cancelled() => {}
     }
 }

@@ -287,6 +287,11 @@ impl<A: Send + Sync + 'static> Live<A> {
         found.filter(|tunnel| &*tunnel.identity.project == project)
     }
 
+    /// Whether a tunnel is online.
+    pub fn is_online(&self, tunnel: &TunnelId) -> bool {
+        self.by_id.pin().contains_key(tunnel)
+    }
+
     /// Whether a hostname is held or remembered, and so not to be drawn for somebody else.
     pub fn is_spoken_for(&self, hostname: &Hostname) -> bool {
         !matches!(self.route(hostname.as_str()), Route::Unknown)

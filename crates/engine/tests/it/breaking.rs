@@ -250,6 +250,33 @@ async fn a_service_that_never_answers_is_a_504() {
     }
 }
 
+/// The deadline of the answer counts from the last movement of the request: a body of any size may
+/// take its time.
+#[tokio::test]
+async fn a_request_that_still_moves_is_not_given_up() {
+    let engine = TestEngine::start_with("timeouts: {stream_request_seconds: 1}").await;
+    let (http1, h2c) = (Upstream::http1().await, Upstream::h2c().await);
+    for tunnel in [
+        engine.publish(http1.addr()).await,
+        engine.publish_h2c(h2c.addr()).await,
+    ] {
+        let host = tunnel.hostname();
+        let mut visitor = engine.visitor().http1(host).await;
+        visitor
+            .request("POST", "/", host, "Content-Length: 5\r\n")
+            .await;
+        // In all longer than the deadline, each pause shorter.
+        let mut pace = tokio::time::interval(Duration::from_millis(400));
+        for byte in *b"slow!" {
+            pace.tick().await;
+            visitor.send([byte]).await;
+        }
+        let answer = visitor.answer().await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.json()["body"], "slow!");
+    }
+}
+
 #[tokio::test]
 async fn a_visitor_who_does_not_read_holds_the_service_back() {
     let engine = TestEngine::start().await;

@@ -5,15 +5,29 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod access_log;
+#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod breaking;
 #[cfg(test)]
+mod bridged;
+#[cfg(test)]
+mod control_channel;
+#[cfg(test)]
 mod desync;
+#[cfg(test)]
+mod dial;
 #[cfg(test)]
 mod drain;
 #[cfg(test)]
+mod early;
+#[cfg(test)]
 mod grpc;
+#[cfg(test)]
+mod guard;
+#[cfg(test)]
+mod hard_stop;
 #[cfg(test)]
 mod headers;
 #[cfg(test)]
@@ -25,19 +39,31 @@ mod live;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
+mod plain;
+#[cfg(test)]
+mod ports;
+#[cfg(test)]
 mod proxy_protocol;
 #[cfg(test)]
 mod relay;
 #[cfg(test)]
+mod resumption;
+#[cfg(test)]
 mod routing;
+#[cfg(test)]
+mod sdk_agents;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod takeover;
+#[cfg(test)]
 mod tcp;
 #[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod upstreams;
 #[cfg(test)]
 mod websocket;
 #[cfg(test)]

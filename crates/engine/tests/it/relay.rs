@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use client::{Config, HostPort};
-use testing::{TestEngine, within};
+use testing::TestEngine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -71,14 +71,6 @@ impl Relay {
     /// How many connections there have been. The first one of an agent is its control channel.
     pub(crate) fn accepted(&self) -> usize {
         *self.accepted.borrow()
-    }
-
-    pub(crate) async fn wait_accepted(&self, count: usize) {
-        let mut accepted = self.accepted.clone();
-        let counted = accepted.wait_for(|now| *now >= count);
-        within("connection through the relay", counted)
-            .await
-            .unwrap();
     }
 
     /// Lets nothing pass on a connection, by its number from 1; both ends keep it.

@@ -280,3 +280,27 @@ async fn a_service_that_speaks_h2c_is_reached() {
     let answer = H2Visitor::collect(over_h2.send(request).await.unwrap()).await;
     assert!(answer.whole && answer.body == Upstream::payload(300_000));
 }
+
+/// EN-1a: the Engine API answers to one name alone, said once.
+#[tokio::test]
+async fn en_1a_the_engines_own_host_is_named_once() {
+    let engine = TestEngine::start().await;
+    let host = engine.host();
+    for (head, status) in [
+        (format!("Host: {host}"), 404),
+        (format!("Host: {}:1", host.to_uppercase()), 404),
+        ("Host: web.t.engine.localhost".to_owned(), 421),
+        (format!("Host: {host}\r\nHost: {host}"), 400),
+        ("Host: a b".to_owned(), 400),
+        ("X: y".to_owned(), 400),
+    ] {
+        let mut visitor = engine.visitor().http1(host).await;
+        let request = format!("GET /api/nothing HTTP/1.1\r\n{head}\r\n\r\n");
+        visitor.send(request).await;
+        assert_eq!(visitor.answer().await.status, status, "{head}");
+    }
+    let mut visitor = engine.visitor().http1(host).await;
+    let request = format!("GET https://{host}/ HTTP/1.1\r\nHost: other.example\r\n\r\n");
+    visitor.send(request).await;
+    assert_eq!(visitor.answer().await.status, 400);
+}

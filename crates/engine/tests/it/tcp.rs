@@ -6,10 +6,12 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use client::tunnel::Online;
-use client::{Agent, ConnectError, Properties, RefusalKind, Target};
+use client::{Agent, ConnectError, Properties, RefusalKind, Target, Token};
+use serde_json::json;
 use testing::{TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::relay::Relay;
 
@@ -45,6 +47,18 @@ async fn read_to_end(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     within("end of the stream", stream.read_to_end(&mut bytes)).await?;
     Ok(bytes)
+}
+
+/// Whether a visit ends in a reset, which may come before the visitor has noticed that it was let
+/// in.
+async fn is_reset(tunnel: &TestTunnel) -> bool {
+    let visiting = async {
+        let mut visitor = TcpStream::connect(address(tunnel.online())).await?;
+        read_to_end(&mut visitor).await
+    };
+    visiting
+        .await
+        .is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
 }
 
 async fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -178,6 +192,91 @@ async fn en_9_a_named_tunnel_comes_back_to_its_port() {
     assert_eq!(upstream.accepted(), 1);
 }
 
+/// A port that somebody else has been given meanwhile is not shared with the one who had it.
+#[tokio::test]
+async fn a_port_that_is_another_tunnels_now_is_not_taken_back() {
+    let engine = engine(2).await;
+    let (ours, theirs) = (named_service(b"ours").await, named_service(b"them").await);
+    let named = || Properties::tcp().named("db");
+    let first = engine.publish_as(named(), ours.addr()).await;
+    let port = first.online().properties.port;
+    first.close().await;
+    let mut config = engine.agent_config();
+    config.token = Token::new(&engine.token(json!({"userId": "usr_other"})));
+    let other = Agent::connect(config).await.unwrap();
+    let mut others = Vec::new();
+    // The other port, and then the one that is free again.
+    for _ in 0..2 {
+        let target: Target = theirs.addr().to_string().parse().unwrap();
+        others.push(TestTunnel::open(other.clone(), Properties::tcp(), target).await);
+    }
+    let (same, free): (Vec<_>, Vec<_>) = others
+        .into_iter()
+        .partition(|tunnel| tunnel.online().properties.port == port);
+    for tunnel in free {
+        tunnel.close().await;
+    }
+    let back = engine.publish_as(named(), ours.addr()).await;
+    assert_ne!(back.online().properties.port, port);
+    for _ in 0..8 {
+        let mut visitor = visit(&same[0]).await;
+        assert_eq!(read_to_end(&mut visitor).await.unwrap(), b"them");
+        let mut visitor = visit(&back).await;
+        assert_eq!(read_to_end(&mut visitor).await.unwrap(), b"ours");
+    }
+}
+
+/// From the moment of the answer every visitor is the new agent's, and the port is open all the
+/// time. A visitor whose stream is on its way to the old agent when that one gives up may be
+/// reset.
+#[tokio::test]
+async fn a_takeover_leaves_the_port_open_and_leads_to_the_new_agent() {
+    let engine = engine(4).await;
+    let (old, new) = (named_service(b"old").await, named_service(b"new").await);
+    let named = || Properties::tcp().named("db");
+    let mut holder = engine.publish_as(named(), old.addr()).await;
+    let address = address(holder.online());
+    for turn in 0..6 {
+        let (displaced, service) = match turn % 2 {
+            0 => (b"old", &new),
+            _ => (b"new", &old),
+        };
+        let (over, is_over) = watch::channel(false);
+        let visits = tokio::spawn(async move {
+            while !*is_over.borrow() {
+                let visiting = async {
+                    let mut visitor = TcpStream::connect(address).await?;
+                    read_to_end(&mut visitor).await
+                };
+                match visiting.await {
+                    Ok(said) => assert!(said == b"old" || said == b"new"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+                }
+            }
+        });
+        let taking = engine.publish_as(named(), service.addr()).await;
+        for _ in 0..4 {
+            let mut visitor = visit(&taking).await;
+            let said = read_to_end(&mut visitor).await.unwrap();
+            assert_ne!(said, displaced, "the displaced agent's");
+        }
+        over.send_replace(true);
+        visits.await.unwrap();
+        holder = taking;
+    }
+    assert_eq!(address, self::address(holder.online()));
+}
+
+/// A service that says one word to everybody.
+async fn named_service(word: &'static [u8]) -> Upstream {
+    Upstream::start(move |mut stream, _| async move {
+        stream.write_all(word).await.ok();
+        stream.shutdown().await.ok();
+        stream.read_to_end(&mut Vec::new()).await.ok();
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_closed_tunnel_stops_accepting_and_keeps_its_visitors() {
     let engine = engine(2).await;
@@ -235,9 +334,7 @@ async fn a_service_that_is_down_is_seen_as_a_reset() {
     let engine = engine(1).await;
     let gone = Upstream::tcp().await.addr();
     let tunnel = engine.publish_as(Properties::tcp(), gone).await;
-    let mut visitor = visit(&tunnel).await;
-    let ended = read_to_end(&mut visitor).await;
-    assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert!(is_reset(&tunnel).await);
 }
 
 #[tokio::test]
@@ -269,9 +366,7 @@ async fn trusted_ips_keep_others_away_from_the_service() {
     };
     let foreign = engine.publish_as(trusting("192.0.2.0/24"), upstream.addr());
     let foreign = foreign.await;
-    let mut visitor = visit(&foreign).await;
-    let ended = read_to_end(&mut visitor).await;
-    assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert!(is_reset(&foreign).await);
     assert_eq!(upstream.accepted(), 0);
 
     let ours = engine.publish_as(trusting("127.0.0.0/8"), upstream.addr());

@@ -12,6 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
+use wire::ErrorCode;
+use wire::message::TunnelProperties;
+
+use crate::wired::{self, PlainAgent};
 
 fn properties(label: &str) -> Properties {
     Properties {
@@ -170,6 +174,61 @@ async fn tls_min_version_keeps_older_clients_out() {
         let mut visitor = connecting.await.unwrap();
         assert_eq!(visitor.get_ref().1.protocol_version(), Some(agreed));
         assert_eq!(exchange(&mut visitor, b"ping").await.unwrap(), b"ping");
+    }
+}
+
+/// Cipher suites that a tunnel names are the only ones that its visitors get.
+#[tokio::test]
+async fn tls_ciphers_are_kept_or_refused() {
+    const AES_256: &str = "TLS_AES_256_GCM_SHA384";
+    const OLDER: &str = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384";
+    let engine = TestEngine::start().await;
+    let asked = |protocol: &str, ciphers: &[&str]| TunnelProperties {
+        protocol: Some(protocol.into()),
+        tls_ciphers: ciphers.iter().copied().map(String::from).collect(),
+        ..wired::http(protocol)
+    };
+    for protocol in ["tls", "http"] {
+        let host = format!("{protocol}.t.engine.localhost");
+        for (ciphers, tls13, tls12) in [
+            (&[AES_256][..], Some("TLS13_AES_256_GCM_SHA384"), None),
+            (&[OLDER], None, Some(OLDER)),
+            (
+                &[OLDER, AES_256],
+                Some("TLS13_AES_256_GCM_SHA384"),
+                Some(OLDER),
+            ),
+        ] {
+            // Each takes over from the one before.
+            let mut agent = PlainAgent::connect(&engine).await;
+            agent.open(asked(protocol, ciphers)).await.unwrap();
+            for (version, expected) in [(&version::TLS13, tls13), (&version::TLS12, tls12)] {
+                let config = client(engine.ca(), &[version], &[]);
+                let visitor = connect(engine.addr(), &host, config).await.ok();
+                let suite = visitor.map(|visitor| {
+                    let suite = visitor.get_ref().1.negotiated_cipher_suite().unwrap();
+                    suite.suite().as_str().unwrap()
+                });
+                assert_eq!(suite, expected, "{protocol} {ciphers:?} {version:?}");
+            }
+        }
+    }
+    let contradiction = TunnelProperties {
+        tls_min_version: Some("tls1.3".into()),
+        ..asked("tls", &[OLDER])
+    };
+    let mut agent = PlainAgent::connect(&engine).await;
+    for (refused, field) in [
+        (asked("tls", &[AES_256, "RC4-SHA"]), "tls_ciphers.1"),
+        (
+            asked("http", &["TLS13_AES_256_GCM_SHA384"]),
+            "tls_ciphers.0",
+        ),
+        (contradiction, "tls_ciphers"),
+    ] {
+        let error = agent.open(refused).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorCode::InvalidRequest);
+        assert!(error.text().contains(field), "{error}");
     }
 }
 

@@ -129,11 +129,17 @@ impl PlainAgent {
     }
 
     pub(crate) async fn connect_as(engine: &TestEngine, claims: Value) -> Self {
-        Self::over(Wire::connect(engine).await, engine, claims).await
+        Self::over(Wire::connect(engine).await, engine, claims, None).await
     }
 
-    pub(crate) async fn over(mut channel: Wire, engine: &TestEngine, claims: Value) -> Self {
-        let ok = channel.hello(Some(details(engine, claims)), None).await;
+    pub(crate) async fn over(
+        mut channel: Wire,
+        engine: &TestEngine,
+        claims: Value,
+        heartbeat_interval_ms: Option<u32>,
+    ) -> Self {
+        let details = details(engine, claims);
+        let ok = channel.hello(Some(details), heartbeat_interval_ms).await;
         Self {
             channel,
             client_id: ok.unwrap().client_id,

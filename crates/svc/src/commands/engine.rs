@@ -45,7 +45,7 @@ struct Ready {
     /// The plain listener, which redirects.
     #[serde(skip_serializing_if = "Option::is_none")]
     http_url: Option<String>,
-    /// The metrics.
+    /// The metrics listener: metrics and health.
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics_url: Option<String>,
     /// This process.
@@ -75,19 +75,19 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     }
     descriptors::raise_limit();
     let shutdown = signals::listen(config.timeouts.drain)?;
-    let (host, metrics_path) = (config.host.clone(), config.metrics.path.clone());
+    let host = config.host.clone();
     let running = engine::start(config, shutdown.clone())
         .await
         .map_err(|error| Failure::of("the engine cannot start", error))?;
     if args.output == Format::Json {
-        output::json(&Ready::of(&running, &host, metrics_path.as_str()))?;
+        output::json(&Ready::of(&running, &host))?;
     }
     running.stopped().await;
     Ok(())
 }
 
 impl Ready {
-    fn of(running: &Running, host: &str, metrics_path: &str) -> Self {
+    fn of(running: &Running, host: &str) -> Self {
         let tls = running.tls_addr();
         let plain = running.http_addr();
         let metrics = running.metrics_addr();
@@ -95,7 +95,7 @@ impl Ready {
             engine_url: format!("https://{host}:{}", tls.port()),
             tls_addr: tls,
             http_url: plain.map(|address| format!("http://{host}:{}", address.port())),
-            metrics_url: metrics.map(|address| format!("http://{address}{metrics_path}")),
+            metrics_url: metrics.map(|address| format!("http://{address}")),
             pid: std::process::id(),
         }
     }

@@ -98,7 +98,13 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
                 // While stopping, what was accepted is still being served.
                 if !shutdown.drain().is_cancelled() {
                     report.closed(&closed)?;
-                    agent.close(Duration::ZERO).await;
+                    // A tunnel that was taken over still serves those that it has accepted.
+                    tokio::select! {
+                        _drained = agent.close(signals::DRAIN) => {}
+                        () = shutdown.drain().cancelled() => {
+                            agent.close(Duration::ZERO).await;
+                        }
+                    }
                     return Err(ended(&closed));
                 }
             }

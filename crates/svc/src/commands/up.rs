@@ -95,7 +95,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         engine_url: format!("https://{engine}"),
         metrics_url: running
             .metrics_addr()
-            .map(|address| format!("http://{address}/metrics")),
+            .map(|address| format!("http://{address}")),
         ca_file: certificates.ca.clone(),
         token: token.clone(),
         demo_url: demo.as_ref().map(|demo| demo.url.clone()),

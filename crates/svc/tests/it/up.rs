@@ -139,10 +139,11 @@ async fn one_line_of_json_says_where_everything_is() {
     ] {
         assert!(ready.get(key).is_none(), "{key}");
     }
-    let metrics = reqwest::get(ready["metrics_url"].as_str().unwrap())
-        .await
-        .unwrap();
-    assert!(metrics.text().await.unwrap().contains("svc_"));
+    let metrics = ready["metrics_url"].as_str().unwrap();
+    let scraped = reqwest::get(format!("{metrics}/metrics")).await.unwrap();
+    assert!(scraped.text().await.unwrap().contains("svc_"));
+    let health = reqwest::get(format!("{metrics}/readyz")).await.unwrap();
+    assert_eq!(health.status(), 200);
     let ended = up.running.terminate().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.stdout, "");

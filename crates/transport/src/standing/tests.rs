@@ -172,3 +172,20 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn a_closed_connection_is_not_taken_by_a_task_that_has_used_up_its_turn() {
+    let (mut engine, agent) = ends(64);
+    assert!(engine.is_alive());
+    drop(agent);
+    poll_fn(|cx| {
+        while tokio::task::coop::has_budget_remaining() {
+            if let Poll::Ready(turn) = tokio::task::coop::poll_proceed(cx) {
+                turn.made_progress();
+            }
+        }
+        assert!(!engine.is_alive());
+        Poll::Ready(())
+    })
+    .await;
+}

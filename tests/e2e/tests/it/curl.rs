@@ -185,6 +185,44 @@ fn a_body_that_breaks_off_never_looks_complete() -> Result<()> {
 }
 
 #[test]
+fn a_service_learns_that_its_visitor_has_gone() -> Result<()> {
+    let svc = Svc::engine()?;
+    let service = Service::start()?;
+    let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
+    for version in ["--http1.1", "--http2"] {
+        let mut download = Curl::new(&svc).start(&[version, &agent.url("/")])?;
+        let mut call = service.next()?;
+        // While it waits for the head, and while it reads the body.
+        if version == "--http2" {
+            call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfour")?;
+            assert_eq!(download.read(4)?, b"four");
+        }
+        drop(download);
+        assert!(call.is_closed(), "{version}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_visitor_that_does_not_read_holds_the_service_back() -> Result<()> {
+    let svc = Svc::engine()?;
+    let service = Service::start()?;
+    let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
+    for version in ["--http1.1", "--http2"] {
+        let mut download = Curl::new(&svc).start(&[version, &agent.url("/")])?;
+        let mut call = service.next()?;
+        call.write("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbegun")?;
+        assert_eq!(download.read(5)?, b"begun");
+        // Buffers of five sockets and three programs: far less than what a service would send.
+        let taken = call.write_until_held(256 << 20)?;
+        assert!(taken < 64 << 20, "{version}: {taken} bytes are somewhere");
+        drop(call);
+        assert_eq!(download.rest()?.len(), taken, "{version}");
+    }
+    Ok(())
+}
+
+#[test]
 fn head_and_http_1_0_get_what_they_can_read() -> Result<()> {
     let svc = Svc::engine()?;
     let service = Service::start()?;

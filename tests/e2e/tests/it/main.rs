@@ -5,8 +5,12 @@ mod curl;
 #[cfg(test)]
 mod grpc;
 #[cfg(test)]
+mod network;
+#[cfg(test)]
 mod nginx;
 #[cfg(test)]
 mod python_sdk;
 #[cfg(test)]
 mod restart;
+#[cfg(test)]
+mod tls;

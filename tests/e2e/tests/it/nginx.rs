@@ -7,7 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use aws_lc_rs::digest;
-use e2e::{Agent, Answer, Curl, Nginx, Svc};
+use e2e::{Agent, Answer, Curl, Nginx, Svc, free_ports};
+use serde_json::json;
 
 #[test]
 fn connections_to_the_service_are_kept_and_used_again() -> Result<()> {
@@ -155,6 +156,103 @@ fn ranges_conditions_and_encodings_are_left_to_the_service() -> Result<()> {
         assert_eq!(head.header("content-length"), Some("100000"), "{head:?}");
         assert_eq!(get("/nowhere", &[])?.status, 404);
     }
+    Ok(())
+}
+
+/// A connection that nginx ends after five requests costs no visitor an answer, whatever the
+/// request may do.
+#[test]
+fn a_service_may_end_its_connections() -> Result<()> {
+    let (svc, nginx) = (Svc::engine()?, Nginx::start()?);
+    let curl = Curl::new(&svc);
+    let [http1, h2c] = nginx.short_lived();
+    for (target, flags) in [(http1, &[][..]), (h2c, &["--http-version", "h2c"][..])] {
+        let agent = Agent::forward(&svc, &target, &[&["--http"][..], flags].concat())?;
+        let requests = format!("{}[1-100]", agent.url("/read?"));
+        for version in ["--http1.1", "--http2"] {
+            let one_by_one = [version, "--fail-early", "--data", "x=y", &requests];
+            let at_once = [&one_by_one[..], &["--parallel", "--parallel-max", "20"]].concat();
+            for args in [&one_by_one[..], &at_once] {
+                let answers = curl.start(args)?.rest()?;
+                let answers = serde_json::Deserializer::from_slice(&answers).into_iter();
+                let seen: Vec<serde_json::Value> = answers.collect::<Result<_, _>>()?;
+                assert_eq!(seen.len(), 100, "{target}, {args:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn many_visitors_at_once_are_served() -> Result<()> {
+    let (svc, nginx) = (Svc::engine()?, Nginx::start()?);
+    let curl = Curl::new(&svc);
+    let services = [
+        (nginx.http1(), &[][..]),
+        (nginx.h2c(), &["--http-version", "h2c"][..]),
+        (nginx.tls(), &[][..]),
+    ];
+    for (target, flags) in services {
+        let agent = Agent::forward(&svc, &target, &[&["--http"][..], flags].concat())?;
+        let requests = format!("{}[1-300]", agent.url("/seen?"));
+        for version in ["--http1.1", "--http2"] {
+            let args = [version, "--parallel", "--parallel-max", "50", &requests];
+            let answers = curl.start(&args)?.rest()?;
+            let answers = serde_json::Deserializer::from_slice(&answers).into_iter();
+            let seen: Vec<serde_json::Value> = answers.collect::<Result<_, _>>()?;
+            let other = seen.iter().find(|seen| seen["uri"].is_null());
+            let log = || format!("{}\n{}", svc.log(), agent.log());
+            assert_eq!(other, None, "{target}, {version}: {}", log());
+            let uris: BTreeSet<&str> = seen
+                .iter()
+                .filter_map(|seen| seen["uri"].as_str())
+                .collect();
+            assert_eq!(uris.len(), 300, "{target}, {version}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn bytes_pass_through_tls_and_tcp_tunnels_as_they_are() -> Result<()> {
+    let (first, last) = free_ports(4)?;
+    let svc = Svc::engine_with(&json!({"tcp": {"port_range": format!("{first}-{last}")}}))?;
+    let nginx = Nginx::start()?;
+    let at_nginx = nginx.tls().replace("https://", "");
+
+    // The handshake is with nginx: its authority, its choice of the protocol.
+    let flags = ["--tls", "--tls-mode", "passthrough"];
+    let passed = Agent::forward(&svc, &at_nginx, &flags)?;
+    let (_, port) = svc.address().rsplit_once(':').context("no port")?;
+    let url = format!("https://{}:{port}/seen", passed.hostname()?);
+    let answer = Curl::trusting(nginx.ca_file()).get(&["--http2", &url])?;
+    assert_eq!(
+        (answer.status, answer.version.as_str()),
+        (200, "2"),
+        "{answer:?}"
+    );
+    assert_eq!(answer.json()["forwarded_for"], "", "{answer:?}");
+    assert!(
+        Curl::new(&svc).get(&[&url]).is_err(),
+        "it has our certificate"
+    );
+
+    // Ended at the edge, with the protocol that the tunnel names.
+    let flags = ["--tls", "--tls-alpns", "http/1.1"];
+    let ended = Agent::forward(&svc, &nginx.http1(), &flags)?;
+    let url = format!("https://{}:{port}/seen", ended.hostname()?);
+    let answer = Curl::new(&svc).get(&["--http2", &url])?;
+    assert_eq!(
+        (answer.status, answer.version.as_str()),
+        (200, "1.1"),
+        "{answer:?}"
+    );
+
+    let tcp = Agent::forward(&svc, &nginx.http1(), &["--tcp"])?;
+    let port = tcp.online()["port"].as_u64().context("no port")?;
+    assert!((first.into()..=last.into()).contains(&port));
+    let answer = Curl::new(&svc).get(&[&format!("http://127.0.0.1:{port}/seen")])?;
+    assert_eq!(answer.json()["scheme"], "http", "{answer:?}");
     Ok(())
 }
 

@@ -1,1 +1,210 @@
-//! Either side ends and comes back.
+//! Either side ends, in order or not, and comes back.
+
+use anyhow::{Result, bail};
+use e2e::{Agent, Call, Curl, Download, Service, Svc};
+use serde_json::Value;
+
+/// EN-9: the engine kept nothing, and everything is there again.
+#[test]
+fn an_engine_that_was_killed_finds_its_agents_again() -> Result<()> {
+    let mut svc = Svc::engine()?;
+    let service = Service::mirror()?.to_string();
+    let mut drawn = Agent::forward(&svc, &service, &["--http"])?;
+    let mut asked = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
+    let before = [drawn.hostname()?.to_owned(), asked.hostname()?.to_owned()];
+
+    svc.process().kill();
+    drawn.disconnected()?;
+    asked.disconnected()?;
+    svc.start_again()?;
+
+    let curl = Curl::new(&svc);
+    for (agent, before) in [&mut drawn, &mut asked].into_iter().zip(before) {
+        let id = agent.online()["tunnel_id"].clone();
+        agent.online_again()?;
+        assert_eq!(agent.hostname()?, before);
+        assert_ne!(agent.online()["tunnel_id"], id, "it was kept");
+        assert_eq!(curl.get(&[&agent.url("/")])?.status, 200);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_agent_that_was_killed_is_missed_at_once() -> Result<()> {
+    let svc = Svc::engine()?;
+    let service = Service::mirror()?.to_string();
+    let flags = ["--http", "--hostname", "web"];
+    let mut agent = Agent::forward(&svc, &service, &flags)?;
+    let (curl, events) = (Curl::new(&svc), svc.events()?);
+    assert_eq!(curl.get(&[&agent.url("/")])?.status, 200);
+
+    agent.process().kill();
+    events.json("end of the tunnel", |event| {
+        event["type"] == "tunnel.deleted"
+    })?;
+    let offline = curl.get(&[&agent.url("/")])?;
+    assert_eq!(offline.status, 503, "{offline:?}");
+    assert!(offline.header("retry-after").is_some(), "{offline:?}");
+
+    let next = Agent::forward(&svc, &service, &flags)?;
+    assert_eq!(next.hostname()?, agent.hostname()?);
+    assert_eq!(curl.get(&[&next.url("/")])?.status, 200);
+    Ok(())
+}
+
+#[test]
+fn a_second_instance_takes_over_and_the_first_does_not_fight() -> Result<()> {
+    for flags in [["--http", "--hostname", "web"], ["--http", "--name", "web"]] {
+        let svc = Svc::engine()?;
+        let events = svc.events()?;
+        let services = [Service::start()?, Service::start()?];
+        let mut first = Agent::forward(&svc, &services[0].address(), &flags)?;
+        // What the first has accepted is served to its end.
+        let (mut call, download) = begin(&svc, &first, &services[0])?;
+
+        let second = Agent::forward(&svc, &services[1].address(), &flags)?;
+        call.write("end")?;
+        drop(call);
+        assert_eq!(download.rest()?, b"end");
+        assert_eq!(
+            first.process().ended()?,
+            Some(4),
+            "{}",
+            first.process().log()
+        );
+
+        let asked = Curl::new(&svc).start(&[&second.url("/")])?;
+        let mut call = services[1].next()?;
+        call.write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond")?;
+        assert_eq!(asked.rest()?, b"second");
+
+        // Two came and one went.
+        let id = second.online()["tunnel_id"].clone();
+        let mut kinds = Vec::new();
+        events.json("last event", |event| {
+            kinds_of(event, &mut kinds);
+            event["type"] == "client.deleted"
+        })?;
+        let count = |wanted: &str| kinds.iter().filter(|kind| **kind == wanted).count();
+        assert_eq!(count("tunnel.created"), 2, "{kinds:?}");
+        assert_eq!(count("tunnel.deleted"), 1, "{kinds:?}");
+        let bearer = format!("Authorization: Bearer {}", svc.token());
+        let list = format!("https://{}/api/tunnels", svc.address());
+        let left = Curl::new(&svc).get(&["-H", &bearer, &list])?.json();
+        assert_eq!(left.as_array().map(Vec::len), Some(1), "{left}");
+        assert_eq!(left[0]["id"], id);
+    }
+    Ok(())
+}
+
+/// OP-1: a restart is a drain, and then everything comes back.
+#[test]
+fn an_engine_that_is_asked_to_stop_finishes_what_it_has_begun() -> Result<()> {
+    let mut svc = Svc::engine()?;
+    let service = Service::start()?;
+    let mut agent = Agent::forward(&svc, &service.address(), &["--http"])?;
+    let (mut call, mut download) = begin(&svc, &agent, &service)?;
+
+    svc.process().terminate()?;
+    until_refused(&svc, &agent)?;
+    call.write("more ")?;
+    assert_eq!(download.read(5)?, b"more ");
+    call.write("end")?;
+    drop(call);
+    assert_eq!(download.rest()?, b"end");
+    assert_eq!(svc.process().ended()?, Some(0), "{}", svc.log());
+
+    svc.start_again()?;
+    agent.online_again()?;
+    let (mut call, download) = begin(&svc, &agent, &service)?;
+    call.write("again")?;
+    drop(call);
+    assert_eq!(download.rest()?, b"again");
+    Ok(())
+}
+
+#[test]
+fn the_second_signal_stops_an_engine_at_once() -> Result<()> {
+    let mut svc = Svc::engine()?;
+    let service = Service::start()?;
+    let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
+    let (_call, download) = begin(&svc, &agent, &service)?;
+
+    svc.process().terminate()?;
+    until_refused(&svc, &agent)?;
+    svc.process().terminate()?;
+    // The service has not ended its answer, so only the signal can end it. The time of a drain
+    // (30 s) is as long as this test waits.
+    assert!(svc.process().ended()?.is_some(), "{}", svc.log());
+    assert!(download.rest().is_err());
+    Ok(())
+}
+
+#[test]
+fn an_agent_that_is_asked_to_stop_finishes_what_it_has_begun() -> Result<()> {
+    let svc = Svc::engine()?;
+    let service = Service::start()?;
+    let mut agent = Agent::forward(&svc, &service.address(), &["--http"])?;
+    let (events, curl) = (svc.events()?, Curl::new(&svc));
+    let (mut call, mut download) = begin(&svc, &agent, &service)?;
+
+    agent.process().terminate()?;
+    events.json("end of the tunnel", |event| {
+        event["type"] == "tunnel.deleted"
+    })?;
+    let late = curl.get(&[&agent.url("/")])?;
+    assert_eq!(late.status, 503, "{late:?}");
+    call.write("more ")?;
+    assert_eq!(download.read(5)?, b"more ");
+    call.write("end")?;
+    drop(call);
+    assert_eq!(download.rest()?, b"end");
+    assert_eq!(agent.process().ended()?, Some(0));
+    Ok(())
+}
+
+#[test]
+fn the_second_signal_stops_an_agent_at_once() -> Result<()> {
+    let svc = Svc::engine()?;
+    let service = Service::start()?;
+    let mut agent = Agent::forward(&svc, &service.address(), &["--http"])?;
+    let events = svc.events()?;
+    let (_call, download) = begin(&svc, &agent, &service)?;
+
+    agent.process().terminate()?;
+    events.json("end of the tunnel", |event| {
+        event["type"] == "tunnel.deleted"
+    })?;
+    agent.process().terminate()?;
+    assert!(agent.process().ended()?.is_some());
+    assert!(download.rest().is_err());
+    Ok(())
+}
+
+/// A download that has begun and is not over: the first bytes have arrived.
+fn begin(svc: &Svc, agent: &Agent, service: &Service) -> Result<(Call, Download)> {
+    let mut download = Curl::new(svc).start(&["--http1.1", &agent.url("/slow")])?;
+    let mut call = service.next()?;
+    call.write("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbegun ")?;
+    assert_eq!(download.read(6)?, b"begun ");
+    Ok((call, download))
+}
+
+/// Waits until the engine takes no connections. A listener that closes tells nobody, so this asks
+/// again and again.
+fn until_refused(svc: &Svc, agent: &Agent) -> Result<()> {
+    let curl = Curl::new(svc);
+    for _ in 0..1000 {
+        if curl
+            .get(&["--connect-timeout", "1", &agent.url("/late")])
+            .is_err()
+        {
+            return Ok(());
+        }
+    }
+    bail!("it still takes connections")
+}
+
+fn kinds_of(event: &Value, kinds: &mut Vec<String>) {
+    kinds.push(event["type"].as_str().unwrap_or_default().to_owned());
+}

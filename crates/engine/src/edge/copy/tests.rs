@@ -190,3 +190,62 @@ async fn a_small_message_is_one_write_and_can_be_sent_again() {
     assert_eq!(&one[..read], b"head body");
     assert_eq!(copy.into_whole().unwrap(), b"head body");
 }
+
+#[tokio::test]
+async fn a_reset_behind_the_end_of_the_body_changes_nothing() {
+    let ends = ThenReset(Some(b"4\r\ngood\r\n0\r\n\r\n"));
+    let mut source = Buffered::new(ends);
+    let reader = BodyReader::Chunked(http1::ChunkScanner::new());
+    let mut copy = BodyCopy::new(Vec::new(), reader, Framing::Same, &mut source);
+    let (mut sink, mut taker) = duplex(1000);
+    poll_fn(|cx| copy.poll(cx, &mut source, &mut sink))
+        .await
+        .unwrap();
+    drop(sink);
+    let mut all = Vec::new();
+    taker.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all, b"4\r\ngood\r\n0\r\n\r\n");
+}
+
+#[tokio::test]
+async fn a_reset_in_place_of_the_end_is_a_break_behind_what_came() {
+    let mut source = Buffered::new(ThenReset(Some(b"4\r\ngood\r\n")));
+    let reader = BodyReader::Chunked(http1::ChunkScanner::new());
+    let mut copy = BodyCopy::new(Vec::new(), reader, Framing::Same, &mut source);
+    let (mut sink, mut taker) = duplex(1000);
+    let broken = poll_fn(|cx| copy.poll(cx, &mut source, &mut sink)).await;
+    assert!(matches!(broken, Err(CopyError::Source(_))), "{broken:?}");
+    drop(sink);
+    let mut all = Vec::new();
+    taker.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all, b"4\r\ngood\r\n");
+}
+
+/// A source that is reset at once behind its bytes.
+struct ThenReset(Option<&'static [u8]>);
+
+impl tokio::io::AsyncRead for ThenReset {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.0.take() {
+            Some(bytes) => buf.put_slice(bytes),
+            None => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ThenReset {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Pending
+    }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -15,7 +15,7 @@ use transport::Scratch;
 use types::id::TunnelId;
 
 use super::super::record::{Outcome, Record};
-use super::super::upstream::Http1;
+use super::super::upstream::{self, Http1, Turn};
 use super::upload::Upload;
 use crate::core::Worker;
 
@@ -34,6 +34,7 @@ pub(in crate::edge) struct PassedBody {
     pub(super) body: Incoming,
     pub(super) record: Record,
     pub(super) bytes: u64,
+    pub(super) _turn: Turn,
 }
 
 /// Reads the response, and sends on what is left of the request meanwhile.
@@ -112,7 +113,7 @@ impl ServiceBody {
             record.ended(Outcome::Served);
         }
         if self.reusable && self.upload.is_sent() && upstream.unread().is_empty() {
-            self.worker.upstreams.lock().keep(self.tunnel, upstream);
+            upstream::keep(&self.worker, self.tunnel, upstream);
         }
     }
 }
@@ -202,11 +203,16 @@ impl Body for DownBody {
                     body,
                     record,
                     bytes,
+                    ..
                 } = &mut **passed;
-                let frame = ready!(Pin::new(body).poll_frame(cx));
+                let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
                 match &frame {
                     Some(Ok(frame)) => {
                         *bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                        // The library does not ask for more than there is.
+                        if frame.is_trailers() || body.is_end_stream() {
+                            record.ended(Outcome::Served);
+                        }
                     }
                     Some(Err(error)) => record.failed(error.to_string()),
                     None => record.ended(Outcome::Served),

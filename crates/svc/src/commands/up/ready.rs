@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(crate) struct Ready {
     /// The engine: agents and the Engine API.
     pub(crate) engine_url: String,
-    /// The metrics.
+    /// The metrics listener: `/metrics`, `/healthz`, `/readyz`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) metrics_url: Option<String>,
     /// The CA that signed the engine's certificate.
@@ -78,7 +78,7 @@ mod tests {
     fn ready() -> Ready {
         Ready {
             engine_url: "https://engine.localhost:8443".to_owned(),
-            metrics_url: Some("http://127.0.0.1:8444/metrics".to_owned()),
+            metrics_url: Some("http://127.0.0.1:8444".to_owned()),
             ca_file: "/srv/ada/my data/ca.pem".into(),
             token: "a.b.c".to_owned(),
             demo_url: Some("https://demo.t.engine.localhost:8443".to_owned()),

@@ -1,22 +1,18 @@
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use e2e::Svc;
 use futures_util::Stream;
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
-use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::{Number, server};
+use crate::tls;
 
 /// A client of the service, through the engine.
 #[derive(Clone)]
@@ -27,14 +23,7 @@ type Answered<T> = Result<Response<T>, Status>;
 impl Client {
     /// Connects to the published name.
     pub(super) async fn connect(svc: &Svc, hostname: &str) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(svc.ca_file())?)?;
-        let mut tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        tls.alpn_protocols = vec![b"h2".to_vec()];
-        let connector = TlsConnector::from(Arc::new(tls));
+        let connector = tls::connector(svc, &["h2"])?;
         let (_, port) = svc.address().rsplit_once(':').context("no port")?;
         let address = (Ipv4Addr::LOCALHOST, port.parse::<u16>()?);
         let name = ServerName::try_from(hostname.to_owned())?;

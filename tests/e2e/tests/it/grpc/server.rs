@@ -78,10 +78,11 @@ impl Server {
 /// What the calls are joined to.
 #[derive(Clone)]
 struct Calls {
-    numbers: Arc<Mutex<Option<mpsc::Receiver<Result<i64, Code>>>>>,
+    numbers: Arc<Mutex<Option<Counted>>>,
     seen: mpsc::Sender<Seen>,
 }
 
+type Counted = mpsc::Receiver<Result<i64, Code>>;
 type Answered<T> = Result<Response<T>, Status>;
 type Numbers = BoxStream<'static, Result<Number, Status>>;
 

@@ -1,0 +1,250 @@
+//! Control channels, message by message: the hello, what cannot be read, signs of life, the end.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testing::TestEngine;
+use wire::message::{
+    ClientDetails, CloseControlChannelReq, Heartbeat, OpenControlChannelReq, ServerMessage,
+    StreamRsp,
+};
+use wire::{Error, ErrorCode, Kind};
+
+use crate::wired::{self, PlainAgent, Wire};
+
+/// One with a tunnel that visitors can see.
+async fn agent(engine: &TestEngine) -> PlainAgent {
+    let mut agent = PlainAgent::connect(engine).await;
+    agent.open(wired::http("web")).await.unwrap();
+    agent
+}
+
+/// The status of a visit to that tunnel.
+async fn visit(engine: &TestEngine) -> u16 {
+    const HOST: &str = "web.t.engine.localhost";
+    let mut visitor = engine.visitor().http1(HOST).await;
+    visitor.get("/", HOST).await.status
+}
+
+/// What a later version says is no error.
+#[tokio::test]
+async fn unknown_kinds_and_fields_are_ignored() {
+    let engine = TestEngine::start().await;
+    let mut agent = PlainAgent::connect(&engine).await;
+    // Field 999, length-delimited, empty: as a message of its own, and beside a heartbeat's.
+    let unknown = [0xba, 0x3e, 0x00];
+    let with_heartbeat = [&[0x7a, 0x00][..], &unknown].concat();
+    for payload in [&unknown[..], &with_heartbeat] {
+        let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        agent
+            .channel
+            .send_bytes(&[&len[..], payload].concat())
+            .await;
+    }
+    let message = Kind::ServerMessage(ServerMessage {
+        message: "an engine's to send".to_owned(),
+    });
+    agent.channel.send(message).await;
+    agent.open(wired::http("web")).await.unwrap();
+}
+
+fn frame(len: u32, payload: &[u8]) -> Vec<u8> {
+    [&len.to_be_bytes()[..], payload].concat()
+}
+
+/// Frames that nobody can read, and messages out of place.
+fn broken() -> Vec<(&'static str, Vec<u8>)> {
+    let mut misplaced = Vec::new();
+    let answer = Kind::StreamRsp(StreamRsp { outcome: None });
+    wire::encode(&answer.into(), &mut misplaced).unwrap();
+    vec![
+        ("too long", frame(65_536, &[])),
+        ("much too long", frame(u32::MAX, &[])),
+        ("empty", frame(0, &[])),
+        ("undecodable", frame(4, &[0x0a, 0xff, 0xff, 0xff])),
+        ("out of place", misplaced),
+    ]
+}
+
+#[tokio::test]
+async fn a_frame_that_cannot_be_read_ends_the_channel() {
+    let engine = TestEngine::start().await;
+    for (case, bytes) in broken() {
+        let mut agent = agent(&engine).await;
+        agent.channel.send_bytes(&bytes).await;
+        let said = agent.channel.rest().await;
+        assert!(
+            matches!(&said[..], [Kind::ServerMessage(why)] if !why.message.is_empty()),
+            "{case}: {said:?}"
+        );
+        assert_eq!(visit(&engine).await, 503, "{case}: the tunnel is offline");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_begins_badly_is_told_so() {
+    let engine = TestEngine::start().await;
+    for (case, bytes) in broken() {
+        let mut connection = Wire::connect(&engine).await;
+        connection.send_bytes(&bytes).await;
+        let error = refusal(connection).await;
+        assert_eq!(error.kind(), ErrorCode::InvalidRequest, "{case}");
+    }
+}
+
+async fn refusal(connection: Wire) -> Error {
+    use wire::message::ControlChannelOutcome;
+    let said = connection.rest().await;
+    let [Kind::OpenControlChannelRsp(answer)] = &said[..] else {
+        panic!("{said:?}")
+    };
+    match answer.outcome.clone() {
+        Some(ControlChannelOutcome::Error(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// EN-7: version, token and permission of a hello.
+#[tokio::test]
+async fn en_7_a_hello_is_judged_by_version_and_token() {
+    let engine = TestEngine::start().await;
+    let good = || wired::details(&engine, json!({}));
+    let version = |version: Option<&str>| ClientDetails {
+        protocol_version: version.map(Into::into),
+        ..good()
+    };
+    let token = |token: Option<&str>| ClientDetails {
+        token: token.map(Into::into),
+        ..good()
+    };
+    let expired = engine.token(json!({"exp": 1}));
+    for (case, details, code) in [
+        (
+            "no version",
+            version(None),
+            ErrorCode::ProtocolVersionMissing,
+        ),
+        (
+            "empty",
+            version(Some("")),
+            ErrorCode::ProtocolVersionInvalid,
+        ),
+        (
+            "no numbers",
+            version(Some("1.x.5")),
+            ErrorCode::ProtocolVersionInvalid,
+        ),
+        (
+            "an older major version",
+            version(Some("0.9.0")),
+            ErrorCode::ProtocolVersionIncompatible,
+        ),
+        (
+            "a later major version",
+            version(Some("2.0.0")),
+            ErrorCode::ProtocolVersionIncompatible,
+        ),
+        ("no token", token(None), ErrorCode::Unauthorized),
+        ("an empty token", token(Some("")), ErrorCode::Unauthorized),
+        (
+            "an expired token",
+            token(Some(&expired)),
+            ErrorCode::Unauthorized,
+        ),
+        ("garbage", token(Some("a.b.c")), ErrorCode::Unauthorized),
+    ] {
+        let mut connection = Wire::connect(&engine).await;
+        let hello = OpenControlChannelReq {
+            client_details: Some(details),
+            liveness: None,
+        };
+        connection.send(Kind::OpenControlChannelReq(hello)).await;
+        assert_eq!(refusal(connection).await.kind(), code, "{case}");
+    }
+    // The version is judged first: who speaks another language need not understand the rest.
+    let neither = Wire::connect(&engine).await.hello(None, None).await;
+    assert_eq!(
+        neither.unwrap_err().kind(),
+        ErrorCode::ProtocolVersionMissing
+    );
+    for newer in ["1.0.0", "1.99.0"] {
+        let hello = Some(version(Some(newer)));
+        let mut connection = Wire::connect(&engine).await;
+        connection.hello(hello, None).await.unwrap();
+    }
+    // A token that may not open tunnels may connect, and is refused the tunnel.
+    let weak: Value = json!({"permissions": ["tunnels.resources.read-only"]});
+    let mut weak = PlainAgent::connect_as(&engine, weak).await;
+    let refused = weak.open(wired::http("web")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorCode::Unauthorized);
+    assert!(refused.text().contains("tunnels.tunnels.create-delete"));
+}
+
+/// The terms of the heartbeat: the same interval back, and three of them, at least 10 s and at
+/// most 900 s, as the timeout; nothing where nothing was proposed.
+#[tokio::test]
+async fn heartbeats_are_agreed_and_acknowledged() {
+    let engine = TestEngine::start().await;
+    for (interval, timeout) in [(100, 10_000), (5_000, 15_000), (300_000, 900_000)] {
+        let mut channel = Wire::connect(&engine).await;
+        let details = wired::details(&engine, json!({}));
+        let ok = channel.hello(Some(details), Some(interval)).await.unwrap();
+        let liveness = ok.liveness.unwrap();
+        let agreed = (
+            liveness.heartbeat_interval_ms,
+            liveness.heartbeat_timeout_ms,
+        );
+        assert_eq!(agreed, (interval, timeout));
+        for sequence in [1, 2, 7] {
+            let heartbeat = Heartbeat {
+                sequence,
+                acknowledgement: 0,
+            };
+            channel.send(Kind::Heartbeat(heartbeat)).await;
+            let acknowledged = Heartbeat {
+                sequence: 0,
+                acknowledgement: sequence,
+            };
+            assert_eq!(channel.next().await, Some(Kind::Heartbeat(acknowledged)));
+        }
+    }
+    for interval in [1, 99, 300_001] {
+        let mut channel = Wire::connect(&engine).await;
+        let details = wired::details(&engine, json!({}));
+        let refused = channel.hello(Some(details), Some(interval)).await;
+        assert_eq!(refused.unwrap_err().kind(), ErrorCode::InvalidRequest);
+    }
+    // In the old mode heartbeats are empty and nothing comes back for them.
+    let mut old = PlainAgent::connect(&engine).await;
+    old.channel
+        .send(Kind::Heartbeat(Heartbeat::default()))
+        .await;
+    old.open(wired::http("web")).await.unwrap();
+}
+
+/// Silence for the agreed time ends admission, whatever the connection looks like; signs of life
+/// of any kind prolong it.
+#[tokio::test]
+async fn a_silent_agent_goes_offline() {
+    let engine = TestEngine::start().await;
+    let channel = Wire::connect(&engine).await;
+    let mut agent = PlainAgent::over(channel, &engine, json!({}), Some(100)).await;
+    agent.open(wired::http("web")).await.unwrap();
+    let begun = Instant::now();
+    let said = agent.channel.rest().await;
+    let lasted = begun.elapsed();
+    assert_eq!(said, []);
+    assert!(lasted > Duration::from_secs(9), "{lasted:?}");
+    assert_eq!(visit(&engine).await, 503);
+}
+
+#[tokio::test]
+async fn a_goodbye_is_confirmed_and_takes_the_tunnels_along() {
+    let engine = TestEngine::start().await;
+    let mut agent = agent(&engine).await;
+    let bye = Kind::CloseControlChannelReq(CloseControlChannelReq {});
+    agent.channel.send(bye).await;
+    let said = agent.channel.rest().await;
+    assert!(matches!(&said[..], [Kind::CloseControlChannelRsp(_)]));
+    assert_eq!(visit(&engine).await, 503);
+}

@@ -1,0 +1,40 @@
+//! Answers that come before the request is whole.
+
+use testing::{ScriptedUpstream, Step, TestEngine, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// The service closes with most of the request unread, so its system resets the connection behind
+/// the answer: the agent's next write fails, and what it has read must arrive all the same.
+#[tokio::test]
+async fn an_answer_in_front_of_a_reset_arrives() {
+    const ANSWER: &str = "HTTP/1.1 413 Content Too Large\r\ncontent-length: 8\r\n\r\ntoo much";
+    let engine = TestEngine::start().await;
+    let upstream = ScriptedUpstream::start(|_| {
+        // More than the system keeps for a socket that nobody reads.
+        vec![
+            Step::ReadHead,
+            Step::ReadBytes(1_000_000),
+            Step::write(ANSWER),
+        ]
+    })
+    .await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    for _ in 0..20 {
+        let mut visitor = engine.visitor().http1(host).await;
+        let length = "Content-Length: 1000000000\r\n";
+        visitor.request("POST", "/", host, length).await;
+        let (mut reader, mut writer) = tokio::io::split(visitor.into_stream());
+        let uploading = tokio::spawn(async move {
+            let piece = vec![0; 64 * 1024];
+            while writer.write_all(&piece).await.is_ok() {}
+        });
+        let mut answer = vec![0; ANSWER.len()];
+        let read = within("answer", reader.read_exact(&mut answer)).await;
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        assert!(read.is_ok(), "{read:?} {answer}");
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        drop(reader);
+        within("end of the upload", uploading).await.unwrap();
+    }
+}

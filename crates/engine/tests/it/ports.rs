@@ -1,0 +1,45 @@
+//! A port of a TCP tunnel is its holder's alone.
+
+use client::{Agent, Properties, Target, Token};
+use serde_json::json;
+use testing::{TestEngine, TestTunnel, Upstream};
+
+/// Three ports in a row that are free; others than those of the tests of TCP tunnels.
+fn free_range() -> String {
+    let is_free = |port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let begin = 30_000 + u16::try_from(std::process::id() % 200).unwrap() * 10;
+    let mut lows = (begin..32_500).step_by(3);
+    let low = lows.find(|low| (*low..low + 3).all(is_free)).unwrap();
+    format!("{low}-{}", low + 2)
+}
+
+/// Opens a tunnel of `user`'s, named like the user, and says its port.
+async fn publish(engine: &TestEngine, user: &str, service: &Upstream) -> (TestTunnel, u16) {
+    let mut config = engine.agent_config();
+    config.token = Token::new(&engine.token(json!({"userId": user})));
+    let agent = Agent::connect(config).await.unwrap();
+    let properties = Properties {
+        name: Some(user.to_owned()),
+        ..Properties::tcp()
+    };
+    let target: Target = service.addr().to_string().parse().unwrap();
+    let tunnel = TestTunnel::open(agent, properties, target).await;
+    let port = tunnel.online().properties.port.unwrap();
+    (tunnel, port)
+}
+
+#[tokio::test]
+async fn a_port_that_has_gone_to_somebody_else_is_not_shared_with_who_held_it_before() {
+    let range = free_range();
+    let engine = TestEngine::start_with(&format!("tcp: {{port_range: '{range}'}}")).await;
+    let service = Upstream::tcp().await;
+    let (ann, anns) = publish(&engine, "ann", &service).await;
+    ann.close().await;
+    let (_bob, _) = publish(&engine, "bob", &service).await;
+    let (carl, _) = publish(&engine, "carl", &service).await;
+    let (_dave, daves) = publish(&engine, "dave", &service).await;
+    assert_eq!(daves, anns, "the ports are given in turn");
+    carl.close().await;
+    let (_ann, again) = publish(&engine, "ann", &service).await;
+    assert_ne!(again, daves, "visitors of one would reach the other");
+}

@@ -1,0 +1,358 @@
+//! Identity, names, take-over: who holds a name, and what becomes of the one who held it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::agent::AgentStatus;
+use client::tunnel::Closed;
+use client::{Agent, Properties, RefusalKind, Status, Target};
+use engine::clock::ManualClock;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use testing::{EventSource, RawVisitor, TestEngine, TestTunnel, Upstream, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use wire::message::{CloseTunnelReq, CloseTunnelRsp, ServerMessage, TunnelProperties};
+use wire::{ErrorCode, Kind};
+
+use crate::relay::Relay;
+use crate::wired::{self, PlainAgent, Wire};
+
+async fn list(engine: &TestEngine, what: &str) -> Vec<Value> {
+    let mut visitor = engine.visitor().http1(engine.host()).await;
+    let bearer = format!("Authorization: Bearer {}\r\n", engine.token(json!({})));
+    let target = format!("/api/{what}");
+    visitor
+        .request("GET", &target, engine.host(), &bearer)
+        .await;
+    let answer = visitor.answer().await;
+    assert_eq!(answer.status, 200);
+    answer.json().as_array().unwrap().clone()
+}
+
+async fn get(engine: &TestEngine, host: &str) -> (u16, String) {
+    let answer = engine.visitor().http1(host).await.get("/", host).await;
+    (answer.status, answer.text().to_owned())
+}
+
+/// A service that answers every request with its name and closes.
+async fn named_service(name: &'static str) -> Upstream {
+    Upstream::start(move |mut stream, _| async move {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{name}",
+            name.len()
+        );
+        stream.write_all(answer.as_bytes()).await.ok();
+        stream.shutdown().await.ok();
+    })
+    .await
+}
+
+fn by_name(name: &str) -> TunnelProperties {
+    TunnelProperties {
+        name: Some(name.into()),
+        publish: Some(false.into()),
+        ..TunnelProperties::default()
+    }
+}
+
+fn id(tunnel: &TunnelProperties) -> String {
+    tunnel.id.clone().expect("an id").value
+}
+
+/// A name and a hostname have one holder; who may take them from it is a question of identity.
+#[tokio::test]
+async fn who_may_take_a_name_or_a_hostname() {
+    let engine = TestEngine::start().await;
+    let held: [fn(&str) -> TunnelProperties; 3] =
+        [by_name, wired::http, |label| TunnelProperties {
+            hostname: Some(format!("{label}.t.engine.localhost").into()),
+            ..wired::http(label)
+        }];
+    for (number, held) in held.into_iter().enumerate() {
+        let key = format!("key-{number}");
+        let mut holder = PlainAgent::connect(&engine).await;
+        let first = holder.open(held(&key)).await.unwrap();
+        let again = holder.open(held(&key)).await.unwrap_err();
+        assert_eq!(again.kind(), ErrorCode::InvalidRequest, "the same channel");
+        for other in [
+            json!({"userId": "usr_other"}),
+            // Another kind of identity, even with the same text.
+            json!({"clientId": "usr_tester"}),
+        ] {
+            let mut other = PlainAgent::connect_as(&engine, other).await;
+            let refused = other.open(held(&key)).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorCode::InvalidRequest, "{refused}");
+        }
+        // Another channel of the same identity, by another token.
+        let mut second = PlainAgent::connect_as(&engine, json!({"type": "pat"})).await;
+        let taken = second.open(held(&key)).await.unwrap();
+        assert_ne!(id(&taken), id(&first));
+        assert_eq!(
+            holder.channel.next().await,
+            Some(Kind::ServerMessage(ServerMessage {
+                message: "taken_over".to_owned()
+            }))
+        );
+        assert_eq!(
+            holder.channel.next().await,
+            Some(Kind::CloseTunnelRsp(CloseTunnelRsp {
+                tunnel_id: id(&first)
+            }))
+        );
+        // The channel itself goes on, and what is another's now is not its to close.
+        let close = Kind::CloseTunnelReq(CloseTunnelReq {
+            tunnel_id: id(&taken),
+        });
+        holder.channel.send(close).await;
+        assert!(matches!(
+            holder.channel.next().await,
+            Some(Kind::CloseTunnelRsp(_))
+        ));
+        holder.open(held(&format!("{key}-other"))).await.unwrap();
+        let online = list(&engine, "tunnels").await;
+        assert!(online.iter().any(|tunnel| tunnel["id"] == id(&taken)));
+    }
+}
+
+/// One request may ask for what two tunnels hold: it gets both or nothing.
+#[tokio::test]
+async fn a_name_and_a_hostname_are_taken_together_or_not_at_all() {
+    let engine = TestEngine::start().await;
+    let mut mine = PlainAgent::connect(&engine).await;
+    let mut other = PlainAgent::connect_as(&engine, json!({"userId": "usr_other"})).await;
+    let named = mine.open(by_name("both")).await.unwrap();
+    other.open(wired::http("both")).await.unwrap();
+    let both = || TunnelProperties {
+        name: Some("both".into()),
+        ..wired::http("both")
+    };
+    let mut taker = PlainAgent::connect(&engine).await;
+    let refused = taker.open(both()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorCode::InvalidRequest);
+    let online = list(&engine, "tunnels").await;
+    assert!(online.iter().any(|tunnel| tunnel["id"] == id(&named)));
+    assert_eq!(online.len(), 2, "nothing was taken");
+
+    drop(other);
+    let mut hostname = PlainAgent::connect(&engine).await;
+    let taken = within("the name of who left", async {
+        loop {
+            if let Ok(taken) = hostname.open(wired::http("both")).await {
+                return taken;
+            }
+        }
+    });
+    let taken = taken.await;
+    taker.open(both()).await.unwrap();
+    for (agent, displaced) in [(&mut mine, &named), (&mut hostname, &taken)] {
+        assert!(matches!(
+            agent.channel.next().await,
+            Some(Kind::ServerMessage(_))
+        ));
+        let closed = CloseTunnelRsp {
+            tunnel_id: id(displaced),
+        };
+        assert_eq!(
+            agent.channel.next().await,
+            Some(Kind::CloseTunnelRsp(closed))
+        );
+    }
+    assert_eq!(list(&engine, "tunnels").await.len(), 1);
+}
+
+/// An agent whose machine sleeps, or whose network is gone, is still connected as far as the
+/// engine knows. Nobody waits for it.
+#[tokio::test]
+async fn a_takeover_does_not_wait_for_an_agent_that_is_frozen() {
+    let engine = TestEngine::start().await;
+    let relay = Relay::start(&engine).await;
+    let connecting = Wire::connect_through(&engine, relay.addr());
+    let mut old = PlainAgent::over(connecting.await, &engine, json!({}), None).await;
+    old.open(wired::http("web")).await.unwrap();
+    relay.freeze(1);
+    let service = named_service("new").await;
+    let asked = Properties {
+        hostname: Some("web".to_owned()),
+        ..Properties::http()
+    };
+    let new = engine.publish_as(asked, service.addr()).await;
+    assert_eq!(get(&engine, new.hostname()).await, (200, "new".to_owned()));
+    let clients = list(&engine, "clients").await;
+    assert!(
+        clients.iter().any(|client| client["id"] == old.client_id),
+        "the old one was not waited for: it is still here"
+    );
+}
+
+/// Two agents of one identity never fight for a name.
+#[tokio::test]
+async fn a_displaced_agent_does_not_come_back_for_its_tunnel() {
+    let engine = TestEngine::start().await;
+    let relay = Relay::start(&engine).await;
+    let services = (named_service("old").await, named_service("new").await);
+    let asked = || Properties {
+        hostname: Some("web".to_owned()),
+        ..Properties::http().named("web")
+    };
+    let old = Agent::connect(relay.agent_config(&engine)).await.unwrap();
+    let mut displaced = old.open(asked());
+    let mut kept = old.open(Properties::private("kept"));
+    within("tunnel", displaced.online()).await.unwrap();
+    let before = within("tunnel", kept.online()).await.unwrap();
+    let target: Target = services.0.addr().to_string().parse().unwrap();
+    let forwarding = tokio::spawn(async move { displaced.forward(target, None).await });
+    let host = "web.t.engine.localhost";
+    assert_eq!(get(&engine, host).await, (200, "old".to_owned()));
+
+    let new = engine.publish_as(asked(), services.1.addr()).await;
+    let closed = within("end of the tunnel", forwarding).await.unwrap();
+    let Closed::Refused(refusal) = closed else {
+        panic!("{closed:?}")
+    };
+    assert_eq!(refusal.kind, RefusalKind::TakenOver);
+    assert_eq!(get(&engine, host).await, (200, "new".to_owned()));
+
+    // Not even when it has lost its channel and restores all that it has.
+    relay.cut(1);
+    let mut status = kept.status();
+    let back = status.wait_for(
+        |status| matches!(status, Status::Online(now) if now.tunnel_id != before.tunnel_id),
+    );
+    within("reconnect", back).await.unwrap();
+    let online = list(&engine, "tunnels").await;
+    let web: Vec<_> = online
+        .iter()
+        .filter(|tunnel| tunnel["name"] == "web")
+        .collect();
+    assert_eq!(web.len(), 1);
+    assert_eq!(web[0]["id"], new.online().tunnel_id);
+    assert_eq!(get(&engine, host).await, (200, "new".to_owned()));
+}
+
+/// A visitor who is connected already reaches the new holder with its next request.
+#[tokio::test]
+async fn a_visitor_stays_connected_through_a_takeover() {
+    let engine = TestEngine::start().await;
+    let services = (Upstream::http1().await, Upstream::http1().await);
+    let asked = || Properties {
+        hostname: Some("web".to_owned()),
+        ..Properties::http()
+    };
+    let old = engine.publish_as(asked(), services.0.addr()).await;
+    let host = old.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    assert_eq!(visitor.get("/", host).await.status, 200);
+    let _new = engine.publish_as(asked(), services.1.addr()).await;
+    assert_eq!(visitor.get("/", host).await.status, 200);
+    assert_eq!((services.0.accepted(), services.1.accepted()), (1, 1));
+}
+
+/// EN-9: a stream that was accepted lives on until it ends itself.
+#[tokio::test]
+async fn en_9_accepted_streams_outlive_the_control_channel_and_a_takeover() {
+    let engine = TestEngine::start().await;
+    let relay = Relay::start(&engine).await;
+    let source = EventSource::start().await;
+    let agent = Agent::connect(relay.agent_config(&engine)).await.unwrap();
+    let target: Target = source.upstream.addr().to_string().parse().unwrap();
+    let tunnel = TestTunnel::open(agent, Properties::http().named("live"), target).await;
+    let host = tunnel.hostname().to_owned();
+    let mut visitor = engine.visitor().http1(&host).await;
+    visitor.request("GET", "/", &host, "").await;
+    assert_eq!(visitor.head().await.status, 200);
+    expect(&mut visitor, &source.send("before")).await;
+
+    let first = tunnel.online().client_id.clone();
+    let mut status = tunnel.agent().status();
+    relay.cut(1);
+    let back = status.wait_for(
+        |status| matches!(status, AgentStatus::Online { client_id } if *client_id != first),
+    );
+    within("reconnect", back).await.unwrap();
+    expect(&mut visitor, &source.send("with a new channel")).await;
+
+    let other = Upstream::http1().await;
+    let _taking = engine
+        .publish_as(Properties::http().named("live"), other.addr())
+        .await;
+    expect(&mut visitor, &source.send("after a takeover")).await;
+    source.end();
+    assert_eq!(visitor.chunk().await.unwrap(), b"", "and ends well");
+}
+
+/// EN-9: the same for an agent without extensions, whose channel does not come back.
+#[tokio::test]
+async fn en_9_streams_of_plain_agents_outlive_their_channel() {
+    let engine = TestEngine::start().await;
+    let mut agent = PlainAgent::connect(&engine).await;
+    agent.open(by_name("db")).await.unwrap();
+    let bringing = async {
+        let request = agent.asked().await;
+        let secret = request.secret.unwrap().value;
+        wired::bring(&engine, &request.stream_id, &secret, true).await
+    };
+    let dialling = wired::dial(&engine, json!({}), "db");
+    let (dialled, brought) = tokio::join!(dialling, bringing);
+    let (mut dialler, _) = dialled.unwrap();
+    let mut service = brought.unwrap().into_stream();
+    let client_id = agent.client_id.clone();
+    drop(agent);
+    let gone = async {
+        while list(&engine, "clients")
+            .await
+            .iter()
+            .any(|client| client["id"] == client_id)
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("end of the channel", gone).await;
+    let exchanging = async {
+        dialler.write_all(b"still").await.unwrap();
+        let mut bytes = [0; 5];
+        service.read_exact(&mut bytes).await.unwrap();
+        service.write_all(&bytes).await.unwrap();
+        dialler.read_exact(&mut bytes).await.unwrap();
+        bytes
+    };
+    assert_eq!(&within("echo", exchanging).await, b"still");
+    let refused = wired::dial(&engine, json!({}), "db").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorCode::TunnelNotFound);
+}
+
+/// A hostname that was online within the last ten minutes is offline, any other is not found.
+#[tokio::test]
+async fn offline_is_not_unknown() {
+    let now = Timestamp::now();
+    let clock = Arc::new(ManualClock::at(now));
+    let engine = TestEngine::start_at("", &[], Arc::<ManualClock>::clone(&clock)).await;
+    let upstream = Upstream::http1().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname().to_owned();
+    let private = engine
+        .publish_as(Properties::private("db"), upstream.addr())
+        .await;
+    assert_eq!(get(&engine, &host).await.0, 200);
+    tunnel.close().await;
+    private.close().await;
+    for (later, status) in [(0, 503), (599, 503), (600, 404)] {
+        clock.set(now + Duration::from_secs(later));
+        let mut visitor = engine.visitor().http1(&host).await;
+        let answer = visitor.get("/", &host).await;
+        assert_eq!(answer.status, status, "after {later} s");
+        assert_eq!(answer.header("retry-after").is_some(), status == 503);
+    }
+    assert_eq!(get(&engine, "never.t.engine.localhost").await.0, 404);
+    // Names of private tunnels are not told to visitors.
+    assert_eq!(get(&engine, "db.t.engine.localhost").await.0, 404);
+}
+
+async fn expect(visitor: &mut RawVisitor, event: &str) {
+    assert_eq!(visitor.chunk().await.unwrap(), event.as_bytes());
+}

@@ -1,0 +1,117 @@
+//! Connections to services that are kept for the next request.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use client::{Properties, Target};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::Value;
+use testing::{TestEngine, TestTunnel, Upstream};
+
+#[tokio::test]
+async fn connections_that_wait_make_room_for_a_visitor() {
+    let engine = TestEngine::start_with("limits: {max_streams_per_client: 1}").await;
+    let service = Upstream::http1().await;
+    let agent = engine.agent().await;
+    let mut hosts = Vec::new();
+    for _ in 0..2 {
+        let target: Target = service.addr().to_string().parse().unwrap();
+        hosts.push(TestTunnel::open(agent.clone(), Properties::http(), target).await);
+    }
+    for tunnel in hosts.iter().chain(&hosts) {
+        let host = tunnel.hostname();
+        let answer = engine.visitor().http1(host).await.get("/", host).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_http_2_connection_that_does_not_answer_is_not_used_again() {
+    let engine = TestEngine::start_with("timeouts: {stream_request_seconds: 1}").await;
+    let service = Upstream::start(|stream, number| async move {
+        let service = service_fn(move |_: Request<Incoming>| async move {
+            if number == 1 {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("well")))
+        });
+        hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .serve_connection(TokioIo::new(stream), service)
+            .await
+            .ok();
+    })
+    .await;
+    let tunnel = engine.publish_h2c(service.addr()).await;
+    let host = tunnel.hostname();
+    // One visitor, so that it is one worker's connections.
+    let mut visitor = engine.visitor().h2(host).await;
+    assert_eq!(visitor.get("/", host).await.status, 504);
+    assert_eq!(visitor.get("/", host).await.text(), "well");
+    let mut other = engine.visitor().http1(host).await;
+    let statuses = [
+        other.get("/", host).await.status,
+        other.get("/", host).await.status,
+    ];
+    assert_eq!(statuses, [200, 200]);
+}
+
+#[tokio::test]
+async fn what_passes_from_http_2_to_http_2_is_written_down_as_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("access.log");
+    let section = format!("access_log: {{path: '{}'}}", log.display());
+    let engine = TestEngine::start_with(&section).await;
+    let service = Upstream::h2c().await;
+    let tunnel = engine.publish_h2c(service.addr()).await;
+    let host = tunnel.hostname().to_owned();
+    let mut visitor = engine.visitor().h2(&host).await;
+    for path in ["/", "/bytes/100000", "/chunked/100000", "/status/204"] {
+        assert!(visitor.get(path, &host).await.whole, "{path}");
+    }
+    drop(visitor);
+    tunnel.close().await;
+    engine.stop().await;
+    let log = std::fs::read_to_string(log).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<Value> = lines.collect();
+    assert_eq!(lines.len(), 4);
+    for line in lines {
+        assert_eq!(line["outcome"], "served", "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_visitor_beyond_what_a_connection_carries_gets_another() {
+    let engine = TestEngine::start_with("timeouts: {stream_request_seconds: 2}").await;
+    let service = Upstream::start(|stream, _| async move {
+        let mut connection = h2::server::Builder::new()
+            .max_concurrent_streams(1)
+            .handshake::<_, Bytes>(stream)
+            .await
+            .unwrap();
+        let mut under_way = Vec::new();
+        while let Some(Ok((_, mut answer))) = connection.accept().await {
+            // The body does not end before the connection does.
+            under_way.push(answer.send_response(Response::new(()), false));
+        }
+    })
+    .await;
+    let tunnel = engine.publish_h2c(service.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().h2(host).await;
+    let mut under_way = Vec::new();
+    for _ in 0..3 {
+        let request = Request::get(format!("https://{host}/"))
+            .body(testing::H2Visitor::empty())
+            .unwrap();
+        let response = visitor.send(request).await.unwrap();
+        assert_eq!(response.status().as_u16(), 200);
+        under_way.push(response);
+    }
+    assert_eq!(service.accepted(), 3);
+    drop(under_way);
+}

@@ -1,0 +1,369 @@
+//! Credentials, signing keys, revoked tokens, the audit log.
+
+use store::credentials::{self, Credential, Kind};
+use store::signing_keys::{self, SigningKey, Status};
+use store::{Conflict, Paging, Sealed, audit, revoked_tokens};
+
+use crate::database::{Database, both, commit};
+use crate::world::{Person, at, hash, id};
+
+fn pat(person: Person, secret: u8) -> Credential {
+    Credential {
+        id: id!(CredentialId),
+        user_id: person.user,
+        workspace_id: None,
+        kind: Kind::Pat,
+        name: "laptop".to_owned(),
+        token_hash: Some(hash(secret)),
+        token_endpoint: Some(format!("{secret:08x}")),
+        public_key: None,
+        certificate_fingerprint: None,
+        certificate: None,
+        issuer_fingerprint: None,
+        permissions: Some(vec!["account.projects.read-only".to_owned()]),
+        resources: Some(serde_json::json!({"tunnels": {"projects": ["p"]}})),
+        created_at: at(0),
+        updated_at: at(0),
+        expires_at: Some(at(100)),
+        revoked_at: None,
+        last_used_at: None,
+        rotated_to: None,
+    }
+}
+
+fn mtls(person: Person, fingerprint: u8) -> Credential {
+    Credential {
+        kind: Kind::Mtls,
+        token_hash: None,
+        token_endpoint: None,
+        certificate_fingerprint: Some(vec![fingerprint; 32]),
+        certificate: Some("pem".to_owned()),
+        permissions: None,
+        resources: None,
+        expires_at: None,
+        ..pat(person, 0)
+    }
+}
+
+fn key(kid: &str, status: Status) -> SigningKey {
+    SigningKey {
+        kid: kid.to_owned(),
+        algorithm: "EdDSA".to_owned(),
+        sealed_private_key: Sealed(vec![1, 2, 3]),
+        public_jwk: serde_json::json!({"kid": kid}),
+        status,
+        created_at: at(0),
+        activated_at: None,
+        retired_at: None,
+    }
+}
+
+both! {
+    a_credential_is_found_by_what_it_is_shown_with,
+    a_certificate_and_a_token_endpoint_are_one_credentials,
+    a_credential_is_rotated_once_with_an_overlap,
+    a_credential_is_revoked_and_engines_hear_of_it,
+    one_key_signs_and_the_next_takes_over_once,
+    a_token_is_revoked_until_it_would_have_ended,
+    the_audit_log_is_read_by_its_tenant_and_never_changed,
+}
+
+async fn a_credential_is_found_by_what_it_is_shown_with(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let (token, certificate) = (pat(ann, 1), mtls(ann, 2));
+    let authority = Credential {
+        certificate_fingerprint: None,
+        issuer_fingerprint: Some(vec![3; 32]),
+        ..mtls(ann, 3)
+    };
+    let mut tx = database.begin().await;
+    for new in [&token, &certificate, &authority] {
+        credentials::insert(&mut tx, new).await.unwrap();
+    }
+    assert_eq!(
+        credentials::by_token(&mut tx, hash(1)).await.unwrap(),
+        Some(token.clone())
+    );
+    assert_eq!(credentials::by_token(&mut tx, hash(2)).await.unwrap(), None);
+    assert_eq!(
+        credentials::by_token_endpoint(&mut tx, "00000001")
+            .await
+            .unwrap(),
+        Some(token.clone())
+    );
+    assert_eq!(
+        credentials::by_certificate(&mut tx, &[2; 32])
+            .await
+            .unwrap(),
+        Some(certificate)
+    );
+    assert_eq!(
+        credentials::by_issuer(&mut tx, &[3; 32]).await.unwrap(),
+        [authority]
+    );
+    assert_eq!(
+        credentials::by_id(&mut tx, token.id).await.unwrap(),
+        Some(token.clone())
+    );
+    assert_eq!(
+        credentials::of_user_by_id(&mut tx, bob.user, token.id)
+            .await
+            .unwrap(),
+        None
+    );
+    assert_eq!(
+        credentials::list(&mut tx, bob.user, Paging::DEFAULT)
+            .await
+            .unwrap()
+            .total,
+        0
+    );
+    let page = credentials::list(&mut tx, ann.user, Paging::new(2, 2).unwrap())
+        .await
+        .unwrap();
+    assert_eq!((page.total, page.items.len()), (3, 1));
+    assert!(
+        !format!("{token:?}").contains("01, 01"),
+        "a hash is printed"
+    );
+}
+
+async fn a_certificate_and_a_token_endpoint_are_one_credentials(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    commit!(database, |tx| async {
+        credentials::insert(tx, &pat(ann, 1)).await.unwrap();
+        credentials::insert(tx, &mtls(ann, 2)).await.unwrap();
+    });
+    let same_endpoint = Credential {
+        token_endpoint: Some("00000001".to_owned()),
+        ..pat(ann, 5)
+    };
+    for (new, conflict) in [
+        (mtls(ann, 2), Conflict::CertificateTaken),
+        (same_endpoint, Conflict::TokenEndpointTaken),
+    ] {
+        let mut tx = database.begin().await;
+        let refused = credentials::insert(&mut tx, &new).await.unwrap_err();
+        assert_eq!(refused.conflict(), Some(conflict));
+    }
+}
+
+async fn a_credential_is_rotated_once_with_an_overlap(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let (old, new) = (pat(ann, 1), pat(ann, 2));
+    let endless = Credential {
+        expires_at: None,
+        ..pat(ann, 3)
+    };
+    let mut tx = database.begin().await;
+    for credential in [&old, &new, &endless] {
+        credentials::insert(&mut tx, credential).await.unwrap();
+    }
+    assert!(
+        !credentials::rotate(&mut tx, bob.user, old.id, new.id, at(20), at(10))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !credentials::rotate(&mut tx, ann.user, old.id, new.id, at(120), at(100))
+            .await
+            .unwrap(),
+        "over"
+    );
+    assert!(
+        credentials::rotate(&mut tx, ann.user, old.id, new.id, at(20), at(10))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !credentials::rotate(&mut tx, ann.user, old.id, new.id, at(20), at(10))
+            .await
+            .unwrap()
+    );
+    let rotated = credentials::by_id(&mut tx, old.id).await.unwrap().unwrap();
+    assert_eq!(
+        (rotated.expires_at, rotated.rotated_to),
+        (Some(at(20)), Some(new.id))
+    );
+    assert!(rotated.is_live(at(19)) && !rotated.is_live(at(20)));
+
+    // An overlap ends with the credential, and gives an end to one that had none.
+    assert!(
+        credentials::rotate(&mut tx, ann.user, new.id, endless.id, at(500), at(10))
+            .await
+            .unwrap()
+    );
+    let kept = credentials::by_id(&mut tx, new.id).await.unwrap().unwrap();
+    assert_eq!(kept.expires_at, Some(at(100)));
+    assert!(
+        credentials::rotate(&mut tx, ann.user, endless.id, old.id, at(30), at(10))
+            .await
+            .unwrap()
+    );
+    let ended = credentials::by_id(&mut tx, endless.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(ended.expires_at, Some(at(30)));
+}
+
+async fn a_credential_is_revoked_and_engines_hear_of_it(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let (first, second) = (pat(ann, 1), pat(ann, 2));
+    let mut tx = database.begin().await;
+    for credential in [&first, &second] {
+        credentials::insert(&mut tx, credential).await.unwrap();
+    }
+    assert!(credentials::used(&mut tx, first.id, at(5)).await.unwrap());
+    assert!(!credentials::used(&mut tx, first.id, at(4)).await.unwrap());
+    assert!(
+        !credentials::revoke(&mut tx, bob.user, first.id, at(6))
+            .await
+            .unwrap()
+    );
+    assert!(
+        credentials::revoke(&mut tx, ann.user, first.id, at(6))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !credentials::revoke(&mut tx, ann.user, first.id, at(7))
+            .await
+            .unwrap()
+    );
+    let changed = credentials::changed_since(&mut tx, at(1), 10)
+        .await
+        .unwrap();
+    assert_eq!(changed.len(), 1);
+    assert_eq!(
+        (changed[0].id, changed[0].revoked_at),
+        (first.id, Some(at(6)))
+    );
+    assert!(!changed[0].is_live(at(6)));
+    assert_eq!(
+        credentials::revoke_all(&mut tx, ann.user, at(8))
+            .await
+            .unwrap(),
+        1
+    );
+    assert_eq!(
+        credentials::list(&mut tx, ann.user, Paging::DEFAULT)
+            .await
+            .unwrap()
+            .total,
+        0
+    );
+}
+
+async fn one_key_signs_and_the_next_takes_over_once(database: Database) {
+    commit!(database, |tx| async {
+        signing_keys::insert(tx, &key("a", Status::Active))
+            .await
+            .unwrap();
+        signing_keys::insert(tx, &key("b", Status::Next))
+            .await
+            .unwrap();
+    });
+    let mut tx = database.begin().await;
+    let refused = signing_keys::insert(&mut tx, &key("c", Status::Active))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.conflict(), Some(Conflict::SigningKeyActive));
+    drop(tx);
+    let mut tx = database.begin().await;
+    assert!(
+        signing_keys::rotate(&mut tx, "a", "b", at(5))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !signing_keys::rotate(&mut tx, "a", "b", at(5))
+            .await
+            .unwrap()
+    );
+    let active = signing_keys::active(&mut tx).await.unwrap().unwrap();
+    assert_eq!(
+        (active.kid.as_str(), active.activated_at),
+        ("b", Some(at(5)))
+    );
+    assert_eq!(active.sealed_private_key, Sealed(vec![1, 2, 3]));
+    assert_eq!(signing_keys::all(&mut tx).await.unwrap().len(), 2);
+    assert_eq!(signing_keys::purge(&mut tx, at(4)).await.unwrap(), 0);
+    assert_eq!(signing_keys::purge(&mut tx, at(5)).await.unwrap(), 1);
+}
+
+async fn a_token_is_revoked_until_it_would_have_ended(database: Database) {
+    let mut tx = database.begin().await;
+    assert!(
+        revoked_tokens::revoke(&mut tx, "j", at(10), at(0))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !revoked_tokens::revoke(&mut tx, "j", at(10), at(0))
+            .await
+            .unwrap()
+    );
+    assert!(revoked_tokens::is_revoked(&mut tx, "j").await.unwrap());
+    assert!(!revoked_tokens::is_revoked(&mut tx, "k").await.unwrap());
+    assert_eq!(revoked_tokens::purge(&mut tx, at(9)).await.unwrap(), 0);
+    assert_eq!(revoked_tokens::purge(&mut tx, at(10)).await.unwrap(), 1);
+    assert!(!revoked_tokens::is_revoked(&mut tx, "j").await.unwrap());
+}
+
+async fn the_audit_log_is_read_by_its_tenant_and_never_changed(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let entry = |person: Person| audit::Entry {
+        id: id!(AuditId),
+        workspace_id: Some(person.workspace),
+        actor_user_id: Some(person.user),
+        actor_credential_id: None,
+        action: "project.created".to_owned(),
+        target_kind: "project".to_owned(),
+        target_id: person.project.to_string(),
+        details: serde_json::json!({"name": "x"}),
+        ip: Some("192.0.2.1".to_owned()),
+        created_at: at(1),
+    };
+    let entries = [entry(ann), entry(ann), entry(bob)];
+    commit!(database, |tx| async {
+        for entry in &entries {
+            audit::insert(tx, entry).await.unwrap();
+        }
+    });
+    let mut read = database.store.read().await.unwrap();
+    let first = Paging::new(1, 1).unwrap();
+    let page = audit::of_workspace(&mut read, ann.workspace, first)
+        .await
+        .unwrap();
+    assert_eq!(
+        (page.total, page.items),
+        (2, vec![entries[1].clone()]),
+        "newest first"
+    );
+    let page = audit::of_user(&mut read, bob.user, first).await.unwrap();
+    assert_eq!((page.total, page.items), (1, vec![entries[2].clone()]));
+    assert_eq!(
+        audit::list_all(&mut read, Paging::DEFAULT)
+            .await
+            .unwrap()
+            .total,
+        3
+    );
+    drop(read);
+    for statement in ["UPDATE audit SET action = 'x'", "DELETE FROM audit"] {
+        assert!(database.try_raw(statement).await.is_err(), "{statement}");
+    }
+}

@@ -1,0 +1,264 @@
+//! A database that is gone, slow, read-only, full or broken: named for what it is, and served
+//! again without a restart.
+
+use std::str::FromStr as _;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
+use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
+use store::{Bug, Error, Reason, Store, users};
+
+use crate::database::{Database, both, commit};
+use crate::world::{Person, at, id, new_user};
+
+fn reason(error: Error) -> Reason {
+    match error {
+        Error::Unavailable { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+both! {
+    what_is_not_committed_did_not_happen,
+    a_row_that_cannot_be_read_is_named,
+}
+
+async fn what_is_not_committed_did_not_happen(database: Database) {
+    let new = new_user(id!(UserId), "ann");
+    let mut tx = database.begin().await;
+    users::insert(&mut tx, &new).await.unwrap();
+    drop(tx);
+    let mut read = database.store.read().await.unwrap();
+    assert_eq!(users::by_id(&mut read, new.id).await.unwrap(), None);
+    drop(read);
+    commit!(database, |tx| users::insert(tx, &new)).unwrap();
+    let mut read = database.store.read().await.unwrap();
+    assert!(users::by_id(&mut read, new.id).await.unwrap().is_some());
+}
+
+async fn a_row_that_cannot_be_read_is_named(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    database.raw("UPDATE users SET status = 'asleep'").await;
+    let mut read = database.store.read().await.unwrap();
+    let error = users::by_id(&mut read, ann.user).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("users.status of row {}: unknown word for Status", ann.user)
+    );
+    assert!(matches!(error, Error::Bug(Bug::Row { .. })));
+    database
+        .raw("UPDATE users SET status = 'active', created_at = 9223372036854775807")
+        .await;
+    let error = users::by_id(&mut read, ann.user).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("users.created_at of row usr_"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused_without_repeating_it() {
+    let directory = tempfile::tempdir().unwrap();
+    for url in [
+        "mysql://secret",
+        "sqlite::memory:",
+        "sqlite:",
+        "postgres://user:secret@[bad",
+        "",
+    ] {
+        let error = Store::open(Some(url), directory.path()).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Bug(Bug::Address(_))),
+            "{url}: {error:?}"
+        );
+        assert!(!format!("{error:?}").contains("secret"));
+    }
+}
+
+#[tokio::test]
+async fn a_data_directory_that_is_not_there_is_no_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = Store::open(None, &directory.path().join("gone"))
+        .await
+        .unwrap_err();
+    assert_eq!(reason(error), Reason::Connection);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_ends_our_connections_is_used_again() {
+    let database = Database::postgres().await;
+    let ann = Person::new(&database, "ann").await;
+    let mut tx = database.begin().await;
+    let mut read = database.store.read().await.unwrap();
+    users::by_id(&mut tx, ann.user).await.unwrap();
+    database
+        .raw("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'svc' AND datname = current_database()")
+        .await;
+    let error = users::set_name(&mut tx, ann.user, "x", at(1))
+        .await
+        .unwrap_err();
+    assert_eq!(reason(error), Reason::Connection);
+    let error = users::by_id(&mut read, ann.user).await.unwrap_err();
+    assert_eq!(reason(error), Reason::Connection);
+    drop((tx, read));
+    commit!(database, |tx| users::set_name(tx, ann.user, "y", at(1))).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_is_read_only_or_locked_says_so() {
+    let database = Database::postgres().await;
+    let ann = Person::new(&database, "ann").await;
+    let mut holder = database.begin().await;
+    users::set_name(&mut holder, ann.user, "x", at(1))
+        .await
+        .unwrap();
+    let mut other = database.begin().await;
+    let error = users::set_name(&mut other, ann.user, "y", at(1))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        reason(error),
+        Reason::Busy,
+        "it waited for the lock long enough"
+    );
+    drop((holder, other));
+
+    database
+        .raw("DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_read_only = on'; END $$")
+        .await;
+    let url = database.url.as_deref().unwrap();
+    // A standby says the same. The schema is there, so it is opened and read.
+    let error = Store::open(Some(url), std::path::Path::new(""))
+        .await
+        .unwrap_err();
+    assert_eq!(reason(error), Reason::ReadOnly);
+}
+
+#[tokio::test]
+async fn a_postgres_that_is_not_there_is_no_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!(
+        "postgres://svc@localhost/x?host={}",
+        directory.path().to_str().unwrap().replace('/', "%2F")
+    );
+    let error = Store::open(Some(&url), directory.path()).await.unwrap_err();
+    assert_eq!(reason(error), Reason::Connection);
+}
+
+/// A connection of our own to the same file, with a fault built in.
+async fn faulty(
+    database: &Database,
+    pragma: Option<(&'static str, &'static str)>,
+) -> SqliteConnection {
+    let mut options = SqliteConnectOptions::from_str("sqlite://")
+        .unwrap()
+        .filename(database.file())
+        .journal_mode(SqliteJournalMode::Wal)
+        .busy_timeout(std::time::Duration::ZERO);
+    if let Some((key, value)) = pragma {
+        options = options.pragma(key, value);
+    }
+    options.connect().await.unwrap()
+}
+
+const INSERT: &str = "INSERT INTO throttles (subject, failures, window_ends_at) VALUES (hex(randomblob(500000)), 1, 1)";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sqlite_that_is_full_read_only_or_busy_says_so() {
+    let database = Database::sqlite().await;
+    let mut full = faulty(&database, Some(("max_page_count", "100"))).await;
+    let error: Error = sqlx::query(INSERT)
+        .execute(&mut full)
+        .await
+        .unwrap_err()
+        .into();
+    assert_eq!(reason(error), Reason::Full);
+    full.close().await.unwrap();
+
+    let mut read_only = faulty(&database, Some(("query_only", "ON"))).await;
+    let error: Error = sqlx::query(INSERT)
+        .execute(&mut read_only)
+        .await
+        .unwrap_err()
+        .into();
+    assert_eq!(reason(error), Reason::ReadOnly);
+    read_only.close().await.unwrap();
+
+    let held = database.begin().await;
+    let mut busy = faulty(&database, None).await;
+    let error: Error = sqlx::query("BEGIN IMMEDIATE")
+        .execute(&mut busy)
+        .await
+        .unwrap_err()
+        .into();
+    assert_eq!(reason(error), Reason::Busy);
+    busy.close().await.unwrap();
+    drop(held);
+    assert!(
+        Person::new(&database, "ann")
+            .await
+            .user
+            .as_str()
+            .starts_with("usr_")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_writer_waits_for_the_first_and_gives_up_as_busy() {
+    let database = Database::sqlite().await;
+    let held = database.begin().await;
+    let Err(error) = database.store.begin().await else {
+        panic!("two writers")
+    };
+    assert_eq!(reason(error), Reason::Busy);
+    // Readers go on meanwhile.
+    database.store.ping().await.unwrap();
+    drop(held);
+    drop(database.begin().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_is_a_database_that_can_be_put_in_its_place() {
+    let database = Database::sqlite().await;
+    let ann = Person::new(&database, "ann").await;
+    let target = tempfile::tempdir().unwrap();
+    let file = target.path().join("platform.db");
+
+    // While a writer is at work: what it has not committed is not in the copy.
+    let mut tx = database.begin().await;
+    let unfinished = new_user(id!(UserId), "bob");
+    users::insert(&mut tx, &unfinished).await.unwrap();
+    database.store.backup(&file).await.unwrap();
+    tx.commit().await.unwrap();
+
+    let error = database.store.backup(&file).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Bug(Bug::Address(_))),
+        "it would write over the first"
+    );
+
+    let restored = Store::open(None, target.path()).await.unwrap();
+    let mut read = restored.read().await.unwrap();
+    assert!(users::by_id(&mut read, ann.user).await.unwrap().is_some());
+    assert_eq!(users::by_id(&mut read, unfinished.id).await.unwrap(), None);
+    drop(read);
+    let mut tx = restored.begin().await.unwrap();
+    users::set_name(&mut tx, ann.user, "after", at(1))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    database.store.ping().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_postgres_is_left_to_its_own_tools() {
+    let database = Database::postgres().await;
+    let target = tempfile::tempdir().unwrap();
+    let error = database
+        .store
+        .backup(&target.path().join("x"))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("pg_dump"), "{error}");
+}

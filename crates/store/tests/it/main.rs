@@ -1,0 +1,23 @@
+//! The store on both databases: every test runs on SQLite in a directory of its own and on a real
+//! PostgreSQL server in a database of its own.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends where it fails"
+)]
+
+mod access;
+mod billing;
+mod database;
+mod faults;
+mod idempotency;
+mod migrations;
+mod people;
+mod plans;
+mod postgres;
+mod projects;
+mod records;
+mod webhooks;
+mod workspaces;
+mod world;

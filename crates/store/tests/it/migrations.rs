@@ -1,0 +1,153 @@
+//! The schema: made by whoever comes first, never changed behind anybody's back.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use store::{Bug, Error};
+
+use crate::database::{Database, both};
+use crate::world::Person;
+
+/// What was shipped: version, file and the first half of the SHA-256 of its text for SQLite and
+/// for PostgreSQL. Lines are added here and never changed: a database that has applied a text
+/// refuses to work with another one.
+const SHIPPED: &[(&str, &str, &str)] = &[
+    (
+        "0001_people",
+        "4fb9aa03d5dfefc2e0cc333b890c9a6f",
+        "9c90db8fa3cece921d1129e24a2d9a15",
+    ),
+    (
+        "0002_projects",
+        "dc2ae7f23db9e4820f677a10aafaab0f",
+        "43025cc4bb3146212ea76b58a9fbda29",
+    ),
+    (
+        "0003_access",
+        "ea877fbbba2ae6504ebe392045b69c69",
+        "466f36983361fc8c24b8adfd4d187fa2",
+    ),
+    (
+        "0004_records",
+        "bbeef4f619754e4fef32fd7f813fe544",
+        "c5eca41c947d533286ced2a6add49a45",
+    ),
+];
+
+/// Words that the code before a migration could not live with: both run during an update.
+const DESTRUCTIVE: [&str; 4] = ["drop table", "drop column", "rename ", "alter column"];
+
+#[test]
+fn migrations_are_append_only() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    let mut files = BTreeMap::<String, [String; 2]>::new();
+    for (at, database) in ["sqlite", "postgres"].into_iter().enumerate() {
+        for entry in std::fs::read_dir(directory.join(database)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lower = text.to_lowercase();
+            for word in DESTRUCTIVE {
+                assert!(!lower.contains(word), "{name} for {database} has `{word}`");
+            }
+            files.entry(name).or_default()[at] = sha256(&text);
+        }
+    }
+    let found: Vec<_> = files
+        .iter()
+        .map(|(name, [sqlite, postgres])| (name.as_str(), sqlite.as_str(), postgres.as_str()))
+        .collect();
+    assert_eq!(found, SHIPPED);
+    for (at, (name, ..)) in (1..).zip(SHIPPED) {
+        assert!(
+            name.starts_with(&format!("{at:04}_")),
+            "{name} is out of order"
+        );
+    }
+}
+
+fn sha256(text: &str) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
+    let half = u128::from_be_bytes(*digest.as_ref().first_chunk().unwrap());
+    format!("{half:032x}")
+}
+
+fn schema_error(opened: Result<store::Store, Error>) -> String {
+    match opened.unwrap_err() {
+        Error::Bug(Bug::Schema(message)) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+both! {
+    every_statement_is_one_that_the_database_understands,
+    opening_again_changes_nothing,
+    another_text_under_an_applied_version_is_refused,
+    a_schema_of_a_newer_program_is_refused,
+}
+
+async fn every_statement_is_one_that_the_database_understands(database: Database) {
+    assert!(database.store.check_statements().await.unwrap() > 200);
+}
+
+async fn opening_again_changes_nothing(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let again = database.open_again().await.unwrap();
+    let mut read = again.read().await.unwrap();
+    assert!(
+        store::users::by_id(&mut read, ann.user)
+            .await
+            .unwrap()
+            .is_some()
+    );
+    database.store.ping().await.unwrap();
+}
+
+async fn another_text_under_an_applied_version_is_refused(database: Database) {
+    database.raw("UPDATE schema_versions SET name = name, checksum = (SELECT checksum FROM schema_versions WHERE version = 1) WHERE version = 2").await;
+    let message = schema_error(database.open_again().await);
+    assert_eq!(
+        message,
+        "version 2 (projects) is not the one that was applied"
+    );
+}
+
+async fn a_schema_of_a_newer_program_is_refused(database: Database) {
+    database.raw("INSERT INTO schema_versions SELECT 5000, name, checksum FROM schema_versions WHERE version = 1").await;
+    let message = schema_error(database.open_again().await);
+    assert_eq!(
+        message,
+        "version 5000 was applied by a newer version of this program"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_that_open_an_empty_sqlite_database_at_once_all_can() {
+    let directory = tempfile::tempdir().unwrap();
+    open_at_once(None, directory.path()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_that_open_an_empty_postgres_database_at_once_all_can() {
+    let url = crate::postgres::new_database().await;
+    let directory = tempfile::tempdir().unwrap();
+    open_at_once(Some(url), directory.path()).await;
+}
+
+async fn open_at_once(url: Option<String>, directory: &Path) {
+    let openers: Vec<_> = (0..6)
+        .map(|_| {
+            let (url, directory) = (url.clone(), directory.to_owned());
+            tokio::spawn(async move {
+                let store = store::Store::open(url.as_deref(), &directory)
+                    .await
+                    .unwrap();
+                store.ping().await.unwrap();
+                store.close().await;
+            })
+        })
+        .collect();
+    for opener in openers {
+        opener.await.unwrap();
+    }
+}

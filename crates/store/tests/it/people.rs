@@ -1,0 +1,412 @@
+//! People, sessions, links, workspaces, members, invitations.
+
+use store::links::{self, Link};
+use store::passkeys::{self, Passkey};
+use store::sessions::{self, Session};
+use store::{Conflict, Order, Paging, PasswordHash, Sealed, throttles, users};
+
+use crate::database::{Database, both, commit};
+use crate::world::{Person, at, hash, id, new_user};
+
+fn session(person: Person, cookie: u8) -> Session {
+    Session {
+        id: id!(SessionId),
+        hash: hash(cookie),
+        user_id: person.user,
+        csrf_hash: hash(100),
+        user_agent: Some("browser".to_owned()),
+        ip: None,
+        second_factor_at: None,
+        created_at: at(0),
+        rotated_at: at(0),
+        last_seen_at: at(0),
+        expires_at: at(100),
+    }
+}
+
+both! {
+    an_address_belongs_to_one_person_in_any_case,
+    what_a_person_changes_is_read_back,
+    an_outside_identity_is_one_persons,
+    a_totp_step_and_a_recovery_code_work_once,
+    a_passkey_is_used_with_a_growing_counter,
+    a_session_lives_until_its_end_and_rotates_once,
+    failures_are_counted_in_their_window,
+    a_link_works_once_for_its_purpose_until_its_end,
+}
+
+async fn an_address_belongs_to_one_person_in_any_case(database: Database) {
+    let ann = Person::new(&database, "Ann").await;
+    let mut read = database.store.read().await.unwrap();
+    let found = users::by_email(&mut read, "ANN@example.COM")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (found.id, found.email.as_str()),
+        (ann.user, "Ann@Example.com")
+    );
+    assert_eq!(
+        users::by_email(&mut read, "bob@example.com").await.unwrap(),
+        None
+    );
+
+    let mut tx = database.begin().await;
+    let refused = users::insert(&mut tx, &new_user(id!(UserId), "aNN"))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.conflict(), Some(Conflict::EmailTaken));
+}
+
+async fn what_a_person_changes_is_read_back(database: Database) {
+    let ann = Person::new(&database, "Ann").await.user;
+    let password = PasswordHash("phc".to_owned());
+    commit!(database, |tx| async {
+        assert!(users::set_name(tx, ann, "Änne", at(1)).await.unwrap());
+        assert!(
+            users::set_email(tx, ann, "Änne", "A@b.example", false, at(2))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !users::verify_email(tx, ann, "old@b.example", at(3))
+                .await
+                .unwrap()
+        );
+        assert!(
+            users::verify_email(tx, ann, "a@B.example", at(3))
+                .await
+                .unwrap()
+        );
+        assert!(
+            users::set_password(tx, ann, Some(&password), at(4))
+                .await
+                .unwrap()
+        );
+        assert!(
+            users::set_role(tx, ann, users::Role::Admin, at(5))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !users::set_name(tx, id!(UserId), "Nobody", at(6))
+                .await
+                .unwrap()
+        );
+    });
+    let mut read = database.store.read().await.unwrap();
+    let user = users::by_id(&mut read, ann).await.unwrap().unwrap();
+    assert_eq!(user.name, "Änne");
+    assert_eq!(user.password_hash, Some(password));
+    assert!(user.email_verified && user.role == users::Role::Admin);
+    assert_eq!((user.created_at, user.updated_at), (at(0), at(5)));
+    assert!(users::any_admin(&mut read).await.unwrap());
+    assert!(!format!("{user:?}").contains("phc"), "a hash is printed");
+
+    let paging = Paging::DEFAULT;
+    for search in ["änne", "ÄNN", "b.EXAMPLE"] {
+        let found = users::list(
+            &mut read,
+            Some(search),
+            users::Sort::Name,
+            Order::Asc,
+            paging,
+        );
+        assert_eq!(found.await.unwrap().total, 1, "{search}");
+    }
+    // What means something in a pattern is looked for as it is written.
+    for search in ["%", "_", "!", "ann@"] {
+        let found = users::list(
+            &mut read,
+            Some(search),
+            users::Sort::Id,
+            Order::Desc,
+            paging,
+        );
+        assert_eq!(found.await.unwrap().total, 0, "{search}");
+    }
+}
+
+async fn an_outside_identity_is_one_persons(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    commit!(database, |tx| users::link_identity(
+        tx,
+        ann.user,
+        "https://id",
+        "1",
+        at(0)
+    ))
+    .unwrap();
+    let mut tx = database.begin().await;
+    let refused = users::link_identity(&mut tx, bob.user, "https://id", "1", at(0)).await;
+    assert_eq!(
+        refused.unwrap_err().conflict(),
+        Some(Conflict::IdentityTaken)
+    );
+    drop(tx);
+    let mut read = database.store.read().await.unwrap();
+    let found = users::by_identity(&mut read, "https://id", "1")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(found.id, ann.user);
+}
+
+async fn a_totp_step_and_a_recovery_code_work_once(database: Database) {
+    let ann = Person::new(&database, "ann").await.user;
+    commit!(database, |tx| async {
+        assert!(
+            !users::use_totp_step(tx, ann, 1).await.unwrap(),
+            "no secret yet"
+        );
+        assert!(
+            !users::confirm_totp(tx, ann, at(0)).await.unwrap(),
+            "no secret yet"
+        );
+        users::set_totp(tx, ann, Some(&Sealed(vec![1])), at(0))
+            .await
+            .unwrap();
+        assert!(users::confirm_totp(tx, ann, at(1)).await.unwrap());
+        assert!(!users::confirm_totp(tx, ann, at(1)).await.unwrap());
+        assert!(users::use_totp_step(tx, ann, 7).await.unwrap());
+        assert!(!users::use_totp_step(tx, ann, 7).await.unwrap());
+        assert!(!users::use_totp_step(tx, ann, 6).await.unwrap());
+        assert!(users::use_totp_step(tx, ann, 8).await.unwrap());
+
+        users::set_recovery_codes(tx, ann, &[hash(1), hash(2)])
+            .await
+            .unwrap();
+        assert!(
+            users::use_recovery_code(tx, ann, hash(1), at(2))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !users::use_recovery_code(tx, ann, hash(1), at(2))
+                .await
+                .unwrap()
+        );
+        users::set_recovery_codes(tx, ann, &[hash(3)])
+            .await
+            .unwrap();
+        assert!(
+            !users::use_recovery_code(tx, ann, hash(2), at(2))
+                .await
+                .unwrap()
+        );
+    });
+}
+
+async fn a_passkey_is_used_with_a_growing_counter(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let passkey = Passkey {
+        id: id!(PasskeyId),
+        user_id: ann.user,
+        credential_id: vec![1, 2],
+        public_key: vec![3],
+        sign_count: 0,
+        name: "laptop".to_owned(),
+        created_at: at(0),
+        last_used_at: None,
+    };
+    commit!(database, |tx| async {
+        passkeys::insert(tx, &passkey).await.unwrap();
+        assert_eq!(
+            passkeys::by_credential(tx, &[1, 2]).await.unwrap(),
+            Some(passkey.clone())
+        );
+        assert!(
+            passkeys::used(tx, passkey.id, 0, at(1)).await.unwrap(),
+            "has no counter"
+        );
+        assert!(passkeys::used(tx, passkey.id, 5, at(1)).await.unwrap());
+        assert!(!passkeys::used(tx, passkey.id, 5, at(1)).await.unwrap());
+        assert!(!passkeys::used(tx, passkey.id, 0, at(1)).await.unwrap());
+        assert!(!passkeys::delete(tx, bob.user, passkey.id).await.unwrap());
+    });
+    let mut tx = database.begin().await;
+    let again = Passkey {
+        id: id!(PasskeyId),
+        user_id: bob.user,
+        ..passkey
+    };
+    let refused = passkeys::insert(&mut tx, &again).await.unwrap_err();
+    assert_eq!(refused.conflict(), Some(Conflict::PasskeyTaken));
+    drop(tx);
+    let mut tx = database.begin().await;
+    assert_eq!(passkeys::of_user(&mut tx, ann.user).await.unwrap().len(), 1);
+    assert!(
+        passkeys::delete(&mut tx, ann.user, passkey.id)
+            .await
+            .unwrap()
+    );
+    assert!(
+        passkeys::of_user(&mut tx, ann.user)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+async fn a_session_lives_until_its_end_and_rotates_once(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let first = session(ann, 1);
+    commit!(database, |tx| sessions::insert(tx, &first)).unwrap();
+    let mut tx = database.begin().await;
+    assert_eq!(
+        sessions::live(&mut tx, hash(1), at(99)).await.unwrap(),
+        Some(first.clone())
+    );
+    assert_eq!(
+        sessions::live(&mut tx, hash(1), at(100)).await.unwrap(),
+        None
+    );
+    assert_eq!(sessions::live(&mut tx, hash(2), at(1)).await.unwrap(), None);
+    let end = at(200);
+    assert!(
+        sessions::rotate(&mut tx, hash(1), hash(2), hash(3), at(50), end)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !sessions::rotate(&mut tx, hash(1), hash(4), hash(3), at(50), end)
+            .await
+            .unwrap()
+    );
+    assert!(
+        sessions::second_factor(&mut tx, first.id, at(51))
+            .await
+            .unwrap()
+    );
+    assert!(sessions::seen(&mut tx, first.id, at(52)).await.unwrap());
+    assert!(
+        !sessions::seen(&mut tx, first.id, at(51)).await.unwrap(),
+        "clocks can jump back"
+    );
+    let now = sessions::live(&mut tx, hash(2), at(199))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (now.id, now.second_factor_at, now.expires_at),
+        (first.id, Some(at(51)), end)
+    );
+
+    for cookie in [5, 6] {
+        sessions::insert(&mut tx, &session(ann, cookie))
+            .await
+            .unwrap();
+    }
+    assert_eq!(
+        sessions::of_user(&mut tx, ann.user, at(60))
+            .await
+            .unwrap()
+            .len(),
+        3
+    );
+    assert!(sessions::end(&mut tx, hash(5)).await.unwrap());
+    assert_eq!(
+        sessions::end_all(&mut tx, ann.user, Some(first.id))
+            .await
+            .unwrap(),
+        1
+    );
+    assert_eq!(sessions::purge(&mut tx, at(199)).await.unwrap(), 0);
+    assert_eq!(sessions::purge(&mut tx, at(200)).await.unwrap(), 1);
+}
+
+async fn failures_are_counted_in_their_window(database: Database) {
+    let mut tx = database.begin().await;
+    for second in 0..3 {
+        throttles::fail(&mut tx, "password:ann", at(second), at(second + 10))
+            .await
+            .unwrap();
+    }
+    let count = throttles::by_subject(&mut tx, "password:ann", at(3))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((count.failures, count.window_ends_at), (3, at(12)));
+    assert_eq!(
+        throttles::by_subject(&mut tx, "password:ann", at(12))
+            .await
+            .unwrap(),
+        None
+    );
+    throttles::fail(&mut tx, "password:ann", at(12), at(22))
+        .await
+        .unwrap();
+    let count = throttles::by_subject(&mut tx, "password:ann", at(13))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(count.failures, 1, "a new window begins at one");
+    throttles::clear(&mut tx, "password:ann").await.unwrap();
+    assert_eq!(
+        throttles::by_subject(&mut tx, "password:ann", at(13))
+            .await
+            .unwrap(),
+        None
+    );
+    throttles::fail(&mut tx, "password:bob", at(0), at(10))
+        .await
+        .unwrap();
+    assert_eq!(throttles::purge(&mut tx, at(10)).await.unwrap(), 1);
+}
+
+async fn a_link_works_once_for_its_purpose_until_its_end(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let link = Link {
+        user_id: ann.user,
+        kind: links::Kind::PasswordReset,
+        email: "ann@example.com".to_owned(),
+        created_at: at(0),
+        expires_at: at(100),
+    };
+    let kind = link.kind;
+    let mut tx = database.begin().await;
+    for secret in 1..=3 {
+        links::insert(&mut tx, hash(secret), &link).await.unwrap();
+    }
+    let wrong = links::consume(&mut tx, hash(1), links::Kind::Email, at(1))
+        .await
+        .unwrap();
+    assert_eq!(wrong, None);
+    assert_eq!(
+        links::consume(&mut tx, hash(1), kind, at(100))
+            .await
+            .unwrap(),
+        None
+    );
+    assert_eq!(
+        links::live(&mut tx, hash(1), kind, at(99)).await.unwrap(),
+        Some(link.clone())
+    );
+    assert_eq!(
+        links::consume(&mut tx, hash(1), kind, at(99))
+            .await
+            .unwrap(),
+        Some(link)
+    );
+    assert_eq!(
+        links::consume(&mut tx, hash(1), kind, at(99))
+            .await
+            .unwrap(),
+        None
+    );
+    assert_eq!(
+        links::revoke(&mut tx, ann.user, kind, at(2)).await.unwrap(),
+        2
+    );
+    assert_eq!(
+        links::consume(&mut tx, hash(2), kind, at(3)).await.unwrap(),
+        None
+    );
+    assert_eq!(links::purge(&mut tx, at(100)).await.unwrap(), 3);
+}

@@ -1,0 +1,80 @@
+//! What a handshake with the engine decides.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use e2e::{Agent, Curl, Service, Svc};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// EN-10: agents come by the base host and by no other name.
+#[tokio::test]
+async fn the_agent_protocol_is_spoken_on_the_base_host_alone() -> Result<()> {
+    let svc = Svc::engine()?;
+    let service = Service::mirror()?.to_string();
+    let _agent = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
+    for protocol in ["svc/1", "rstrm/1"] {
+        let spoken = chosen(&svc, "engine.localhost", &[protocol, "h2"]).await?;
+        assert_eq!(spoken.as_deref(), Some(protocol));
+        for name in ["web.t.engine.localhost", "nobody.t.engine.localhost"] {
+            assert!(chosen(&svc, name, &[protocol]).await.is_err(), "{name}");
+        }
+    }
+    let spoken = chosen(&svc, "web.t.engine.localhost", &["h2", "http/1.1"]).await?;
+    assert_eq!(spoken.as_deref(), Some("h2"));
+    Ok(())
+}
+
+/// EN-12: a replaced certificate is in service at a later handshake, and a broken one never.
+#[test]
+fn a_replaced_certificate_is_in_service_soon() -> Result<()> {
+    let svc = Svc::engine()?;
+    let document = format!("https://{}/api/openapi.json", svc.address());
+    let before = Curl::new(&svc);
+    assert_eq!(before.get(&[&document])?.status, 200);
+
+    svc.break_certificate()?;
+    let replaced = Curl::trusting(svc.replace_certificate()?);
+    // The files are looked at when a handshake comes, so this asks again and again.
+    for _ in 0..1000 {
+        if let Ok(answer) = replaced.get(&[&document]) {
+            assert_eq!(answer.status, 200);
+            assert!(
+                before.get(&[&document]).is_err(),
+                "the old one is in service"
+            );
+            return Ok(());
+        }
+    }
+    bail!("it never came; {}", svc.log())
+}
+
+/// A client of the engine's names that offers these protocols.
+pub(crate) fn connector(svc: &Svc, protocols: &[&str]) -> Result<TlsConnector> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(svc.ca_file())?)?;
+    let mut tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = protocols
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect();
+    Ok(TlsConnector::from(Arc::new(tls)))
+}
+
+/// The protocol that a handshake for `name` ends with.
+async fn chosen(svc: &Svc, name: &str, protocols: &[&str]) -> Result<Option<String>> {
+    let (_, port) = svc.address().rsplit_once(':').context("no port")?;
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port.parse::<u16>()?)).await?;
+    let name = ServerName::try_from(name.to_owned())?;
+    let stream = connector(svc, protocols)?.connect(name, stream).await?;
+    let chosen = stream.get_ref().1.alpn_protocol();
+    Ok(chosen.map(|name| String::from_utf8_lossy(name).into_owned()))
+}
