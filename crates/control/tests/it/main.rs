@@ -3,6 +3,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::expect_used,
     reason = "a test ends where it fails"
 )]
 
@@ -10,10 +11,13 @@ mod browser;
 mod callers;
 mod contracts;
 mod credentials;
+mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
 mod projects;
 mod records;
+mod reset;
+mod second_factor;
 mod settings;
 mod sign_in;
 mod support;
@@ -21,6 +25,7 @@ mod tokens;
 mod turn;
 mod walk;
 mod whoami;
+mod workspaces;
 mod world;
 
 /// Runs each test on the embedded database and on PostgreSQL.
