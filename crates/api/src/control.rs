@@ -10,7 +10,10 @@ mod document;
 mod operation;
 mod paging;
 pub mod people;
+pub mod plans;
 pub mod projects;
+pub mod records;
+pub mod settings;
 pub mod tokens;
 pub mod turn;
 pub mod whoami;
@@ -30,7 +33,10 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> {
         whoami::OPERATIONS,
         people::OPERATIONS,
         workspaces::OPERATIONS,
+        plans::OPERATIONS,
         projects::OPERATIONS,
+        settings::OPERATIONS,
+        records::OPERATIONS,
         turn::OPERATIONS,
         credentials::OPERATIONS,
         tokens::OPERATIONS,
@@ -61,7 +67,10 @@ fn schemas() -> Schemas {
     whoami::schemas(&mut schemas);
     people::schemas(&mut schemas);
     workspaces::schemas(&mut schemas);
+    plans::schemas(&mut schemas);
     projects::schemas(&mut schemas);
+    settings::schemas(&mut schemas);
+    records::schemas(&mut schemas);
     turn::schemas(&mut schemas);
     credentials::schemas(&mut schemas);
     tokens::schemas(&mut schemas);

@@ -16,6 +16,7 @@ use types::problem::Problem;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::people::People;
+use crate::plans::Shop;
 use crate::problem::Refusal;
 use crate::{
     audit, contracts, credentials, keys, logs, pages, people, plans, projects, settings, tokens,
@@ -35,6 +36,8 @@ pub struct App {
     pub keys: Keys,
     /// What handlers about people share.
     pub people: People,
+    /// What can be created, where, and for how much.
+    pub shop: Shop,
 }
 
 impl App {

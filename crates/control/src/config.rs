@@ -13,6 +13,8 @@ use daemon::config::ConfigError;
 use daemon::logs::Level;
 use ipnet::IpNet;
 
+use crate::plans::Catalogue;
+
 /// What a platform runs with. Every value is checked, and so is what the values say together.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -34,6 +36,10 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// The engines of this platform.
     pub engines: Vec<EngineConfig>,
+    /// What can be created, where, and for how much.
+    pub catalogue: Catalogue,
+    /// Where addresses are; `None`: nobody's place is known.
+    pub geoip_file: Option<PathBuf>,
     /// The TURN relay.
     pub turn: TurnConfig,
     /// Mail to people is written into this folder.

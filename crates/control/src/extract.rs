@@ -7,8 +7,10 @@ mod body;
 mod client_ip;
 mod path;
 mod query;
+mod segment;
 
 pub use self::body::{Body, OptionalBody};
 pub use self::client_ip::ClientIp;
 pub use self::path::Path;
 pub use self::query::{Page, Query};
+pub use self::segment::Segment;

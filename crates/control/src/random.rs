@@ -10,3 +10,8 @@ pub fn bytes<const N: usize>() -> Result<[u8; N], Problem> {
     rand::fill(&mut bytes).map_err(|_| Problem::internal())?;
     Ok(bytes)
 }
+
+/// The time that an id begins with.
+pub fn millis(now: jiff::Timestamp) -> u64 {
+    u64::try_from(now.as_millisecond()).unwrap_or_default()
+}

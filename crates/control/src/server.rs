@@ -17,6 +17,7 @@ use crate::keys::{KeyError, Keys};
 use crate::listener;
 use crate::people::People;
 use crate::people::password::HashError;
+use crate::plans::{Shop, ShopError};
 
 /// A platform that serves.
 #[derive(Debug)]
@@ -53,6 +54,9 @@ pub enum StartError {
     /// A key.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The catalogue, or what it needs.
+    #[error(transparent)]
+    Shop(#[from] ShopError),
     /// The database.
     #[error("the database cannot be opened: {0}")]
     Database(#[from] store::Error),
@@ -67,12 +71,15 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     let url = config.database_url.as_ref().map(SecretString::expose);
     let store = Store::open(url, &config.data_dir).await?;
     let people = People::open(&config)?;
+    let shop = Shop::open(&config, &keys)?;
+    shop.publish(&store).await?;
     Ok(Arc::new(App {
         store,
         config,
         clock,
         keys,
         people,
+        shop,
     }))
 }
 
@@ -101,6 +108,8 @@ pub fn start_on(
     })?;
     let task = tokio::spawn(async move {
         listener::serve(listener, router(Arc::clone(&app)), shutdown).await;
+        // Mails on their way are sent; then nobody needs the database any more.
+        app.people.finish().await;
         app.store.close().await;
     });
     Ok(Running { address, task })

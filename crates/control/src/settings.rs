@@ -1,12 +1,7 @@
-//! Of `settings`.
+//! Project-wide policy (ED-8): what may stand in it, and its routes.
 
-use std::sync::Arc;
+mod check;
+mod routes;
 
-use axum::Router;
-
-use crate::app::App;
-
-/// The routes of this module.
-pub fn routes() -> Router<Arc<App>> {
-    Router::new()
-}
+pub use self::check::check;
+pub use self::routes::routes;

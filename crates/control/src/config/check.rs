@@ -39,12 +39,15 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
         .into_iter()
         .enumerate()
         .map(|(index, section)| engine(index, section))
-        .collect::<Checked<_>>()?;
+        .collect::<Checked<Vec<_>>>()?;
     let data_dir = path("platform.data_dir", section.data_dir)?;
     let mail_folder = match file.mail.folder {
         Some(folder) => path("mail.folder", folder)?,
         None => data_dir.join("mail"),
     };
+    let first_engine = engines.first().map(|engine| engine.cluster_domain.as_str());
+    let catalogue = file.catalog.check(first_engine)?;
+    let geoip_file = file.geoip.file;
     Ok(Config {
         base_url,
         listen,
@@ -55,6 +58,10 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
         signing_keys,
         trusted_proxies,
         engines,
+        catalogue,
+        geoip_file: geoip_file
+            .map(|value| path("geoip.file", value))
+            .transpose()?,
         turn: turn(file.turn)?,
         compat_rstream: file.compat.rstream,
     })

@@ -6,6 +6,8 @@ use daemon::logs::Level;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::plans::CatalogSection;
+
 /// The configuration of `svc platform`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -15,6 +17,10 @@ pub(super) struct PlatformFile {
     pub(super) platform: PlatformSection,
     /// The engines of this platform.
     pub(super) engines: Vec<EngineSection>,
+    /// What can be created, where, and for how much.
+    pub(super) catalog: CatalogSection,
+    /// The location of addresses.
+    pub(super) geoip: GeoipSection,
     /// The TURN relay.
     pub(super) turn: TurnSection,
     /// Mail to people.
@@ -67,6 +73,14 @@ pub(super) struct EngineSection {
     pub(super) cluster_domain: Option<String>,
     /// File of the secret that an engine shows when it links up.
     pub(super) enrolment_secret_file: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct GeoipSection {
+    /// A file of the `MaxMind` database form with countries, and places for a recommended region;
+    /// absent: nobody's place is known.
+    pub(super) file: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

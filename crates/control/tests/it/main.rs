@@ -14,8 +14,11 @@ mod credentials;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
+mod projects;
+mod records;
 mod reset;
 mod second_factor;
+mod settings;
 mod sign_in;
 mod support;
 mod tokens;
@@ -23,3 +26,30 @@ mod turn;
 mod walk;
 mod whoami;
 mod workspaces;
+mod world;
+
+/// Runs each test on the embedded database and on PostgreSQL.
+macro_rules! both {
+    ($($(#[doc = $doc:literal])* async fn $name:ident($url:ident) $body:block)+) => {
+        $($(#[doc = $doc])* async fn $name($url: Option<String>) $body)+
+
+        mod sqlite {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name(None).await;
+                }
+            )+
+        }
+
+        mod postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name(Some(crate::postgres::new_database().await)).await;
+                }
+            )+
+        }
+    };
+}
+pub(crate) use both;
