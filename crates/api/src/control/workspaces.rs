@@ -161,7 +161,7 @@ pub const INVITE: &Operation = &Operation {
         example: || json!({"email": "grace@example.com", "role": "member"}),
     }),
     answer: Answer::json(201, "SentInvitation"),
-    refusals: &[400, 404, 409, 413, 415, 429],
+    refusals: &[400, 404, 409, 413, 415],
     ..write(
         "invite_workspace_member",
         Method::Post,

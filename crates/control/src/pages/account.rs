@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::extract::{Path, Query};
 use crate::people::accounts;
 use crate::people::password::Password;
-use crate::people::session::{SignedIn, Visitor};
+use crate::people::session::{SignedIn, Visitor, is_idle};
 use crate::people::sign_in::SignInError;
 use crate::problem::Answer;
 
@@ -135,6 +135,7 @@ async fn account_page<'a>(app: &App, who: &SignedIn) -> Answer<AccountPage<'a>> 
         has_second_factor: who.user.totp_confirmed_at.is_some(),
         sessions: sessions
             .into_iter()
+            .filter(|session| !is_idle(session, app.now()))
             .map(|session| line(session, who.session.id))
             .collect(),
         note: None,

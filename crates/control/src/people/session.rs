@@ -178,6 +178,8 @@ pub async fn begin(
     if let Some(old) = &browser.cookie {
         sessions::end(tx, SecretHash(old.hash())).await?;
     }
+    // Rows of sessions that ended by themselves are of no use to anybody.
+    sessions::purge(tx, now).await?;
     let secret = LinkSecret::draw()?;
     let is_half_way = user.totp_confirmed_at.is_some();
     let lifetime = if is_half_way { HALF_WAY } else { LIFETIME };
@@ -241,7 +243,8 @@ fn lacks_second_factor(who: &SignedIn) -> bool {
     who.user.totp_confirmed_at.is_some() && who.session.second_factor_at.is_none()
 }
 
-fn is_idle(session: &Session, now: Timestamp) -> bool {
+/// Whether a session has ended because nobody used it.
+pub fn is_idle(session: &Session, now: Timestamp) -> bool {
     now.duration_since(session.last_seen_at) >= IDLE
 }
 

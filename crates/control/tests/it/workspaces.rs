@@ -487,6 +487,7 @@ async fn a_change_happens_whole_or_not_at_all(platform: Platform) {
     let id = team(&mut ada).await;
     let (max_id, _) = platform.person("Max").await;
     join(&platform, &id, max_id, Role::Owner).await;
+    platform.clock.advance(1);
     // The role can change, as there is another owner; the status of the last one then cannot.
     let member = |user: UserId| format!("/api/workspaces/{id}/members/{user}");
     ada.api(
@@ -495,6 +496,7 @@ async fn a_change_happens_whole_or_not_at_all(platform: Platform) {
         json!({"status": "suspended"}),
     )
     .await;
+    platform.clock.advance(1);
     let body = json!({"role": "owner", "status": "suspended"});
     let refused = ada.api(Method::PATCH, &member(ada_id), body).await;
     assert_eq!(refused.status, StatusCode::CONFLICT);
