@@ -17,6 +17,7 @@ pub mod settings;
 pub mod tokens;
 pub mod turn;
 pub mod whoami;
+pub mod workspaces;
 
 use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
@@ -31,6 +32,7 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> {
         contracts::OPERATIONS,
         whoami::OPERATIONS,
         people::OPERATIONS,
+        workspaces::OPERATIONS,
         plans::OPERATIONS,
         projects::OPERATIONS,
         settings::OPERATIONS,
@@ -64,6 +66,7 @@ fn schemas() -> Schemas {
     contracts::schemas(&mut schemas);
     whoami::schemas(&mut schemas);
     people::schemas(&mut schemas);
+    workspaces::schemas(&mut schemas);
     plans::schemas(&mut schemas);
     projects::schemas(&mut schemas);
     settings::schemas(&mut schemas);

@@ -74,13 +74,7 @@ fn visible(found: Option<Visible>, who: &Principal, permission: Permission) -> A
 }
 
 fn require_role(role: members::Role, permission: Permission) -> Answer<()> {
-    let role = match role {
-        members::Role::Owner => Role::Owner,
-        members::Role::Admin => Role::Admin,
-        members::Role::Member => Role::Member,
-        members::Role::Viewer => Role::Viewer,
-    };
-    if role.allows(permission) {
+    if Role::from(role).allows(permission) {
         Ok(())
     } else {
         Err(Problem::insufficient_scope(permission).into())

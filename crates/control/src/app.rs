@@ -15,6 +15,7 @@ use types::problem::Problem;
 
 use crate::config::Config;
 use crate::keys::Keys;
+use crate::people::People;
 use crate::plans::Shop;
 use crate::problem::Refusal;
 use crate::{
@@ -33,6 +34,8 @@ pub struct App {
     pub clock: Arc<dyn Clock>,
     /// Keys that sign, verify and seal.
     pub keys: Keys,
+    /// What handlers about people share.
+    pub people: People,
     /// What can be created, where, and for how much.
     pub shop: Shop,
 }

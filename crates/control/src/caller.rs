@@ -20,6 +20,7 @@ pub use self::needs::{
 pub(crate) use self::principal::both_resources;
 pub use self::principal::{Principal, Source};
 use crate::app::App;
+use crate::people::session;
 use crate::problem::{Answer, Refusal};
 
 /// A caller whose credential is valid and holds the permission that `P` names.
@@ -55,6 +56,9 @@ async fn identify(parts: &Parts, app: &App) -> Answer<Principal> {
     match bearer::of(&parts.headers) {
         bearer::Bearer::Token(token) => verify::principal(app, token).await,
         bearer::Bearer::Malformed => Err(Problem::invalid_token().into()),
-        bearer::Bearer::Absent => Err(Problem::unauthenticated().into()),
+        bearer::Bearer::Absent => {
+            let caller = session::caller(app, parts).await?;
+            Ok(caller.ok_or_else(Problem::unauthenticated)?)
+        }
     }
 }

@@ -42,6 +42,8 @@ pub struct Config {
     pub geoip_file: Option<PathBuf>,
     /// The TURN relay.
     pub turn: TurnConfig,
+    /// Mail to people is written into this folder.
+    pub mail_folder: PathBuf,
     /// Whether the other brand's spellings are accepted and sent beside ours.
     pub compat_rstream: bool,
 }

@@ -15,6 +15,8 @@ use crate::app::{App, router};
 use crate::config::Config;
 use crate::keys::{KeyError, Keys};
 use crate::listener;
+use crate::people::People;
+use crate::people::password::HashError;
 use crate::plans::{Shop, ShopError};
 
 /// A platform that serves.
@@ -58,6 +60,9 @@ pub enum StartError {
     /// The database.
     #[error("the database cannot be opened: {0}")]
     Database(#[from] store::Error),
+    /// The hash of passwords.
+    #[error(transparent)]
+    Passwords(#[from] HashError),
 }
 
 /// Opens what a platform works on: the keys, then the database, whose migrations apply themselves.
@@ -65,6 +70,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     let keys = Keys::load(&config)?;
     let url = config.database_url.as_ref().map(SecretString::expose);
     let store = Store::open(url, &config.data_dir).await?;
+    let people = People::open(&config)?;
     let shop = Shop::open(&config, &keys)?;
     shop.publish(&store).await?;
     Ok(Arc::new(App {
@@ -72,6 +78,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         config,
         clock,
         keys,
+        people,
         shop,
     }))
 }

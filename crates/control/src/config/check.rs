@@ -43,11 +43,17 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
     let first_engine = engines.first().map(|engine| engine.cluster_domain.as_str());
     let catalogue = file.catalog.check(first_engine)?;
     let geoip_file = file.geoip.file;
+    let data_dir = path("platform.data_dir", section.data_dir)?;
+    let mail_folder = match file.mail.folder {
+        Some(folder) => path("mail.folder", folder)?,
+        None => data_dir.join("mail"),
+    };
     Ok(Config {
         base_url,
         listen,
         log_level: section.log_level,
-        data_dir: path("platform.data_dir", section.data_dir)?,
+        data_dir,
+        mail_folder,
         database_url: section.database_url,
         signing_keys,
         trusted_proxies,

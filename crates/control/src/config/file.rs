@@ -23,6 +23,8 @@ pub(super) struct PlatformFile {
     pub(super) geoip: GeoipSection,
     /// The TURN relay.
     pub(super) turn: TurnSection,
+    /// Mail to people.
+    pub(super) mail: MailSection,
     /// Spellings of other platforms.
     pub(super) compat: CompatSection,
 }
@@ -107,6 +109,13 @@ impl Default for TurnSection {
             secret_file: None,
         }
     }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct MailSection {
+    /// Folder into which mails are written, one file each; absent: `mail` in the data directory.
+    pub(super) folder: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -52,6 +52,10 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for OptionalBody<T> {
 /// Reads a strict JSON document into a type.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
     let value = json::parse(bytes, LIMITS).map_err(|error| at(&error.field, error.message))?;
+    // A list would be read as the members in their order.
+    if !value.is_object() {
+        return Err(at("", "the body must be a JSON object".to_owned()));
+    }
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         let path = if path == "." { "" } else { path.as_str() };

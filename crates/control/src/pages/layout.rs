@@ -15,6 +15,8 @@ use http::header::{
 use http::{HeaderValue, StatusCode};
 use types::problem::Problem;
 
+use crate::problem::Refusal;
+
 /// The style sheet, inline in each page: a page is one request, an error page too.
 pub const STYLE: &str = include_str!("templates/style.css");
 
@@ -61,17 +63,37 @@ pub struct MessagePage<'a> {
 
 /// A refusal that a person sees: the error of a page's handler, with `?`.
 #[derive(Debug)]
-pub struct PageRefusal(Box<Problem>);
+pub enum PageRefusal {
+    /// A page that says what is wrong.
+    Problem(Box<Problem>),
+    /// Something else comes first, at this path of ours.
+    SeeOther(String),
+}
 
-impl<P: Into<Problem>> From<P> for PageRefusal {
-    fn from(problem: P) -> Self {
-        Self(Box::new(problem.into()))
+impl From<Problem> for PageRefusal {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(Box::new(problem))
+    }
+}
+
+impl From<Refusal> for PageRefusal {
+    fn from(refusal: Refusal) -> Self {
+        Self::Problem(Box::new(refusal.problem().clone()))
+    }
+}
+
+impl From<store::Error> for PageRefusal {
+    fn from(error: store::Error) -> Self {
+        Refusal::from(error).into()
     }
 }
 
 impl IntoResponse for PageRefusal {
     fn into_response(self) -> Response {
-        let problem = *self.0;
+        let problem = match self {
+            Self::Problem(problem) => *problem,
+            Self::SeeOther(path) => return see_other(&path),
+        };
         let status =
             StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = page_with(

@@ -6,6 +6,7 @@
 //! There is no token in the forms, nothing to store and nothing to leak.
 
 use http::{HeaderMap, header};
+use types::problem::Problem;
 
 /// Whether the browser vouches that the request is from the origin `base_url` itself.
 ///
@@ -23,6 +24,12 @@ pub fn is_same_origin(headers: &HeaderMap, base_url: &str) -> bool {
             site == b"same-origin" && origin == base_url.as_bytes()
         }
     }
+}
+
+/// What a write gets that is not.
+pub fn refusal() -> Problem {
+    let detail = "This was not sent from a page of ours. Open the page again.";
+    Problem::new(403, "foreign_origin", detail)
 }
 
 enum Given<'a> {

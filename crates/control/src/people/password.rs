@@ -101,11 +101,9 @@ impl Passwords {
         Self::with_parameters(at_once, Params::default())
     }
 
-    /// Hashes with the least work that argon2 allows. For tests, which sign in by the hundred.
-    ///
-    /// # Errors
-    /// Never with the parameters as they stand.
-    pub fn weak_for_tests() -> Result<Self, HashError> {
+    /// Hashes with the least work that argon2 allows.
+    #[cfg(test)]
+    fn weak_for_tests() -> Result<Self, HashError> {
         let parameters = Params::new(Params::MIN_M_COST, Params::MIN_T_COST, 1, None)
             .map_err(|error| HashError::Failed(error.to_string()))?;
         Self::with_parameters(4, parameters)

@@ -8,8 +8,8 @@ use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use credentials::Secret;
-use types::problem::Problem;
 
+use crate::problem::Answer;
 use crate::random;
 
 /// A secret as its holder has it.
@@ -21,7 +21,7 @@ pub type LinkHash = [u8; 32];
 
 impl LinkSecret {
     /// Draws a new one.
-    pub fn draw() -> Result<Self, Problem> {
+    pub fn draw() -> Answer<Self> {
         Ok(Self(Secret::new(random::bytes::<32>()?)))
     }
 

@@ -90,6 +90,50 @@ fn least(permission: Permission) -> Role {
     }
 }
 
+impl From<store::members::Role> for Role {
+    fn from(role: store::members::Role) -> Self {
+        match role {
+            store::members::Role::Owner => Self::Owner,
+            store::members::Role::Admin => Self::Admin,
+            store::members::Role::Member => Self::Member,
+            store::members::Role::Viewer => Self::Viewer,
+        }
+    }
+}
+
+impl From<Role> for store::members::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Owner => Self::Owner,
+            Role::Admin => Self::Admin,
+            Role::Member => Self::Member,
+            Role::Viewer => Self::Viewer,
+        }
+    }
+}
+
+impl From<api::control::workspaces::Role> for Role {
+    fn from(role: api::control::workspaces::Role) -> Self {
+        match role {
+            api::control::workspaces::Role::Owner => Self::Owner,
+            api::control::workspaces::Role::Admin => Self::Admin,
+            api::control::workspaces::Role::Member => Self::Member,
+            api::control::workspaces::Role::Viewer => Self::Viewer,
+        }
+    }
+}
+
+impl From<Role> for api::control::workspaces::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Owner => Self::Owner,
+            Role::Admin => Self::Admin,
+            Role::Member => Self::Member,
+            Role::Viewer => Self::Viewer,
+        }
+    }
+}
+
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
