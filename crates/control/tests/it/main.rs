@@ -8,6 +8,7 @@
 
 mod browser;
 mod callers;
+mod checkout;
 mod contracts;
 mod credentials;
 #[path = "../../../store/tests/it/postgres.rs"]
