@@ -19,8 +19,8 @@ use crate::people::People;
 use crate::plans::Shop;
 use crate::problem::Refusal;
 use crate::{
-    audit, contracts, credentials, keys, logs, pages, people, plans, projects, settings, tokens,
-    turn, usage, whoami, workspaces,
+    audit, billing, contracts, credentials, keys, logs, pages, people, plans, projects, settings,
+    tokens, turn, usage, whoami, workspaces,
 };
 
 /// What every handler has. One for a process.
@@ -51,6 +51,7 @@ impl App {
 pub fn router(app: Arc<App>) -> Router {
     let routes = [
         audit::routes(),
+        billing::routes(),
         contracts::routes(),
         credentials::routes(),
         keys::routes(),

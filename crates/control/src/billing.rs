@@ -6,6 +6,7 @@
 mod account;
 mod decision;
 mod ledger;
+mod pages;
 
 use std::pin::Pin;
 
@@ -17,6 +18,7 @@ pub(crate) use self::account::day_of;
 pub use self::account::{Account, Period, Standing, Subscription};
 pub use self::decision::{Decision, decide};
 pub use self::ledger::Ledger;
+pub use self::pages::routes;
 use crate::problem::Answer;
 
 /// What keeps accounts. [`Ledger`] keeps them in the platform's own database; whoever charges

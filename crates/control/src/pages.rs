@@ -59,7 +59,7 @@ pub fn routes() -> Router<Arc<App>> {
 }
 
 /// The person who looks, or where to sign in first and come back to `path`.
-fn signed_in(visitor: Visitor, path: &str) -> Result<SignedIn, PageRefusal> {
+pub(crate) fn signed_in(visitor: Visitor, path: &str) -> Result<SignedIn, PageRefusal> {
     let first = match visitor {
         Visitor::SignedIn(who) => return Ok(who),
         Visitor::HalfWay(_) => "/login/second-factor",

@@ -1,7 +1,7 @@
 //! Projects: list, resolve, create as previewed, rename, transfer, delete (CP-2, CP-4, CP-5).
 
 mod change;
-mod create;
+pub(crate) mod create;
 mod endpoint;
 mod get;
 mod list;

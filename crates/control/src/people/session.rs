@@ -35,6 +35,22 @@ pub struct SignedIn {
     pub session: Session,
 }
 
+impl SignedIn {
+    /// The person as a caller of service functions: a session is not narrowed.
+    pub fn principal(&self) -> Principal {
+        Principal {
+            kind: CallerKind::Session,
+            user: self.user.clone(),
+            source: Source::Session(self.session.id),
+            source_updated_at: self.session.rotated_at,
+            permissions: None,
+            boundary: Boundary::none(),
+            resources: None,
+            expires_at: Some(self.session.expires_at),
+        }
+    }
+}
+
 /// Who looks at a page.
 #[derive(Clone, Debug)]
 pub enum Visitor {
@@ -104,23 +120,14 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
 /// no session that is good. What changes something has to come from a page of ours.
 pub async fn caller(app: &App, parts: &Parts) -> Answer<Option<Principal>> {
     let visitor = of_cookie(app, &parts.headers).await?;
-    let Some(SignedIn { user, session }) = visitor.signed_in() else {
+    let Some(who) = visitor.signed_in() else {
         return Ok(None);
     };
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
     if !reads && !same_origin::is_same_origin(&parts.headers, &app.config.base_url) {
         return Err(same_origin::refusal().into());
     }
-    Ok(Some(Principal {
-        kind: CallerKind::Session,
-        user,
-        source: Source::Session(session.id),
-        source_updated_at: session.rotated_at,
-        permissions: None,
-        boundary: Boundary::none(),
-        resources: None,
-        expires_at: Some(session.expires_at),
-    }))
+    Ok(Some(who.principal()))
 }
 
 /// The secret in the session cookie of a request, if there is one.

@@ -201,7 +201,8 @@ impl Offer<'_> {
         providers
     }
 
-    fn impact(&self) -> BillingImpact {
+    /// What choosing it costs.
+    pub fn impact(&self) -> BillingImpact {
         let currency = self.catalogue.currency;
         let price = |amount_minor| Price {
             amount_minor,

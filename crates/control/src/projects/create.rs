@@ -39,8 +39,17 @@ pub(super) async fn create(
     Body(body): Body<CreateProject>,
 ) -> Answer<(StatusCode, Json<Project>)> {
     let order = Order::check(body)?;
-    let project = place(&app, &caller.who, &workspace, &order).await?;
+    let project = place(&app, &caller.who, &workspace, &order, Step::Api).await?;
     Ok((StatusCode::CREATED, Json(shown(&app, &project)?)))
+}
+
+/// By which step a creation is confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// By the creation route.
+    Api,
+    /// By a person on the checkout page, which pays for it too.
+    Checkout,
 }
 
 /// A creation whose parts have the right form.
@@ -80,9 +89,10 @@ pub(crate) async fn place(
     who: &Principal,
     workspace: &str,
     order: &Order,
+    step: Step,
 ) -> Answer<projects::Project> {
     for _ in 0..ENDPOINT_ATTEMPTS {
-        if let Some(project) = attempt(app, who, workspace, order).await? {
+        if let Some(project) = attempt(app, who, workspace, order, step).await? {
             return Ok(project);
         }
     }
@@ -96,6 +106,7 @@ async fn attempt(
     who: &Principal,
     workspace: &str,
     order: &Order,
+    step: Step,
 ) -> Answer<Option<projects::Project>> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
@@ -128,7 +139,27 @@ async fn attempt(
     let Some(region) = offer.region(body.provider, &body.region) else {
         return Err(not_offered(app, body).into());
     };
-    hosted_step(app, &offer.decision, workspace.id.as_str(), body)?;
+    let due = match offer.decision {
+        Decision::Free => None,
+        Decision::Update { now, monthly, .. } => Some((now, monthly)),
+        Decision::Checkout { monthly } if step == Step::Checkout => {
+            let currency = app.shop.catalogue().currency;
+            let billing = app.shop.billing();
+            billing
+                .subscribe(&mut tx, workspace.id, currency.as_str(), now)
+                .await?;
+            Some((monthly, monthly))
+        }
+        // CP-4d: what needs a hosted page is not confirmed here.
+        Decision::Checkout { .. } => {
+            let url = checkout_url(app, workspace.id.as_str(), body);
+            return Err(Problem::payment_required(url).into());
+        }
+        Decision::Setup { .. } => {
+            let url = setup_url(app, workspace.id.as_str());
+            return Err(Problem::payment_required(url).into());
+        }
+    };
     let region = region.region.clone();
     let (provider, plan) = (body.provider.as_str(), body.plan.as_str());
     if !capacity::take(&mut tx, provider, &region, plan).await? {
@@ -151,15 +182,12 @@ async fn attempt(
         Err(error) if error.conflict() == Some(Conflict::EndpointTaken) => return Ok(None),
         other => other?,
     }
-    if let Decision::Update {
-        now: due, monthly, ..
-    } = offer.decision
-    {
+    if let Some((amount_now, monthly)) = due {
         let item = Item {
             workspace: workspace.id,
             project: id,
             plan,
-            amount_now: due,
+            amount_now,
             monthly,
         };
         app.shop.billing().add(&mut tx, &item, now).await?;
@@ -201,22 +229,6 @@ async fn repeat(
             .with_detail("The project of this idempotency key was deleted or transferred.")
             .with_field("idempotencyKey")
             .into()),
-    }
-}
-
-/// CP-4d: what needs a hosted page is not confirmed here.
-fn hosted_step(
-    app: &App,
-    decision: &Decision,
-    workspace: &str,
-    body: &CreateProject,
-) -> Answer<()> {
-    match decision {
-        Decision::Free | Decision::Update { .. } => Ok(()),
-        Decision::Checkout { .. } => {
-            Err(Problem::payment_required(checkout_url(app, workspace, body)).into())
-        }
-        Decision::Setup { .. } => Err(Problem::payment_required(setup_url(app, workspace)).into()),
     }
 }
 

@@ -59,7 +59,7 @@ impl Platform {
             "base_url": BASE,
             "data_dir": directory.path().join("data"),
             "database_url": url,
-        }});
+        }, "engines": [{"cluster_domain": "engine.example.com"}]});
         std::fs::write(&file, config.to_string()).unwrap();
         std::fs::create_dir_all(directory.path().join("data")).unwrap();
         let config = Config::load(Some(&file), []).unwrap();

@@ -9,6 +9,7 @@
 
 mod browser;
 mod callers;
+mod checkout;
 mod contracts;
 mod credentials;
 mod pages;
@@ -27,29 +28,3 @@ mod walk;
 mod whoami;
 mod workspaces;
 mod world;
-
-/// Runs each test on the embedded database and on PostgreSQL.
-macro_rules! both {
-    ($($(#[doc = $doc:literal])* async fn $name:ident($url:ident) $body:block)+) => {
-        $($(#[doc = $doc])* async fn $name($url: Option<String>) $body)+
-
-        mod sqlite {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    super::$name(None).await;
-                }
-            )+
-        }
-
-        mod postgres {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    super::$name(Some(crate::postgres::new_database().await)).await;
-                }
-            )+
-        }
-    };
-}
-pub(crate) use both;

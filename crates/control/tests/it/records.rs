@@ -5,9 +5,8 @@ use serde_json::json;
 use store::{events, logs, usage};
 use types::id::{EventId, LogId, ProjectId, TunnelId};
 
-use crate::both;
 use crate::projects::{path, project};
-use crate::world::{Person, World, next};
+use crate::world::{Person, World, both, next};
 
 both! {
     async fn the_plan_and_the_usage_are_told(url) {

@@ -6,9 +6,8 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::both;
 use crate::projects::{path, project};
-use crate::world::World;
+use crate::world::{World, both};
 
 both! {
     /// ED-8: defaults, changes, `null`, replacement, reset.

@@ -261,3 +261,29 @@ pub(crate) fn next() -> u64 {
     static COUNTER: AtomicU64 = AtomicU64::new(1);
     COUNTER.fetch_add(1, Ordering::Relaxed)
 }
+
+/// Runs each test on the embedded database and on PostgreSQL.
+macro_rules! both {
+    ($($(#[doc = $doc:literal])* async fn $name:ident($url:ident) $body:block)+) => {
+        $($(#[doc = $doc])* async fn $name($url: Option<String>) $body)+
+
+        mod sqlite {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name(None).await;
+                }
+            )+
+        }
+
+        mod postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name(Some(crate::postgres::new_database().await)).await;
+                }
+            )+
+        }
+    };
+}
+pub(crate) use both;

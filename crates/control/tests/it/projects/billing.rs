@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 use store::{Paging, billing};
 
 use super::{names, order, path, place, preview};
-use crate::both;
-use crate::world::{Person, World};
+use crate::world::{Person, World, both};
 
 both! {
     /// CP-4d: a first payment and a billing set-up are hosted steps; the answer says where.

@@ -9,8 +9,7 @@ use store::{Paging, audit, billing};
 use tokio::task::JoinSet;
 
 use super::{names, order, path, place, preview, project};
-use crate::both;
-use crate::world::World;
+use crate::world::{World, both};
 
 both! {
     async fn a_project_is_renamed(url) {

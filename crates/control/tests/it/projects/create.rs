@@ -6,8 +6,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::{creation, names, order, place, preview, project};
-use crate::both;
-use crate::world::{World, next};
+use crate::world::{World, both, next};
 
 both! {
     /// CP-3, CP-4, CP-5: what was previewed is created, and found by its endpoint.

@@ -7,8 +7,7 @@ use std::task::Poll;
 use serde_json::json;
 
 use super::{names, order, place, preview};
-use crate::both;
-use crate::world::{World, next};
+use crate::world::{World, both, next};
 
 both! {
     /// CP-4a: a creation that ends at any point, before or after its commit, and is asked for

@@ -5,8 +5,7 @@ use store::members::Role;
 use types::permission::Permission;
 
 use super::{order, path, place, preview, project};
-use crate::both;
-use crate::world::{Person, World, next};
+use crate::world::{Person, World, both, next};
 
 async fn named(world: &World, person: Person, name: &str) -> Value {
     // Ids of one millisecond have no order.
