@@ -226,11 +226,15 @@ impl Session {
                 },
                 Some(order) = self.orders.recv() => {
                     let mut next = Some(order);
+                    // No more than fit at once: those who ask meanwhile do not keep the answers
+                    // from being sent.
+                    let mut left = OUTBOX;
                     while let Some(order) = next {
                         if let Err(end) = self.obey(order) {
                             return end;
                         }
-                        next = self.orders.try_recv().ok();
+                        left = left.saturating_sub(1);
+                        next = (left > 0).then(|| self.orders.try_recv().ok()).flatten();
                     }
                 }
                 () = silent => return End::Silent,
@@ -344,7 +348,7 @@ impl Session {
         if properties.publish == Some(true) {
             if properties.protocol == Some(Protocol::Tcp) {
                 let key = (self.identity.clone(), properties.name.clone());
-                let bound = core.tcp_ports.bind(key).map_err(|error| {
+                let bound = core.tcp_ports.bind(&key).map_err(|error| {
                     let code = match error {
                         NoPort::SwitchedOff => ErrorCode::FeatureNotAvailable,
                         NoPort::Exhausted => ErrorCode::CapacityExhausted,

@@ -1,6 +1,6 @@
 //! Ports of published TCP tunnels.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -35,9 +35,10 @@ pub(crate) struct TcpPorts {
     ip: IpAddr,
     workers: usize,
     state: Mutex<State>,
-    /// Held while a port is tried and taken: listening sockets that workers share, two tunnels
-    /// that try the same port at once would share too.
-    binding: Mutex<()>,
+    /// Ports that are bound and wait for their tunnel. Held while a port is tried and taken:
+    /// listening sockets that workers share, two tunnels that try the same port at once would
+    /// share too.
+    waiting: Arc<Mutex<HashSet<u16>>>,
 }
 
 #[derive(Debug, Default)]
@@ -69,9 +70,25 @@ pub(crate) struct BoundPort {
 
 #[derive(Debug)]
 enum Listeners {
-    Fresh(Vec<std::net::TcpListener>),
+    Fresh(Fresh),
     /// Those of the tunnel that is being taken over: no visitor falls between.
     Inherited(Arc<Port>),
+}
+
+/// Listeners of a port that nobody else gets meanwhile.
+#[derive(Debug)]
+struct Fresh {
+    number: u16,
+    listeners: Vec<std::net::TcpListener>,
+    waiting: Arc<Mutex<HashSet<u16>>>,
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        // First the sockets, then the word that they are gone.
+        self.listeners.clear();
+        self.waiting.lock().remove(&self.number);
+    }
 }
 
 /// Why there is no port.
@@ -91,37 +108,47 @@ impl TcpPorts {
             ip,
             workers,
             state: Mutex::default(),
-            binding: Mutex::default(),
+            waiting: Arc::default(),
         }
     }
 
     /// Binds a port: the one that the holder had last, if it can be had, else the next free one.
-    pub(crate) fn bind(&self, holder: Holder) -> Result<BoundPort, NoPort> {
+    pub(crate) fn bind(&self, holder: &Holder) -> Result<BoundPort, NoPort> {
         let range = self.range.clone().ok_or(NoPort::SwitchedOff)?;
-        let bound = |number, listeners, holder| BoundPort {
+        let bound = |number, listeners| BoundPort {
             number,
-            holder,
+            holder: holder.clone(),
             listeners,
         };
-        let last = self.state.lock().last.get(&holder).copied();
+        let last = self.state.lock().last.get(holder).copied();
         if let Some(number) = last.filter(|number| range.contains(number))
-            && let Some(listeners) = self.bind_again(number, &holder)
+            && let Some(listeners) = self.bind_again(number, holder)
         {
-            return Ok(bound(number, listeners, holder));
+            return Ok(bound(number, listeners));
         }
         for _ in 0..range.len() {
             let number = self.next_port(&range);
+            if self.is_held(number) {
+                continue;
+            }
             if let Ok(listeners) = self.listeners(number, false) {
-                return Ok(bound(number, Listeners::Fresh(listeners), holder));
+                return Ok(bound(number, Listeners::Fresh(listeners)));
             }
         }
         Err(NoPort::Exhausted)
     }
 
+    /// Whether a tunnel of this engine has it: known without a system call, which counts where
+    /// thousands are tried.
+    fn is_held(&self, number: u16) -> bool {
+        self.state.lock().holding(number).is_some()
+    }
+
     /// The port that a holder had, unless somebody else has it now.
     fn bind_again(&self, number: u16, holder: &Holder) -> Option<Listeners> {
-        let held = self.state.lock().held.get(&number).and_then(Weak::upgrade);
-        match held {
+        // Until it is bound: nobody else is written down for it in between.
+        let state = self.state.lock();
+        match state.holding(number) {
             Some(port) if port.holder != *holder => None,
             Some(port) if !port.closed.is_cancelled() => Some(Listeners::Inherited(port)),
             // Shared with listeners of its own that are about to go.
@@ -146,8 +173,9 @@ impl TcpPorts {
             listeners,
         } = bound;
         let mut state = self.state.lock();
-        let listeners = match listeners {
-            Listeners::Fresh(listeners) => listeners,
+        // Until it is written down below whose the port is.
+        let mut fresh = match listeners {
+            Listeners::Fresh(fresh) => fresh,
             Listeners::Inherited(port) => {
                 let displaced = port.tunnel.load().view.id;
                 if state.open.remove(&displaced).is_some() {
@@ -155,9 +183,17 @@ impl TcpPorts {
                     state.open.insert(tunnel.view.id, port);
                     return;
                 }
-                // It was closed just now, and nobody else can have had the port since.
-                match self.listeners(number, true) {
-                    Ok(listeners) => listeners,
+                // It was closed just now.
+                let strange = state
+                    .holding(number)
+                    .is_some_and(|port| port.holder != holder);
+                let again = if strange {
+                    Err(io::ErrorKind::AddrInUse.into())
+                } else {
+                    self.listeners(number, true)
+                };
+                match again {
+                    Ok(fresh) => fresh,
                     Err(error) => {
                         warn!(%error, "a TCP tunnel's port cannot be bound again");
                         return;
@@ -176,6 +212,8 @@ impl TcpPorts {
         state.open.insert(tunnel.view.id, Arc::clone(&port));
         state.held.insert(number, Arc::downgrade(&port));
         drop(state);
+        let listeners = std::mem::take(&mut fresh.listeners);
+        drop(fresh);
         for (listener, worker) in listeners.into_iter().zip(workers) {
             let (port, visitors) = (Arc::clone(&port), Arc::clone(worker));
             worker.spawn(async move {
@@ -206,13 +244,29 @@ impl TcpPorts {
     }
 
     /// A listener for each worker. Not shared: fails when anybody has the port, this engine too.
-    fn listeners(&self, port: u16, shared: bool) -> io::Result<Vec<std::net::TcpListener>> {
-        let _binding = self.binding.lock();
-        let addr = SocketAddr::new(self.ip, port);
+    fn listeners(&self, number: u16, shared: bool) -> io::Result<Fresh> {
+        let mut waiting = self.waiting.lock();
+        if waiting.contains(&number) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let addr = SocketAddr::new(self.ip, number);
         if !shared {
             drop(listener(addr, false)?);
         }
-        bind_like(listener(addr, true)?, addr, self.workers)
+        let listeners = bind_like(listener(addr, true)?, addr, self.workers)?;
+        waiting.insert(number);
+        Ok(Fresh {
+            number,
+            listeners,
+            waiting: Arc::clone(&self.waiting),
+        })
+    }
+}
+
+impl State {
+    /// Whose listeners are on this port, if there still are any.
+    fn holding(&self, number: u16) -> Option<Arc<Port>> {
+        self.held.get(&number).and_then(Weak::upgrade)
     }
 }
 
