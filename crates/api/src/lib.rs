@@ -4,5 +4,6 @@
 //! same constants and the same types, so they cannot say something else. There are no handlers
 //! here, and no HTTP library.
 
+pub mod control;
 pub mod engine;
 mod order;

@@ -17,12 +17,16 @@ mod mint;
 mod sample;
 mod secret;
 mod token;
+pub mod turn;
 mod verify;
 pub mod watch;
 
 pub use self::key::Algorithm;
 pub use self::keyring::{BadKey, Keyring, RECOMMENDED_SECRET_BYTES};
-pub use self::mint::{BadMint, MintRequest, SigningKey, inspect, mint};
+pub use self::mint::{
+    BadMint, MintRequest, Provenance, SigningKey, Source, check_consistency, inspect, mint,
+    mint_from,
+};
 pub use self::secret::Secret;
 pub use self::token::{Identity, MAX_TOKEN_BYTES, TokenKind, UnknownKind};
 pub use self::verify::{Refused, Verified, digest, verify};

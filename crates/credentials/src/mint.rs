@@ -9,7 +9,8 @@ use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,
-    ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+    ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
+    RsaKeyPair,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -94,6 +95,37 @@ impl SigningKey {
         self
     }
 
+    /// The public half as a JWK (RFC 8037 section 2) with its `kid`, for Ed25519 keys alone: those
+    /// are what we publish.
+    pub fn public_jwk(&self) -> Option<Value> {
+        let Material::Ed25519(pair) = &self.material else {
+            return None;
+        };
+        let mut jwk = json!({
+            "kty": "OKP",
+            "crv": "Ed25519",
+            "x": URL_SAFE_NO_PAD.encode(pair.public_key().as_ref()),
+            "use": "sig",
+            "alg": self.algorithm.as_str(),
+        });
+        if let (Some(id), Some(members)) = (&self.id, jwk.as_object_mut()) {
+            members.insert("kid".to_owned(), json!(id));
+        }
+        Some(jwk)
+    }
+
+    /// The thumbprint of the public half (RFC 7638, RFC 8037 section 2): a `kid` that follows from
+    /// the key. For Ed25519 keys alone.
+    pub fn thumbprint(&self) -> Option<String> {
+        let Material::Ed25519(pair) = &self.material else {
+            return None;
+        };
+        let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
+        let members = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#);
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, members.as_bytes());
+        Some(URL_SAFE_NO_PAD.encode(digest.as_ref()))
+    }
+
     /// Signs header and claims as they are given, into a compact JWS.
     pub(crate) fn sign(&self, header: &str, claims: &str) -> Result<Secret, BadMint> {
         let signed = format!(
@@ -165,9 +197,44 @@ pub struct MintRequest {
     pub resources: Option<Value>,
 }
 
+/// Where a token of a platform comes from: what ties it to the stored credential behind it.
+#[derive(Clone, Debug)]
+pub struct Provenance {
+    /// `iss`: the platform's own address.
+    pub issuer: String,
+    /// `jti`: two tokens of the same second are two tokens, and have two digests.
+    pub id: String,
+    /// The stored credential.
+    pub source: Source,
+}
+
+/// The stored credential behind a token.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// `token_endpoint`, 8 hex digits: the token is the secret of a personal access token.
+    TokenEndpoint(String),
+    /// The token was minted from another credential, and dies with it.
+    Credential {
+        /// `sourceCredentialId`.
+        id: String,
+        /// `sourceCredentialUpdatedAt`, RFC 3339.
+        updated_at: String,
+    },
+}
+
 /// Makes a token at `now` (Unix seconds). Refuses a boundary of a wrong shape, and permissions
 /// that the boundary gives no action to.
 pub fn mint(key: &SigningKey, request: &MintRequest, now: i64) -> Result<Secret, BadMint> {
+    mint_from(key, request, None, now)
+}
+
+/// [`mint`], for a platform that keeps credentials.
+pub fn mint_from(
+    key: &SigningKey,
+    request: &MintRequest,
+    provenance: Option<&Provenance>,
+    now: i64,
+) -> Result<Secret, BadMint> {
     if request.ttl_seconds == Some(0) {
         return Err(ParamError::new("ttl", "at least one second").into());
     }
@@ -203,6 +270,19 @@ pub fn mint(key: &SigningKey, request: &MintRequest, now: i64) -> Result<Secret,
     if let Some(resources) = &request.resources {
         claims.insert("resources".to_owned(), resources.clone());
     }
+    if let Some(provenance) = provenance {
+        claims.insert("iss".to_owned(), json!(provenance.issuer));
+        claims.insert("jti".to_owned(), json!(provenance.id));
+        match &provenance.source {
+            Source::TokenEndpoint(endpoint) => {
+                claims.insert("token_endpoint".to_owned(), json!(endpoint));
+            }
+            Source::Credential { id, updated_at } => {
+                claims.insert("sourceCredentialId".to_owned(), json!(id));
+                claims.insert("sourceCredentialUpdatedAt".to_owned(), json!(updated_at));
+            }
+        }
+    }
     let token = key.sign(
         &key.header().to_string(),
         &Value::Object(claims).to_string(),
@@ -235,8 +315,12 @@ pub enum BadMint {
     Signing,
 }
 
-/// A permission without the action that it is for would look granted and be refused.
-fn check_consistency(permissions: &[Permission], boundary: &Boundary) -> Result<(), ParamError> {
+/// Refuses permissions whose action the boundary allows nowhere: they would look granted and be
+/// refused.
+pub fn check_consistency(
+    permissions: &[Permission],
+    boundary: &Boundary,
+) -> Result<(), ParamError> {
     for permission in permissions {
         let (actions, names): (&[Action], _) = match permission {
             Permission::TunnelsResourcesReadOnly

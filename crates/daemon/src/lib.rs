@@ -1,7 +1,7 @@
 //! What every server process needs and no domain knows: configuration ([`config`]), TLS material
 //! and its reload ([`tls`]), the metrics listener ([`metrics`]), logs ([`logs`]), the access log's
-//! writer ([`access_log`]), problem responses ([`problem`]), stopping ([`shutdown`]), and reading
-//! the files that an operator names ([`files`]).
+//! writer ([`access_log`]), problem responses ([`problem`]), stopping ([`shutdown`]), the time
+//! of day ([`clock`]), and reading the files that an operator names ([`files`]).
 //!
 //! Nothing here knows what a tunnel is, reads the process environment, or chooses a runtime: the
 //! binary does, and passes values in. Start with [`config::load_checked`], which every process reads
@@ -23,6 +23,7 @@
 //! watched.
 
 pub mod access_log;
+pub mod clock;
 pub mod config;
 pub mod files;
 pub mod logs;

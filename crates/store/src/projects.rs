@@ -66,6 +66,16 @@ record! {
     }
 }
 
+record! {
+    /// How many projects of a plan a workspace has.
+    pub struct PlanCount from "projects" {
+        /// Plan of the catalogue.
+        pub plan: String,
+        /// Projects.
+        pub n: i64,
+    }
+}
+
 /// A project that the caller may see.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Visible {
@@ -240,6 +250,8 @@ statements! {
     COUNT_ONLY = concat!("SELECT COUNT(*) AS n",
         of_workspaces!(" AND (p.id IN_LIST($3) OR p.workspace_id IN_LIST($4))"));
     COUNT_OF_WORKSPACE = "SELECT COUNT(*) AS n FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL";
+    COUNT_BY_PLAN = "SELECT plan, COUNT(*) AS n FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL \
+        GROUP BY plan ORDER BY plan";
     COUNT_OF_ALL = "SELECT COUNT(*) AS n FROM projects WHERE deleted_at IS NULL AND search LIKE $1 ESCAPE '!'";
     RENAME = "UPDATE projects SET name = $2, search = $3 || ' ' || endpoint, updated_at = $4 \
         WHERE id = $1 AND deleted_at IS NULL";
@@ -394,6 +406,14 @@ pub async fn list_all(
 /// How many projects a workspace has.
 pub async fn count_of_workspace(conn: &mut Conn, workspace: WorkspaceId) -> Result<u64, Error> {
     sql(COUNT_OF_WORKSPACE).bind(workspace).count(conn).await
+}
+
+/// How many projects of each plan a workspace has; plans without any are left out.
+pub async fn count_by_plan(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+) -> Result<Vec<PlanCount>, Error> {
+    sql(COUNT_BY_PLAN).bind(workspace).all(conn).await
 }
 
 /// Changes the name.

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::commands::{clients, dial, engine, events, forward, token, tunnels, up};
+use crate::commands::{clients, dial, engine, events, forward, platform, token, tunnels, up};
 
 /// Publish a private service, or dial one.
 #[derive(Debug, Parser)]
@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Up(up::Args),
     /// Run an engine
     Engine(engine::Args),
+    /// Run the control plane: people, workspaces, projects, credentials
+    Platform(platform::Args),
     /// Publish a service through an engine, or offer it for dialling
     Forward(Box<forward::Args>),
     /// Join a private tunnel to stdin and stdout, or to a local port

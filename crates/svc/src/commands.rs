@@ -5,6 +5,7 @@ pub(crate) mod dial;
 pub(crate) mod engine;
 pub(crate) mod events;
 pub(crate) mod forward;
+pub(crate) mod platform;
 pub(crate) mod token;
 pub(crate) mod tunnels;
 pub(crate) mod up;
@@ -21,6 +22,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     let log = cli.log.as_deref();
     match cli.command {
         Command::Engine(args) => engine::run(args, log).await,
+        Command::Platform(args) => platform::run(args, log).await,
         Command::Up(args) => {
             set_up_logs(Level::Warn, log)?;
             up::run(args).await

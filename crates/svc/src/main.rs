@@ -9,6 +9,7 @@ mod commands;
 mod connection;
 mod context;
 mod descriptors;
+mod environment;
 mod failure;
 mod filters;
 mod output;

@@ -117,6 +117,21 @@ impl Boundary {
         }
     }
 
+    /// Whether the boundary reaches into the project at all, whatever it allows there.
+    pub fn reaches(&self, project: &str, workspace: Option<&str>) -> bool {
+        self.evaluate(|leaf| leaf.at(project, workspace).map(drop))
+            .is_ok()
+    }
+
+    /// Whether the boundary reaches the workspace as such: it names no project of it alone.
+    pub fn reaches_workspace(&self, workspace: &str) -> bool {
+        self.evaluate(|leaf| match leaf.place {
+            Some(Place::Projects(_)) => Err(Outside::Place),
+            _ => leaf.at("", Some(workspace)).map(drop),
+        })
+        .is_ok()
+    }
+
     /// Whether anything may be listed in the project.
     pub fn may_list(&self, project: &str, workspace: Option<&str>) -> bool {
         self.evaluate(|leaf| leaf.at(project, workspace)?.rule(Action::List).map(drop))

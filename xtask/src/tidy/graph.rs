@@ -38,12 +38,17 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["transport", "types", "wire"]),
+    (
+        "control",
+        &["api", "credentials", "daemon", "store", "types"],
+    ),
     // Layer 3, wiring.
     (
         "svc",
         &[
             "api",
             "client",
+            "control",
             "credentials",
             "daemon",
             "engine",
@@ -57,6 +62,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "api",
             "client",
+            "control",
             "credentials",
             "daemon",
             "engine",
@@ -84,6 +90,11 @@ const BARRIERS: &[Barrier] = &[
         crates: &["engine"],
         never: &["store", "control", "sqlx"],
         reason: "the community engine cannot contain hosted code",
+    },
+    Barrier {
+        crates: &["control"],
+        never: &["engine", "client", "transport", "wire"],
+        reason: "the control plane and the engines meet over the network only",
     },
     Barrier {
         crates: &["client"],

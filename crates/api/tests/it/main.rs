@@ -1,3 +1,4 @@
 //! The committed documents against the code that makes them.
 
+mod control_document;
 mod engine_document;

@@ -171,3 +171,50 @@ fn inspecting_verifies_nothing() {
     );
     assert_eq!(inspect("no.token"), None);
 }
+
+/// A key pair publishes its own public half, and what it signed verifies with that alone.
+#[test]
+fn a_published_key_verifies_what_its_other_half_signed() {
+    for pair in pairs() {
+        let key = SigningKey::from_pem(&pair.private).unwrap();
+        let Some(id) = key.thumbprint() else {
+            assert!(pair.algorithm != "EdDSA" && key.public_jwk().is_none());
+            continue;
+        };
+        let key = key.with_kid(&id);
+        let jwk = key.public_jwk().unwrap();
+        assert_eq!((&jwk["kid"], &jwk["d"]), (&json!(id), &Value::Null));
+        let published = Keyring::new()
+            .with_jwks(&json!({ "keys": [jwk] }).to_string())
+            .unwrap();
+        let provenance = Provenance {
+            issuer: "https://svc.example".to_owned(),
+            id: "1".to_owned(),
+            source: Source::Credential {
+                id: "crd_1".to_owned(),
+                updated_at: "2026-01-01T00:00:00Z".to_owned(),
+            },
+        };
+        let token = mint_from(&key, &request(), Some(&provenance), NOW).unwrap();
+        let verified = verify(&text(&token), &published, NOW).unwrap();
+        assert_eq!(verified.credential_id.as_deref(), Some("crd_1"));
+    }
+}
+
+/// The example of RFC 8037, appendix A.3.
+#[test]
+fn the_thumbprint_is_the_one_of_the_rfc() {
+    let seed = URL_SAFE_NO_PAD
+        .decode("nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A")
+        .unwrap();
+    let pair = Ed25519KeyPair::from_seed_unchecked(&seed).unwrap();
+    let key = SigningKey {
+        id: None,
+        algorithm: Algorithm::EdDsa,
+        material: Material::Ed25519(pair),
+    };
+    assert_eq!(
+        key.thumbprint().unwrap(),
+        "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
+    );
+}

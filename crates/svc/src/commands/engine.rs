@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     cli::Format,
-    descriptors,
+    descriptors, environment,
     failure::{Code, Failure},
     output, signals,
 };
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     if args.schema {
         return output::line(&format!("{:#}", engine::config::schema()));
     }
-    let config = EngineConfig::load(args.config.as_deref(), environment())
+    let config = EngineConfig::load(args.config.as_deref(), environment::variables())
         .map_err(|error| wrong(&args, &error.to_string()))?;
     let warnings = config
         .inspect(Timestamp::now().as_second())
@@ -99,12 +99,6 @@ impl Ready {
             pid: std::process::id(),
         }
     }
-}
-
-/// Variables that are no text are nobody's configuration.
-fn environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 fn wrong(args: &Args, message: &str) -> Failure {

@@ -290,3 +290,21 @@ fn both_boundaries_hold() {
         None
     ));
 }
+
+#[test]
+fn a_place_is_reached_whatever_is_allowed_there() {
+    let everywhere = Boundary::none();
+    assert!(everywhere.reaches("p1", None) && everywhere.reaches_workspace("w1"));
+    let nowhere = Boundary::refuse_everything();
+    assert!(!nowhere.reaches("p1", Some("w1")) && !nowhere.reaches_workspace("w1"));
+    let projects = boundary(json!({"projects": ["p1"], "scopes": {"tunnels": {"list": true}}}));
+    assert!(projects.reaches("p1", None) && !projects.reaches("p2", Some("w1")));
+    assert!(!projects.reaches_workspace("w1"));
+    let workspaces = boundary(json!({"workspaces": ["w1"]}));
+    assert!(workspaces.reaches("p2", Some("w1")) && !workspaces.reaches("p2", Some("w2")));
+    assert!(workspaces.reaches_workspace("w1") && !workspaces.reaches_workspace("w2"));
+    let scopes = boundary(json!({"scopes": {"tunnels": {"list": true}}}));
+    assert!(scopes.reaches("p2", None) && scopes.reaches_workspace("w2"));
+    let either = boundary(json!({"OR": [{"projects": ["p1"]}, {"workspaces": ["w1"]}]}));
+    assert!(either.reaches_workspace("w1") && !either.reaches_workspace("w2"));
+}

@@ -1,0 +1,87 @@
+//! The control plane API: its operations, its request and response types, and its document (CP-7).
+//!
+//! Each part of the API is a module with its types, one [`Operation`] constant per operation, the
+//! list `OPERATIONS` of them, and `schemas()`. The routers are made from the same constants, so
+//! what is served and what is described cannot differ.
+
+pub mod contracts;
+pub mod credentials;
+mod document;
+mod operation;
+mod paging;
+pub mod people;
+pub mod plans;
+pub mod projects;
+pub mod records;
+pub mod settings;
+pub mod tokens;
+pub mod turn;
+pub mod whoami;
+pub mod workspaces;
+
+use serde_json::Value;
+use utoipa::openapi::{RefOr, Schema};
+
+pub use self::operation::{Answer, Body, Method, Operation, Parameter, Shape};
+pub use self::paging::{MAX_PAGE_SIZE, Paging};
+pub use crate::engine::Access;
+
+/// Every operation, in the order of the document.
+pub fn operations() -> impl Iterator<Item = &'static Operation> {
+    [
+        contracts::OPERATIONS,
+        whoami::OPERATIONS,
+        people::OPERATIONS,
+        workspaces::OPERATIONS,
+        plans::OPERATIONS,
+        projects::OPERATIONS,
+        settings::OPERATIONS,
+        records::OPERATIONS,
+        turn::OPERATIONS,
+        credentials::OPERATIONS,
+        tokens::OPERATIONS,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}
+
+/// The OpenAPI 3.1 document of the control plane.
+pub fn document() -> Value {
+    document::assemble()
+}
+
+/// [`document`] as the JSON text that is served and committed.
+pub fn document_json() -> String {
+    let mut text = serde_json::to_string_pretty(&document()).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// Component schemas by name.
+pub type Schemas = Vec<(String, RefOr<Schema>)>;
+
+fn schemas() -> Schemas {
+    let mut schemas = Schemas::new();
+    contracts::schemas(&mut schemas);
+    whoami::schemas(&mut schemas);
+    people::schemas(&mut schemas);
+    workspaces::schemas(&mut schemas);
+    plans::schemas(&mut schemas);
+    projects::schemas(&mut schemas);
+    settings::schemas(&mut schemas);
+    records::schemas(&mut schemas);
+    turn::schemas(&mut schemas);
+    credentials::schemas(&mut schemas);
+    tokens::schemas(&mut schemas);
+    add::<types::problem::ProblemBody>(&mut schemas);
+    schemas.sort_by(|(left, _), (right, _)| left.cmp(right));
+    schemas.dedup_by(|(left, _), (right, _)| left == right);
+    schemas
+}
+
+/// Adds a type and what it is made of to the component schemas.
+fn add<T: utoipa::ToSchema>(schemas: &mut Schemas) {
+    schemas.push((T::name().into_owned(), T::schema()));
+    T::schemas(schemas);
+}

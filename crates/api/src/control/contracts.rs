@@ -1,0 +1,92 @@
+//! The documents themselves (CP-7, CP-8, CP-9): they are part of what they describe.
+
+use types::problem::ProblemBody;
+
+use super::{Access, Answer, Method, Operation, Schemas, add};
+use crate::engine::OPENAPI_MEDIA_TYPE;
+
+/// The control plane's document.
+pub const CONTROL_PLANE: &Operation = &Operation {
+    id: "get_control_plane_openapi",
+    path: "/api/openapi.json",
+    summary: "This document",
+    ..DOCUMENT
+};
+
+/// The engine's document, the same bytes as every engine of this version serves.
+pub const ENGINE: &Operation = &Operation {
+    id: "get_engine_openapi",
+    path: "/api/engine/openapi.json",
+    summary: "The document of the engine API",
+    ..DOCUMENT
+};
+
+/// The catalogue that names both documents (RFC 9727).
+pub const API_CATALOG: &Operation = &Operation {
+    id: "get_api_catalog",
+    path: "/.well-known/api-catalog",
+    summary: "The API catalog",
+    answer: Answer {
+        status: 200,
+        content: Some((LINKSET_MEDIA_TYPE, "AnyObject")),
+    },
+    ..DOCUMENT
+};
+
+/// [`API_CATALOG`] by `HEAD`: the same header fields without a body (RFC 9727 section 2).
+pub const API_CATALOG_HEAD: &Operation = &Operation {
+    id: "head_api_catalog",
+    method: Method::Head,
+    summary: "The header fields of the API catalog",
+    answer: Answer {
+        status: 200,
+        content: None,
+    },
+    ..*API_CATALOG
+};
+
+/// The keys that tokens of the platform are verified with (RFC 7517).
+pub const JWKS: &Operation = &Operation {
+    id: "get_jwks",
+    path: "/.well-known/jwks.json",
+    summary: "The public keys of the platform's tokens",
+    stable: false,
+    answer: Answer {
+        status: 200,
+        content: Some((JWKS_MEDIA_TYPE, "AnyObject")),
+    },
+    ..DOCUMENT
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[CONTROL_PLANE, ENGINE, API_CATALOG, API_CATALOG_HEAD, JWKS];
+
+/// Media type of a linkset (RFC 9264 section 4.2).
+pub const LINKSET_MEDIA_TYPE: &str = "application/linkset+json";
+
+/// Media type of a JWK set (RFC 7517 section 8.5.2).
+pub const JWKS_MEDIA_TYPE: &str = "application/jwk-set+json";
+
+const DOCUMENT: Operation = Operation {
+    id: "",
+    method: Method::Get,
+    path: "",
+    summary: "",
+    access: Access::Public,
+    stable: true,
+    query: &[],
+    body: None,
+    answer: Answer {
+        status: 200,
+        content: Some((OPENAPI_MEDIA_TYPE, "AnyObject")),
+    },
+    refusals: &[],
+};
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    use utoipa::openapi::schema::{ObjectBuilder, Type};
+
+    let any = ObjectBuilder::new().schema_type(Type::Object).build();
+    schemas.push(("AnyObject".to_owned(), any.into()));
+    add::<ProblemBody>(schemas);
+}

@@ -1,0 +1,271 @@
+//! Long-lived credentials (CP-16): personal access tokens, applications, client certificates.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use types::permission::{Permission, Rule};
+use utoipa::ToSchema;
+
+use super::{Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add};
+
+/// Lists the caller's credentials.
+pub const LIST: &Operation = &Operation {
+    query: &[
+        Parameter {
+            name: "page",
+            description: "The page, from 1.",
+            shape: Shape::Integer(1, 1_000_000),
+        },
+        Parameter {
+            name: "pageSize",
+            description: "Credentials of a page; 20 where it is absent.",
+            shape: Shape::Integer(1, 100),
+        },
+    ],
+    refusals: &[400],
+    ..Operation::get(
+        "list_credentials",
+        "/api/credentials",
+        "List credentials",
+        Access::Permitted(Permission::AccountCredentialsReadOnly, &[rule(&["read"])]),
+        "CredentialList",
+    )
+};
+
+/// Issues a credential.
+pub const CREATE: &Operation = &Operation {
+    id: "create_credential",
+    method: Method::Post,
+    path: "/api/credentials",
+    summary: "Issue a credential",
+    access: Access::Permitted(
+        Permission::AccountCredentialsReadWrite,
+        &[rule(&["create"])],
+    ),
+    stable: false,
+    query: &[],
+    body: Some(Body {
+        schema: "CreateCredential",
+        required: true,
+        example: || {
+            json!({
+                "type": "pat",
+                "name": "laptop",
+                "permissions": ["account.projects.read-only", "tunnels.resources.read-only"],
+                "expiresAt": "2030-01-01T00:00:00Z",
+            })
+        },
+    }),
+    answer: Answer::json(201, "IssuedCredential"),
+    refusals: &[400, 409, 413, 415],
+};
+
+/// Replaces the secret of a personal access token.
+pub const ROTATE: &Operation = &Operation {
+    id: "rotate_credential",
+    method: Method::Post,
+    path: "/api/credentials/{credential_id}/rotate",
+    summary: "Replace the secret of a personal access token",
+    access: Access::Permitted(
+        Permission::AccountCredentialsReadWrite,
+        &[rule(&["update"])],
+    ),
+    stable: false,
+    query: &[],
+    body: Some(Body {
+        schema: "RotateCredential",
+        required: false,
+        example: || json!({"overlapSeconds": 3600}),
+    }),
+    answer: Answer::json(200, "IssuedCredential"),
+    refusals: &[400, 404, 409, 413, 415],
+};
+
+/// Revokes a credential, and with it every token that was minted from it.
+pub const REVOKE: &Operation = &Operation {
+    id: "revoke_credential",
+    method: Method::Delete,
+    path: "/api/credentials/{credential_id}",
+    summary: "Revoke a credential",
+    access: Access::Permitted(
+        Permission::AccountCredentialsReadWrite,
+        &[rule(&["delete"])],
+    ),
+    stable: false,
+    query: &[],
+    body: None,
+    answer: Answer::NO_CONTENT,
+    refusals: &[404],
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[LIST, CREATE, ROTATE, REVOKE];
+
+const fn rule(actions: &'static [&'static str]) -> Rule {
+    Rule {
+        resource: "credentials",
+        actions,
+    }
+}
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    add::<CredentialList>(schemas);
+    add::<CreateCredential>(schemas);
+    add::<RotateCredential>(schemas);
+    add::<IssuedCredential>(schemas);
+}
+
+/// Longest name of a credential, in bytes.
+pub const MAX_NAME_BYTES: usize = 100;
+/// Longest time that an old secret stays valid beside the new one: a week, enough for whoever
+/// rolls out by hand.
+pub const MAX_OVERLAP_SECONDS: u32 = 7 * 24 * 3600;
+
+/// Kind of a long-lived credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CredentialKind {
+    /// Personal access token.
+    Pat,
+    /// Application: signs its tokens with its own key, whose public half is kept here.
+    App,
+    /// Client certificate, by its fingerprint or by its issuer.
+    Mtls,
+}
+
+/// What a credential is to be.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateCredential {
+    #[serde(rename = "type")]
+    pub kind: CredentialKind,
+    /// What people call it.
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+    /// Permissions, all of them held by the caller; absent or `null`: all that the caller holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
+    pub permissions: Option<Vec<Permission>>,
+    /// The same in the form that SDKs send: those of `control` and `engine` together. Not beside
+    /// `permissions`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub permission_policy: Option<PermissionPolicy>,
+    /// Boundaries. Those of the caller hold beside them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub resources: Option<Value>,
+    /// When it ends, RFC 3339; absent: it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
+    /// The public key of an application: `PUBLIC KEY` in PEM (P-256, P-521 or Ed25519).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub public_key_pem: Option<String>,
+    /// The client certificate itself, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub certificate_pem: Option<String>,
+    /// The authority whose client certificates are accepted, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub issuer_pem: Option<String>,
+}
+
+/// Permissions in two groups, as SDKs send them.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PermissionPolicy {
+    /// Permissions of the control plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub control: Option<PermissionGroup>,
+    /// Permissions of the engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub engine: Option<PermissionGroup>,
+}
+
+/// One group of a policy.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PermissionGroup {
+    pub mode: GroupMode,
+    /// The chosen ones; only with `select`.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub permissions: Vec<Permission>,
+}
+
+/// How a group of permissions is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum GroupMode {
+    /// Those that are listed.
+    Select,
+    /// None.
+    None,
+}
+
+/// How the secret is replaced.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RotateCredential {
+    /// Seconds that the old secret stays valid; 0 where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 604_800, nullable = false)]
+    pub overlap_seconds: Option<u32>,
+}
+
+/// A credential, without its secret.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Credential {
+    #[schema(example = "crd_01h455vb4pex5vsknk084sn02q")]
+    pub id: String,
+    #[serde(rename = "type")]
+    pub kind: CredentialKind,
+    pub name: String,
+    /// Public id of a personal access token, 8 hex digits: it stands in TURN usernames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub token_endpoint: Option<String>,
+    /// SHA-256 of the certificate in hex, where one certificate is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub fingerprint: Option<String>,
+    /// Permissions; `null` is not narrowed.
+    #[schema(value_type = Option<Vec<String>>, required = true)]
+    pub permissions: Option<Vec<Permission>>,
+    /// Boundaries; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Object)]
+    pub resources: Option<Value>,
+    #[schema(format = DateTime)]
+    pub created_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    pub expires_at: Option<String>,
+    /// When it was last seen in use; kept to the minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    pub last_used_at: Option<String>,
+}
+
+/// A page of credentials.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CredentialList {
+    pub credentials: Vec<Credential>,
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// A credential that was just made, with its secret where it has one: it is not shown again.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct IssuedCredential {
+    pub credential: Credential,
+    /// The token of a personal access token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub token: Option<String>,
+}

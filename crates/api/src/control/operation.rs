@@ -1,0 +1,119 @@
+//! One operation of the control plane, as it is served and described.
+
+use serde_json::Value;
+
+use super::Access;
+
+/// One operation. Routers take path and method from it, the document everything.
+#[derive(Debug, Clone, Copy)]
+pub struct Operation {
+    /// `operationId`: stable, `snake_case`, unique.
+    pub id: &'static str,
+    pub method: Method,
+    /// The path, with `{name}` for what varies.
+    pub path: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    pub access: Access,
+    /// Whether the interface promises it (CP-15); else it may still change.
+    pub stable: bool,
+    /// Parameters of the query.
+    pub query: &'static [Parameter],
+    /// What is sent.
+    pub body: Option<Body>,
+    /// What is answered when it goes well.
+    pub answer: Answer,
+    /// Statuses of refusals beside 401 and 403, which follow from `access`.
+    pub refusals: &'static [u16],
+}
+
+impl Operation {
+    /// A `GET` that answers 200 with a component schema; the other fields by struct update.
+    pub const fn get(
+        id: &'static str,
+        path: &'static str,
+        summary: &'static str,
+        access: Access,
+        schema: &'static str,
+    ) -> Self {
+        Self {
+            id,
+            method: Method::Get,
+            path,
+            summary,
+            access,
+            stable: false,
+            query: &[],
+            body: None,
+            answer: Answer::json(200, schema),
+            refusals: &[],
+        }
+    }
+}
+
+/// A method of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+/// A parameter of the query.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub shape: Shape,
+}
+
+/// The shape of a query parameter. All are optional.
+#[derive(Debug, Clone, Copy)]
+pub enum Shape {
+    /// Any text.
+    Text,
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+    /// An integer within these bounds, both included.
+    Integer(i64, i64),
+    /// A time of RFC 3339.
+    Time,
+}
+
+/// A JSON body.
+#[derive(Debug, Clone, Copy)]
+pub struct Body {
+    /// Component schema.
+    pub schema: &'static str,
+    /// Whether a request without a body is refused.
+    pub required: bool,
+    /// An example of it.
+    pub example: fn() -> Value,
+}
+
+/// The answer when it goes well.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer {
+    pub status: u16,
+    /// Media type and component schema; `None`: there is no body.
+    pub content: Option<(&'static str, &'static str)>,
+}
+
+impl Answer {
+    /// A JSON body of a component schema.
+    pub const fn json(status: u16, schema: &'static str) -> Self {
+        Self {
+            status,
+            content: Some(("application/json", schema)),
+        }
+    }
+
+    /// 204 without a body.
+    pub const NO_CONTENT: Self = Self {
+        status: 204,
+        content: None,
+    };
+}

@@ -1,0 +1,116 @@
+//! The person behind a credential, and what people did.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use types::permission::{Permission, Rule};
+use utoipa::ToSchema;
+
+use super::{Access, Operation, Paging, Parameter, Schemas, Shape, add};
+
+/// The person behind the credential. Any valid credential; no permission is needed.
+pub const GET_USER: &Operation = &Operation::get(
+    "get_user",
+    "/api/user",
+    "The person whom the credential speaks for",
+    Access::Authenticated,
+    "User",
+);
+
+/// The audit log of a workspace, newest first.
+pub const LIST_AUDIT: &Operation = &Operation {
+    query: &[PAGE, PAGE_SIZE],
+    refusals: &[400, 404],
+    ..Operation::get(
+        "list_workspace_audit",
+        "/api/workspaces/{workspace_id}/audit",
+        "Who issued, revoked and changed what in a workspace",
+        Access::Permitted(
+            Permission::AccountWorkspaceProtectionReadWrite,
+            &[Rule {
+                resource: "audit",
+                actions: &["read"],
+            }],
+        ),
+        "AuditList",
+    )
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[GET_USER, LIST_AUDIT];
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    add::<User>(schemas);
+    add::<AuditList>(schemas);
+}
+
+pub(super) const PAGE: Parameter = Parameter {
+    name: "page",
+    description: "The page, from 1.",
+    shape: Shape::Integer(1, 1_000_000),
+};
+
+pub(super) const PAGE_SIZE: Parameter = Parameter {
+    name: "pageSize",
+    description: "Items of a page; 20 where it is absent.",
+    shape: Shape::Integer(1, 100),
+};
+
+/// A person.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct User {
+    #[schema(example = "usr_01h455vb4pex5vsknk084sn02q")]
+    pub id: String,
+    #[schema(example = "ada@example.com")]
+    pub email: String,
+    pub name: String,
+    /// What the person is to the installation: `user` or `admin`.
+    #[schema(example = "user")]
+    pub role: String,
+    /// Whether signing in asks for a second factor.
+    pub second_factor: bool,
+    #[schema(format = DateTime)]
+    pub created_at: String,
+}
+
+/// A page of the audit log.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditList {
+    pub entries: Vec<AuditEntry>,
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// One entry of the audit log.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEntry {
+    #[schema(example = "adt_01h455vb4pex5vsknk084sn02q")]
+    pub id: String,
+    /// What was done.
+    #[schema(example = "member.changed")]
+    pub action: String,
+    /// Who did it; absent: the platform itself, or somebody who is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub actor_user_id: Option<String>,
+    /// With which credential; absent: in a browser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub actor_credential_id: Option<String>,
+    /// Kind of what it was done to.
+    #[schema(example = "user")]
+    pub target_kind: String,
+    /// Id of what it was done to.
+    pub target_id: String,
+    /// More, by the kind of action.
+    #[schema(value_type = Object)]
+    pub details: Value,
+    /// From which address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub ip: Option<String>,
+    #[schema(format = DateTime)]
+    pub created_at: String,
+}

@@ -1,0 +1,397 @@
+//! Plan configuration: what a workspace may create, where, and what it would cost (CP-3).
+
+use serde::{Deserialize, Serialize};
+use types::permission::{Permission, Rule};
+use utoipa::ToSchema;
+
+use super::{Access, Operation, Schemas, add};
+
+/// What a project could be created as, priced for this workspace (CP-3).
+pub const PLAN_CONFIGURATION: &Operation = &Operation {
+    stable: true,
+    refusals: &[404, 503],
+    ..Operation::get(
+        "get_tunnels_plan_configuration",
+        "/api/workspaces/{workspace_id}/projects/tunnels/plan/config",
+        "Preview what a project would cost and where it can stand",
+        Access::Permitted(
+            Permission::AccountPlanReadOnly,
+            &[Rule {
+                resource: "plan",
+                actions: &["read"],
+            }],
+        ),
+        "PlanConfiguration",
+    )
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[PLAN_CONFIGURATION];
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    add::<PlanConfiguration>(schemas);
+}
+
+/// A plan of the catalogue.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Plan {
+    /// The plan without a charge.
+    Basic,
+    /// The plan that most teams pay for.
+    Pro,
+    /// The plan by arrangement.
+    Enterprise,
+}
+
+impl Plan {
+    /// Every plan, in the order in which they are shown.
+    pub const ALL: [Self; 3] = [Self::Basic, Self::Pro, Self::Enterprise];
+
+    /// Name on the wire and in the store.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Pro => "pro",
+            Self::Enterprise => "enterprise",
+        }
+    }
+}
+
+/// Whose machines a region stands on.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Provider {
+    /// Amazon Web Services.
+    Aws,
+    /// Google Cloud.
+    Gcp,
+    /// Microsoft Azure.
+    Azure,
+    /// The operator's own machines.
+    Onpremise,
+    /// Any other.
+    Other,
+}
+
+impl Provider {
+    /// Every provider.
+    pub const ALL: [Self; 5] = [
+        Self::Aws,
+        Self::Gcp,
+        Self::Azure,
+        Self::Onpremise,
+        Self::Other,
+    ];
+
+    /// Name on the wire and in the store.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Aws => "aws",
+            Self::Gcp => "gcp",
+            Self::Azure => "azure",
+            Self::Onpremise => "onpremise",
+            Self::Other => "other",
+        }
+    }
+}
+
+macro_rules! words {
+    ($($name:ident)*) => {$(
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = UnknownWord;
+
+            fn from_str(given: &str) -> Result<Self, UnknownWord> {
+                Self::ALL.into_iter().find(|word| word.as_str() == given).ok_or(UnknownWord)
+            }
+        }
+    )*};
+}
+
+words! { Plan Provider }
+
+/// A word that the catalogue does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownWord;
+
+impl std::fmt::Display for UnknownWord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a word that the catalogue does not have")
+    }
+}
+
+impl std::error::Error for UnknownWord {}
+
+/// What a workspace may create, each plan with its fingerprint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanConfiguration {
+    /// Every plan of the catalogue, those that cannot be chosen too.
+    pub plans: Vec<PlanOption>,
+    /// The choice nearest to the caller; absent where the caller's location is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub recommended: Option<RecommendedChoice>,
+}
+
+/// One plan, priced for one workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanOption {
+    /// The plan.
+    pub plan: Plan,
+    /// Its name, for people.
+    pub name: String,
+    /// What it is for, for people.
+    pub description: String,
+    /// Whether it can be chosen now.
+    pub available: bool,
+    /// Why it cannot, for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub unavailable_reason_code: Option<UnavailableReason>,
+    /// Why it cannot, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub unavailable_reason: Option<String>,
+    /// What the choice would cost.
+    pub billing_impact: BillingImpact,
+    /// What has to happen for it; the server's choice, never the caller's (CP-4c).
+    pub billing_action: BillingAction,
+    /// Where it can stand. A region without capacity is not listed.
+    pub providers: Vec<ProviderOption>,
+    /// Stands for all of this, in the creation that confirms it.
+    pub creation_fingerprint: String,
+}
+
+/// Why a plan cannot be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnavailableReason {
+    /// No region of the plan has room.
+    NoCapacity,
+    /// The plan is sold by arrangement with the operator.
+    ByArrangement,
+    /// The plan would update a subscription, and this installation does not confirm that on the
+    /// server (CP-4f).
+    ServerConfirmationDisabled,
+    /// The plan needs a first payment, and this installation has no hosted checkout.
+    CheckoutDisabled,
+    /// The workspace already has as many projects of the plan as it may.
+    ProjectLimit,
+}
+
+/// What a creation would cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BillingImpact {
+    /// The kind.
+    #[serde(rename = "type")]
+    pub kind: BillingImpactKind,
+    /// In a few words.
+    pub label: String,
+    /// In a sentence.
+    pub description: String,
+    /// Whether anything is charged in this installation at all.
+    pub billing_enabled: bool,
+    /// What is due now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub price: Option<Price>,
+    /// The price before a reduction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub compare_at_price: Option<Price>,
+    /// What is due in every period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub recurring: Option<RecurringPrice>,
+    /// Why the price is reduced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub promotion: Option<String>,
+}
+
+/// Kind of a billing impact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BillingImpactKind {
+    /// Nothing is charged.
+    None,
+    /// A subscription begins.
+    NewCharge,
+    /// The subscription grows; the rest of its period is charged in proportion.
+    ProratedCharge,
+}
+
+/// What has to happen for a creation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BillingAction {
+    /// The kind.
+    #[serde(rename = "type")]
+    pub kind: BillingActionKind,
+    /// In a few words.
+    pub label: String,
+    /// In a sentence.
+    pub description: String,
+    /// Words for the button that confirms.
+    pub submit_label: String,
+}
+
+/// Kind of a billing action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BillingActionKind {
+    /// The creation route creates it; nothing is charged.
+    Create,
+    /// The creation route creates it and updates the subscription (CP-4e).
+    UpdateSubscription,
+    /// A hosted payment comes first (CP-4d).
+    Checkout,
+    /// The workspace has to set up billing first (CP-4d).
+    BillingSetup,
+}
+
+impl BillingActionKind {
+    /// Whether the creation route can confirm it.
+    pub const fn server_confirmed(self) -> bool {
+        matches!(self, Self::Create | Self::UpdateSubscription)
+    }
+}
+
+/// An amount of money.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Price {
+    /// In the smallest unit of the currency, for example cents.
+    pub amount_minor: i64,
+    /// The currency.
+    pub currency: Currency,
+}
+
+/// An amount of money for each period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecurringPrice {
+    /// In the smallest unit of the currency, for example cents.
+    pub amount_minor: i64,
+    /// The currency.
+    pub currency: Currency,
+    /// The period.
+    pub interval: Interval,
+}
+
+/// Period of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Interval {
+    /// A calendar month.
+    Month,
+}
+
+/// A currency by its code of three capital letters (ISO 4217).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Currency([u8; 3]);
+
+impl Currency {
+    /// The code.
+    pub fn as_str(&self) -> &str {
+        // Only capital letters are ever put in.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl std::str::FromStr for Currency {
+    type Err = UnknownWord;
+
+    fn from_str(given: &str) -> Result<Self, UnknownWord> {
+        let code: [u8; 3] = given.as_bytes().try_into().map_err(|_| UnknownWord)?;
+        if code.iter().all(u8::is_ascii_uppercase) {
+            Ok(Self(code))
+        } else {
+            Err(UnknownWord)
+        }
+    }
+}
+
+impl std::fmt::Debug for Currency {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::fmt::Display for Currency {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Serialize for Currency {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Currency {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        given.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl utoipa::PartialSchema for Currency {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        utoipa::openapi::schema::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::SchemaType::Type(
+                utoipa::openapi::schema::Type::String,
+            ))
+            .pattern(Some("^[A-Z]{3}$"))
+            .description(Some("A currency by its code of three capital letters."))
+            .into()
+    }
+}
+
+impl ToSchema for Currency {}
+
+/// The regions of one provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProviderOption {
+    /// The provider.
+    pub provider: Provider,
+    /// Its regions that have room.
+    pub regions: Vec<RegionOption>,
+}
+
+/// One region.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RegionOption {
+    /// Name of the region.
+    pub region: String,
+    /// Whether it is the nearest to the caller, as far as that is known.
+    pub recommended: bool,
+}
+
+/// A choice that fits the caller's location.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecommendedChoice {
+    /// The plan.
+    pub plan: Plan,
+    /// The provider.
+    pub provider: Provider,
+    /// The region.
+    pub region: String,
+}

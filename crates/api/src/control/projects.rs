@@ -1,0 +1,318 @@
+//! Projects: list, resolve, create, change (CP-2, CP-4, CP-5).
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use types::permission::{Permission, Rule};
+use utoipa::ToSchema;
+
+use super::plans::{Plan, Provider};
+use super::{Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add};
+
+/// The projects that the caller may see (CP-2).
+pub const LIST: &Operation = &Operation {
+    stable: true,
+    query: &[
+        Parameter {
+            name: "q",
+            description: "Part of a name or endpoint, in any case.",
+            shape: Shape::Text,
+        },
+        Parameter {
+            name: "workspaceId",
+            description: "Projects of this workspace alone.",
+            shape: Shape::Text,
+        },
+        Parameter {
+            name: "page",
+            description: "The page, from 1.",
+            shape: Shape::Integer(1, 1_000_000),
+        },
+        Parameter {
+            name: "pageSize",
+            description: "Projects of a page; 20 where it is absent.",
+            shape: Shape::Integer(1, 100),
+        },
+        Parameter {
+            name: "sort",
+            description: "What the list is sorted by; `id`, which is age, where it is absent.",
+            shape: Shape::OneOf(&["id", "name", "endpoint", "status", "plan", "deployment"]),
+        },
+        Parameter {
+            name: "order",
+            description: "The direction; `asc` where it is absent.",
+            shape: Shape::OneOf(&["asc", "desc"]),
+        },
+    ],
+    refusals: &[400, 503],
+    ..Operation::get(
+        "list_tunnels_projects",
+        "/api/projects/tunnels",
+        "List projects",
+        READ,
+        "ProjectList",
+    )
+};
+
+/// One project by its id.
+pub const GET: &Operation = &Operation {
+    refusals: &[404, 503],
+    ..Operation::get(
+        "get_tunnels_project",
+        "/api/projects/tunnels/{project_id}",
+        "Get a project",
+        READ,
+        "Project",
+    )
+};
+
+/// One project by its endpoint (CP-5).
+pub const RESOLVE: &Operation = &Operation {
+    stable: true,
+    refusals: &[404, 503],
+    ..Operation::get(
+        "resolve_tunnels_project",
+        "/api/projects/tunnels/resolve/{project_endpoint}",
+        "Get a project by its endpoint",
+        READ,
+        "Project",
+    )
+};
+
+/// Creates a project (CP-4).
+pub const CREATE: &Operation = &Operation {
+    id: "create_tunnels_project",
+    method: Method::Post,
+    path: "/api/workspaces/{workspace_id}/projects/tunnels",
+    summary: "Create a project as it was previewed",
+    access: write(&[rule(&["create"])]),
+    stable: true,
+    query: &[],
+    body: Some(Body {
+        schema: "CreateProject",
+        required: true,
+        example: || {
+            json!({
+                "name": "staging",
+                "plan": "basic",
+                "provider": "other",
+                "region": "local",
+                "creationFingerprint": "qk6nq1v0r1cY3yW5c1mVb3x2D8r4m2X0hA7uXjvQdZk",
+                "idempotencyKey": "0192f0c1-7c1e-7b43-9c59-6f6d0c6f7a11",
+            })
+        },
+    }),
+    answer: Answer::json(201, "Project"),
+    refusals: &[400, 402, 404, 409, 413, 415, 422, 503],
+};
+
+/// Renames a project.
+pub const UPDATE: &Operation = &Operation {
+    id: "update_tunnels_project",
+    method: Method::Patch,
+    path: "/api/projects/tunnels/{project_id}",
+    summary: "Rename a project",
+    access: write(&[rule(&["update"])]),
+    stable: false,
+    query: &[],
+    body: Some(Body {
+        schema: "UpdateProject",
+        required: true,
+        example: || json!({"name": "production"}),
+    }),
+    answer: Answer::json(200, "Project"),
+    refusals: &[400, 404, 413, 415, 503],
+};
+
+/// Deletes a project.
+pub const DELETE: &Operation = &Operation {
+    id: "delete_tunnels_project",
+    method: Method::Delete,
+    path: "/api/projects/tunnels/{project_id}",
+    summary: "Delete a project",
+    access: write(&[rule(&["delete"])]),
+    stable: false,
+    query: &[],
+    body: None,
+    answer: Answer::NO_CONTENT,
+    refusals: &[404, 503],
+};
+
+/// Moves a project to another workspace.
+pub const TRANSFER: &Operation = &Operation {
+    id: "transfer_tunnels_project",
+    method: Method::Post,
+    path: "/api/projects/tunnels/{project_id}/transfer",
+    summary: "Move a project to another workspace",
+    access: write(&[rule(&["transfer"])]),
+    stable: false,
+    query: &[],
+    body: Some(Body {
+        schema: "TransferProject",
+        required: true,
+        example: || json!({"workspaceId": "wks_01h455vb4pex5vsknk084sn02q"}),
+    }),
+    answer: Answer::json(200, "Project"),
+    refusals: &[400, 402, 404, 409, 413, 415, 503],
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[LIST, GET, RESOLVE, CREATE, UPDATE, DELETE, TRANSFER];
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    add::<ProjectList>(schemas);
+    add::<CreateProject>(schemas);
+    add::<UpdateProject>(schemas);
+    add::<TransferProject>(schemas);
+}
+
+const READ: Access = Access::Permitted(
+    Permission::AccountProjectsReadOnly,
+    &[Rule {
+        resource: "projects",
+        actions: &["read"],
+    }],
+);
+
+const fn write(rules: &'static [Rule]) -> Access {
+    Access::Permitted(Permission::AccountProjectsReadWrite, rules)
+}
+
+const fn rule(actions: &'static [&'static str]) -> Rule {
+    Rule {
+        resource: "projects",
+        actions,
+    }
+}
+
+/// A tunnels project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Project {
+    /// Id.
+    #[schema(example = "prj_01h455vb4pex5vsknk084sn02q")]
+    pub id: String,
+    /// The workspace that it belongs to.
+    #[schema(example = "wks_01h455vb4pex5vsknk084sn02q")]
+    pub workspace_id: String,
+    /// Name, for people; not unique.
+    pub name: String,
+    /// Eight hex digits: its name in addresses.
+    #[schema(example = "e7e8a732")]
+    pub endpoint: String,
+    /// `<endpoint>.<domain>:<engine port>`, where older SDKs look for the engine.
+    pub url: String,
+    /// Domain of the cluster; the engine is `<endpoint>.<domain>`.
+    pub domain: String,
+    /// Port of the engine.
+    pub engine_port: u16,
+    /// Port of the TURN service.
+    pub turn_port: u16,
+    /// Port of the TURN service over TLS.
+    pub turns_port: u16,
+    /// Domain of the TURN service.
+    pub turn_domain: String,
+    /// Realm of the TURN service.
+    pub turn_realm: String,
+    /// Whether it can be used.
+    pub status: ProjectStatus,
+    /// How its traffic is placed; the same as `routing`.
+    pub placement: Placement,
+    /// How its traffic is placed.
+    pub routing: Placement,
+    /// Whose machines it is on.
+    pub provider: Provider,
+    /// Where.
+    pub region: String,
+    /// Plan.
+    pub plan: Plan,
+    /// Whether its engine serves others too.
+    pub deployment: Deployment,
+}
+
+/// Whether a project can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProjectStatus {
+    /// It can.
+    Active,
+    /// Suspended by the operator.
+    Unavailable,
+    /// Something is wrong with it.
+    Error,
+}
+
+/// How the traffic of a project is placed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// In its region.
+    #[default]
+    Regional,
+}
+
+/// What serves a project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Deployment {
+    /// An engine that serves others too.
+    Shared,
+    /// An engine of its own.
+    Dedicated,
+}
+
+/// One page of projects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectList {
+    /// The projects of the page.
+    pub projects: Vec<Project>,
+    /// Where in the list this page is.
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// What a project is created from. Nothing here chooses how it is paid: an unknown member is
+/// refused (CP-4c).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateProject {
+    /// Name, for people: 1 to 64 characters.
+    #[schema(min_length = 1, max_length = 64)]
+    pub name: String,
+    /// The plan.
+    pub plan: Plan,
+    /// The provider.
+    pub provider: Provider,
+    /// The region.
+    #[schema(min_length = 1, max_length = 64)]
+    pub region: String,
+    /// How its traffic is placed.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub routing: Placement,
+    /// The fingerprint of the plan in the plan configuration that was confirmed.
+    #[schema(min_length = 1, max_length = 128)]
+    pub creation_fingerprint: String,
+    /// The caller's name for this one creation: with the same key, a repeated request answers the
+    /// project that the first one created. 1 to 128 visible ASCII characters.
+    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]{1,128}$")]
+    pub idempotency_key: String,
+}
+
+/// What can be changed about a project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UpdateProject {
+    /// Name, for people: 1 to 64 characters.
+    #[schema(min_length = 1, max_length = 64)]
+    pub name: String,
+}
+
+/// Where a project goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TransferProject {
+    /// The workspace that receives it.
+    #[schema(example = "wks_01h455vb4pex5vsknk084sn02q")]
+    pub workspace_id: String,
+}

@@ -1,0 +1,318 @@
+//! What a project is on and what happened in it: plan, usage, request logs, events.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use types::permission::{Permission, Rule};
+use utoipa::ToSchema;
+
+use super::plans::{Plan, Price};
+use super::{Access, Operation, Paging, Parameter, Schemas, Shape, add};
+
+/// The plan of the project.
+pub const PLAN: &Operation = &Operation {
+    refusals: &[404, 503],
+    ..Operation::get(
+        "get_tunnels_project_plan",
+        "/api/projects/tunnels/{project_id}/plan",
+        "Get the plan of a project",
+        allowed(Permission::AccountPlanReadOnly, &[rule("plan")]),
+        "ProjectPlan",
+    )
+};
+
+/// What the project's tunnels carried.
+pub const USAGE: &Operation = &Operation {
+    query: &[TIMELINE, START, END],
+    refusals: &[400, 404, 503],
+    ..Operation::get(
+        "get_tunnels_project_usage",
+        "/api/projects/tunnels/{project_id}/usage",
+        "Get what the tunnels of a project carried",
+        allowed(Permission::AccountPlanReadOnly, &[rule("usage")]),
+        "Usage",
+    )
+};
+
+/// What the project's TURN relays carried.
+pub const TURN_USAGE: &Operation = &Operation {
+    id: "get_tunnels_project_turn_usage",
+    path: "/api/projects/tunnels/{project_id}/turn/usage",
+    summary: "Get what the TURN relays of a project carried",
+    answer: super::Answer::json(200, "TurnUsage"),
+    ..*USAGE
+};
+
+/// Request and connection logs.
+pub const LOGS: &Operation = &Operation {
+    query: &[
+        TIMELINE, START, END, PAGE, PAGE_SIZE, ORDER, OUTCOME, TUNNEL, SEARCH, EVENT_TYPE, AFTER,
+    ],
+    refusals: &[400, 404, 503],
+    ..Operation::get(
+        "list_tunnels_project_logs",
+        "/api/projects/tunnels/{project_id}/logs",
+        "List requests and connections",
+        allowed(Permission::NetworkStreamsReadOnly, &[rule("logs")]),
+        "LogList",
+    )
+};
+
+/// Stored events.
+pub const EVENTS: &Operation = &Operation {
+    query: &[
+        TIMELINE, START, END, PAGE, PAGE_SIZE, ORDER, EVENT_TYPE, AFTER,
+    ],
+    refusals: &[400, 404, 503],
+    ..Operation::get(
+        "list_tunnels_project_events",
+        "/api/projects/tunnels/{project_id}/events",
+        "List stored events",
+        allowed(Permission::NetworkEventsReadOnly, &[rule("events")]),
+        "EventList",
+    )
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[PLAN, USAGE, TURN_USAGE, LOGS, EVENTS];
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    add::<ProjectPlan>(schemas);
+    add::<Usage>(schemas);
+    add::<TurnUsage>(schemas);
+    add::<LogList>(schemas);
+    add::<EventList>(schemas);
+}
+
+const fn allowed(permission: Permission, rules: &'static [Rule]) -> Access {
+    Access::Permitted(permission, rules)
+}
+
+const fn rule(resource: &'static str) -> Rule {
+    Rule {
+        resource,
+        actions: &["read"],
+    }
+}
+
+const TIMELINE: Parameter = Parameter {
+    name: "timeline",
+    description: "A range that ends now; excludes `start` and `end`. Without any of them: 24h.",
+    shape: Shape::OneOf(&["30m", "1h", "12h", "24h", "3d", "1w", "30d"]),
+};
+const START: Parameter = Parameter {
+    name: "start",
+    description: "Beginning of the range.",
+    shape: Shape::Time,
+};
+const END: Parameter = Parameter {
+    name: "end",
+    description: "End of the range, not in it; now where it is absent.",
+    shape: Shape::Time,
+};
+const PAGE: Parameter = Parameter {
+    name: "page",
+    description: "The page, from 1.",
+    shape: Shape::Integer(1, 1_000_000),
+};
+const PAGE_SIZE: Parameter = Parameter {
+    name: "pageSize",
+    description: "Items of a page; 20 where it is absent.",
+    shape: Shape::Integer(1, 100),
+};
+const ORDER: Parameter = Parameter {
+    name: "order",
+    description: "The direction in time; `desc`, newest first, where it is absent.",
+    shape: Shape::OneOf(&["asc", "desc"]),
+};
+const OUTCOME: Parameter = Parameter {
+    name: "outcome",
+    description: "How the stream ended.",
+    shape: Shape::OneOf(&["connected", "failed", "denied"]),
+};
+const TUNNEL: Parameter = Parameter {
+    name: "tunnelId",
+    description: "Streams of this tunnel alone.",
+    shape: Shape::Text,
+};
+const SEARCH: Parameter = Parameter {
+    name: "q",
+    description: "Part of a host, path or address, in any case.",
+    shape: Shape::Text,
+};
+const EVENT_TYPE: Parameter = Parameter {
+    name: "eventType",
+    description: "Events of this type alone.",
+    shape: Shape::Text,
+};
+const AFTER: Parameter = Parameter {
+    name: "afterEventId",
+    description: "Only what came after this one, whose id an earlier answer gave.",
+    shape: Shape::Text,
+};
+
+/// The plan of a project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectPlan {
+    /// The plan.
+    pub plan: Plan,
+    /// Its name, for people.
+    pub name: String,
+    /// What it is for, for people.
+    pub description: String,
+    /// What it costs in a month; absent where nothing is charged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub monthly: Option<Price>,
+    /// Days that logs and events are kept.
+    pub log_retention_days: u16,
+}
+
+/// What the tunnels of a project carried in a range of time. Counted by the hour: the range is
+/// widened to whole hours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Beginning of the range.
+    #[schema(format = DateTime)]
+    pub start: String,
+    /// End of the range; not in it.
+    #[schema(format = DateTime)]
+    pub end: String,
+    /// All of it.
+    pub total: Carried,
+    /// By the hour; an hour without use is left out.
+    pub hours: Vec<CarriedInHour>,
+}
+
+/// What tunnels carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Carried {
+    /// Streams that ended.
+    pub streams: i64,
+    /// Those of them that failed.
+    pub failed_streams: i64,
+    /// Bytes towards the private side.
+    pub upstream_bytes: i64,
+    /// Bytes towards the visitor.
+    pub downstream_bytes: i64,
+}
+
+/// What tunnels carried in one hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CarriedInHour {
+    /// Beginning of the hour.
+    #[schema(format = DateTime)]
+    pub start: String,
+    /// What was carried.
+    #[serde(flatten)]
+    pub carried: Carried,
+}
+
+/// What the TURN relays of a project carried in a range of time. Counted by the hour: the range is
+/// widened to whole hours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnUsage {
+    /// Beginning of the range.
+    #[schema(format = DateTime)]
+    pub start: String,
+    /// End of the range; not in it.
+    #[schema(format = DateTime)]
+    pub end: String,
+    /// All of it.
+    pub total: Relayed,
+    /// By the hour; an hour without use is left out.
+    pub hours: Vec<RelayedInHour>,
+}
+
+/// What relays carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Relayed {
+    /// Credentials that were issued.
+    pub credentials: i64,
+    /// Relay sessions that were allocated.
+    pub allocations: i64,
+    /// Bytes in both directions.
+    pub relayed_bytes: i64,
+}
+
+/// What relays carried in one hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RelayedInHour {
+    /// Beginning of the hour.
+    #[schema(format = DateTime)]
+    pub start: String,
+    /// What was carried.
+    #[serde(flatten)]
+    pub relayed: Relayed,
+}
+
+/// One page of request and connection logs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogList {
+    /// The logs of the page; each is an event of the type `stream.summary`.
+    pub logs: Vec<StoredEvent>,
+    /// Where in the list this page is.
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// One page of stored events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventList {
+    /// The events of the page.
+    pub events: Vec<StoredEvent>,
+    /// Where in the list this page is.
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// One event as it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredEvent {
+    /// Id.
+    pub event_id: String,
+    /// Type, for example `tunnel.created` or `stream.summary`.
+    pub event_type: String,
+    /// What it is about.
+    pub event_category: EventCategory,
+    /// Project.
+    pub project_id: String,
+    /// Workspace of the project.
+    pub workspace_id: String,
+    /// Cluster that it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub cluster_id: Option<String>,
+    /// The user that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub user_id: Option<String>,
+    /// What happened; of the type's own shape.
+    #[schema(value_type = Object)]
+    pub payload: Value,
+    /// When it happened.
+    #[schema(format = DateTime)]
+    pub created_at: String,
+    /// When it will be forgotten.
+    #[schema(format = DateTime)]
+    pub expires_at: String,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EventCategory {
+    /// Clients and tunnels coming and going.
+    Lifecycle,
+    /// One request or connection.
+    StreamLog,
+}

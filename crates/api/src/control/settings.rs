@@ -1,0 +1,298 @@
+//! Project-wide policy (ED-8).
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use types::permission::{Permission, Rule};
+use utoipa::ToSchema;
+
+use super::{Access, Answer, Body, Method, Operation, Schemas, add};
+
+/// Reads the policy.
+pub const GET: &Operation = &Operation {
+    refusals: &[404, 503],
+    ..Operation::get(
+        "get_tunnels_project_settings",
+        "/api/projects/tunnels/{project_id}/settings",
+        "Get the project-wide policy",
+        READ,
+        "ProjectSettings",
+    )
+};
+
+/// Changes parts of the policy.
+pub const PATCH: &Operation = &Operation {
+    id: "patch_tunnels_project_settings",
+    method: Method::Patch,
+    summary: "Change parts of the project-wide policy",
+    access: WRITE,
+    body: Some(Body {
+        schema: "ProjectSettingsPatch",
+        required: true,
+        example: || json!({"publicAccessPolicy": "auth-required", "trustedIps": null}),
+    }),
+    refusals: &[400, 404, 409, 413, 415, 503],
+    ..*GET
+};
+
+/// Replaces the policy.
+pub const PUT: &Operation = &Operation {
+    id: "replace_tunnels_project_settings",
+    method: Method::Put,
+    summary: "Replace the project-wide policy",
+    body: Some(Body {
+        schema: "ProjectSettings",
+        required: true,
+        example: || {
+            json!({
+                "publicAccessPolicy": "allowed",
+                "publishedTcpEnabled": false,
+                "trustedIps": ["192.0.2.0/24"],
+                "minTlsVersion": "tls1.3",
+            })
+        },
+    }),
+    ..*PATCH
+};
+
+/// Sets the policy back to its defaults.
+pub const DELETE: &Operation = &Operation {
+    id: "reset_tunnels_project_settings",
+    method: Method::Delete,
+    summary: "Set the project-wide policy back to its defaults",
+    access: WRITE,
+    answer: Answer::NO_CONTENT,
+    refusals: &[404, 409, 503],
+    ..*GET
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[GET, PATCH, PUT, DELETE];
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    add::<ProjectSettings>(schemas);
+    add::<ProjectSettingsPatch>(schemas);
+}
+
+const READ: Access = access(&[rule(&["read"])]);
+const WRITE: Access = access(&[rule(&["write"])]);
+
+const fn access(rules: &'static [Rule]) -> Access {
+    Access::Permitted(Permission::AccountProjectsReadWrite, rules)
+}
+
+const fn rule(actions: &'static [&'static str]) -> Rule {
+    Rule {
+        resource: "settings",
+        actions,
+    }
+}
+
+/// What holds for every published tunnel of a project, apart from the tunnel's own options. A list
+/// or version that is not set does not narrow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProjectSettings {
+    /// Whether visitors without a proof are let in.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub public_access_policy: PublicAccessPolicy,
+    /// Whether TCP tunnels may be published.
+    #[serde(default = "yes")]
+    #[schema(required = false, default = true)]
+    pub published_tcp_enabled: bool,
+    /// The only addresses and networks that visitors may come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_items = 256)]
+    pub trusted_ips: Option<Vec<String>>,
+    /// The countries that visitors may or may not come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub geo_ip: Option<GeoIp>,
+    /// The oldest TLS version that visitors may speak.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub min_tls_version: Option<MinTlsVersion>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+impl Default for ProjectSettings {
+    fn default() -> Self {
+        Self {
+            public_access_policy: PublicAccessPolicy::default(),
+            published_tcp_enabled: true,
+            trusted_ips: None,
+            geo_ip: None,
+            min_tls_version: None,
+        }
+    }
+}
+
+/// Whether visitors without a proof are let in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PublicAccessPolicy {
+    /// The tunnel decides.
+    #[default]
+    Allowed,
+    /// Only tunnels that ask for a proof may be published.
+    AuthRequired,
+    /// Nothing may be published.
+    Forbidden,
+}
+
+/// A list of countries; exactly one of the two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GeoIp {
+    /// The only countries, by their codes of two capital letters (ISO 3166-1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, min_items = 1)]
+    pub allow: Option<Vec<String>>,
+    /// All but these countries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, min_items = 1)]
+    pub deny: Option<Vec<String>>,
+}
+
+/// A TLS version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum MinTlsVersion {
+    /// RFC 5246.
+    #[serde(rename = "tls1.2")]
+    Tls12,
+    /// RFC 8446.
+    #[serde(rename = "tls1.3")]
+    Tls13,
+}
+
+/// A change to the policy: what is absent stays, what is `null` goes back to its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProjectSettingsPatch {
+    /// Whether visitors without a proof are let in.
+    #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PublicAccessPolicy>)]
+    pub public_access_policy: Option<Option<PublicAccessPolicy>>,
+    /// Whether TCP tunnels may be published.
+    #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<bool>)]
+    pub published_tcp_enabled: Option<Option<bool>>,
+    /// The only addresses and networks that visitors may come from.
+    #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>, max_items = 256)]
+    pub trusted_ips: Option<Option<Vec<String>>>,
+    /// The countries that visitors may or may not come from.
+    #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<GeoIp>)]
+    pub geo_ip: Option<Option<GeoIp>>,
+    /// The oldest TLS version that visitors may speak.
+    #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<MinTlsVersion>)]
+    pub min_tls_version: Option<Option<MinTlsVersion>>,
+}
+
+impl ProjectSettingsPatch {
+    /// The settings after the change.
+    #[must_use]
+    pub fn apply(self, to: ProjectSettings) -> ProjectSettings {
+        let reset = ProjectSettings::default();
+        ProjectSettings {
+            public_access_policy: self
+                .public_access_policy
+                .map_or(to.public_access_policy, Option::unwrap_or_default),
+            published_tcp_enabled: self
+                .published_tcp_enabled
+                .map_or(to.published_tcp_enabled, |given| {
+                    given.unwrap_or(reset.published_tcp_enabled)
+                }),
+            trusted_ips: self.trusted_ips.unwrap_or(to.trusted_ips),
+            geo_ip: self.geo_ip.unwrap_or(to.geo_ip),
+            min_tls_version: self.min_tls_version.unwrap_or(to.min_tls_version),
+        }
+    }
+}
+
+/// Tells a member that is `null` (`Some(None)`) from one that is absent (`None`).
+mod present {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(
+        clippy::option_option,
+        clippy::ref_option,
+        reason = "three states, in the signature that serde asks for"
+    )]
+    pub(super) fn serialize<T: Serialize, S: Serializer>(
+        value: &Option<Option<T>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value
+            .as_ref()
+            .and_then(Option::as_ref)
+            .serialize(serializer)
+    }
+
+    #[expect(clippy::option_option, reason = "three states")]
+    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Option<T>>, D::Error> {
+        Option::deserialize(deserializer).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ed_8_absent_stays_and_null_goes_back_to_its_default() {
+        let set: ProjectSettings = serde_json::from_value(json!({
+            "publicAccessPolicy": "auth-required",
+            "publishedTcpEnabled": false,
+            "trustedIps": ["192.0.2.0/24"],
+            "geoIp": {"deny": ["AQ"]},
+            "minTlsVersion": "tls1.3",
+        }))
+        .unwrap();
+        let patched = |patch| {
+            serde_json::from_value::<ProjectSettingsPatch>(patch)
+                .unwrap()
+                .apply(set.clone())
+        };
+        assert_eq!(patched(json!({})), set);
+        let nulls = json!({
+            "publicAccessPolicy": null, "publishedTcpEnabled": null, "trustedIps": null,
+            "geoIp": null, "minTlsVersion": null,
+        });
+        assert_eq!(patched(nulls.clone()), ProjectSettings::default());
+        let one = patched(json!({"trustedIps": null, "publishedTcpEnabled": true}));
+        assert_eq!((&one.trusted_ips, one.published_tcp_enabled), (&None, true));
+        assert_eq!(one.min_tls_version, Some(MinTlsVersion::Tls13));
+        // A patch survives being sent: `null` is not lost on the way.
+        let patch: ProjectSettingsPatch = serde_json::from_value(nulls.clone()).unwrap();
+        assert_eq!(serde_json::to_value(patch).unwrap(), nulls);
+        assert_eq!(
+            serde_json::to_value(ProjectSettingsPatch::default()).unwrap(),
+            json!({})
+        );
+    }
+
+    #[test]
+    fn unknown_members_and_words_are_refused() {
+        for bad in [
+            json!({"geoip": {}}),
+            json!({"minTlsVersion": "tls1.1"}),
+            json!({"publicAccessPolicy": "auth_required"}),
+            json!({"publishedTcpEnabled": "true"}),
+        ] {
+            assert!(
+                serde_json::from_value::<ProjectSettingsPatch>(bad.clone()).is_err(),
+                "{bad}"
+            );
+        }
+    }
+}

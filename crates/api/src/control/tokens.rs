@@ -1,0 +1,80 @@
+//! `POST /api/tokens`: short-lived delegated tokens that never hold more than their parent.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use types::permission::{Permission, Rule};
+use utoipa::ToSchema;
+
+use super::{Access, Answer, Body, Method, Operation, Schemas, add};
+
+/// Mints a delegated token.
+pub const MINT_TOKEN: &Operation = &Operation {
+    id: "mint_token",
+    method: Method::Post,
+    path: "/api/tokens",
+    summary: "Mint a short-lived delegated token",
+    access: Access::Permitted(
+        Permission::AccountTokensCreate,
+        &[Rule {
+            resource: "tokens",
+            actions: &["create"],
+        }],
+    ),
+    stable: false,
+    query: &[],
+    body: Some(Body {
+        schema: "MintToken",
+        required: true,
+        example: || {
+            json!({
+                "permissions": ["tunnels.resources.read-only"],
+                "resources": {"tunnels": {"scopes": {"tunnels": {"list": true}}}},
+                "ttlSeconds": 300,
+            })
+        },
+    }),
+    answer: Answer::json(200, "MintedToken"),
+    refusals: &[400, 413, 415],
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[MINT_TOKEN];
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    add::<MintToken>(schemas);
+    add::<MintedToken>(schemas);
+}
+
+/// Seconds that a delegated token lives where nothing else is asked.
+pub const DEFAULT_TTL_SECONDS: u32 = 300;
+/// Longest life of a delegated token.
+pub const MAX_TTL_SECONDS: u32 = 3600;
+
+/// What a delegated token is to allow.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MintToken {
+    /// Permissions, all of them held by the caller; `null`: all that the caller holds.
+    #[schema(value_type = Option<Vec<String>>, required = true)]
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub permissions: Option<Vec<Permission>>,
+    /// Further boundaries. Those of the caller hold beside them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub resources: Option<Value>,
+    /// Seconds to live; 300 where it is absent. Never longer than the caller's own credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 3600, nullable = false)]
+    pub ttl_seconds: Option<u32>,
+}
+
+/// A delegated token.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MintedToken {
+    /// A compact JWT of type `auth`.
+    pub token: String,
+    /// When it ends.
+    #[schema(format = DateTime)]
+    pub expires_at: String,
+}

@@ -1,0 +1,86 @@
+//! TURN issuance, by id and by endpoint of a project (CP-6, TU-1, TU-2, TU-3).
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use types::permission::{Permission, Rule};
+use utoipa::ToSchema;
+
+use super::{Access, Answer, Body, Method, Operation, Schemas, add};
+
+/// Issues a TURN credential for the project with an id.
+pub const ISSUE_BY_ID: &Operation = &Operation {
+    id: "create_project_turn_credentials",
+    path: "/api/projects/tunnels/{project_id}/turn-server/credentials",
+    summary: "Create a TURN credential for a project",
+    ..ISSUE
+};
+
+/// Issues a TURN credential for the project with an endpoint.
+pub const ISSUE_BY_ENDPOINT: &Operation = &Operation {
+    id: "create_resolved_project_turn_credentials",
+    path: "/api/projects/tunnels/resolve/{project_endpoint}/turn-server/credentials",
+    summary: "Create a TURN credential for the project of an endpoint",
+    ..ISSUE
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[ISSUE_BY_ID, ISSUE_BY_ENDPOINT];
+
+const ISSUE: Operation = Operation {
+    id: "",
+    method: Method::Post,
+    path: "",
+    summary: "",
+    access: Access::Permitted(
+        Permission::TurnCredentialsCreate,
+        &[Rule {
+            resource: "turnCredentials",
+            actions: &["create"],
+        }],
+    ),
+    stable: true,
+    query: &[],
+    body: Some(Body {
+        schema: "IssueTurnCredential",
+        required: false,
+        example: || json!({"ttlSeconds": 600}),
+    }),
+    answer: Answer::json(200, "TurnCredential"),
+    refusals: &[400, 404, 413, 415],
+};
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    add::<IssueTurnCredential>(schemas);
+    add::<TurnCredential>(schemas);
+}
+
+/// Seconds that a TURN credential lives where nothing else is asked.
+pub const DEFAULT_TTL_SECONDS: u32 = 600;
+/// Longest life of a TURN credential (TU-1).
+pub const MAX_TTL_SECONDS: u32 = 3600;
+
+/// What may be asked of a TURN credential (TU-1).
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct IssueTurnCredential {
+    /// Seconds to live; 600 where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 3600, nullable = false)]
+    pub ttl_seconds: Option<u32>,
+}
+
+/// A TURN credential, in the form that browsers take.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnCredential {
+    /// `v1:<exp>:api:<project endpoint>:<user id>` (TU-2); `exp` in Unix seconds.
+    #[schema(example = "v1:1767225600:api:e7e8a732:usr_01h455vb4pex5vsknk084sn02q")]
+    pub username: String,
+    /// The password.
+    pub credential: String,
+    /// Addresses of the relay, in the order in which they are to be tried.
+    #[schema(example = json!(["turn:relay.example.com:3478?transport=udp"]))]
+    pub urls: Vec<String>,
+    /// Seconds that are left.
+    pub ttl: u32,
+}

@@ -1,0 +1,76 @@
+//! `GET /api/whoami` (CP-1): who the credential speaks for, and what it may do.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use types::permission::Permission;
+use utoipa::ToSchema;
+
+use super::{Access, Operation, Schemas, add};
+
+/// Who is calling. Any valid credential; no permission is needed.
+pub const WHOAMI: &Operation = &Operation {
+    stable: true,
+    ..Operation::get(
+        "get_whoami",
+        "/api/whoami",
+        "Who the credential speaks for, and what it may do",
+        Access::Authenticated,
+        "Whoami",
+    )
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[WHOAMI];
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    add::<Whoami>(schemas);
+}
+
+/// The identity of a caller.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Whoami {
+    /// Id of the user; of an application, its owner.
+    #[schema(example = "usr_01h455vb4pex5vsknk084sn02q")]
+    pub id: String,
+    /// Role on this platform.
+    #[schema(example = "user")]
+    pub role: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "ada@example.com")]
+    pub email: Option<String>,
+    /// Kind of the credential.
+    #[serde(rename = "type")]
+    pub kind: CallerKind,
+    /// Workspaces that it reaches.
+    pub workspace_ids: Vec<String>,
+    /// What the credential may do, stored restrictions taken into account. In each workspace the
+    /// user's role limits it further.
+    #[schema(value_type = Vec<String>, example = json!(["account.projects.read-only"]))]
+    pub permissions: Vec<Permission>,
+    /// The boundaries that hold beside the permissions; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Object)]
+    pub resources: Option<Value>,
+    /// When it ends; absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    pub expires_at: Option<String>,
+}
+
+/// Kind of a credential on the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CallerKind {
+    /// Personal access token.
+    Pat,
+    /// Application token.
+    App,
+    /// Short-lived delegated token.
+    Auth,
+    /// A person's session in a browser.
+    Session,
+}

@@ -1,0 +1,409 @@
+//! Workspaces, their members, and invitations into them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use types::permission::{Permission, Rule};
+use utoipa::ToSchema;
+
+use super::people::{PAGE, PAGE_SIZE};
+use super::{Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add};
+
+/// The workspaces that the caller is a member of.
+pub const LIST: &Operation = &Operation {
+    query: &[
+        Parameter {
+            name: "type",
+            description: "Workspaces of this type alone.",
+            shape: Shape::OneOf(&["personal", "team"]),
+        },
+        Parameter {
+            name: "membershipStatus",
+            description: "By the state of the caller's membership; `active` where it is absent.",
+            shape: Shape::OneOf(&["active", "suspended"]),
+        },
+    ],
+    refusals: &[400],
+    ..Operation::get(
+        "list_workspaces",
+        "/api/workspaces",
+        "List workspaces",
+        READ,
+        "WorkspaceList",
+    )
+};
+
+/// Makes a workspace for a team; the caller owns it.
+pub const CREATE: &Operation = &Operation {
+    body: Some(NAME),
+    answer: Answer::json(201, "Workspace"),
+    refusals: &[400, 413, 415],
+    ..write(
+        "create_workspace",
+        Method::Post,
+        "/api/workspaces",
+        "Create a workspace",
+    )
+};
+
+/// One workspace.
+pub const GET: &Operation = &Operation {
+    refusals: &[404],
+    ..Operation::get(
+        "get_workspace",
+        "/api/workspaces/{workspace_id}",
+        "Read a workspace",
+        READ,
+        "Workspace",
+    )
+};
+
+/// Changes the name.
+pub const RENAME: &Operation = &Operation {
+    body: Some(NAME),
+    answer: Answer::json(200, "Workspace"),
+    refusals: &[400, 404, 413, 415],
+    ..write(
+        "rename_workspace",
+        Method::Patch,
+        "/api/workspaces/{workspace_id}",
+        "Rename a workspace",
+    )
+};
+
+/// Deletes a workspace of a team that has no projects.
+pub const DELETE: &Operation = &Operation {
+    refusals: &[404, 409],
+    ..write(
+        "delete_workspace",
+        Method::Delete,
+        "/api/workspaces/{workspace_id}",
+        "Delete a workspace",
+    )
+};
+
+/// The members of a workspace.
+pub const LIST_MEMBERS: &Operation = &Operation {
+    query: &[
+        Parameter {
+            name: "q",
+            description: "Looks into names and addresses.",
+            shape: Shape::Text,
+        },
+        PAGE,
+        PAGE_SIZE,
+        Parameter {
+            name: "sort",
+            description: "What the list is sorted by; `id` where it is absent.",
+            shape: Shape::OneOf(&["id", "name", "email", "role"]),
+        },
+        Parameter {
+            name: "order",
+            description: "Direction of the list; `asc` where it is absent.",
+            shape: Shape::OneOf(&["asc", "desc"]),
+        },
+    ],
+    refusals: &[400, 404],
+    ..Operation::get(
+        "list_workspace_members",
+        "/api/workspaces/{workspace_id}/members",
+        "List the members of a workspace",
+        READ,
+        "MemberList",
+    )
+};
+
+/// Changes the role or the status of a member.
+pub const CHANGE_MEMBER: &Operation = &Operation {
+    body: Some(Body {
+        schema: "ChangeMember",
+        required: true,
+        example: || json!({"role": "admin"}),
+    }),
+    answer: Answer::json(200, "Member"),
+    refusals: &[400, 404, 409, 413, 415],
+    ..write(
+        "change_workspace_member",
+        Method::Patch,
+        "/api/workspaces/{workspace_id}/members/{user_id}",
+        "Change the role or status of a member",
+    )
+};
+
+/// Removes a member; everybody may leave.
+pub const REMOVE_MEMBER: &Operation = &Operation {
+    refusals: &[404, 409],
+    ..write(
+        "remove_workspace_member",
+        Method::Delete,
+        "/api/workspaces/{workspace_id}/members/{user_id}",
+        "Remove a member, or leave",
+    )
+};
+
+/// The invitations into a workspace, newest first.
+pub const LIST_INVITATIONS: &Operation = &Operation {
+    query: &[PAGE, PAGE_SIZE],
+    refusals: &[400, 404],
+    ..Operation::get(
+        "list_workspace_invitations",
+        "/api/workspaces/{workspace_id}/invitations",
+        "List the invitations into a workspace",
+        READ,
+        "InvitationList",
+    )
+};
+
+/// Invites somebody.
+pub const INVITE: &Operation = &Operation {
+    body: Some(Body {
+        schema: "Invite",
+        required: true,
+        example: || json!({"email": "grace@example.com", "role": "member"}),
+    }),
+    answer: Answer::json(201, "SentInvitation"),
+    refusals: &[400, 404, 409, 413, 415],
+    ..write(
+        "invite_workspace_member",
+        Method::Post,
+        "/api/workspaces/{workspace_id}/invitations",
+        "Invite somebody into a workspace",
+    )
+};
+
+/// Takes an invitation back.
+pub const REVOKE_INVITATION: &Operation = &Operation {
+    refusals: &[404],
+    ..write(
+        "revoke_workspace_invitation",
+        Method::Delete,
+        "/api/workspaces/{workspace_id}/invitations/{invitation_id}",
+        "Revoke an invitation",
+    )
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[
+    LIST,
+    CREATE,
+    GET,
+    RENAME,
+    DELETE,
+    LIST_MEMBERS,
+    CHANGE_MEMBER,
+    REMOVE_MEMBER,
+    LIST_INVITATIONS,
+    INVITE,
+    REVOKE_INVITATION,
+];
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    add::<WorkspaceList>(schemas);
+    add::<WorkspaceName>(schemas);
+    add::<MemberList>(schemas);
+    add::<ChangeMember>(schemas);
+    add::<InvitationList>(schemas);
+    add::<Invite>(schemas);
+    add::<SentInvitation>(schemas);
+}
+
+const READ: Access = Access::Permitted(
+    Permission::AccountWorkspacesReadOnly,
+    &[Rule {
+        resource: "workspaces",
+        actions: &["read"],
+    }],
+);
+
+const WRITE: Access = Access::Permitted(
+    Permission::AccountWorkspaceProtectionReadWrite,
+    &[Rule {
+        resource: "workspaces",
+        actions: &["write"],
+    }],
+);
+
+const NAME: Body = Body {
+    schema: "WorkspaceName",
+    required: true,
+    example: || json!({"name": "Analytical Engines"}),
+};
+
+/// An operation that changes something and answers 204; the other fields by struct update.
+const fn write(
+    id: &'static str,
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+) -> Operation {
+    Operation {
+        id,
+        method,
+        path,
+        summary,
+        access: WRITE,
+        stable: false,
+        query: &[],
+        body: None,
+        answer: Answer::NO_CONTENT,
+        refusals: &[],
+    }
+}
+
+/// The workspaces of a person.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WorkspaceList {
+    pub workspaces: Vec<Workspace>,
+}
+
+/// A workspace as one of its members sees it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Workspace {
+    #[schema(example = "wks_01h455vb4pex5vsknk084sn02q")]
+    pub id: String,
+    /// `personal`: made with the account; `team`: made to be shared.
+    #[serde(rename = "type")]
+    #[schema(example = "team")]
+    pub kind: String,
+    pub name: String,
+    /// `active`, or `suspended` by an operator.
+    #[schema(example = "active")]
+    pub status: String,
+    /// How the subscription stands; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subscription_status: Option<String>,
+    /// Whether a means of payment is on file.
+    pub has_payment_method: bool,
+    /// The caller's membership.
+    pub membership: Membership,
+    #[schema(format = DateTime)]
+    pub created_at: String,
+}
+
+/// What somebody is in a workspace.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Membership {
+    pub role: Role,
+    pub status: MemberStatus,
+    /// Absent for who made the workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    pub invited_at: Option<String>,
+    #[schema(format = DateTime)]
+    pub joined_at: String,
+}
+
+/// What a member may do, from most to least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Manages the workspace itself; there is always one.
+    Owner,
+    /// Manages projects, members and credentials.
+    Admin,
+    /// Works with the projects that there are.
+    Member,
+    /// Reads.
+    Viewer,
+}
+
+/// Whether a membership is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberStatus {
+    Active,
+    Suspended,
+}
+
+/// The name of a workspace.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceName {
+    /// On one line.
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+}
+
+/// A page of members.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct MemberList {
+    pub members: Vec<Member>,
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// A member as the others see them.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Member {
+    /// Id of the user.
+    #[schema(example = "usr_01h455vb4pex5vsknk084sn02q")]
+    pub id: String,
+    pub name: String,
+    pub email: String,
+    #[serde(flatten)]
+    pub membership: Membership,
+}
+
+/// What is to change of a member; what is absent stays.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeMember {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<MemberStatus>,
+}
+
+/// A page of invitations.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct InvitationList {
+    pub invitations: Vec<Invitation>,
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// An invitation.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Invitation {
+    #[schema(example = "inv_01h455vb4pex5vsknk084sn02q")]
+    pub id: String,
+    #[schema(example = "grace@example.com")]
+    pub email: String,
+    pub role: Role,
+    pub status: InvitationStatus,
+    /// Id of the user who invited.
+    pub invited_by: String,
+    #[schema(format = DateTime)]
+    pub created_at: String,
+    #[schema(format = DateTime)]
+    pub expires_at: String,
+}
+
+/// What became of an invitation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InvitationStatus {
+    Pending,
+    Accepted,
+    Revoked,
+    Expired,
+}
+
+/// Whom to invite, and as what.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Invite {
+    #[schema(max_length = 254, example = "grace@example.com")]
+    pub email: String,
+    pub role: Role,
+}
+
+/// An invitation that was just sent, and its link: the link is shown only here and in the mail.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SentInvitation {
+    pub invitation: Invitation,
+    pub url: String,
+}

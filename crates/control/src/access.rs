@@ -1,0 +1,86 @@
+//! Whether a caller may touch what it names: tenancy first (404), then role and boundary (403).
+//!
+//! What is not the caller's to see answers exactly like what does not exist: one statement looks
+//! for the thing and for the membership at once.
+
+use store::projects::{self, Visible};
+use store::workspaces::{self, Membership};
+use store::{Conn, members};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use crate::caller::Principal;
+use crate::problem::{Answer, Refusal};
+use crate::workspaces::role::Role;
+
+/// The workspace, if the caller is an active member whose role and credential allow `permission`
+/// there.
+///
+/// # Errors
+/// 404 where the user has no part in it, 403 where the role or the boundary does not allow it.
+pub async fn workspace(
+    conn: &mut Conn,
+    who: &Principal,
+    id: &str,
+    permission: Permission,
+) -> Answer<Membership> {
+    // What is no id names nothing.
+    let Ok(id) = id.parse() else {
+        return Err(missing());
+    };
+    let found = workspaces::of_user_by_id(conn, who.user.id, id).await?;
+    let found = found.ok_or_else(missing)?;
+    require_role(found.member_role, permission)?;
+    if !who.boundary.reaches_workspace(id.as_str()) {
+        return Err(Problem::insufficient_scope(permission).into());
+    }
+    Ok(found)
+}
+
+/// The project with this id, under the same conditions.
+pub async fn project(
+    conn: &mut Conn,
+    who: &Principal,
+    id: &str,
+    permission: Permission,
+) -> Answer<Visible> {
+    let Ok(id) = id.parse() else {
+        return Err(missing());
+    };
+    let found = projects::of_user_by_id(conn, who.user.id, id).await?;
+    visible(found, who, permission)
+}
+
+/// The project with this endpoint, under the same conditions (CP-5).
+pub async fn project_of_endpoint(
+    conn: &mut Conn,
+    who: &Principal,
+    endpoint: &str,
+    permission: Permission,
+) -> Answer<Visible> {
+    let found = projects::of_user_by_endpoint(conn, who.user.id, endpoint).await?;
+    visible(found, who, permission)
+}
+
+fn visible(found: Option<Visible>, who: &Principal, permission: Permission) -> Answer<Visible> {
+    let found = found.ok_or_else(missing)?;
+    require_role(found.role, permission)?;
+    let project = &found.project;
+    let workspace = project.workspace_id.as_str();
+    if !who.boundary.reaches(project.id.as_str(), Some(workspace)) {
+        return Err(Problem::insufficient_scope(permission).into());
+    }
+    Ok(found)
+}
+
+fn require_role(role: members::Role, permission: Permission) -> Answer<()> {
+    if Role::from(role).allows(permission) {
+        Ok(())
+    } else {
+        Err(Problem::insufficient_scope(permission).into())
+    }
+}
+
+fn missing() -> Refusal {
+    Problem::not_found().into()
+}

@@ -1,0 +1,103 @@
+//! The application: what its handlers share, and its router.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use daemon::clock::Clock;
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderValue, StatusCode};
+use jiff::Timestamp;
+use store::Store;
+use types::problem::Problem;
+
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::people::People;
+use crate::plans::Shop;
+use crate::problem::Refusal;
+use crate::{
+    audit, billing, contracts, credentials, keys, logs, pages, people, plans, projects, settings,
+    tokens, turn, usage, whoami, workspaces,
+};
+
+/// What every handler has. One for a process.
+#[derive(Debug)]
+pub struct App {
+    /// The database.
+    pub store: Store,
+    /// Checked configuration.
+    pub config: Config,
+    /// The time of day.
+    pub clock: Arc<dyn Clock>,
+    /// Keys that sign, verify and seal.
+    pub keys: Keys,
+    /// What handlers about people share.
+    pub people: People,
+    /// What can be created, where, and for how much.
+    pub shop: Shop,
+}
+
+impl App {
+    /// The present moment.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// All routes. Whatever is not one of them is a problem in JSON, never a page.
+pub fn router(app: Arc<App>) -> Router {
+    let routes = [
+        audit::routes(),
+        billing::routes(),
+        contracts::routes(),
+        credentials::routes(),
+        keys::routes(),
+        logs::routes(),
+        pages::routes(),
+        people::routes(),
+        plans::routes(),
+        projects::routes(),
+        settings::routes(),
+        tokens::routes(),
+        turn::routes(),
+        usage::routes(),
+        whoami::routes(),
+        workspaces::routes(),
+    ];
+    routes
+        .into_iter()
+        .fold(Router::new(), Router::merge)
+        .fallback(async || Refusal::from(Problem::not_found()))
+        .method_not_allowed_fallback(async || Refusal::from(Problem::method_not_allowed()))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            name_resource_metadata,
+        ))
+        .with_state(app)
+}
+
+/// Every 401 says where the metadata of the protected resource is (RFC 9728 section 5.1).
+async fn name_resource_metadata(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = next.run(request).await.into_response();
+    if response.status() == StatusCode::UNAUTHORIZED
+        && let Some(challenge) = response.headers().get(WWW_AUTHENTICATE)
+    {
+        let address = &app.config.base_url;
+        let mut text = challenge.as_bytes().to_vec();
+        text.extend_from_slice(
+            format!(", resource_metadata=\"{address}/.well-known/oauth-protected-resource\"")
+                .as_bytes(),
+        );
+        if let Ok(challenge) = HeaderValue::from_bytes(&text) {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+    }
+    response
+}

@@ -1,0 +1,167 @@
+//! The audit log: who signed in, issued, revoked and changed what.
+//!
+//! An entry is written in the transaction that does what it tells of, so there is never one
+//! without the other. Entries hold no secrets.
+
+mod list;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api::control::people::LIST_AUDIT;
+use axum::Router;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use store::Tx;
+use store::audit::Entry;
+use types::id::{AuditId, CredentialId, InvitationId, UserId, WorkspaceId};
+
+use crate::app::App;
+use crate::caller::Principal;
+use crate::problem::Answer;
+use crate::random;
+use crate::route::Serve as _;
+use crate::wire::unix_millis;
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new().serve(LIST_AUDIT, list::list)
+}
+
+/// Writes an entry.
+pub async fn record(
+    tx: &mut Tx,
+    actor: &Actor,
+    workspace: Option<WorkspaceId>,
+    action: Action,
+    target: Target,
+    now: Timestamp,
+) -> Answer<()> {
+    record_with(tx, actor, workspace, action, target, json!({}), now).await
+}
+
+/// Writes an entry that says more, as a JSON object.
+pub async fn record_with(
+    tx: &mut Tx,
+    actor: &Actor,
+    workspace: Option<WorkspaceId>,
+    action: Action,
+    target: Target,
+    details: Value,
+    now: Timestamp,
+) -> Answer<()> {
+    let (target_kind, target_id) = target.words();
+    let entry = Entry {
+        id: AuditId::new(unix_millis(now), random::bytes()?),
+        workspace_id: workspace,
+        actor_user_id: actor.user,
+        actor_credential_id: actor.credential,
+        action: action.as_str().to_owned(),
+        target_kind: target_kind.to_owned(),
+        target_id,
+        details,
+        ip: actor.ip.map(|ip| ip.to_string()),
+        created_at: now,
+    };
+    Ok(store::audit::insert(tx, &entry).await?)
+}
+
+/// Who does something.
+#[derive(Clone, Debug)]
+pub struct Actor {
+    user: Option<UserId>,
+    credential: Option<CredentialId>,
+    ip: Option<IpAddr>,
+}
+
+impl Actor {
+    /// A person, in a browser.
+    pub fn person(user: UserId) -> Self {
+        Self {
+            user: Some(user),
+            credential: None,
+            ip: None,
+        }
+    }
+
+    /// Somebody who is not known.
+    pub fn nobody() -> Self {
+        Self {
+            user: None,
+            credential: None,
+            ip: None,
+        }
+    }
+
+    /// The caller of an API operation, with the credential that was used.
+    pub fn caller(who: &Principal) -> Self {
+        Self {
+            user: Some(who.user.id),
+            credential: who.source.credential(),
+            ip: None,
+        }
+    }
+
+    /// The actor, and where it is.
+    #[must_use]
+    pub fn at(mut self, ip: IpAddr) -> Self {
+        self.ip = Some(ip);
+        self
+    }
+}
+
+/// What something was done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    User(UserId),
+    Workspace(WorkspaceId),
+    Invitation(InvitationId),
+}
+
+impl Target {
+    fn words(self) -> (&'static str, String) {
+        match self {
+            Self::User(id) => ("user", id.to_string()),
+            Self::Workspace(id) => ("workspace", id.to_string()),
+            Self::Invitation(id) => ("invitation", id.to_string()),
+        }
+    }
+}
+
+macro_rules! actions {
+    ($($name:ident $word:literal)+) => {
+        /// What was done.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Action {
+            $(#[doc = concat!("`", $word, "`")] $name,)+
+        }
+
+        impl Action {
+            /// The word in the log.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $word,)+ }
+            }
+        }
+    };
+}
+
+actions! {
+    SignedIn "user.signed_in"
+    SignedOut "user.signed_out"
+    UserCreated "user.created"
+    UserSuspended "user.suspended"
+    UserResumed "user.resumed"
+    PasswordChanged "user.password_changed"
+    PasswordReset "user.password_reset"
+    ResetRequested "user.reset_requested"
+    SecondFactorOn "user.second_factor_on"
+    SecondFactorOff "user.second_factor_off"
+    WorkspaceCreated "workspace.created"
+    WorkspaceRenamed "workspace.renamed"
+    WorkspaceDeleted "workspace.deleted"
+    MemberChanged "member.changed"
+    MemberRemoved "member.removed"
+    InvitationSent "invitation.sent"
+    InvitationRevoked "invitation.revoked"
+    InvitationAccepted "invitation.accepted"
+}

@@ -1,0 +1,50 @@
+//! The audit log of a workspace.
+
+use std::sync::Arc;
+
+use api::control::Paging;
+use api::control::people::{AuditEntry, AuditList};
+use axum::Json;
+use axum::extract::State;
+use store::audit::{Entry, of_workspace};
+use types::permission::Permission;
+
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, WorkspacesProtect};
+use crate::extract::{Path, Query};
+use crate::problem::Answer;
+use crate::wire::date;
+
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesProtect>,
+    Path(workspace): Path<String>,
+    mut query: Query,
+) -> Answer<Json<AuditList>> {
+    let page = query.page()?;
+    query.finish()?;
+    let needed = Permission::AccountWorkspaceProtectionReadWrite;
+    let mut read = app.store.read().await?;
+    let workspace = access::workspace(&mut read, &caller.who, &workspace, needed).await?;
+    let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
+    let found = of_workspace(&mut read, workspace.id, paging).await?;
+    Ok(Json(AuditList {
+        entries: found.items.into_iter().map(entry).collect(),
+        paging: Paging::new(page.page, page.size, found.total),
+    }))
+}
+
+fn entry(entry: Entry) -> AuditEntry {
+    AuditEntry {
+        id: entry.id.to_string(),
+        action: entry.action,
+        actor_user_id: entry.actor_user_id.map(|id| id.to_string()),
+        actor_credential_id: entry.actor_credential_id.map(|id| id.to_string()),
+        target_kind: entry.target_kind,
+        target_id: entry.target_id,
+        details: entry.details,
+        ip: entry.ip,
+        created_at: date(entry.created_at),
+    }
+}

@@ -1,0 +1,132 @@
+//! The account of a workspace, as far as a decision needs it.
+
+use jiff::civil::Date;
+use jiff::{Span, Timestamp, tz::TimeZone};
+
+/// The account of a workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// The subscription that its projects are charged to; at most one.
+    pub subscription: Option<Subscription>,
+    /// Whether there is something to charge.
+    pub has_payment_method: bool,
+}
+
+/// A subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Its id in the ledger.
+    pub id: String,
+    /// Whether it is paid for.
+    pub standing: Standing,
+    /// Its first day; each month of it begins on that day of the month.
+    pub since: Date,
+}
+
+/// Whether a subscription is paid for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is.
+    Good,
+    /// A payment is overdue.
+    PastDue,
+}
+
+/// One month of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period {
+    /// First day.
+    pub start: Date,
+    /// First day of the next period.
+    pub end: Date,
+}
+
+impl Subscription {
+    /// The period that the day is in. A month that lacks the day of the first one begins on its
+    /// last day.
+    pub fn period(&self, today: Date) -> Period {
+        let begin = |months: i32| self.since.saturating_add(Span::new().months(months));
+        let years = i32::from(today.year()) - i32::from(self.since.year());
+        let months = i32::from(today.month()) - i32::from(self.since.month());
+        let mut months = (years * 12 + months).max(0);
+        if months > 0 && begin(months) > today {
+            months -= 1;
+        }
+        Period {
+            start: begin(months),
+            end: begin(months + 1),
+        }
+    }
+}
+
+impl Period {
+    /// What the rest of the period costs of a monthly price, `today` included: by whole days, so
+    /// that an offer holds for the day on which it was made, and rounded down.
+    pub fn rest_of(&self, monthly: i64, today: Date) -> i64 {
+        let days = |from: Date| from.duration_until(self.end).as_hours() / 24;
+        let all = days(self.start).max(1);
+        monthly.saturating_mul(days(today).clamp(0, all)) / all
+    }
+}
+
+/// The day of a moment, in UTC: what counts for every account.
+pub(crate) fn day_of(now: Timestamp) -> Date {
+    now.to_zoned(TimeZone::UTC).date()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn since(year: i16, month: i8, day: i8) -> Subscription {
+        Subscription {
+            id: "sub".to_owned(),
+            standing: Standing::Good,
+            since: date(year, month, day),
+        }
+    }
+
+    #[test]
+    fn periods_are_months_from_the_first_day() {
+        let subscription = since(2026, 1, 31);
+        for (today, start, end) in [
+            (date(2026, 1, 31), date(2026, 1, 31), date(2026, 2, 28)),
+            (date(2026, 2, 27), date(2026, 1, 31), date(2026, 2, 28)),
+            (date(2026, 2, 28), date(2026, 2, 28), date(2026, 3, 31)),
+            (date(2026, 12, 31), date(2026, 12, 31), date(2027, 1, 31)),
+            (date(2028, 2, 29), date(2028, 2, 29), date(2028, 3, 31)),
+            // A clock that went back finds the first period.
+            (date(2025, 6, 1), date(2026, 1, 31), date(2026, 2, 28)),
+        ] {
+            assert_eq!(subscription.period(today), Period { start, end }, "{today}");
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_period_is_charged_by_days() {
+        let subscription = since(2026, 4, 1);
+        let rest = |day| {
+            let today = date(2026, 4, day);
+            subscription.period(today).rest_of(3000, today)
+        };
+        assert_eq!((rest(1), rest(16), rest(30)), (3000, 1500, 100));
+    }
+
+    proptest! {
+        #[test]
+        fn every_day_is_in_its_period_and_costs_no_more_than_a_month(
+            first in 0..4000i32, later in 0..4000i32, monthly in 0..1_000_000_000i64,
+        ) {
+            let since = date(2020, 1, 1).saturating_add(Span::new().days(first));
+            let today = since.saturating_add(Span::new().days(later));
+            let subscription = Subscription { id: String::new(), standing: Standing::Good, since };
+            let period = subscription.period(today);
+            prop_assert!(period.start <= today && today < period.end);
+            let rest = period.rest_of(monthly, today);
+            prop_assert!((0..=monthly).contains(&rest));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a creation needs: nothing, an update of the subscription, a payment, or a set-up.
+
+use api::control::plans::BillingActionKind;
+use jiff::civil::Date;
+
+use super::account::{Account, Standing};
+use crate::plans::Terms;
+
+/// What a creation would do to the account. Amounts are in the smallest unit of the currency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing is charged.
+    Free,
+    /// The subscription grows by one project (CP-4e).
+    Update {
+        /// The subscription.
+        subscription: String,
+        /// Due now, for the rest of its period.
+        now: i64,
+        /// Due in every later month.
+        monthly: i64,
+    },
+    /// The first payment of the workspace, on a hosted page (CP-4d).
+    Checkout {
+        /// Due now and in every later month.
+        monthly: i64,
+    },
+    /// There is a subscription that cannot be charged: billing has to be set up on a hosted page
+    /// (CP-4d). Never a second checkout (CP-4e).
+    Setup {
+        /// Due for the rest of the period once that is done.
+        now: i64,
+        /// Due in every later month.
+        monthly: i64,
+    },
+}
+
+/// Decides. The caller has no say in it (CP-4c).
+pub fn decide(terms: &Terms, account: &Account, today: Date) -> Decision {
+    let monthly = terms.monthly;
+    if monthly == 0 {
+        return Decision::Free;
+    }
+    let Some(subscription) = &account.subscription else {
+        return Decision::Checkout { monthly };
+    };
+    let now = subscription.period(today).rest_of(monthly, today);
+    if account.has_payment_method && subscription.standing == Standing::Good {
+        Decision::Update {
+            subscription: subscription.id.clone(),
+            now,
+            monthly,
+        }
+    } else {
+        Decision::Setup { now, monthly }
+    }
+}
+
+impl Decision {
+    /// The action that callers are told.
+    pub const fn action(&self) -> BillingActionKind {
+        match self {
+            Self::Free => BillingActionKind::Create,
+            Self::Update { .. } => BillingActionKind::UpdateSubscription,
+            Self::Checkout { .. } => BillingActionKind::Checkout,
+            Self::Setup { .. } => BillingActionKind::BillingSetup,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+
+    use super::*;
+    use crate::billing::Subscription;
+    use crate::plans::CatalogSection;
+    use api::control::plans::Plan;
+
+    fn account(standing: Standing, has_payment_method: bool) -> Account {
+        Account {
+            subscription: Some(Subscription {
+                id: "sub_1".to_owned(),
+                standing,
+                since: date(2026, 4, 1),
+            }),
+            has_payment_method,
+        }
+    }
+
+    /// CP-4d, CP-4e: who has a subscription never meets a checkout.
+    #[test]
+    fn cp_4e_a_subscription_is_updated_or_set_up_and_never_checked_out_again() {
+        let catalogue = CatalogSection::default()
+            .check(Some("engine.test"))
+            .unwrap();
+        let (basic, pro) = (catalogue.terms(Plan::Basic), catalogue.terms(Plan::Pro));
+        let today = date(2026, 4, 16);
+        let none = Account::default();
+        assert_eq!(decide(basic, &none, today), Decision::Free);
+        assert_eq!(
+            decide(pro, &none, today),
+            Decision::Checkout {
+                monthly: pro.monthly
+            }
+        );
+        let good = account(Standing::Good, true);
+        assert_eq!(decide(basic, &good, today), Decision::Free);
+        assert_eq!(
+            decide(pro, &good, today),
+            Decision::Update {
+                subscription: "sub_1".to_owned(),
+                now: pro.monthly / 2,
+                monthly: pro.monthly
+            }
+        );
+        for broken in [
+            account(Standing::PastDue, true),
+            account(Standing::Good, false),
+        ] {
+            assert_eq!(
+                decide(pro, &broken, today).action(),
+                BillingActionKind::BillingSetup
+            );
+        }
+        // A payment method alone is no subscription.
+        let card = Account {
+            subscription: None,
+            has_payment_method: true,
+        };
+        assert_eq!(
+            decide(pro, &card, today).action(),
+            BillingActionKind::Checkout
+        );
+    }
+}

@@ -1,0 +1,232 @@
+//! The local ledger: subscriptions, changes and invoices as rows of the platform's database.
+//!
+//! It charges nobody. What is due stands in invoices that the operator reads.
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::billing::{self, Change, Invoice};
+use store::{Conn, Tx, workspaces};
+use types::id::{InvoiceId, ProjectId, SubscriptionChangeId, SubscriptionId, WorkspaceId};
+use types::problem::Problem;
+
+use super::account::{Account, Standing, Subscription, day_of};
+use super::{Billing, Item, Pending};
+use crate::problem::Answer;
+use crate::random;
+
+/// Accounts in the platform's own database.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ledger;
+
+impl Billing for Ledger {
+    fn account<'a>(&'a self, conn: &'a mut Conn, workspace: WorkspaceId) -> Pending<'a, Account> {
+        Box::pin(async move {
+            let subscription = billing::open(conn, workspace).await?;
+            let has_payment_method = workspaces::by_id(conn, workspace)
+                .await?
+                .is_some_and(|workspace| workspace.has_payment_method);
+            Ok(Account {
+                subscription: subscription.map(|row| Subscription {
+                    id: row.id.to_string(),
+                    standing: if row.status == ACTIVE {
+                        Standing::Good
+                    } else {
+                        Standing::PastDue
+                    },
+                    since: day_of(row.started_at),
+                }),
+                has_payment_method,
+            })
+        })
+    }
+
+    fn subscribe<'a>(
+        &'a self,
+        tx: &'a mut Tx,
+        workspace: WorkspaceId,
+        currency: &'a str,
+        now: Timestamp,
+    ) -> Pending<'a, ()> {
+        Box::pin(async move {
+            match billing::open(tx, workspace).await? {
+                Some(row) if row.status == ACTIVE => {}
+                Some(row) => {
+                    let new = billing::Subscription {
+                        status: ACTIVE.to_owned(),
+                        updated_at: now,
+                        ..row
+                    };
+                    write(tx, new.monthly_amount, &new).await?;
+                    note(tx, &new, None, "restored", 0, now).await?;
+                }
+                None => {
+                    let new = billing::Subscription {
+                        id: SubscriptionId::new(random::millis(now), random::bytes()?),
+                        workspace_id: workspace,
+                        status: ACTIVE.to_owned(),
+                        currency: currency.to_owned(),
+                        monthly_amount: 0,
+                        items: json!([]),
+                        started_at: now,
+                        updated_at: now,
+                        ended_at: None,
+                    };
+                    billing::subscribe(tx, &new).await?;
+                    note(tx, &new, None, "subscribed", 0, now).await?;
+                }
+            }
+            workspaces::set_billing(tx, workspace, Some(ACTIVE), true, now).await?;
+            Ok(())
+        })
+    }
+
+    fn add<'a>(&'a self, tx: &'a mut Tx, item: &'a Item, now: Timestamp) -> Pending<'a, ()> {
+        Box::pin(async move {
+            // The decision was made on this subscription, under the workspace's lock: that it is
+            // gone means that somebody wrote past us.
+            let row = billing::open(tx, item.workspace)
+                .await?
+                .ok_or_else(Problem::creation_preview_stale)?;
+            let mut items = read_items(&row.items)?;
+            items.push(Line {
+                project_id: item.project.to_string(),
+                plan: item.plan.to_owned(),
+                monthly: item.monthly,
+            });
+            let new = with_items(row.clone(), &items, now);
+            write(tx, row.monthly_amount, &new).await?;
+            note(
+                tx,
+                &new,
+                Some(item.project),
+                "project_added",
+                item.amount_now,
+                now,
+            )
+            .await?;
+            if item.amount_now > 0 {
+                billing::add_invoice(tx, &invoice(&new, item, now)?).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(
+        &'a self,
+        tx: &'a mut Tx,
+        workspace: WorkspaceId,
+        project: ProjectId,
+        now: Timestamp,
+    ) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let Some(row) = billing::open(tx, workspace).await? else {
+                return Ok(());
+            };
+            let mut items = read_items(&row.items)?;
+            let before = items.len();
+            items.retain(|line| line.project_id != project.as_str());
+            if items.len() == before {
+                return Ok(());
+            }
+            let new = with_items(row.clone(), &items, now);
+            write(tx, row.monthly_amount, &new).await?;
+            note(tx, &new, Some(project), "project_removed", 0, now).await
+        })
+    }
+}
+
+/// One project of a subscription, as `items` has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    project_id: String,
+    plan: String,
+    monthly: i64,
+}
+
+/// A subscription in good standing.
+const ACTIVE: &str = "active";
+
+fn read_items(items: &Value) -> Answer<Vec<Line>> {
+    Vec::deserialize(items).map_err(|_| {
+        tracing::error!("the items of a subscription are not what the ledger writes");
+        Problem::internal().into()
+    })
+}
+
+fn with_items(
+    mut row: billing::Subscription,
+    items: &[Line],
+    now: Timestamp,
+) -> billing::Subscription {
+    row.monthly_amount = items
+        .iter()
+        .fold(0, |sum, line| line.monthly.saturating_add(sum));
+    row.items = json!(items);
+    row.updated_at = now;
+    row
+}
+
+async fn write(tx: &mut Tx, was: i64, new: &billing::Subscription) -> Answer<()> {
+    if billing::update(tx, was, new).await? {
+        Ok(())
+    } else {
+        Err(Problem::creation_preview_stale().into())
+    }
+}
+
+async fn note(
+    tx: &mut Tx,
+    subscription: &billing::Subscription,
+    project: Option<ProjectId>,
+    kind: &str,
+    amount: i64,
+    now: Timestamp,
+) -> Answer<()> {
+    let change = Change {
+        id: SubscriptionChangeId::new(random::millis(now), random::bytes()?),
+        subscription_id: subscription.id,
+        workspace_id: subscription.workspace_id,
+        project_id: project,
+        kind: kind.to_owned(),
+        amount,
+        details: json!({"monthlyAmount": subscription.monthly_amount}),
+        created_at: now,
+    };
+    billing::add_change(tx, &change).await?;
+    Ok(())
+}
+
+fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) -> Answer<Invoice> {
+    let today = day_of(now);
+    let terms = Subscription {
+        id: String::new(),
+        standing: Standing::Good,
+        since: day_of(subscription.started_at),
+    };
+    Ok(Invoice {
+        id: InvoiceId::new(random::millis(now), random::bytes()?),
+        workspace_id: item.workspace,
+        subscription_id: subscription.id,
+        status: "open".to_owned(),
+        currency: subscription.currency.clone(),
+        amount: item.amount_now,
+        lines: json!([{
+            "projectId": item.project,
+            "plan": item.plan,
+            "amount": item.amount_now,
+        }]),
+        period_start: begin(today, now),
+        period_end: begin(terms.period(today).end, now),
+        created_at: now,
+    })
+}
+
+/// When the day begins in UTC; `otherwise` where the calendar ends.
+fn begin(day: Date, otherwise: Timestamp) -> Timestamp {
+    day.to_zoned(TimeZone::UTC)
+        .map_or(otherwise, |moment| moment.timestamp())
+}

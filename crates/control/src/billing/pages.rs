@@ -1,0 +1,261 @@
+//! The hosted steps: checkout and billing set-up (CP-4d). Plain forms for a person who is signed
+//! in; whoever may create projects in the workspace may pay for them.
+
+use std::sync::Arc;
+
+use api::control::plans::{Price, UnknownWord};
+use api::control::projects::{CreateProject, Placement};
+use askama::Template;
+use axum::Router;
+use axum::extract::{OriginalUri, State};
+use axum::response::Response;
+use axum::routing::get;
+use http::StatusCode;
+use store::workspaces::{self, Membership};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use crate::access;
+use crate::app::App;
+use crate::caller::Principal;
+use crate::extract::Query;
+use crate::pages::form::Form;
+use crate::pages::layout::{MessagePage, PageRefusal, page, page_with, see_other};
+use crate::pages::signed_in;
+use crate::people::session::Visitor;
+use crate::plans::explain;
+use crate::projects::create::{Order, Step, place};
+use crate::random;
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/billing/checkout", get(checkout).post(confirm))
+        .route("/billing/setup", get(setup).post(set_up))
+}
+
+#[derive(Template)]
+#[template(path = "checkout.html")]
+struct CheckoutPage<'a> {
+    title: &'a str,
+    note: Option<&'a str>,
+    workspace_id: &'a str,
+    workspace: &'a str,
+    plan: &'a str,
+    now: Option<String>,
+    monthly: Option<String>,
+    impact: &'a str,
+    order: &'a CreateProject,
+}
+
+#[derive(Template)]
+#[template(path = "billing_setup.html")]
+struct SetupPage<'a> {
+    workspace_id: &'a str,
+    workspace: &'a str,
+}
+
+/// What would be created, and what that costs.
+async fn checkout(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    OriginalUri(uri): OriginalUri,
+    mut query: Query,
+) -> Result<Response, PageRefusal> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let who = signed_in(visitor, path)?.principal();
+    let mut field = |name: &str| query.text(name).unwrap_or_default();
+    let workspace = field("workspaceId");
+    let order = order(&mut field)?;
+    show(&app, &who, &workspace, order, StatusCode::OK, None).await
+}
+
+/// Creates the project, and the subscription that pays for it.
+async fn confirm(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let who = signed_in(visitor, "/account")?.principal();
+    let mut field = |name: &str| form.text(name);
+    let workspace = field("workspaceId");
+    let order = CreateProject {
+        creation_fingerprint: field("creationFingerprint"),
+        idempotency_key: field("idempotencyKey"),
+        ..order(&mut field)?
+    };
+    let checked = Order::check(order.clone())?;
+    match place(&app, &who, &workspace, &checked, Step::Checkout).await {
+        Ok(project) => Ok(page(&MessagePage {
+            title: "The project is there",
+            text: &format!(
+                "{} is ready; its endpoint is {}.",
+                project.name, project.endpoint
+            ),
+            link: Some(("/account", "Go to your account")),
+        })),
+        // CP-4b: what was shown is not what would happen; show that.
+        Err(refusal) if refusal.problem().code == Problem::creation_preview_stale().code => {
+            let note = "The offer has changed. This is the current one.";
+            show(
+                &app,
+                &who,
+                &workspace,
+                order,
+                StatusCode::CONFLICT,
+                Some(note),
+            )
+            .await
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+/// The page of the current offer, with a fresh key: each page stands for one creation.
+async fn show(
+    app: &App,
+    who: &Principal,
+    workspace: &str,
+    mut order: CreateProject,
+    status: StatusCode,
+    note: Option<&str>,
+) -> Result<Response, PageRefusal> {
+    let mut conn = app.store.read().await?;
+    let workspace = access::workspace(&mut conn, who, workspace, PERMISSION).await?;
+    let snapshot = app
+        .shop
+        .snapshot(&mut conn, workspace.id, app.now())
+        .await?;
+    drop(conn);
+    let offer = app.shop.offer(&snapshot, order.plan);
+    if let Some(reason) = offer.unavailable {
+        return Err(Problem::conflict().with_detail(explain(reason)).into());
+    }
+    if let super::Decision::Setup { .. } = offer.decision {
+        let path = format!("/billing/setup?workspaceId={}", workspace.id);
+        return Err(PageRefusal::SeeOther(path));
+    }
+    let id = workspace.id.as_str();
+    order.creation_fingerprint = offer.fingerprint(id, app.shop.key()).to_string();
+    order.idempotency_key = format!("{:032x}", u128::from_be_bytes(random::bytes()?));
+    // Whatever could not be confirmed later is told now.
+    Order::check(order.clone())?;
+    let impact = offer.impact();
+    let checkout = CheckoutPage {
+        title: &impact.label,
+        note,
+        workspace_id: id,
+        workspace: &workspace.name,
+        plan: &offer.terms.name,
+        now: impact.price.map(money),
+        monthly: impact.recurring.map(|recurring| {
+            money(Price {
+                amount_minor: recurring.amount_minor,
+                currency: recurring.currency,
+            })
+        }),
+        impact: &impact.description,
+        order: &order,
+    };
+    Ok(page_with(status, &checkout))
+}
+
+/// What setting up means.
+async fn setup(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    OriginalUri(uri): OriginalUri,
+    mut query: Query,
+) -> Result<Response, PageRefusal> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let who = signed_in(visitor, path)?.principal();
+    let id = query.text("workspaceId").unwrap_or_default();
+    let mut conn = app.store.read().await?;
+    let workspace: Membership = access::workspace(&mut conn, &who, &id, PERMISSION).await?;
+    Ok(page(&SetupPage {
+        workspace_id: workspace.id.as_str(),
+        workspace: &workspace.name,
+    }))
+}
+
+/// Begins the subscription, or brings it back into good standing.
+async fn set_up(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let who = signed_in(visitor, "/account")?.principal();
+    let id = form.text("workspaceId");
+    let mut tx = app.store.begin().await?;
+    let workspace = access::workspace(&mut tx, &who, &id, PERMISSION).await?;
+    workspaces::lock(&mut tx, workspace.id).await?;
+    let currency = app.shop.catalogue().currency;
+    let billing = app.shop.billing();
+    billing
+        .subscribe(&mut tx, workspace.id, currency.as_str(), app.now())
+        .await?;
+    tx.commit().await?;
+    Ok(see_other("/account"))
+}
+
+/// What is to be created, without what confirms it.
+fn order(field: &mut impl FnMut(&str) -> String) -> Result<CreateProject, Problem> {
+    let unknown = |name: &'static str| {
+        move |UnknownWord| {
+            Problem::invalid_request("This address is not complete.").with_field(name)
+        }
+    };
+    Ok(CreateProject {
+        name: field("name"),
+        plan: field("plan").parse().map_err(unknown("plan"))?,
+        provider: field("provider").parse().map_err(unknown("provider"))?,
+        region: field("region"),
+        routing: Placement::default(),
+        creation_fingerprint: String::new(),
+        idempotency_key: String::new(),
+    })
+}
+
+/// An amount for people: `19.00 EUR`.
+fn money(price: Price) -> String {
+    let code = price.currency.as_str();
+    // ISO 4217: most currencies have hundredths.
+    let digits = if NO_MINOR_UNIT.contains(&code) {
+        return format!("{} {code}", price.amount_minor);
+    } else if THOUSANDTHS.contains(&code) {
+        3
+    } else {
+        2
+    };
+    let unit = 10_i64.pow(digits);
+    let width = digits as usize;
+    let (whole, rest) = (price.amount_minor / unit, price.amount_minor % unit);
+    format!("{whole}.{rest:0width$} {code}")
+}
+
+const PERMISSION: Permission = Permission::AccountProjectsReadWrite;
+const NO_MINOR_UNIT: [&str; 8] = ["CLP", "ISK", "JPY", "KRW", "PYG", "UGX", "VND", "XAF"];
+const THOUSANDTHS: [&str; 5] = ["BHD", "JOD", "KWD", "OMR", "TND"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_the_digits_of_their_currency() {
+        for (amount_minor, currency, text) in [
+            (1900, "EUR", "19.00 EUR"),
+            (5, "USD", "0.05 USD"),
+            (0, "EUR", "0.00 EUR"),
+            (1900, "JPY", "1900 JPY"),
+            (1900, "KWD", "1.900 KWD"),
+        ] {
+            let currency = currency.parse().unwrap();
+            let price = Price {
+                amount_minor,
+                currency,
+            };
+            assert_eq!(money(price), text);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Who calls: an extractor, so that no handler can forget to ask (CP-10).
+
+mod bearer;
+mod needs;
+mod principal;
+mod verify;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use types::problem::Problem;
+
+pub use self::needs::{
+    Anyone, CredentialsRead, CredentialsWrite, EventsRead, LogsRead, Needs, PlanRead, ProjectsRead,
+    ProjectsWrite, TokensCreate, TurnCredentialsCreate, WebhooksRead, WebhooksWrite,
+    WebttyServersRead, WebttyServersWrite, WorkspacesProtect, WorkspacesRead,
+};
+pub(crate) use self::principal::both_resources;
+pub use self::principal::{Principal, Source};
+use crate::app::App;
+use crate::people::session;
+use crate::problem::{Answer, Refusal};
+
+/// A caller whose credential is valid and holds the permission that `P` names.
+///
+/// Everything else (tenancy, role, boundary) depends on what is called for: see
+/// [`crate::access`].
+#[derive(Debug)]
+pub struct Caller<P> {
+    /// Who it is.
+    pub who: Principal,
+    needs: PhantomData<fn() -> P>,
+}
+
+impl<P: Needs> FromRequestParts<Arc<App>> for Caller<P> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Answer<Self> {
+        let who = identify(parts, app).await?;
+        if let Some(permission) = P::PERMISSION
+            && !who.allows(permission)
+        {
+            return Err(Problem::insufficient_scope(permission).into());
+        }
+        Ok(Self {
+            who,
+            needs: PhantomData,
+        })
+    }
+}
+
+/// The credential that was sent explicitly is the one that counts (CP-13).
+async fn identify(parts: &Parts, app: &App) -> Answer<Principal> {
+    match bearer::of(&parts.headers) {
+        bearer::Bearer::Token(token) => verify::principal(app, token).await,
+        bearer::Bearer::Malformed => Err(Problem::invalid_token().into()),
+        bearer::Bearer::Absent => {
+            let caller = session::caller(app, parts).await?;
+            Ok(caller.ok_or_else(Problem::unauthenticated)?)
+        }
+    }
+}

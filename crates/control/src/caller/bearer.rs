@@ -1,0 +1,63 @@
+//! Bearer tokens in a request's head.
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+/// What the `Authorization` header holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Bearer<'a> {
+    Absent,
+    Token(&'a str),
+    /// There, and not exactly one bearer token.
+    Malformed,
+}
+
+/// RFC 6750 section 2.1; the scheme in any case (RFC 9110 section 11.1).
+pub(super) fn of(headers: &HeaderMap) -> Bearer<'_> {
+    let mut fields = headers.get_all(AUTHORIZATION).iter();
+    let (field, more) = (fields.next(), fields.next());
+    let Some(field) = field else {
+        return Bearer::Absent;
+    };
+    let token = field.to_str().ok().and_then(|text| {
+        let (scheme, token) = text.split_once(' ')?;
+        let token = token.trim_matches(' ');
+        let fits = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty();
+        (fits && !token.contains(' ')).then_some(token)
+    });
+    match (token, more) {
+        (Some(token), None) => Bearer::Token(token),
+        _ => Bearer::Malformed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(fields: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for field in fields {
+            headers.append(AUTHORIZATION, field.parse().unwrap());
+        }
+        format!("{:?}", of(&headers))
+    }
+
+    #[test]
+    fn exactly_one_bearer_token_is_one() {
+        assert_eq!(read(&[]), "Absent");
+        assert_eq!(read(&["Bearer a.b.c"]), "Token(\"a.b.c\")");
+        assert_eq!(read(&["bearer  a.b.c"]), "Token(\"a.b.c\")");
+        for bad in [
+            &["Bearer"][..],
+            &["Bearer "],
+            &["Basic YTpi"],
+            &["Bearer a b"],
+            &["Bearer a", "Bearer b"],
+            &["Bearer a", "Basic b"],
+            &[""],
+        ] {
+            assert_eq!(read(bad), "Malformed", "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The permission of an operation, as a type.
+
+use types::permission::Permission;
+
+/// What an operation needs of its caller.
+pub trait Needs: Send + Sync + 'static {
+    /// `None`: any valid credential.
+    const PERMISSION: Option<Permission>;
+}
+
+/// Any valid credential.
+#[derive(Debug)]
+pub struct Anyone;
+
+impl Needs for Anyone {
+    const PERMISSION: Option<Permission> = None;
+}
+
+macro_rules! needs {
+    ($($name:ident $permission:ident)+) => {$(
+        #[doc = concat!("[`Permission::", stringify!($permission), "`].")]
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl Needs for $name {
+            const PERMISSION: Option<Permission> = Some(Permission::$permission);
+        }
+    )+};
+}
+
+needs! {
+    ProjectsRead AccountProjectsReadOnly
+    ProjectsWrite AccountProjectsReadWrite
+    PlanRead AccountPlanReadOnly
+    WorkspacesRead AccountWorkspacesReadOnly
+    WorkspacesProtect AccountWorkspaceProtectionReadWrite
+    TokensCreate AccountTokensCreate
+    CredentialsRead AccountCredentialsReadOnly
+    CredentialsWrite AccountCredentialsReadWrite
+    LogsRead NetworkStreamsReadOnly
+    EventsRead NetworkEventsReadOnly
+    WebhooksRead NetworkWebhooksReadOnly
+    WebhooksWrite NetworkWebhooksReadWrite
+    WebttyServersRead NetworkWebttyServersReadOnly
+    WebttyServersWrite NetworkWebttyServersReadWrite
+    TurnCredentialsCreate TurnCredentialsCreate
+}

@@ -1,0 +1,101 @@
+//! The platform's configuration: the file's shape, and the checked values that the platform works
+//! with. Nothing else sees the file.
+
+mod check;
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use daemon::config::ConfigError;
+use daemon::logs::Level;
+use ipnet::IpNet;
+
+use crate::plans::Catalogue;
+
+/// What a platform runs with. Every value is checked, and so is what the values say together.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where people and programs reach the platform: `scheme://host[:port]`, without a slash at
+    /// the end. Issuer of its tokens and audience of those for it.
+    pub base_url: String,
+    /// The listener.
+    pub listen: SocketAddr,
+    /// How much is logged.
+    pub log_level: Level,
+    /// Where the embedded database and what is made at the first start are kept.
+    pub data_dir: PathBuf,
+    /// `postgres://…`; `None`: the embedded database in `data_dir`.
+    pub database_url: Option<daemon::config::SecretString>,
+    /// Private keys (PKCS#8 in PEM) that sign tokens: the first signs, all verify. Empty: one is
+    /// made in `data_dir`.
+    pub signing_keys: Vec<PathBuf>,
+    /// Peers whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// The engines of this platform.
+    pub engines: Vec<EngineConfig>,
+    /// What can be created, where, and for how much.
+    pub catalogue: Catalogue,
+    /// Where addresses are; `None`: nobody's place is known.
+    pub geoip_file: Option<PathBuf>,
+    /// The TURN relay.
+    pub turn: TurnConfig,
+    /// Mail to people is written into this folder.
+    pub mail_folder: PathBuf,
+    /// Whether the other brand's spellings are accepted and sent beside ours.
+    pub compat_rstream: bool,
+}
+
+/// An engine, or a cluster of them under one domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Projects are reached under `<endpoint>.<cluster domain>`.
+    pub cluster_domain: String,
+    /// The secret that an engine shows when it links up.
+    pub enrolment_secret_file: Option<PathBuf>,
+}
+
+/// Where the TURN relay is, and what it shares with the platform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnConfig {
+    /// Realm; `None`: the cluster domain of the project.
+    pub realm: Option<String>,
+    /// Host of the relay; `None`: the cluster domain of the project.
+    pub domain: Option<String>,
+    /// Port for UDP and TCP.
+    pub port: u16,
+    /// Port for TLS.
+    pub tls_port: u16,
+    /// The secret that the relay shares; `None`: one is made in the data directory.
+    pub secret_file: Option<PathBuf>,
+}
+
+impl Config {
+    /// Reads `file` and then the environment (`env` is all of it), and checks the whole.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its key and where it was written.
+    pub fn load(
+        file: Option<&Path>,
+        env: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        daemon::config::load_checked(file, env, check::platform)
+    }
+
+    /// The address of a path of ours.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base_url)
+    }
+
+    /// Whether people reach the platform over TLS.
+    pub fn is_secure(&self) -> bool {
+        self.base_url.starts_with("https://")
+    }
+}
+
+/// The JSON Schema of the file, for `svc platform --schema` and for editors.
+pub fn schema() -> serde_json::Value {
+    daemon::config::schema::<file::PlatformFile>()
+}

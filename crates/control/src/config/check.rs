@@ -1,0 +1,184 @@
+//! From the file's values to checked ones.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use daemon::config::ConfigError;
+use http::Uri;
+use ipnet::IpNet;
+
+use super::file::{EngineSection, PlatformFile, TurnSection};
+use super::{Config, EngineConfig, TurnConfig};
+
+type Checked<T> = Result<T, ConfigError>;
+
+pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
+    let section = file.platform;
+    let listen = address("platform.listen_addr", &section.listen_addr)?;
+    let base_url = base_url(section.base_url)?;
+    if base_url.starts_with("http://") && !listen.ip().is_loopback() {
+        return Err(ConfigError::new(
+            "platform.listen_addr",
+            "without TLS the platform is served on loopback alone; base_url must be https",
+        ));
+    }
+    let signing_keys = section
+        .signing_keys
+        .into_iter()
+        .enumerate()
+        .map(|(index, value)| path(&format!("platform.signing_keys.{index}"), value))
+        .collect::<Checked<_>>()?;
+    let trusted_proxies = section
+        .trusted_proxies
+        .iter()
+        .enumerate()
+        .map(|(index, value)| network(&format!("platform.trusted_proxies.{index}"), value))
+        .collect::<Checked<_>>()?;
+    let engines = file
+        .engines
+        .into_iter()
+        .enumerate()
+        .map(|(index, section)| engine(index, section))
+        .collect::<Checked<Vec<_>>>()?;
+    let data_dir = path("platform.data_dir", section.data_dir)?;
+    let mail_folder = match file.mail.folder {
+        Some(folder) => path("mail.folder", folder)?,
+        None => data_dir.join("mail"),
+    };
+    let first_engine = engines.first().map(|engine| engine.cluster_domain.as_str());
+    let catalogue = file.catalog.check(first_engine)?;
+    let geoip_file = file.geoip.file;
+    Ok(Config {
+        base_url,
+        listen,
+        log_level: section.log_level,
+        data_dir,
+        mail_folder,
+        database_url: section.database_url,
+        signing_keys,
+        trusted_proxies,
+        engines,
+        catalogue,
+        geoip_file: geoip_file
+            .map(|value| path("geoip.file", value))
+            .transpose()?,
+        turn: turn(file.turn)?,
+        compat_rstream: file.compat.rstream,
+    })
+}
+
+/// An origin: everything that is derived from it (issuer, cookies, callbacks) compares bytes.
+fn base_url(value: Option<String>) -> Checked<String> {
+    let key = "platform.base_url";
+    let value = value.ok_or_else(|| ConfigError::new(key, "this key is required"))?;
+    let value = value.strip_suffix('/').unwrap_or(&value).to_owned();
+    let refused = |message: &str| Err(ConfigError::new(key, message));
+    let Ok(uri) = value.parse::<Uri>() else {
+        return refused("this is no address such as https://svc.example.com");
+    };
+    let host = uri.host().unwrap_or_default();
+    let is_loopback = host == "localhost"
+        || host.ends_with(".localhost")
+        || host
+            .trim_matches(['[', ']'])
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback());
+    match uri.scheme_str() {
+        Some("https") => {}
+        Some("http") if is_loopback => {}
+        Some("http") => return refused("people sign in here: it must be https, or on loopback"),
+        _ => return refused("this is no address such as https://svc.example.com"),
+    }
+    let has_path = value.matches('/').count() != 2 || uri.query().is_some();
+    if host.is_empty() || has_path || value.contains(['@', '#', '?']) {
+        return refused("an origin is wanted: scheme, host, and a port where it needs one");
+    }
+    if value.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return refused("it must be in lower case: it is compared byte for byte");
+    }
+    Ok(value)
+}
+
+fn engine(index: usize, section: EngineSection) -> Checked<EngineConfig> {
+    let key = format!("engines.{index}.cluster_domain");
+    let value = section
+        .cluster_domain
+        .ok_or_else(|| ConfigError::new(&key, "this key is required"))?;
+    let secret = section.enrolment_secret_file;
+    Ok(EngineConfig {
+        cluster_domain: host(&key, &value)?,
+        enrolment_secret_file: secret
+            .map(|value| path(&format!("engines.{index}.enrolment_secret_file"), value))
+            .transpose()?,
+    })
+}
+
+fn turn(section: TurnSection) -> Checked<TurnConfig> {
+    let name = |key: &str, value: Option<String>| value.map(|value| host(key, &value)).transpose();
+    for (key, port) in [
+        ("turn.port", section.port),
+        ("turn.tls_port", section.tls_port),
+    ] {
+        if port == 0 {
+            return Err(ConfigError::new(
+                key,
+                "a relay that is named needs its port",
+            ));
+        }
+    }
+    Ok(TurnConfig {
+        realm: name("turn.realm", section.realm)?,
+        domain: name("turn.domain", section.domain)?,
+        port: section.port,
+        tls_port: section.tls_port,
+        secret_file: section
+            .secret_file
+            .map(|value| path("turn.secret_file", value))
+            .transpose()?,
+    })
+}
+
+fn path(key: &str, value: String) -> Checked<PathBuf> {
+    if value.is_empty() {
+        return Err(ConfigError::new(key, "a path must not be empty"));
+    }
+    Ok(PathBuf::from(value))
+}
+
+fn address(key: &str, value: &str) -> Checked<SocketAddr> {
+    value.parse().map_err(|_| {
+        let message = format!("{value:?} is not an address and a port, such as 127.0.0.1:8080");
+        ConfigError::new(key, message)
+    })
+}
+
+fn network(key: &str, value: &str) -> Checked<IpNet> {
+    value
+        .parse()
+        .or_else(|_| value.parse::<std::net::IpAddr>().map(IpNet::from))
+        .map_err(|_| {
+            ConfigError::new(
+                key,
+                format!("{value:?} is not a network such as 10.0.0.0/8"),
+            )
+        })
+}
+
+/// Longest DNS name (RFC 1035 section 2.3.4), with room for the endpoint before it.
+const MAX_HOST_BYTES: usize = 253 - 63;
+
+fn host(key: &str, value: &str) -> Checked<String> {
+    let label = |label: &str| {
+        let inner = label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        inner && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    if value.len() > MAX_HOST_BYTES || !value.split('.').all(label) {
+        return Err(ConfigError::new(
+            key,
+            format!("{value:?} is not a DNS name"),
+        ));
+    }
+    Ok(value.to_ascii_lowercase())
+}

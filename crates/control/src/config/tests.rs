@@ -1,0 +1,78 @@
+use super::Config;
+
+fn load(yaml: &str) -> Result<Config, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("platform.yaml");
+    std::fs::write(&file, yaml).unwrap();
+    Config::load(Some(&file), []).map_err(|error| {
+        let text = error.to_string();
+        text.split_once("platform.yaml:")
+            .map_or(text.clone(), |(_, rest)| rest.to_owned())
+    })
+}
+
+#[test]
+fn a_small_file_is_enough() {
+    let config = load("platform: {base_url: 'https://svc.example.com/'}").unwrap();
+    assert_eq!(config.base_url, "https://svc.example.com");
+    assert_eq!(config.url("/login"), "https://svc.example.com/login");
+    assert!(config.is_secure() && config.listen.ip().is_loopback());
+}
+
+#[test]
+fn an_origin_is_wanted_and_nothing_else() {
+    for bad in [
+        "svc.example.com",
+        "http://svc.example.com",
+        "https://svc.example.com/a",
+        "https://svc.example.com?a",
+        "https://user@svc.example.com",
+        "https://SVC.example.com",
+        "ftp://svc.example.com",
+        "https://",
+    ] {
+        let error = load(&format!("platform: {{base_url: '{bad}'}}")).unwrap_err();
+        assert!(error.contains("platform.base_url"), "{bad}: {error}");
+    }
+    for good in [
+        "http://127.0.0.1:8080",
+        "http://localhost:1",
+        "http://[::1]:1",
+        "https://a:8443",
+    ] {
+        let config = load(&format!("platform: {{base_url: '{good}'}}")).unwrap();
+        assert_eq!(config.base_url, good);
+    }
+}
+
+#[test]
+fn without_tls_only_loopback_listens() {
+    let error = load("platform: {base_url: 'http://localhost:8080', listen_addr: '0.0.0.0:8080'}");
+    assert!(error.unwrap_err().contains("platform.listen_addr"));
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_neighbour() {
+    let error = load("platform: {base_urll: 'x'}").unwrap_err();
+    assert!(
+        error.contains("base_urll") && error.contains("base_url"),
+        "{error}"
+    );
+}
+
+#[test]
+fn bad_values_are_named_by_their_key() {
+    for (yaml, key) in [
+        ("trusted_proxies: ['x']", "platform.trusted_proxies.0"),
+        ("listen_addr: ':80'", "platform.listen_addr"),
+        ("signing_keys: ['']", "platform.signing_keys.0"),
+        ("data_dir: ''", "platform.data_dir"),
+    ] {
+        let error = load(&format!("platform: {{base_url: 'https://a', {yaml}}}")).unwrap_err();
+        assert!(error.contains(key), "{error}");
+    }
+    let error = load("platform: {base_url: 'https://a'}\nengines: [{cluster_domain: 'a..b'}]");
+    assert!(error.unwrap_err().contains("engines.0.cluster_domain"));
+    let error = load("platform: {base_url: 'https://a'}\nturn: {port: 0}");
+    assert!(error.unwrap_err().contains("turn.port"));
+}

@@ -1,0 +1,337 @@
+//! `POST /api/credentials`.
+
+use std::sync::Arc;
+
+use api::control::credentials::{
+    CreateCredential, CredentialKind, GroupMode, IssuedCredential, MAX_NAME_BYTES, PermissionPolicy,
+};
+use api::control::whoami::CallerKind;
+use axum::Json;
+use axum::extract::State;
+use credentials::{Identity, MintRequest, Provenance, Secret, TokenKind, digest, mint_from};
+use http::StatusCode;
+use jiff::Timestamp;
+use serde_json::Value;
+use store::credentials::{self as stored, Credential, Kind};
+use store::{Conflict, SecretHash};
+use types::id::{CredentialId, UserId};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::audit::{self, Action};
+use super::material::Material;
+use super::view::{hex, view};
+use crate::app::App;
+use crate::caller::{Caller, CredentialsWrite, Principal};
+use crate::delegation::{self, Grant};
+use crate::extract::Body;
+use crate::problem::{Answer, Refusal};
+use crate::random;
+use crate::tokens::{text, token_id};
+use crate::wire::unix_millis;
+
+pub(super) async fn create(
+    Caller { who, .. }: Caller<CredentialsWrite>,
+    State(app): State<Arc<App>>,
+    Body(body): Body<CreateCredential>,
+) -> Answer<(StatusCode, Json<IssuedCredential>)> {
+    let now = app.now();
+    let name = name(&body.name)?;
+    let material = Material::of(&body, now)?;
+    let permissions = permissions(body.permissions, body.permission_policy)?;
+    let expires_at = expiry(body.expires_at.as_deref(), &who, now)?;
+    let compat = app.config.compat_rstream;
+    let grant = delegation::grant(&who, permissions, body.resources, compat)?;
+    let draft = Draft {
+        owner: who.user.id,
+        name,
+        grant,
+        expires_at,
+        material,
+    };
+    // A public id of 32 bits is drawn again where it is taken.
+    for _ in 0..MAX_DRAWS {
+        let issued = issue(&app, draft.clone(), now)?;
+        let mut tx = app.store.begin().await?;
+        match stored::insert(&mut tx, &issued.credential).await {
+            Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
+            other => other?,
+        }
+        audit::record(&mut tx, &who, Action::Issued, issued.credential.id, now).await?;
+        tx.commit().await?;
+        return Ok((StatusCode::CREATED, Json(issued.shown()?)));
+    }
+    tracing::error!("no free token endpoint was drawn");
+    Err(Problem::internal().into())
+}
+
+/// Four draws in a row that are taken would need billions of tokens.
+const MAX_DRAWS: u32 = 4;
+
+/// A credential that is to be.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) owner: UserId,
+    pub(super) name: String,
+    pub(super) grant: Grant,
+    pub(super) expires_at: Option<Timestamp>,
+    pub(super) material: Material,
+}
+
+/// A credential and, where it has one, its secret.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    /// What is stored.
+    pub credential: Credential,
+    /// The token of a personal access token: to be shown once.
+    pub token: Option<Secret>,
+}
+
+impl Issued {
+    pub(super) fn shown(&self) -> Answer<IssuedCredential> {
+        Ok(IssuedCredential {
+            credential: view(&self.credential),
+            token: self.token.as_ref().map(text).transpose()?,
+        })
+    }
+}
+
+/// A personal access token of a user, which is not stored yet: for the first administrator.
+pub fn issue_pat(
+    app: &App,
+    owner: UserId,
+    name: &str,
+    expires_at: Option<Timestamp>,
+) -> Answer<Issued> {
+    let draft = Draft {
+        owner,
+        name: name.to_owned(),
+        grant: Grant {
+            permissions: None,
+            resources: None,
+        },
+        expires_at,
+        material: Material::Token,
+    };
+    issue(app, draft, app.now())
+}
+
+/// Makes a credential out of a draft, and its token where it is a personal access token.
+pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
+    let Draft {
+        owner,
+        name,
+        grant,
+        expires_at,
+        material,
+    } = draft;
+    let mut credential = Credential {
+        id: CredentialId::new(unix_millis(now), random::bytes()?),
+        user_id: owner,
+        workspace_id: None,
+        kind: Kind::Pat,
+        name,
+        token_hash: None,
+        token_endpoint: None,
+        public_key: None,
+        certificate_fingerprint: None,
+        certificate: None,
+        issuer_fingerprint: None,
+        permissions: grant.permissions.as_deref().map(names),
+        resources: grant.resources.clone(),
+        created_at: now,
+        updated_at: now,
+        expires_at,
+        revoked_at: None,
+        last_used_at: None,
+        rotated_to: None,
+    };
+    let mut token = None;
+    match material {
+        Material::Token => {
+            let endpoint = hex(&random::bytes::<4>()?);
+            let secret = personal_token(app, &credential, &endpoint, grant, now)?;
+            credential.token_hash = Some(hash(&secret)?);
+            credential.token_endpoint = Some(endpoint);
+            token = Some(secret);
+        }
+        Material::PublicKey(pem) => {
+            credential.kind = Kind::App;
+            credential.public_key = Some(pem);
+        }
+        Material::Certificate { pem, fingerprint } => {
+            credential.kind = Kind::Mtls;
+            credential.certificate = Some(pem);
+            credential.certificate_fingerprint = Some(fingerprint.to_vec());
+        }
+        Material::Issuer { pem, fingerprint } => {
+            credential.kind = Kind::Mtls;
+            credential.certificate = Some(pem);
+            credential.issuer_fingerprint = Some(fingerprint.to_vec());
+        }
+    }
+    Ok(Issued { credential, token })
+}
+
+fn personal_token(
+    app: &App,
+    credential: &Credential,
+    endpoint: &str,
+    grant: Grant,
+    now: Timestamp,
+) -> Answer<Secret> {
+    let seconds = |end: Timestamp| end.as_second().saturating_sub(now.as_second());
+    let request = MintRequest {
+        kind: TokenKind::Pat,
+        identity: Identity::User(credential.user_id.to_string()),
+        ttl_seconds: credential
+            .expires_at
+            .map(|end| u32::try_from(seconds(end)).map_err(|_| bad_expiry()))
+            .transpose()?,
+        permissions: grant.permissions,
+        resources: grant.resources,
+    };
+    let provenance = Provenance {
+        issuer: app.config.base_url.clone(),
+        id: token_id(now)?,
+        source: credentials::Source::TokenEndpoint(endpoint.to_owned()),
+    };
+    let key = app.keys.signing();
+    Ok(mint_from(
+        key,
+        &request,
+        Some(&provenance),
+        now.as_second(),
+    )?)
+}
+
+fn hash(token: &Secret) -> Answer<SecretHash> {
+    let text = std::str::from_utf8(token.expose()).map_err(|_| Problem::internal())?;
+    Ok(SecretHash(digest(text)))
+}
+
+fn names(permissions: &[Permission]) -> Vec<String> {
+    permissions.iter().map(ToString::to_string).collect()
+}
+
+fn name(given: &str) -> Answer<String> {
+    let name = given.trim();
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+        let detail = format!("a name has 1 to {MAX_NAME_BYTES} bytes and no control characters");
+        return Err(bad("name", detail));
+    }
+    Ok(name.to_owned())
+}
+
+/// The permissions, in whichever form they were sent.
+fn permissions(
+    permissions: Option<Vec<Permission>>,
+    policy: Option<PermissionPolicy>,
+) -> Answer<Option<Vec<Permission>>> {
+    let Some(policy) = policy else {
+        return Ok(permissions);
+    };
+    if permissions.is_some() {
+        return Err(bad("permissionPolicy", "is not sent beside permissions"));
+    }
+    let mut chosen = Vec::new();
+    for (group, of_engine) in [(policy.control, false), (policy.engine, true)] {
+        let Some(group) = group else { continue };
+        let field = if of_engine {
+            "permissionPolicy.engine"
+        } else {
+            "permissionPolicy.control"
+        };
+        if group.mode == GroupMode::None && !group.permissions.is_empty() {
+            return Err(bad(field, "lists permissions, and its mode is none"));
+        }
+        let foreign = |permission: &Permission| is_of_engine(*permission) != of_engine;
+        if group.permissions.iter().any(foreign) {
+            return Err(bad(field, "lists a permission of the other group"));
+        }
+        chosen.extend(group.permissions);
+    }
+    Ok(Some(chosen))
+}
+
+/// Whether an engine checks it, and not the control plane.
+fn is_of_engine(permission: Permission) -> bool {
+    let of_engine = |resource: &str| resource.starts_with("engine.") || resource == "turn.relay";
+    permission
+        .rules()
+        .iter()
+        .all(|rule| of_engine(rule.resource))
+}
+
+/// When it ends: in the future, in whole seconds, and not after the credential that makes it.
+fn expiry(given: Option<&str>, who: &Principal, now: Timestamp) -> Answer<Option<Timestamp>> {
+    let bound = lifetime_bound(who);
+    let Some(text) = given else {
+        return Ok(bound);
+    };
+    let at: Timestamp = text
+        .parse()
+        .map_err(|_| bad("expiresAt", "expiresAt is no time of RFC 3339"))?;
+    let at = Timestamp::from_second(at.as_second()).map_err(|_| bad_expiry())?;
+    if at.as_second() <= now.as_second() {
+        return Err(bad("expiresAt", "expiresAt is not in the future"));
+    }
+    if bound.is_some_and(|end| at > end) {
+        let detail = "expiresAt is after the end of the credential that was sent";
+        return Err(bad("expiresAt", detail));
+    }
+    Ok(Some(at))
+}
+
+/// What a credential must not outlive. A person in a session is there, and decides anew.
+fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
+    match who.kind {
+        CallerKind::Session => None,
+        CallerKind::Pat | CallerKind::App | CallerKind::Auth => who.expires_at,
+    }
+}
+
+fn bad_expiry() -> Refusal {
+    bad("expiresAt", "expiresAt is too far away")
+}
+
+fn bad(field: &str, detail: impl Into<String>) -> Refusal {
+    Problem::invalid_request(detail.into())
+        .with_field(field)
+        .into()
+}
+
+/// Whether what is stored may be handed to the caller: nothing in it is more than the caller holds.
+pub(super) fn require_no_more(who: &Principal, credential: &Credential) -> Answer<()> {
+    let refused = || {
+        Refusal::from(Problem::insufficient_scope(
+            Permission::AccountCredentialsReadWrite,
+        ))
+    };
+    match &credential.permissions {
+        None if who.permissions.is_some() => return Err(refused()),
+        None => {}
+        Some(names) => {
+            let held = names.iter().flat_map(|name| name.parse()).collect();
+            delegation::require_held(who, held)?;
+        }
+    }
+    let narrower: Option<&Value> = who.resources.as_ref();
+    if narrower.is_some() && narrower != credential.resources.as_ref() {
+        return Err(refused());
+    }
+    let outlives = |end: Timestamp| credential.expires_at.is_none_or(|own| own > end);
+    if lifetime_bound(who).is_some_and(outlives) {
+        return Err(refused());
+    }
+    Ok(())
+}
+
+/// The kind that a draft becomes, for messages.
+pub(super) const fn kind_word(kind: CredentialKind) -> &'static str {
+    match kind {
+        CredentialKind::Pat => "pat",
+        CredentialKind::App => "app",
+        CredentialKind::Mtls => "mtls",
+    }
+}

@@ -1,0 +1,135 @@
+//! What a credential proves itself with: a token of ours, a key, or a certificate.
+
+use api::control::credentials::{CreateCredential, CredentialKind};
+use aws_lc_rs::digest::{SHA256, digest};
+use credentials::Keyring;
+use jiff::Timestamp;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
+use types::problem::Problem;
+use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate};
+
+use super::issue::kind_word;
+use crate::problem::{Answer, Refusal};
+
+/// What was sent of it, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Material {
+    /// We make the token.
+    Token,
+    /// The public key of an application, in PEM.
+    PublicKey(String),
+    /// One client certificate.
+    Certificate { pem: String, fingerprint: [u8; 32] },
+    /// The authority of client certificates.
+    Issuer { pem: String, fingerprint: [u8; 32] },
+}
+
+impl Material {
+    /// Takes what belongs to the kind, and refuses what belongs to another.
+    pub(super) fn of(body: &CreateCredential, now: Timestamp) -> Answer<Self> {
+        let sent = [
+            ("publicKeyPem", &body.public_key_pem, CredentialKind::App),
+            (
+                "certificatePem",
+                &body.certificate_pem,
+                CredentialKind::Mtls,
+            ),
+            ("issuerPem", &body.issuer_pem, CredentialKind::Mtls),
+        ];
+        for (field, value, kind) in sent {
+            if value.is_some() && kind != body.kind {
+                let kind = kind_word(body.kind);
+                return Err(bad(
+                    field,
+                    format!("{field} does not belong to type {kind}"),
+                ));
+            }
+        }
+        match (body.kind, &body.certificate_pem, &body.issuer_pem) {
+            (CredentialKind::Pat, ..) => Ok(Self::Token),
+            (CredentialKind::App, ..) => match &body.public_key_pem {
+                Some(pem) => public_key(pem),
+                None => Err(bad("publicKeyPem", "publicKeyPem is required")),
+            },
+            (CredentialKind::Mtls, Some(pem), None) => {
+                let fingerprint = certificate("certificatePem", pem, false, now)?;
+                let pem = pem.clone();
+                Ok(Self::Certificate { pem, fingerprint })
+            }
+            (CredentialKind::Mtls, None, Some(pem)) => {
+                let fingerprint = certificate("issuerPem", pem, true, now)?;
+                let pem = pem.clone();
+                Ok(Self::Issuer { pem, fingerprint })
+            }
+            (CredentialKind::Mtls, ..) => Err(bad(
+                "certificatePem",
+                "either certificatePem or issuerPem is required",
+            )),
+        }
+    }
+}
+
+/// RFC 5480 section 2.1.1 and RFC 8410 section 3: what ES256, ES512 and `EdDSA` sign with.
+const EC_PUBLIC_KEY: &str = "1.2.840.10045.2.1";
+const P_256: &str = "1.2.840.10045.3.1.7";
+const P_521: &str = "1.3.132.0.35";
+const ED25519: &str = "1.3.101.112";
+
+fn public_key(pem: &str) -> Answer<Material> {
+    let field = "publicKeyPem";
+    let unusable = || {
+        bad(
+            field,
+            "not one PUBLIC KEY of P-256, P-521 or Ed25519 in PEM",
+        )
+    };
+    let sections: Vec<_> = SubjectPublicKeyInfoDer::pem_slice_iter(pem.as_bytes()).collect();
+    let [Ok(der)] = sections.as_slice() else {
+        return Err(unusable());
+    };
+    let (_, key) = SubjectPublicKeyInfo::from_der(der).map_err(|_| unusable())?;
+    let curve = key
+        .algorithm
+        .parameters
+        .as_ref()
+        .and_then(|parameters| parameters.as_oid().ok());
+    let curve = curve.map(|oid| oid.to_id_string());
+    let offered = match key.algorithm.algorithm.to_id_string().as_str() {
+        EC_PUBLIC_KEY => matches!(curve.as_deref(), Some(P_256 | P_521)),
+        ED25519 => true,
+        _ => false,
+    };
+    // The key itself is judged by who will verify with it.
+    if !offered || Keyring::new().with_pem(pem).is_err() {
+        return Err(unusable());
+    }
+    Ok(Material::PublicKey(pem.to_owned()))
+}
+
+/// SHA-256 of one certificate that is good now.
+fn certificate(field: &str, pem: &str, is_issuer: bool, now: Timestamp) -> Answer<[u8; 32]> {
+    let unusable = || bad(field, format!("{field} is not one certificate in PEM"));
+    let sections: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    let [Ok(der)] = sections.as_slice() else {
+        return Err(unusable());
+    };
+    let (rest, parsed) = X509Certificate::from_der(der).map_err(|_| unusable())?;
+    if !rest.is_empty() {
+        return Err(unusable());
+    }
+    if parsed.validity().not_after.timestamp() <= now.as_second() {
+        return Err(bad(field, format!("{field} has expired")));
+    }
+    if is_issuer && !parsed.is_ca() {
+        return Err(bad(field, "issuerPem is no certificate of an authority"));
+    }
+    let fingerprint = digest(&SHA256, der);
+    <[u8; 32]>::try_from(fingerprint.as_ref()).map_err(|_| Problem::internal().into())
+}
+
+fn bad(field: &str, detail: impl Into<String>) -> Refusal {
+    Problem::invalid_request(detail.into())
+        .with_field(field)
+        .into()
+}

@@ -1,0 +1,81 @@
+//! `POST /api/credentials/{credential_id}/rotate`.
+
+use std::sync::Arc;
+
+use api::control::credentials::{IssuedCredential, MAX_OVERLAP_SECONDS, RotateCredential};
+use axum::Json;
+use axum::extract::State;
+use jiff::{SignedDuration, Timestamp};
+use store::credentials::{self as stored, Kind};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::audit::{self, Action};
+use super::issue::{Draft, issue, require_no_more};
+use super::material::Material;
+use crate::app::App;
+use crate::caller::{Caller, CredentialsWrite};
+use crate::delegation::Grant;
+use crate::extract::{OptionalBody, Path};
+use crate::problem::Answer;
+
+/// The successor is a credential of its own, with what the old one had; the old one ends with the
+/// overlap. Of two that rotate at once, one does.
+pub(super) async fn rotate(
+    Caller { who, .. }: Caller<CredentialsWrite>,
+    State(app): State<Arc<App>>,
+    Path(credential_id): Path<String>,
+    OptionalBody(body): OptionalBody<RotateCredential>,
+) -> Answer<Json<IssuedCredential>> {
+    let overlap = body.unwrap_or_default().overlap_seconds.unwrap_or(0);
+    if overlap > MAX_OVERLAP_SECONDS {
+        let detail = format!("overlapSeconds is not an integer from 0 to {MAX_OVERLAP_SECONDS}");
+        return Err(Problem::invalid_request(detail)
+            .with_field("overlapSeconds")
+            .into());
+    }
+    let Ok(id) = credential_id.parse() else {
+        return Err(Problem::not_found().into());
+    };
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let old = stored::of_user_by_id(&mut tx, who.user.id, id).await?;
+    let Some(old) = old.filter(|old| old.revoked_at.is_none()) else {
+        return Err(Problem::not_found().into());
+    };
+    require_no_more(&who, &old)?;
+    if old.kind != Kind::Pat {
+        let detail = "Only a personal access token has a secret of ours to replace.";
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
+    let successor = issue(
+        &app,
+        Draft {
+            owner: old.user_id,
+            name: old.name.clone(),
+            grant: Grant {
+                permissions: old.permissions.as_ref().map(|names| parsed(names)),
+                resources: old.resources.clone(),
+            },
+            expires_at: old.expires_at,
+            material: Material::Token,
+        },
+        now,
+    )?;
+    let new = successor.credential.id;
+    let ends_at = now
+        .saturating_add(SignedDuration::from_secs(i64::from(overlap)))
+        .unwrap_or(Timestamp::MAX);
+    if !stored::rotate(&mut tx, who.user.id, id, new, ends_at, now).await? {
+        let detail = "It was rotated already, or has ended.";
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
+    stored::insert(&mut tx, &successor.credential).await?;
+    audit::record(&mut tx, &who, Action::Rotated, id, now).await?;
+    tx.commit().await?;
+    successor.shown().map(Json)
+}
+
+fn parsed(names: &[String]) -> Vec<Permission> {
+    names.iter().flat_map(|name| name.parse()).collect()
+}

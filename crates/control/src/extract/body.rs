@@ -1,0 +1,176 @@
+//! JSON bodies.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use types::json::{self, Limits};
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::problem::{Answer, Refusal};
+
+/// A JSON body that must be there.
+///
+/// Strict: integers are integer literals, members are not repeated, and with
+/// `deny_unknown_fields` on the type an unknown one is refused by name. The error names the member
+/// at fault.
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+/// A JSON body that may be absent.
+#[derive(Debug)]
+pub struct OptionalBody<T>(pub Option<T>);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, _: &Arc<App>) -> Answer<Self> {
+        let (headers, bytes) = collect(request).await?;
+        require_json(&headers)?;
+        read(&bytes).map(Self)
+    }
+}
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for OptionalBody<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, _: &Arc<App>) -> Answer<Self> {
+        let (headers, bytes) = collect(request).await?;
+        if bytes.is_empty() {
+            return Ok(Self(None));
+        }
+        require_json(&headers)?;
+        read(&bytes).map(|body| Self(Some(body)))
+    }
+}
+
+/// Reads a strict JSON document into a type.
+pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
+    let value = json::parse(bytes, LIMITS).map_err(|error| at(&error.field, error.message))?;
+    // A list would be read as the members in their order.
+    if !value.is_object() {
+        return Err(at("", "the body must be a JSON object".to_owned()));
+    }
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let path = if path == "." { "" } else { path.as_str() };
+        at(path, error.inner().to_string())
+    })
+}
+
+/// What the largest body of this API needs: two certificates and a boundary.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// As deep as any JSON of ours.
+const LIMITS: Limits = Limits {
+    bytes: MAX_BODY_BYTES,
+    depth: 32,
+};
+
+fn at(field: &str, message: String) -> Refusal {
+    let problem = if field.is_empty() {
+        Problem::invalid_request(message)
+    } else {
+        Problem::invalid_request(format!("{field}: {message}")).with_field(field)
+    };
+    problem.into()
+}
+
+async fn collect(request: Request) -> Answer<(HeaderMap, Bytes)> {
+    let (parts, body) = request.into_parts();
+    match Limited::new(body, MAX_BODY_BYTES).collect().await {
+        Ok(body) => Ok((parts.headers, body.to_bytes())),
+        Err(error) if error.is::<LengthLimitError>() => Err(Problem::content_too_large().into()),
+        Err(_) => Err(Problem::invalid_request("the body broke off").into()),
+    }
+}
+
+/// `application/json`, or a type whose suffix says JSON (RFC 6838 section 4.2.8). What a form of
+/// another site can send is neither.
+fn require_json(headers: &HeaderMap) -> Answer<()> {
+    let declared = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .map(|value| value.trim().to_ascii_lowercase());
+    let is_json = |declared: &str| {
+        declared == "application/json"
+            || (declared.starts_with("application/") && declared.ends_with("+json"))
+    };
+    if declared.as_deref().is_some_and(is_json) {
+        Ok(())
+    } else {
+        let detail = "The body must be declared as application/json.";
+        Err(Problem::new(415, "unsupported_media_type", detail).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Sample {
+        #[serde(rename = "ttlSeconds")]
+        ttl: Option<u32>,
+        inner: Option<Inner>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        #[expect(dead_code, reason = "read by serde alone")]
+        list: Vec<u8>,
+    }
+
+    fn field(text: &str) -> String {
+        let refusal = read::<Sample>(text.as_bytes()).unwrap_err();
+        assert_eq!(refusal.problem().status, 400);
+        refusal.problem().field.clone().unwrap_or_default()
+    }
+
+    #[test]
+    fn the_member_at_fault_is_named() {
+        assert_eq!(
+            read::<Sample>(br#"{"ttlSeconds":60}"#).unwrap().ttl,
+            Some(60)
+        );
+        assert!(
+            read::<Sample>(br#"{"inner":{"list":[1]}}"#)
+                .unwrap()
+                .inner
+                .is_some()
+        );
+        assert_eq!(field(r#"{"ttlSeconds":60.0}"#), "ttlSeconds");
+        assert_eq!(field(r#"{"ttlSeconds":-1}"#), "ttlSeconds");
+        assert_eq!(field(r#"{"ttlSeconds":1,"ttlSeconds":1}"#), "ttlSeconds");
+        assert_eq!(field(r#"{"inner":{"list":[0,"x"]}}"#), "inner.list[1]");
+        assert_eq!(field("{"), "");
+        assert_eq!(field("[]"), "");
+    }
+
+    #[test]
+    fn only_json_is_json() {
+        let mut headers = HeaderMap::new();
+        assert!(require_json(&headers).is_err());
+        for (declared, good) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("application/merge-patch+json", true),
+            ("text/plain", false),
+            ("application/x-www-form-urlencoded", false),
+            ("multipart/form-data", false),
+        ] {
+            headers.insert(CONTENT_TYPE, declared.parse().unwrap());
+            assert_eq!(require_json(&headers).is_ok(), good, "{declared}");
+        }
+    }
+}

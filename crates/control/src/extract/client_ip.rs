@@ -1,0 +1,92 @@
+//! The address of whoever is calling.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, FromRequestParts};
+use http::HeaderMap;
+use http::request::Parts;
+use ipnet::IpNet;
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::problem::{Answer, Refusal};
+
+/// The address of the caller: of the peer, or the one that a trusted proxy names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientIp(pub IpAddr);
+
+impl FromRequestParts<Arc<App>> for ClientIp {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Answer<Self> {
+        // The listener always puts it there.
+        let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<SocketAddr>>() else {
+            return Err(Problem::internal().into());
+        };
+        let trusted = &app.config.trusted_proxies;
+        Ok(Self(client_ip(peer.ip(), &parts.headers, trusted)))
+    }
+}
+
+/// The rightmost address of `X-Forwarded-For` that no trusted proxy has: whatever stands left of
+/// it was written by somebody who is not trusted.
+fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let is_trusted = |address: &IpAddr| {
+        trusted
+            .iter()
+            .any(|network| network.contains(&address.to_canonical()))
+    };
+    let mut client = peer.to_canonical();
+    let fields: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
+    let hops = fields
+        .iter()
+        .rev()
+        .filter_map(|field| field.to_str().ok())
+        .flat_map(|field| field.rsplit(','));
+    for hop in hops {
+        if !is_trusted(&client) {
+            break;
+        }
+        match hop.trim().parse::<IpAddr>() {
+            Ok(address) => client = address.to_canonical(),
+            Err(_) => break,
+        }
+    }
+    client
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(peer: &str, fields: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for field in fields {
+            headers.append("x-forwarded-for", field.parse().unwrap());
+        }
+        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        client_ip(peer.parse().unwrap(), &headers, &trusted).to_string()
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_believed() {
+        assert_eq!(client("192.0.2.1", &["198.51.100.7"]), "192.0.2.1");
+        assert_eq!(client("10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &["198.51.100.7"]), "198.51.100.7");
+        assert_eq!(client("::ffff:10.0.0.1", &["198.51.100.7"]), "198.51.100.7");
+    }
+
+    #[test]
+    fn what_a_stranger_wrote_is_not_believed() {
+        assert_eq!(
+            client("10.0.0.1", &["1.1.1.1, 198.51.100.7, 10.0.0.2"]),
+            "198.51.100.7"
+        );
+        assert_eq!(
+            client("10.0.0.1", &["1.1.1.1", "198.51.100.7"]),
+            "198.51.100.7"
+        );
+        assert_eq!(client("10.0.0.1", &["1.1.1.1, nonsense"]), "10.0.0.1");
+    }
+}

@@ -1,0 +1,176 @@
+//! Queries of an address.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::problem::{Answer, Refusal};
+
+/// The parameters of a query. A handler takes out what it knows and calls [`Query::finish`]: what
+/// is left, or was there twice, is refused by name.
+#[derive(Debug)]
+pub struct Query(BTreeMap<String, String>);
+
+/// Which page of a list is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// From 1.
+    pub page: u32,
+    /// From 1 to [`api::control::MAX_PAGE_SIZE`].
+    pub size: u32,
+}
+
+impl Query {
+    /// Reads `a=b&c=d`, percent-encoded, with `+` for a space (WHATWG URL, section 5.1).
+    pub fn parse(text: &str) -> Answer<Self> {
+        let mut parameters = BTreeMap::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = decode(name).ok_or_else(malformed)?;
+            let value = decode(value).ok_or_else(|| bad(&name, "is not well encoded"))?;
+            if parameters.contains_key(&name) {
+                return Err(bad(&name, "is there twice"));
+            }
+            parameters.insert(name, value);
+        }
+        Ok(Self(parameters))
+    }
+
+    /// Takes a text out.
+    pub fn text(&mut self, name: &str) -> Option<String> {
+        self.0.remove(name)
+    }
+
+    /// Takes a value out; `expected` ends the sentence "`name` is not …".
+    pub fn parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> Answer<Option<T>> {
+        self.text(name)
+            .map(|text| {
+                text.parse()
+                    .map_err(|_| bad(name, &format!("is not {expected}")))
+            })
+            .transpose()
+    }
+
+    /// Takes an integer within bounds out, both included.
+    pub fn integer(&mut self, name: &str, least: u32, most: u32) -> Answer<Option<u32>> {
+        let expected = format!("an integer from {least} to {most}");
+        let digits = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit());
+        self.text(name)
+            .map(|text| {
+                Some(&text)
+                    .filter(|text| digits(text))
+                    .and_then(|text| text.parse().ok())
+                    .filter(|number| (least..=most).contains(number))
+                    .ok_or_else(|| bad(name, &format!("is not {expected}")))
+            })
+            .transpose()
+    }
+
+    /// Takes `page` and `pageSize` out.
+    pub fn page(&mut self) -> Answer<Page> {
+        Ok(Page {
+            page: self.integer("page", 1, MAX_PAGE)?.unwrap_or(1),
+            size: self
+                .integer("pageSize", 1, api::control::MAX_PAGE_SIZE)?
+                .unwrap_or(DEFAULT_PAGE_SIZE),
+        })
+    }
+
+    /// Refuses what nobody took.
+    pub fn finish(self) -> Answer<()> {
+        match self.0.into_keys().next() {
+            None => Ok(()),
+            Some(name) => Err(bad(&name, "is not known here")),
+        }
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Query {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Answer<Self> {
+        Self::parse(parts.uri.query().unwrap_or_default())
+    }
+}
+
+const DEFAULT_PAGE_SIZE: u32 = 20;
+
+/// Keeps `page * pageSize` far within what databases count with.
+const MAX_PAGE: u32 = 1_000_000;
+
+fn bad(name: &str, problem: &str) -> Refusal {
+    // A name that nobody knows comes from a stranger: what is repeated of it is bounded.
+    let name: String = name.chars().take(64).collect();
+    Problem::invalid_request(format!("{name} {problem}"))
+        .with_field(name)
+        .into()
+}
+
+fn malformed() -> Refusal {
+    Problem::invalid_request("the query is not well encoded").into()
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let high = char::from(rest.next()?).to_digit(16)?;
+                let low = char::from(rest.next()?).to_digit(16)?;
+                u8::try_from(high << 4 | low).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(answer: Answer<impl std::fmt::Debug>) -> String {
+        let refusal = answer.unwrap_err();
+        refusal.problem().field.clone().unwrap_or_default()
+    }
+
+    #[test]
+    fn parameters_are_taken_out() {
+        let mut query = Query::parse("q=a+b%2Bc&page=2&order=desc").unwrap();
+        assert_eq!(query.text("q").as_deref(), Some("a b+c"));
+        assert_eq!(query.page().unwrap(), Page { page: 2, size: 20 });
+        assert_eq!(field(query.finish()), "order");
+        assert!(Query::parse("").unwrap().finish().is_ok());
+    }
+
+    #[test]
+    fn what_is_malformed_is_named() {
+        assert_eq!(field(Query::parse("a=1&%61=2")), "a");
+        assert_eq!(field(Query::parse("a=%zz")), "a");
+        assert_eq!(field(Query::parse("a=%ff")), "a");
+        assert_eq!(field(Query::parse("%f=1")), "");
+        for bad in ["0", "1000001", "+1", "1.0", "-1", "", "99999999999"] {
+            assert_eq!(
+                field(
+                    Query::parse(&format!("page={}", bad.replace('+', "%2B")))
+                        .unwrap()
+                        .page()
+                ),
+                "page"
+            );
+        }
+        assert_eq!(
+            field(Query::parse("pageSize=101").unwrap().page()),
+            "pageSize"
+        );
+        let mut query = Query::parse("at=x").unwrap();
+        assert_eq!(field(query.parsed::<u8>("at", "a number")), "at");
+    }
+}

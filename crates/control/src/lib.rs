@@ -1,0 +1,42 @@
+//! The control plane: what must last. People, workspaces, projects, plans, credentials, tokens and
+//! the issuance of TURN credentials, over HTTP and on a database.
+//!
+//! It knows no tunnel that is alive: that is the engines' business, and the two meet over the
+//! network only. Start with [`app::router`]; every part of the API is a module with `routes()`, and
+//! every handler that is not public begins with a [`caller::Caller`].
+
+pub mod access;
+pub mod app;
+pub mod audit;
+pub mod billing;
+pub mod caller;
+pub mod config;
+pub mod contracts;
+pub mod credentials;
+pub mod delegation;
+pub mod extract;
+mod first_admin;
+pub mod geo;
+pub mod keys;
+mod listener;
+pub mod logs;
+pub mod mail;
+pub mod pages;
+pub mod people;
+pub mod plans;
+pub mod problem;
+pub mod projects;
+pub mod random;
+pub mod route;
+mod server;
+pub mod settings;
+pub mod timeline;
+pub mod tokens;
+pub mod turn;
+pub mod usage;
+pub mod whoami;
+mod wire;
+pub mod workspaces;
+
+pub use self::first_admin::first_admin;
+pub use self::server::{Running, StartError, open, start, start_on};

@@ -1,0 +1,164 @@
+//! What happened in a project: request and connection logs, and events. Engines report them; here
+//! they are read.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use api::control::Paging as Place;
+use api::control::records::{EVENTS, EventCategory, EventList, LOGS, LogList, StoredEvent};
+use axum::extract::State;
+use axum::{Json, Router};
+use store::{Order, Paging, events, logs, projects};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, EventsRead, LogsRead};
+use crate::extract::{Page, Query, Segment};
+use crate::problem::Answer;
+use crate::route::Serve as _;
+use crate::timeline::{Range, rfc3339};
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .serve(LOGS, list_logs)
+        .serve(EVENTS, list_events)
+}
+
+async fn list_logs(
+    caller: Caller<LogsRead>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    mut query: Query,
+) -> Answer<Json<LogList>> {
+    let range = Range::take(&mut query, app.now())?;
+    let (page, paging, order) = paging(&mut query)?;
+    let after = id_of(&mut query, "afterEventId")?;
+    let tunnel = id_of(&mut query, "tunnelId")?;
+    let outcome = query.text("outcome");
+    if outcome
+        .as_deref()
+        .is_some_and(|word| !OUTCOMES.contains(&word))
+    {
+        return Err(bad("outcome", "expected connected, failed or denied").into());
+    }
+    if query
+        .text("eventType")
+        .is_some_and(|kind| kind != STREAM_SUMMARY)
+    {
+        return Err(bad("eventType", "logs are stream.summary events").into());
+    }
+    let search = query.text("q");
+    query.finish()?;
+    let permission = Permission::NetworkStreamsReadOnly;
+    let mut conn = app.store.read().await?;
+    let found = access::project(&mut conn, &caller.who, &id, permission).await?;
+    let list = logs::List {
+        project: found.project.id,
+        period: range.period(),
+        outcome: outcome.as_deref(),
+        tunnel,
+        search: search.as_deref(),
+        after,
+        order,
+        paging,
+    };
+    let rows = logs::list(&mut conn, list).await?;
+    let shown = rows.items.into_iter().map(|row| log(row, &found.project));
+    Ok(Json(LogList {
+        logs: shown.collect(),
+        paging: Place::new(page.page, page.size, rows.total),
+    }))
+}
+
+async fn list_events(
+    caller: Caller<EventsRead>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    mut query: Query,
+) -> Answer<Json<EventList>> {
+    let range = Range::take(&mut query, app.now())?;
+    let (page, paging, order) = paging(&mut query)?;
+    let after = id_of(&mut query, "afterEventId")?;
+    let kind = query.text("eventType");
+    query.finish()?;
+    let permission = Permission::NetworkEventsReadOnly;
+    let mut conn = app.store.read().await?;
+    let found = access::project(&mut conn, &caller.who, &id, permission).await?;
+    let list = events::List {
+        project: found.project.id,
+        period: range.period(),
+        kind: kind.as_deref(),
+        after,
+        order,
+        paging,
+    };
+    let rows = events::list(&mut conn, list).await?;
+    let shown = rows.items.into_iter().map(|row| event(row, &found.project));
+    Ok(Json(EventList {
+        events: shown.collect(),
+        paging: Place::new(page.page, page.size, rows.total),
+    }))
+}
+
+/// A row says which workspace the project belonged to at the time; whoever has it now is told
+/// their own.
+fn log(row: logs::Log, project: &projects::Project) -> StoredEvent {
+    StoredEvent {
+        event_id: row.id.to_string(),
+        event_type: STREAM_SUMMARY.to_owned(),
+        event_category: EventCategory::StreamLog,
+        project_id: row.project_id.to_string(),
+        workspace_id: project.workspace_id.to_string(),
+        cluster_id: None,
+        user_id: row.user_id,
+        payload: row.summary,
+        created_at: rfc3339(row.created_at),
+        expires_at: rfc3339(row.expires_at),
+    }
+}
+
+fn event(row: events::Event, project: &projects::Project) -> StoredEvent {
+    StoredEvent {
+        event_id: row.id.to_string(),
+        event_type: row.kind,
+        event_category: if row.category == STREAM_LOG {
+            EventCategory::StreamLog
+        } else {
+            EventCategory::Lifecycle
+        },
+        project_id: row.project_id.to_string(),
+        workspace_id: project.workspace_id.to_string(),
+        cluster_id: row.cluster_id,
+        user_id: row.user_id,
+        payload: row.payload,
+        created_at: rfc3339(row.created_at),
+        expires_at: rfc3339(row.expires_at),
+    }
+}
+
+/// Newest first unless the caller says otherwise.
+fn paging(query: &mut Query) -> Answer<(Page, Paging, Order)> {
+    let page = query.page()?;
+    let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
+    let order = match query.text("order").as_deref() {
+        None | Some("desc") => Order::Desc,
+        Some("asc") => Order::Asc,
+        Some(_) => return Err(bad("order", "expected asc or desc").into()),
+    };
+    Ok((page, paging, order))
+}
+
+fn id_of<T: FromStr>(query: &mut Query, name: &str) -> Answer<Option<T>> {
+    query.parsed(name, "an id of its kind")
+}
+
+fn bad(field: &str, message: &'static str) -> Problem {
+    Problem::invalid_request(format!("{field}: {message}")).with_field(field)
+}
+
+const STREAM_SUMMARY: &str = "stream.summary";
+const STREAM_LOG: &str = "stream_log";
+const OUTCOMES: [&str; 3] = ["connected", "failed", "denied"];

@@ -1,0 +1,94 @@
+//! Pages for people: plain forms that work without scripts.
+//!
+//! Each file is a page with the forms on it. A handler takes who looks ([`Visitor`]), the form
+//! ([`form::Form`], which keeps other sites out), calls a service function of `people` or
+//! `workspaces`, and answers with a page or sends the browser on.
+
+mod account;
+pub mod form;
+mod invitation;
+pub mod layout;
+mod login;
+mod reset;
+pub mod same_origin;
+mod second_factor;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::HeaderValue;
+use http::header::SET_COOKIE;
+
+use self::layout::PageRefusal;
+use crate::app::App;
+use crate::people::session::{SignedIn, Visitor};
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(account::home))
+        .route("/login", get(login::show).post(login::submit))
+        .route(
+            "/login/second-factor",
+            get(second_factor::show).post(second_factor::submit),
+        )
+        .route("/logout", post(login::sign_out))
+        .route("/reset", get(reset::show).post(reset::submit))
+        .route(
+            "/reset/{secret}",
+            get(reset::show_new).post(reset::submit_new),
+        )
+        .route(
+            "/invitations/{secret}",
+            get(invitation::show).post(invitation::accept),
+        )
+        .route("/account", get(account::show))
+        .route("/account/password", post(account::change_password))
+        .route(
+            "/account/sessions/{session_id}/end",
+            post(account::end_session),
+        )
+        .route("/account/second-factor", post(second_factor::set_up))
+        .route(
+            "/account/second-factor/confirm",
+            post(second_factor::confirm),
+        )
+        .route("/account/second-factor/remove", post(second_factor::remove))
+}
+
+/// The person who looks, or where to sign in first and come back to `path`.
+pub(crate) fn signed_in(visitor: Visitor, path: &str) -> Result<SignedIn, PageRefusal> {
+    let first = match visitor {
+        Visitor::SignedIn(who) => return Ok(who),
+        Visitor::HalfWay(_) => "/login/second-factor",
+        Visitor::Nobody => "/login",
+    };
+    Err(PageRefusal::SeeOther(with_next(first, path)))
+}
+
+/// `page` with the path to go on to. The path is one of ours, of plain characters; those that have
+/// a meaning in a query are escaped.
+fn with_next(page: &str, path: &str) -> String {
+    let mut address = format!("{page}?next=");
+    for character in path.chars() {
+        match character {
+            '%' => address.push_str("%25"),
+            '&' => address.push_str("%26"),
+            '+' => address.push_str("%2B"),
+            '#' => address.push_str("%23"),
+            plain => address.push(plain),
+        }
+    }
+    address
+}
+
+/// The response, with a cookie.
+fn with_cookie(mut response: Response, set_cookie: &str) -> Response {
+    // Names, base64url and attributes are all visible ASCII.
+    if let Ok(value) = HeaderValue::try_from(set_cookie) {
+        response.headers_mut().append(SET_COOKIE, value);
+    }
+    response
+}

@@ -1,0 +1,60 @@
+//! Forms of our pages.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request};
+use http::header::CONTENT_TYPE;
+use http_body_util::{BodyExt as _, Limited};
+use types::problem::Problem;
+
+use super::layout::PageRefusal;
+use super::same_origin::{is_same_origin, refusal};
+use crate::app::App;
+use crate::extract::Query;
+
+/// The fields of a form that was sent from a page of ours. Every handler of a form takes one, also
+/// those whose form has no fields: it is what keeps other sites' forms out.
+#[derive(Debug)]
+pub struct Form(Query);
+
+impl Form {
+    /// Takes a field out; one that is not there is empty.
+    pub fn text(&mut self, name: &str) -> String {
+        self.0.text(name).unwrap_or_default()
+    }
+}
+
+impl FromRequest<Arc<App>> for Form {
+    type Rejection = PageRefusal;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, PageRefusal> {
+        let (parts, body) = request.into_parts();
+        if !is_same_origin(&parts.headers, &app.config.base_url) {
+            return Err(refusal().into());
+        }
+        let declared = parts
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok());
+        let Ok(body) = Limited::new(body, MAX_FORM_BYTES).collect().await else {
+            return Err(Problem::content_too_large().into());
+        };
+        let bytes = body.to_bytes();
+        // A form without fields may come without a type.
+        if !bytes.is_empty() && !declared.is_some_and(is_form) {
+            return Err(Problem::invalid_request("This is not a form.").into());
+        }
+        let Ok(text) = std::str::from_utf8(&bytes) else {
+            return Err(Problem::invalid_request("This form is not readable.").into());
+        };
+        Ok(Self(Query::parse(text)?))
+    }
+}
+
+fn is_form(declared: &str) -> bool {
+    let kind = declared.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+/// The longest field is the address to go on to; the others are short.
+const MAX_FORM_BYTES: usize = 32 * 1024;

@@ -1,0 +1,143 @@
+//! An invitation into a workspace.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+
+use super::form::Form;
+use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
+use super::with_cookie;
+use crate::app::App;
+use crate::extract::Path;
+use crate::people::secret_link::LinkSecret;
+use crate::people::session::{Browser, Visitor};
+use crate::workspaces::invitations::{self, Open, is_for};
+
+#[derive(Template)]
+#[template(path = "invitation.html")]
+struct InvitationPage<'a> {
+    action: &'a str,
+    workspace: &'a str,
+    invited_by: &'a str,
+    email: &'a str,
+    role: &'static str,
+    looking: Looking<'a>,
+    error: Option<&'a str>,
+}
+
+/// Who looks at the invitation.
+enum Looking<'a> {
+    /// Whom it is for.
+    Invited,
+    /// Somebody else, signed in.
+    Other { signed_in_as: &'a str },
+    /// Nobody that is known; the invited address has an account.
+    HasAccount,
+    /// Nobody that is known; the invited address has no account yet.
+    New { name: &'a str },
+}
+
+/// The invitation.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    Path(secret): Path<String>,
+) -> Result<Response, PageRefusal> {
+    let Some((secret, open)) = find(&app, &secret).await? else {
+        return Ok(gone());
+    };
+    Ok(page(&shown(&path(&secret), &open, &visitor, "", None)))
+}
+
+/// Joins: as the person who is signed in, or with a new account.
+pub(super) async fn accept(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    browser: Browser,
+    Path(secret): Path<String>,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let Some((secret, open)) = find(&app, &secret).await? else {
+        return Ok(gone());
+    };
+    let action = path(&secret);
+    if let Visitor::SignedIn(who) = &visitor {
+        if !is_for(&open.invitation, &who.user) {
+            let again = shown(&action, &open, &visitor, "", None);
+            return Ok(page_with(StatusCode::FORBIDDEN, &again));
+        }
+        return Ok(
+            if invitations::accept(&app, &secret, who, browser.ip).await? {
+                see_other("/account")
+            } else {
+                gone()
+            },
+        );
+    }
+    if open.has_account {
+        return Ok(see_other(&action));
+    }
+    let (name, password) = (form.text("name"), form.text("password"));
+    match invitations::accept_as_new(&app, &secret, &name, &password, &browser).await {
+        Ok(Some(begun)) => Ok(with_cookie(see_other("/account"), &begun.set_cookie)),
+        Ok(None) => Ok(gone()),
+        Err(refusal) if refusal.problem().status == 400 => {
+            let error = refusal.problem().detail.clone();
+            let again = shown(&action, &open, &visitor, &name, Some(&error));
+            Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again))
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+async fn find(app: &App, secret: &str) -> Result<Option<(LinkSecret, Open)>, PageRefusal> {
+    let Some(secret) = LinkSecret::parse(secret) else {
+        return Ok(None);
+    };
+    let open = invitations::open(app, &secret).await?;
+    Ok(open.map(|open| (secret, open)))
+}
+
+fn shown<'a>(
+    action: &'a str,
+    open: &'a Open,
+    visitor: &'a Visitor,
+    name: &'a str,
+    error: Option<&'a str>,
+) -> InvitationPage<'a> {
+    let looking = match visitor {
+        Visitor::SignedIn(who) if is_for(&open.invitation, &who.user) => Looking::Invited,
+        Visitor::SignedIn(who) => Looking::Other {
+            signed_in_as: &who.user.email,
+        },
+        Visitor::Nobody | Visitor::HalfWay(_) if open.has_account => Looking::HasAccount,
+        Visitor::Nobody | Visitor::HalfWay(_) => Looking::New { name },
+    };
+    InvitationPage {
+        action,
+        workspace: &open.workspace.name,
+        invited_by: &open.invited_by,
+        email: &open.invitation.email,
+        role: open.invitation.role.as_str(),
+        looking,
+        error,
+    }
+}
+
+fn path(secret: &LinkSecret) -> String {
+    format!("/invitations/{}", secret.reveal())
+}
+
+fn gone() -> Response {
+    page_with(
+        StatusCode::NOT_FOUND,
+        &MessagePage {
+            title: "This invitation does not work any more",
+            text: "It was used, taken back, or is too old. Ask for another one.",
+            link: Some(("/account", "Go to your account")),
+        },
+    )
+}

@@ -1,0 +1,247 @@
+//! What every page has: its style, its headers, and the page that says no.
+
+use std::sync::LazyLock;
+
+use askama::Template;
+use aws_lc_rs::digest;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, StatusCode};
+use types::problem::Problem;
+
+use crate::problem::Refusal;
+
+/// The style sheet, inline in each page: a page is one request, an error page too.
+pub const STYLE: &str = include_str!("templates/style.css");
+
+/// A page with status 200.
+pub fn page(template: &impl Template) -> Response {
+    page_with(StatusCode::OK, template)
+}
+
+/// A page with a status.
+pub fn page_with(status: StatusCode, template: &impl Template) -> Response {
+    match template.render() {
+        Ok(html) => html_response(status, html),
+        Err(error) => {
+            // Templates write to a string, so that this is a defect of a template.
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "a page did not render"
+            );
+            daemon::problem::response(&Problem::internal(), None)
+        }
+    }
+}
+
+/// 303 to a path of ours, after a form (RFC 9110 section 15.4.4).
+pub fn see_other(path: &str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    let headers = response.headers_mut();
+    let location = HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/"));
+    headers.insert(LOCATION, location);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A page with a sentence, and perhaps a link on.
+#[derive(Template)]
+#[template(path = "message.html")]
+pub struct MessagePage<'a> {
+    pub title: &'a str,
+    pub text: &'a str,
+    /// Path and label.
+    pub link: Option<(&'a str, &'a str)>,
+}
+
+/// A refusal that a person sees: the error of a page's handler, with `?`.
+#[derive(Debug)]
+pub enum PageRefusal {
+    /// A page that says what is wrong.
+    Problem(Box<Problem>),
+    /// Something else comes first, at this path of ours.
+    SeeOther(String),
+}
+
+impl From<Problem> for PageRefusal {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(Box::new(problem))
+    }
+}
+
+impl From<Refusal> for PageRefusal {
+    fn from(refusal: Refusal) -> Self {
+        Self::Problem(Box::new(refusal.problem().clone()))
+    }
+}
+
+impl From<store::Error> for PageRefusal {
+    fn from(error: store::Error) -> Self {
+        Refusal::from(error).into()
+    }
+}
+
+impl IntoResponse for PageRefusal {
+    fn into_response(self) -> Response {
+        let problem = match self {
+            Self::Problem(problem) => *problem,
+            Self::SeeOther(path) => return see_other(&path),
+        };
+        let status =
+            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = page_with(
+            status,
+            &MessagePage {
+                title: problem.title(),
+                text: &problem.detail,
+                link: Some(("/account", "Go to your account")),
+            },
+        );
+        if let Some(seconds) = problem.retry_after {
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// A path of ours to go on to after signing in: never another host, however a browser might read
+/// it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextPath(String);
+
+impl NextPath {
+    /// The path that was asked for, or the account page where it is none of ours.
+    pub fn parse(asked: &str) -> Self {
+        let mut bytes = asked.bytes();
+        let rooted = bytes.next() == Some(b'/') && !matches!(bytes.next(), Some(b'/' | b'\\'));
+        // Browsers drop tabs and line ends and read a backslash as a slash.
+        let plain = asked
+            .bytes()
+            .all(|byte| (0x21..=0x7e).contains(&byte) && byte != b'\\');
+        if rooted && plain && asked.len() <= MAX_NEXT_BYTES {
+            Self(asked.to_owned())
+        } else {
+            Self(DEFAULT_NEXT.to_owned())
+        }
+    }
+
+    /// The path, with its query.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn html_response(status: StatusCode, html: String) -> Response {
+    let mut response = Response::new(Body::from(html));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    let fixed = HeaderValue::from_static;
+    headers.insert(CONTENT_TYPE, fixed("text/html; charset=utf-8"));
+    // Pages are about the person who asks.
+    headers.insert(CACHE_CONTROL, fixed("no-store"));
+    headers.insert(CONTENT_SECURITY_POLICY, POLICY.clone());
+    headers.insert(X_CONTENT_TYPE_OPTIONS, fixed("nosniff"));
+    // Addresses hold reset secrets, which no other site may learn. Not `no-referrer`: with it a
+    // browser sends `Origin: null` with our own forms (Fetch, "serializing a request origin").
+    headers.insert(REFERRER_POLICY, fixed("same-origin"));
+    headers.insert("cross-origin-opener-policy", fixed("same-origin"));
+    response
+}
+
+/// No scripts, no frames, nothing from elsewhere; the one style by its hash (CSP level 3).
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let hash = BASE64_STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
+    let policy = format!(
+        "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; \
+         frame-ancestors 'none'; base-uri 'none'"
+    );
+    // Base64 is visible ASCII; were it not, nothing at all would be allowed.
+    HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
+});
+
+const DEFAULT_NEXT: &str = "/account";
+
+/// Authorization requests come back through here; they are shorter than what proxies let through.
+const MAX_NEXT_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn text(response: Response) -> String {
+        let bytes = axum::body::to_bytes(response.into_body(), usize::MAX)
+            .await
+            .unwrap();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_style_is_in_the_page_exactly_as_the_policy_hashes_it() {
+        let response = PageRefusal::from(Problem::not_found()).into_response();
+        assert_eq!(response.status(), 404);
+        let policy = response.headers()["content-security-policy"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let html = text(response).await;
+        let start = html.find("<style>").unwrap() + 7;
+        let style = &html[start..html.find("</style>").unwrap()];
+        let hash = BASE64_STANDARD.encode(digest::digest(&digest::SHA256, style.as_bytes()));
+        assert!(
+            policy.contains(&format!("style-src 'sha256-{hash}'")),
+            "{policy}"
+        );
+        assert!(policy.contains("frame-ancestors 'none'") && !policy.contains("unsafe"));
+        assert!(
+            !html.contains("<script") && !html.contains("style="),
+            "{html}"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_people_wrote_is_escaped() {
+        let page = page(&MessagePage {
+            title: "<b>",
+            text: "a & \"b\" <script>",
+            link: None,
+        });
+        let html = text(page).await;
+        assert!(
+            !html.contains("<script>") && !html.contains("<b>\n"),
+            "{html}"
+        );
+    }
+
+    #[test]
+    fn only_paths_of_ours_are_gone_on_to() {
+        for good in ["/", "/account", "/oauth/authorize?client_id=a&state=%2F%2F"] {
+            assert_eq!(NextPath::parse(good).as_str(), good);
+        }
+        let long = format!("/{}", "a".repeat(5000));
+        for bad in [
+            "",
+            "account",
+            "//evil.example",
+            "/\\evil.example",
+            "\\\\evil.example",
+            "/a\\b",
+            "https://evil.example",
+            "/\t/evil.example",
+            "/a\r\nSet-Cookie: x",
+            " /account",
+            "/ä",
+            &long,
+        ] {
+            assert_eq!(NextPath::parse(bad).as_str(), "/account", "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A new password by mail.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+
+use super::form::Form;
+use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
+use crate::app::App;
+use crate::extract::{ClientIp, Path};
+use crate::people::email::Email;
+use crate::people::password::Password;
+use crate::people::reset::{complete, person, request};
+use crate::people::secret_link::LinkSecret;
+
+#[derive(Template)]
+#[template(path = "reset.html")]
+struct ResetPage<'a> {
+    email: &'a str,
+    error: Option<&'a str>,
+}
+
+#[derive(Template)]
+#[template(path = "new_password.html")]
+struct NewPasswordPage<'a> {
+    action: &'a str,
+    email: &'a str,
+    error: Option<&'a str>,
+}
+
+/// The form that asks for a link.
+pub(super) async fn show() -> Response {
+    page(&ResetPage {
+        email: "",
+        error: None,
+    })
+}
+
+/// Sends the link; the answer is the same whoever has the address.
+pub(super) async fn submit(
+    State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let typed = form.text("email");
+    let email = match Email::parse(&typed) {
+        Ok(email) => email,
+        Err(error) => {
+            let again = ResetPage {
+                email: &typed,
+                error: Some(&error.to_string()),
+            };
+            return Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again));
+        }
+    };
+    request(&app, email, ip).await?;
+    Ok(page(&MessagePage {
+        title: "Look into your mail",
+        text: "If somebody has an account with this address, a link is on its way. It works once, \
+               within an hour.",
+        link: Some(("/login", "Back to sign in")),
+    }))
+}
+
+/// The form of a link that works.
+pub(super) async fn show_new(
+    State(app): State<Arc<App>>,
+    Path(secret): Path<String>,
+) -> Result<Response, PageRefusal> {
+    let Some(secret) = LinkSecret::parse(&secret) else {
+        return Ok(gone());
+    };
+    let Some(user) = person(&app, &secret).await? else {
+        return Ok(gone());
+    };
+    Ok(page(&NewPasswordPage {
+        action: &path(&secret),
+        email: &user.email,
+        error: None,
+    }))
+}
+
+/// Sets the new password.
+pub(super) async fn submit_new(
+    State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
+    Path(secret): Path<String>,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let Some(secret) = LinkSecret::parse(&secret) else {
+        return Ok(gone());
+    };
+    let Some(user) = person(&app, &secret).await? else {
+        return Ok(gone());
+    };
+    let password = match Password::chosen(form.text("password"), &user.email) {
+        Ok(password) => password,
+        Err(error) => {
+            let again = NewPasswordPage {
+                action: &path(&secret),
+                email: &user.email,
+                error: Some(&error.to_string()),
+            };
+            return Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again));
+        }
+    };
+    if !complete(&app, &secret, password, ip).await? {
+        return Ok(gone());
+    }
+    Ok(see_other("/login?reset=done"))
+}
+
+fn path(secret: &LinkSecret) -> String {
+    format!("/reset/{}", secret.reveal())
+}
+
+/// A link that never was, was used, or is too old: one answer for all.
+fn gone() -> Response {
+    page_with(
+        StatusCode::NOT_FOUND,
+        &MessagePage {
+            title: "This link does not work any more",
+            text: "It was used, or it is too old. Ask for another one.",
+            link: Some(("/reset", "Reset your password")),
+        },
+    )
+}

@@ -1,0 +1,163 @@
+//! Accounts: making people, their passwords, the sessions that they see.
+
+use jiff::Timestamp;
+use store::users::{self, NewUser, Role, User};
+use store::workspaces::Type;
+use store::{PasswordHash, Store, Tx, members};
+use types::id::{SessionId, UserId, WorkspaceId};
+use types::problem::Problem;
+
+use super::email::Email;
+use super::password::{Password, Passwords, Verdict};
+use super::session::SignedIn;
+use super::sign_in::{SignInError, hash_refusal};
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::problem::Answer;
+use crate::random;
+use crate::wire::unix_millis;
+
+/// A person to be, with a password that was looked at.
+#[derive(Debug)]
+pub struct NewPerson {
+    /// The address. Whoever calls knows whether the person proved to read it.
+    pub email: Email,
+    /// Name to show: see [`name`].
+    pub name: String,
+    /// The password's hash.
+    pub password: PasswordHash,
+    /// What the person is to the installation.
+    pub role: Role,
+    /// Whether the address was proved.
+    pub email_verified: bool,
+}
+
+/// Makes a person and the workspace that is the person's own.
+///
+/// # Errors
+/// [`store::Conflict::EmailTaken`].
+pub async fn create(
+    tx: &mut Tx,
+    person: NewPerson,
+    now: Timestamp,
+) -> Answer<(UserId, WorkspaceId)> {
+    let id = UserId::new(unix_millis(now), random::bytes()?);
+    let workspace = WorkspaceId::new(unix_millis(now), random::bytes()?);
+    let new = NewUser {
+        id,
+        email: person.email.as_str().to_owned(),
+        name: person.name.clone(),
+        password_hash: Some(person.password),
+        role: person.role,
+        email_verified: person.email_verified,
+        now,
+    };
+    users::insert(tx, &new).await?;
+    store::workspaces::insert(tx, workspace, Type::Personal, &person.name, now).await?;
+    members::insert(tx, workspace, id, members::Role::Owner, None, now).await?;
+    let actor = Actor::person(id);
+    audit::record(tx, &actor, None, Action::UserCreated, Target::User(id), now).await?;
+    Ok((id, workspace))
+}
+
+/// Makes an operator of the installation: the first person, from the command line.
+pub async fn create_admin(
+    store: &Store,
+    passwords: &Passwords,
+    email: &str,
+    given_name: &str,
+    password: &str,
+    now: Timestamp,
+) -> Answer<(UserId, WorkspaceId)> {
+    let email = Email::parse(email).map_err(|error| bad("email", &error))?;
+    let password =
+        Password::chosen(password, email.as_str()).map_err(|error| bad("password", &error))?;
+    let hash = passwords
+        .hash(password)
+        .await
+        .map_err(|error| hash_refusal(&error))?;
+    let person = NewPerson {
+        email,
+        name: name(given_name)?,
+        password: PasswordHash(hash),
+        role: Role::Admin,
+        email_verified: true,
+    };
+    let mut tx = store.begin().await?;
+    let made = create(&mut tx, person, now).await?;
+    tx.commit().await?;
+    Ok(made)
+}
+
+/// The name of a person or a workspace as it may be shown: trimmed, on one line, of a length that
+/// a page can show.
+pub fn name(given: &str) -> Answer<String> {
+    let name = given.trim();
+    let length = name.chars().count();
+    if name.chars().any(char::is_control) || !(1..=MAX_NAME).contains(&length) {
+        let detail = "A name has 1 to 100 characters on one line.";
+        return Err(Problem::invalid_request(detail).with_field("name").into());
+    }
+    Ok(name.to_owned())
+}
+
+/// Whether the text is the password of somebody who is signed in; counted like a sign-in.
+pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), SignInError> {
+    app.people
+        .attempts
+        .begin_with_password(&user.email, app.now())?;
+    let kept = user.password_hash.clone().map(|PasswordHash(text)| text);
+    let Ok(password) = Password::typed(text) else {
+        return Err(SignInError::Wrong);
+    };
+    match app.people.passwords.verify(password, kept).await? {
+        Verdict::Wrong => Err(SignInError::Wrong),
+        Verdict::Right | Verdict::RightOnOldParameters => {
+            app.people.attempts.forgive(&user.email, user.id);
+            Ok(())
+        }
+    }
+}
+
+/// Sets a new password and ends the person's other sessions. The caller has checked the old one.
+pub async fn change_password(app: &App, who: &SignedIn, new: Password) -> Answer<()> {
+    let now = app.now();
+    let user = &who.user;
+    let hash = app
+        .people
+        .passwords
+        .hash(new)
+        .await
+        .map_err(|error| hash_refusal(&error))?;
+    let mut tx = app.store.begin().await?;
+    users::set_password(&mut tx, user.id, Some(&PasswordHash(hash)), now).await?;
+    store::sessions::end_all(&mut tx, user.id, Some(who.session.id)).await?;
+    store::links::revoke(&mut tx, user.id, store::links::Kind::PasswordReset, now).await?;
+    let actor = Actor::person(user.id);
+    audit::record(
+        &mut tx,
+        &actor,
+        None,
+        Action::PasswordChanged,
+        Target::User(user.id),
+        now,
+    )
+    .await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Ends one of the person's sessions; one that is not there has ended already.
+pub async fn end_session(app: &App, who: &SignedIn, id: SessionId) -> Answer<()> {
+    let mut tx = app.store.begin().await?;
+    store::sessions::end_one(&mut tx, who.user.id, id).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+fn bad(field: &str, error: &dyn std::error::Error) -> Problem {
+    Problem::invalid_request(error.to_string()).with_field(field)
+}
+
+/// Longest name, in characters.
+const MAX_NAME: usize = 100;

@@ -1,0 +1,328 @@
+//! Passwords: what may be one, and how it is kept.
+//!
+//! argon2id (RFC 9106) with the OWASP parameters, 19 MiB and two passes. A hash costs a core tens
+//! of milliseconds and that memory, so only a few run at once; who comes when the line is full is
+//! told to come back, because a line without a bound is how a sign-in form takes a server down.
+
+use std::sync::Arc;
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version};
+use credentials::Secret;
+use tokio::sync::Semaphore;
+
+use crate::random;
+
+/// A text that a person typed as a password: silent in `Debug`, cleared on drop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Password(Secret);
+
+impl Password {
+    /// Takes what was typed at a sign-in. Any text may be tried; only its length is bounded.
+    ///
+    /// # Errors
+    /// Longer than any password can be.
+    pub fn typed(text: impl Into<Vec<u8>>) -> Result<Self, BadPassword> {
+        let password = Secret::new(text);
+        if password.expose().len() > MAX_BYTES {
+            return Err(BadPassword::TooLong);
+        }
+        Ok(Self(password))
+    }
+
+    /// Takes what was chosen as a new password of the person with the address `email`.
+    ///
+    /// Length is what counts (NIST SP 800-63B-4 section 3.1.1.2): there are no rules about kinds of
+    /// characters, and no expiry.
+    ///
+    /// # Errors
+    /// Too short, too long, or to be guessed from what is on the same form.
+    pub fn chosen(text: impl Into<Vec<u8>>, email: &str) -> Result<Self, BadPassword> {
+        let password = Self::typed(text)?;
+        let text = std::str::from_utf8(password.0.expose()).map_err(|_| BadPassword::NotText)?;
+        if text.chars().count() < MIN_CHARACTERS {
+            return Err(BadPassword::TooShort);
+        }
+        let mut characters = text.chars();
+        let first = characters.next();
+        if characters.all(|character| Some(character) == first) {
+            return Err(BadPassword::Guessable);
+        }
+        let local = email.split('@').next().unwrap_or_default();
+        for known in [email, local] {
+            if text.eq_ignore_ascii_case(known) {
+                return Err(BadPassword::Guessable);
+            }
+        }
+        Ok(password)
+    }
+}
+
+/// Why a text cannot be a password; the sentence is for the person who chose it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPassword {
+    /// Fewer than [`MIN_CHARACTERS`].
+    #[error("Use at least 12 characters.")]
+    TooShort,
+    /// More than [`MAX_BYTES`].
+    #[error("Use at most 256 bytes.")]
+    TooLong,
+    /// Not UTF-8.
+    #[error("Use text.")]
+    NotText,
+    /// The person's own address, or one character repeated.
+    #[error("Choose something that is harder to guess.")]
+    Guessable,
+}
+
+/// Shortest password that can be chosen. NIST asks for 15 where the password stands alone and 8
+/// beside a second factor, which is the person's choice here; 12 with throttling lies between.
+pub const MIN_CHARACTERS: usize = 12;
+
+/// Longest password, in bytes. It bounds what a form can make the server read; nobody types more.
+pub const MAX_BYTES: usize = 256;
+
+/// Hashes and verifies passwords, a few at a time.
+#[derive(Clone, Debug)]
+pub struct Passwords {
+    running: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+    parameters: Params,
+    /// Verified against where there is no such person, so that the answer takes as long.
+    decoy: Arc<str>,
+}
+
+impl Passwords {
+    /// Hashes with the parameters of production, at most `at_once` at the same time.
+    ///
+    /// # Errors
+    /// Never with the parameters as they stand.
+    pub fn new(at_once: usize) -> Result<Self, HashError> {
+        Self::with_parameters(at_once, Params::default())
+    }
+
+    /// Hashes with the least work that argon2 allows.
+    #[cfg(test)]
+    fn weak_for_tests() -> Result<Self, HashError> {
+        let parameters = Params::new(Params::MIN_M_COST, Params::MIN_T_COST, 1, None)
+            .map_err(|error| HashError::Failed(error.to_string()))?;
+        Self::with_parameters(4, parameters)
+    }
+
+    fn with_parameters(at_once: usize, parameters: Params) -> Result<Self, HashError> {
+        let decoy = hash_now(&parameters, &Password(Secret::new("")), &[0; SALT_BYTES])?;
+        Ok(Self {
+            running: Arc::new(Semaphore::new(at_once.max(1))),
+            waiting: Arc::new(Semaphore::new(at_once.max(1) * WAITING_FOR_EACH)),
+            parameters,
+            decoy: decoy.into(),
+        })
+    }
+
+    /// The PHC string to keep for `password`, with a salt of its own.
+    ///
+    /// # Errors
+    /// Too many are waiting already, or the hash failed.
+    pub async fn hash(&self, password: Password) -> Result<String, HashError> {
+        let salt = random::bytes::<SALT_BYTES>()
+            .map_err(|_| HashError::Failed("no randomness".to_owned()))?;
+        let parameters = self.parameters.clone();
+        self.run(move || hash_now(&parameters, &password, &salt))
+            .await?
+    }
+
+    /// Compares `password` with what is kept. `None` is a person who is not there or has no
+    /// password: it takes as long and is never a match.
+    ///
+    /// # Errors
+    /// Too many are waiting already, or what is kept is no hash.
+    pub async fn verify(
+        &self,
+        password: Password,
+        kept: Option<String>,
+    ) -> Result<Verdict, HashError> {
+        let known = kept.is_some();
+        let kept = kept.unwrap_or_else(|| self.decoy.to_string());
+        let parameters = self.parameters.clone();
+        self.run(move || {
+            let hash =
+                PasswordHash::new(&kept).map_err(|error| HashError::Failed(error.to_string()))?;
+            let matches = Argon2::default()
+                .verify_password(password.0.expose(), &hash)
+                .is_ok();
+            let current = Params::try_from(&hash).is_ok_and(|with| {
+                (with.m_cost(), with.t_cost(), with.p_cost())
+                    == (
+                        parameters.m_cost(),
+                        parameters.t_cost(),
+                        parameters.p_cost(),
+                    )
+            });
+            Ok(match (known && matches, current) {
+                (false, _) => Verdict::Wrong,
+                (true, true) => Verdict::Right,
+                (true, false) => Verdict::RightOnOldParameters,
+            })
+        })
+        .await?
+    }
+
+    /// Runs work off the async threads. Cancel-safe: work that nobody waits for runs to its end
+    /// and keeps its place until then, so that hanging up does not buy a second core.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, HashError> {
+        let line = Arc::clone(&self.waiting)
+            .try_acquire_owned()
+            .map_err(|_| HashError::Busy)?;
+        let place = Arc::clone(&self.running)
+            .acquire_owned()
+            .await
+            .map_err(|_| HashError::Busy)?;
+        tokio::task::spawn_blocking(move || {
+            let _places = (line, place);
+            work()
+        })
+        .await
+        .map_err(|error| HashError::Failed(error.to_string()))
+    }
+}
+
+/// What a comparison found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Another password, or nobody there.
+    Wrong,
+    /// The password.
+    Right,
+    /// The password, kept with parameters of another time: hash it again while it is known.
+    RightOnOldParameters,
+}
+
+/// Why no comparison was made.
+#[derive(Debug, thiserror::Error)]
+pub enum HashError {
+    /// Too many are in line; try again in a second.
+    #[error("too many passwords are being checked")]
+    Busy,
+    /// What is kept cannot be read, or the library failed.
+    #[error("password hash: {0}")]
+    Failed(String),
+}
+
+fn hash_now(
+    parameters: &Params,
+    password: &Password,
+    salt: &[u8; SALT_BYTES],
+) -> Result<String, HashError> {
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, parameters.clone())
+        .hash_password_with_salt(password.0.expose(), salt)
+        .map(|hash| hash.to_string())
+        .map_err(|error| HashError::Failed(error.to_string()))
+}
+
+/// RFC 9106 section 3.1 recommends 16 bytes.
+const SALT_BYTES: usize = 16;
+
+/// How many may wait for each that runs: about a second of work.
+const WAITING_FOR_EACH: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EMAIL: &str = "ada.lovelace@example.com";
+
+    fn typed(text: &str) -> Password {
+        Password::typed(text).unwrap()
+    }
+
+    #[test]
+    fn length_is_the_only_rule_about_form() {
+        for good in [
+            "correct horse",
+            "            x",
+            "пароль пароль",
+            "123456789012",
+        ] {
+            assert!(Password::chosen(good, EMAIL).is_ok(), "{good}");
+        }
+        for (bad, why) in [
+            ("elevenchars", BadPassword::TooShort),
+            ("пароль", BadPassword::TooShort),
+            ("aaaaaaaaaaaaaaaa", BadPassword::Guessable),
+            ("Ada.Lovelace@example.com", BadPassword::Guessable),
+            ("ADA.LOVELACE", BadPassword::Guessable),
+            (&"long".repeat(65), BadPassword::TooLong),
+        ] {
+            assert_eq!(Password::chosen(bad, EMAIL), Err(why), "{bad}");
+        }
+        assert_eq!(
+            Password::chosen([0xff; 20], EMAIL),
+            Err(BadPassword::NotText)
+        );
+    }
+
+    #[test]
+    fn production_hashes_are_argon2id_with_the_recommended_work() {
+        let hash = hash_now(&Params::default(), &typed("correct horse"), &[7; 16]).unwrap();
+        assert!(
+            hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
+            "{hash}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_password_verifies_against_its_own_hash_alone() {
+        let passwords = Passwords::weak_for_tests().unwrap();
+        let kept = passwords.hash(typed("correct horse")).await.unwrap();
+        let again = passwords.hash(typed("correct horse")).await.unwrap();
+        assert_ne!(kept, again, "each has its own salt");
+        let verify = async |text, kept| passwords.verify(typed(text), kept).await.unwrap();
+        assert_eq!(
+            verify("correct horse", Some(kept.clone())).await,
+            Verdict::Right
+        );
+        assert_eq!(verify("correct horsf", Some(kept)).await, Verdict::Wrong);
+    }
+
+    #[tokio::test]
+    async fn nobody_matches_not_even_the_decoy() {
+        let passwords = Passwords::weak_for_tests().unwrap();
+        for text in ["", "correct horse"] {
+            let verdict = passwords.verify(typed(text), None).await.unwrap();
+            assert_eq!(verdict, Verdict::Wrong);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hash_of_other_parameters_asks_to_be_renewed() {
+        let weak = Passwords::weak_for_tests().unwrap();
+        let kept = weak.hash(typed("correct horse")).await.unwrap();
+        let strong = Passwords::new(1).unwrap();
+        let verdict = strong
+            .verify(typed("correct horse"), Some(kept))
+            .await
+            .unwrap();
+        assert_eq!(verdict, Verdict::RightOnOldParameters);
+    }
+
+    #[tokio::test]
+    async fn a_full_line_is_refused_and_opens_again() {
+        let passwords = Passwords::weak_for_tests().unwrap();
+        let all = u32::try_from(4 * WAITING_FOR_EACH).unwrap();
+        let line = Arc::clone(&passwords.waiting)
+            .try_acquire_many_owned(all)
+            .unwrap();
+        let refused = passwords.hash(typed("correct horse")).await;
+        assert!(matches!(refused, Err(HashError::Busy)));
+        drop(line);
+        assert!(passwords.hash(typed("correct horse")).await.is_ok());
+    }
+
+    #[test]
+    fn a_password_does_not_print() {
+        assert!(!format!("{:?}", typed("correct horse")).contains("horse"));
+    }
+}

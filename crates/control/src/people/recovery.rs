@@ -1,0 +1,106 @@
+//! Recovery codes: for the day when the phone with the second factor is gone.
+//!
+//! 80 random bits each, so that a plain hash keeps them (see [`super::secret_link`]).
+
+use aws_lc_rs::digest;
+use credentials::Secret;
+
+use super::secret_link::LinkHash;
+
+/// One code, as the person who writes it down sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryCode(Secret);
+
+impl RecoveryCode {
+    /// Makes a code of random bytes.
+    pub fn new(random: [u8; 10]) -> Self {
+        let mut wide = [0; 16];
+        if let Some(tail) = wide.last_chunk_mut() {
+            *tail = random;
+        }
+        let bits = u128::from_be_bytes(wide);
+        let character = |place: u32| {
+            let digit = usize::try_from(bits >> (5 * place) & 31).unwrap_or_default();
+            ALPHABET.get(digit).copied().unwrap_or(b'0')
+        };
+        let text: Vec<u8> = (0..CHARACTERS).rev().map(character).collect();
+        Self(Secret::new(text))
+    }
+
+    /// Reads what was typed: any case, spaces and dashes anywhere, and the letters that look like
+    /// digits.
+    pub fn read(text: &str) -> Option<Self> {
+        let mut code = Vec::new();
+        for byte in text.bytes().filter(|byte| !matches!(byte, b' ' | b'-')) {
+            let plain = match byte.to_ascii_lowercase() {
+                b'o' => b'0',
+                b'i' | b'l' => b'1',
+                other => other,
+            };
+            if !ALPHABET.contains(&plain) || code.len() == 16 {
+                return None;
+            }
+            code.push(plain);
+        }
+        (code.len() == 16).then(|| Self(Secret::new(code)))
+    }
+
+    /// The code in groups, to be written down.
+    pub fn reveal(&self) -> String {
+        let groups: Vec<&str> = self
+            .0
+            .expose()
+            .chunks(4)
+            .filter_map(|group| std::str::from_utf8(group).ok())
+            .collect();
+        groups.join("-")
+    }
+
+    /// What to keep.
+    pub fn hash(&self) -> LinkHash {
+        let mut hash = [0; 32];
+        let digest = digest::digest(&digest::SHA256, self.0.expose());
+        for (byte, given) in hash.iter_mut().zip(digest.as_ref()) {
+            *byte = *given;
+        }
+        hash
+    }
+}
+
+/// How many a person gets at once.
+pub const AT_ONCE: usize = 8;
+
+/// Crockford's base32, without the letters that are mistaken for digits.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// 80 bits in base32.
+const CHARACTERS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_read_as_people_type_it() {
+        let code = RecoveryCode::new([0, 0x44, 0x32, 0x14, 0xc7, 0x42, 0x54, 0xb6, 0x35, 0xcf]);
+        assert_eq!(code.reveal(), "0123-4567-89ab-cdef");
+        for typed in [
+            "0123-4567-89ab-cdef",
+            "O I23 4567 89AB CDEF",
+            "ol234567-89abcdef",
+        ] {
+            assert_eq!(RecoveryCode::read(typed), Some(code.clone()), "{typed}");
+        }
+        for bad in [
+            "",
+            "0123-4567-89ab-cde",
+            "0123-4567-89ab-cdef0",
+            "0123-4567-89ab-cdeu",
+            "123456",
+        ] {
+            assert_eq!(RecoveryCode::read(bad), None, "{bad}");
+        }
+        assert_ne!(code.hash(), RecoveryCode::new([1; 10]).hash());
+        assert!(!format!("{code:?}").contains("0123"));
+    }
+}

@@ -1,0 +1,79 @@
+//! Secrets that have to be read again, such as those of second factors: encrypted with a key that
+//! the database does not hold, and bound to what they belong to.
+//!
+//! AES-256-GCM with a random nonce of 96 bits: nonce, then ciphertext and tag. One key seals far
+//! fewer than the 2^32 values at which random nonces become a risk (NIST SP 800-38D section 8.3).
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use types::problem::Problem;
+use zeroize::Zeroizing;
+
+use crate::problem::Answer;
+use crate::random;
+
+/// Seals and opens the secrets of one purpose.
+pub(super) struct Seal(LessSafeKey);
+
+impl Seal {
+    /// With a key of that purpose alone.
+    pub(super) fn new(key: &[u8; 32]) -> Answer<Self> {
+        UnboundKey::new(&AES_256_GCM, key)
+            .map(|key| Self(LessSafeKey::new(key)))
+            .map_err(|_| Problem::internal().into())
+    }
+
+    /// The secret as it may be stored in the row of `owner`.
+    pub(super) fn seal(&self, owner: &str, secret: &[u8]) -> Answer<Vec<u8>> {
+        let nonce = random::bytes::<NONCE_LEN>()?;
+        let mut sealed = nonce.to_vec();
+        let mut text = secret.to_vec();
+        self.0
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(owner.as_bytes()),
+                &mut text,
+            )
+            .map_err(|_| Problem::internal())?;
+        sealed.append(&mut text);
+        Ok(sealed)
+    }
+
+    /// The secret again. `None`: it was changed, belongs to another row, or to another key.
+    pub(super) fn open(&self, owner: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
+        let mut text = Zeroizing::new(text.to_vec());
+        let aad = Aad::from(owner.as_bytes());
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let length = self.0.open_in_place(nonce, aad, &mut text).ok()?.len();
+        text.truncate(length);
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_secret_opens_for_its_owner_and_key_alone() {
+        let seal = Seal::new(&[7; 32]).unwrap();
+        let sealed = seal.seal("usr_1", b"secret").unwrap();
+        assert!(!sealed.windows(6).any(|window| window == b"secret"));
+        assert_eq!(seal.open("usr_1", &sealed).unwrap().as_slice(), b"secret");
+        assert_ne!(seal.seal("usr_1", b"secret").unwrap(), sealed);
+        assert!(seal.open("usr_2", &sealed).is_none());
+        assert!(
+            Seal::new(&[8; 32])
+                .unwrap()
+                .open("usr_1", &sealed)
+                .is_none()
+        );
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert!(seal.open("usr_1", &changed).is_none(), "{at}");
+        }
+        assert!(seal.open("usr_1", &sealed[..11]).is_none());
+        assert!(seal.open("usr_1", b"").is_none());
+    }
+}

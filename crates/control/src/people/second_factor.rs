@@ -1,0 +1,110 @@
+//! The second factor of a person: setting it up, putting it in force, taking it away.
+
+use store::users::{self, User};
+use store::{Sealed, SecretHash};
+use types::problem::Problem;
+
+use super::recovery::{AT_ONCE, RecoveryCode};
+use super::seal::Seal;
+use super::session::SignedIn;
+use super::totp::TotpSecret;
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::problem::Answer;
+use crate::random;
+
+/// Draws a secret and keeps it for the person; nothing asks for it until [`confirm`]. A person
+/// whose second factor is in force keeps it, and gets a conflict.
+pub async fn set_up(app: &App, who: &SignedIn) -> Answer<TotpSecret> {
+    let user = &who.user;
+    if user.totp_confirmed_at.is_some() {
+        return Err(Problem::conflict().into());
+    }
+    let secret = TotpSecret::new(random::bytes()?);
+    let sealed = seal(app)?.seal(user.id.as_str(), secret.expose())?;
+    let mut tx = app.store.begin().await?;
+    users::set_totp(&mut tx, user.id, Some(&Sealed(sealed)), app.now()).await?;
+    tx.commit().await?;
+    Ok(secret)
+}
+
+/// Puts the second factor in force with a first code, ends the person's other sessions, and
+/// returns the recovery codes. `None`: the code is not right.
+pub async fn confirm(app: &App, who: &SignedIn, code: &str) -> Answer<Option<Vec<RecoveryCode>>> {
+    let now = app.now();
+    let user = &who.user;
+    let step = secret_of(app, user)?.and_then(|secret| secret.check(code, now, None));
+    let Some(step) = step.filter(|_| user.totp_confirmed_at.is_none()) else {
+        return Ok(None);
+    };
+    let codes = (0..AT_ONCE)
+        .map(|_| Ok(RecoveryCode::new(random::bytes()?)))
+        .collect::<Answer<Vec<_>>>()?;
+    let hashes: Vec<SecretHash> = codes.iter().map(|code| SecretHash(code.hash())).collect();
+    let mut tx = app.store.begin().await?;
+    let is_new = users::confirm_totp(&mut tx, user.id, now).await?
+        && users::use_totp_step(&mut tx, user.id, step).await?;
+    if !is_new {
+        return Ok(None);
+    }
+    users::set_recovery_codes(&mut tx, user.id, &hashes).await?;
+    store::sessions::second_factor(&mut tx, who.session.id, now).await?;
+    store::sessions::end_all(&mut tx, user.id, Some(who.session.id)).await?;
+    let actor = Actor::person(user.id);
+    audit::record(
+        &mut tx,
+        &actor,
+        None,
+        Action::SecondFactorOn,
+        Target::User(user.id),
+        now,
+    )
+    .await?;
+    tx.commit().await?;
+    Ok(Some(codes))
+}
+
+/// Takes the second factor away and ends the person's other sessions. The caller has checked the
+/// password.
+pub async fn remove(app: &App, who: &SignedIn) -> Answer<()> {
+    let now = app.now();
+    let user = &who.user;
+    let mut tx = app.store.begin().await?;
+    users::set_totp(&mut tx, user.id, None, now).await?;
+    users::set_recovery_codes(&mut tx, user.id, &[]).await?;
+    store::sessions::end_all(&mut tx, user.id, Some(who.session.id)).await?;
+    let actor = Actor::person(user.id);
+    audit::record(
+        &mut tx,
+        &actor,
+        None,
+        Action::SecondFactorOff,
+        Target::User(user.id),
+        now,
+    )
+    .await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// The person's secret, in force or not.
+///
+/// # Errors
+/// It cannot be opened: the platform's key was changed. Nobody gets past that without an operator.
+pub fn secret_of(app: &App, user: &User) -> Answer<Option<TotpSecret>> {
+    let Some(Sealed(sealed)) = &user.totp_secret else {
+        return Ok(None);
+    };
+    let secret = seal(app)?
+        .open(user.id.as_str(), sealed)
+        .and_then(|bytes| TotpSecret::from_kept(bytes.to_vec()));
+    if secret.is_none() {
+        tracing::error!(user.id = %user.id, "a second factor cannot be opened: was the platform's key changed?");
+        return Err(Problem::internal().into());
+    }
+    Ok(secret)
+}
+
+fn seal(app: &App) -> Answer<Seal> {
+    Seal::new(&app.keys.derive("second-factor")?)
+}

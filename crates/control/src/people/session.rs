@@ -1,0 +1,280 @@
+//! Sessions: a person in a browser, from signing in to signing out.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api::control::whoami::CallerKind;
+use axum::extract::FromRequestParts;
+use http::header::{COOKIE, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use jiff::{SignedDuration, Timestamp};
+use store::sessions::{self, Session};
+use store::users::{self, Status, User};
+use store::{SecretHash, Tx};
+use types::boundary::Boundary;
+use types::id::SessionId;
+
+use super::cookie::SessionCookie;
+use super::secret_link::LinkSecret;
+use crate::app::App;
+use crate::caller::{Principal, Source};
+use crate::extract::ClientIp;
+use crate::pages::layout::PageRefusal;
+use crate::pages::same_origin;
+use crate::problem::Answer;
+use crate::random;
+use crate::wire::unix_millis;
+
+/// A person with a session.
+#[derive(Clone, Debug)]
+pub struct SignedIn {
+    /// Who.
+    pub user: User,
+    /// By which session.
+    pub session: Session,
+}
+
+impl SignedIn {
+    /// The person as a caller of service functions: a session is not narrowed.
+    pub fn principal(&self) -> Principal {
+        Principal {
+            kind: CallerKind::Session,
+            user: self.user.clone(),
+            source: Source::Session(self.session.id),
+            source_updated_at: self.session.rotated_at,
+            permissions: None,
+            boundary: Boundary::none(),
+            resources: None,
+            expires_at: Some(self.session.expires_at),
+        }
+    }
+}
+
+/// Who looks at a page.
+#[derive(Clone, Debug)]
+pub enum Visitor {
+    /// Somebody without a session that is good.
+    Nobody,
+    /// Somebody who knows the password and has yet to show the second factor: nobody, but to the
+    /// page that asks for it.
+    HalfWay(SignedIn),
+    /// A person.
+    SignedIn(SignedIn),
+}
+
+impl Visitor {
+    /// The person, where all proofs were given.
+    pub fn signed_in(self) -> Option<SignedIn> {
+        match self {
+            Self::SignedIn(who) => Some(who),
+            Self::Nobody | Self::HalfWay(_) => None,
+        }
+    }
+}
+
+/// For pages; a failure is a page.
+impl FromRequestParts<Arc<App>> for Visitor {
+    type Rejection = PageRefusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, PageRefusal> {
+        Ok(of_cookie(app, &parts.headers).await?)
+    }
+}
+
+/// Who the session cookie of a request belongs to. The API's callers use this too: with
+/// [`Visitor::signed_in`], and after the check that a write comes from this origin.
+pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
+    let Some(secret) = cookie(app, headers) else {
+        return Ok(Visitor::Nobody);
+    };
+    let now = app.now();
+    let mut read = app.store.read().await?;
+    let session = sessions::live(&mut read, SecretHash(secret.hash()), now).await?;
+    let Some(session) = session.filter(|session| !is_idle(session, now)) else {
+        return Ok(Visitor::Nobody);
+    };
+    let user = users::by_id(&mut read, session.user_id).await?;
+    drop(read);
+    let Some(user) = user.filter(|user| user.status == Status::Active) else {
+        return Ok(Visitor::Nobody);
+    };
+    if now.duration_since(session.last_seen_at) >= SEEN_EVERY
+        && let Err(error) = note_seen(app, session.id, now).await
+    {
+        // A database that cannot be written does not keep anybody from reading.
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "a use was not noted"
+        );
+    }
+    let who = SignedIn { user, session };
+    Ok(if lacks_second_factor(&who) {
+        Visitor::HalfWay(who)
+    } else {
+        Visitor::SignedIn(who)
+    })
+}
+
+/// The caller of an API operation who sent no bearer token but a session cookie. `None`: there is
+/// no session that is good. What changes something has to come from a page of ours.
+pub async fn caller(app: &App, parts: &Parts) -> Answer<Option<Principal>> {
+    let visitor = of_cookie(app, &parts.headers).await?;
+    let Some(who) = visitor.signed_in() else {
+        return Ok(None);
+    };
+    let reads = matches!(parts.method, Method::GET | Method::HEAD);
+    if !reads && !same_origin::is_same_origin(&parts.headers, &app.config.base_url) {
+        return Err(same_origin::refusal().into());
+    }
+    Ok(Some(who.principal()))
+}
+
+/// The secret in the session cookie of a request, if there is one.
+pub fn cookie(app: &App, headers: &HeaderMap) -> Option<LinkSecret> {
+    let fields = headers.get_all(COOKIE).iter();
+    SessionCookie::of(&app.config.base_url).read(fields.map(http::HeaderValue::as_bytes))
+}
+
+/// What a sign-in knows of the browser.
+#[derive(Clone, Debug)]
+pub struct Browser {
+    /// Where it is.
+    pub ip: IpAddr,
+    /// What it says it is.
+    pub user_agent: Option<String>,
+    /// The cookie that it has already: that session ends with the new one.
+    pub cookie: Option<LinkSecret>,
+}
+
+impl FromRequestParts<Arc<App>> for Browser {
+    type Rejection = PageRefusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, PageRefusal> {
+        let ClientIp(ip) = ClientIp::from_request_parts(parts, app).await?;
+        let user_agent = parts
+            .headers
+            .get(USER_AGENT)
+            .and_then(|name| name.to_str().ok());
+        Ok(Self {
+            ip,
+            user_agent: user_agent.map(|name| name.chars().take(MAX_USER_AGENT).collect()),
+            cookie: cookie(app, &parts.headers),
+        })
+    }
+}
+
+/// A session that was begun: what the browser gets.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// Value of `Set-Cookie`.
+    pub set_cookie: String,
+    /// Whether the second factor is still to be shown.
+    pub is_half_way: bool,
+}
+
+/// Begins a session of somebody who just proved to be `user`, always with a new cookie: one that
+/// was planted before signing in is worth nothing after it.
+pub async fn begin(
+    app: &App,
+    tx: &mut Tx,
+    user: &User,
+    browser: &Browser,
+    now: Timestamp,
+) -> Answer<Begun> {
+    if let Some(old) = &browser.cookie {
+        sessions::end(tx, SecretHash(old.hash())).await?;
+    }
+    // Rows of sessions that ended by themselves are of no use to anybody.
+    sessions::purge(tx, now).await?;
+    let secret = LinkSecret::draw()?;
+    let is_half_way = user.totp_confirmed_at.is_some();
+    let lifetime = if is_half_way { HALF_WAY } else { LIFETIME };
+    let session = Session {
+        id: SessionId::new(unix_millis(now), random::bytes()?),
+        hash: SecretHash(secret.hash()),
+        user_id: user.id,
+        csrf_hash: NO_FORM_SECRET,
+        user_agent: browser.user_agent.clone(),
+        ip: Some(browser.ip.to_string()),
+        second_factor_at: None,
+        created_at: now,
+        rotated_at: now,
+        last_seen_at: now,
+        expires_at: later(now, lifetime),
+    };
+    sessions::insert(tx, &session).await?;
+    Ok(Begun {
+        set_cookie: set_cookie(app, &secret, lifetime),
+        is_half_way,
+    })
+}
+
+/// Turns a session that was half way into a whole one, with another cookie. `None`: it ended
+/// meanwhile.
+pub async fn complete(
+    app: &App,
+    tx: &mut Tx,
+    session: &Session,
+    now: Timestamp,
+) -> Answer<Option<String>> {
+    let secret = LinkSecret::draw()?;
+    let rotated = sessions::rotate(
+        tx,
+        session.hash,
+        SecretHash(secret.hash()),
+        NO_FORM_SECRET,
+        now,
+        later(now, LIFETIME),
+    )
+    .await?;
+    if !rotated {
+        return Ok(None);
+    }
+    sessions::second_factor(tx, session.id, now).await?;
+    Ok(Some(set_cookie(app, &secret, LIFETIME)))
+}
+
+/// `now` and a while.
+pub(crate) fn later(now: Timestamp, while_: SignedDuration) -> Timestamp {
+    now.saturating_add(while_).unwrap_or(Timestamp::MAX)
+}
+
+async fn note_seen(app: &App, id: SessionId, now: Timestamp) -> Result<(), store::Error> {
+    let mut tx = app.store.begin().await?;
+    sessions::seen(&mut tx, id, now).await?;
+    tx.commit().await
+}
+
+fn lacks_second_factor(who: &SignedIn) -> bool {
+    who.user.totp_confirmed_at.is_some() && who.session.second_factor_at.is_none()
+}
+
+/// Whether a session has ended because nobody used it.
+pub fn is_idle(session: &Session, now: Timestamp) -> bool {
+    now.duration_since(session.last_seen_at) >= IDLE
+}
+
+fn set_cookie(app: &App, secret: &LinkSecret, lifetime: SignedDuration) -> String {
+    let seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
+    SessionCookie::of(&app.config.base_url).set(secret, seconds)
+}
+
+/// The longest that one sign-in lasts (OWASP ASVS 5.0, 7.3.2 asks for a documented limit): a month
+/// keeps people from choosing passwords that are quick to type.
+pub const LIFETIME: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// A session that nobody used for this long has ended.
+pub const IDLE: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// How long the second factor may be looked for.
+pub const HALF_WAY: SignedDuration = SignedDuration::from_mins(10);
+
+/// A use is written down at most this often, so that reading pages does not write.
+const SEEN_EVERY: SignedDuration = SignedDuration::from_mins(5);
+
+/// Browsers' names for themselves are shorter; what is longer is somebody's joke.
+const MAX_USER_AGENT: usize = 256;
+
+/// Forms carry no secret: `pages::same_origin` decides where they come from. The column takes this.
+const NO_FORM_SECRET: SecretHash = SecretHash([0; 32]);

@@ -1,0 +1,205 @@
+//! Signing in with email and password, and with the second factor.
+
+use std::net::IpAddr;
+
+use aws_lc_rs::digest;
+use store::users::{self, Status, User};
+use store::{PasswordHash, SecretHash};
+use types::id::UserId;
+use types::problem::Problem;
+
+use super::email::Email;
+use super::password::{HashError, Password, Verdict};
+use super::recovery::RecoveryCode;
+use super::second_factor;
+use super::session::{self, Begun, Browser, SignedIn};
+use super::throttle::{Limits, Throttle, TooSoon, place};
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::problem::{Answer, Refusal};
+
+/// Attempts of this process.
+#[derive(Debug)]
+pub struct Attempts {
+    accounts: Throttle<AccountKey>,
+    places: Throttle<IpAddr>,
+    codes: Throttle<UserId>,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self {
+            accounts: Throttle::new(Limits::ACCOUNT),
+            places: Throttle::new(Limits::ADDRESS),
+            codes: Throttle::new(Limits::ACCOUNT),
+        }
+    }
+}
+
+impl Attempts {
+    /// Forgets the failures of an account whose owner was proved in another way.
+    pub(super) fn forgive(&self, email: &str, user: UserId) {
+        self.accounts.succeeded(&account_key(email));
+        self.codes.succeeded(&user);
+    }
+
+    /// Counts an attempt with a password by somebody who is signed in already.
+    pub(super) fn begin_with_password(
+        &self,
+        email: &str,
+        now: jiff::Timestamp,
+    ) -> Result<(), TooSoon> {
+        self.accounts.begin(&account_key(email), now)
+    }
+}
+
+/// Why nobody was signed in.
+#[derive(Debug)]
+pub enum SignInError {
+    /// Wrong, in a way that is not said: no such person, suspended, another password or code.
+    Wrong,
+    /// Too many attempts; seconds until the next.
+    TooSoon(u32),
+    /// Failed on our side.
+    Failed(Refusal),
+}
+
+impl From<TooSoon> for SignInError {
+    fn from(TooSoon(seconds): TooSoon) -> Self {
+        Self::TooSoon(seconds)
+    }
+}
+
+impl From<HashError> for SignInError {
+    fn from(error: HashError) -> Self {
+        Self::Failed(hash_refusal(&error))
+    }
+}
+
+impl<R: Into<Refusal>> From<R> for SignInError {
+    fn from(error: R) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// What passwords' failures are to a caller.
+pub(crate) fn hash_refusal(error: &HashError) -> Refusal {
+    match error {
+        HashError::Busy => Problem::unavailable().with_retry_after(1).into(),
+        HashError::Failed(message) => {
+            tracing::error!(error = %message, "a password could not be hashed or compared");
+            Problem::internal().into()
+        }
+    }
+}
+
+/// Signs somebody in by password. The answer takes as long for an address that nobody has.
+pub async fn with_password(
+    app: &App,
+    email: &str,
+    password: &str,
+    browser: &Browser,
+) -> Result<Begun, SignInError> {
+    let now = app.now();
+    let attempts = &app.people.attempts;
+    let place = place(browser.ip);
+    attempts.places.begin(&place, now)?;
+    let key = account_key(email);
+    attempts.accounts.begin(&key, now)?;
+    let user = match Email::parse(email) {
+        Ok(email) => users::by_email(&mut *app.store.read().await?, email.as_str()).await?,
+        Err(_) => None,
+    };
+    let Ok(password) = Password::typed(password) else {
+        return Err(SignInError::Wrong);
+    };
+    let kept = user.as_ref().and_then(|user| user.password_hash.clone());
+    let passwords = &app.people.passwords;
+    let verdict = passwords
+        .verify(password.clone(), kept.map(|PasswordHash(text)| text))
+        .await?;
+    let Some(user) = user.filter(|user| user.status == Status::Active) else {
+        return Err(SignInError::Wrong);
+    };
+    let renewed = match verdict {
+        Verdict::Wrong => return Err(SignInError::Wrong),
+        Verdict::Right => None,
+        Verdict::RightOnOldParameters => Some(PasswordHash(passwords.hash(password).await?)),
+    };
+    attempts.accounts.succeeded(&key);
+    attempts.places.take_back(&place);
+    let mut tx = app.store.begin().await?;
+    if let Some(hash) = renewed {
+        users::set_password(&mut tx, user.id, Some(&hash), now).await?;
+    }
+    let begun = session::begin(app, &mut tx, &user, browser, now).await?;
+    if !begun.is_half_way {
+        note_sign_in(&mut tx, &user, browser.ip, now).await?;
+    }
+    tx.commit().await?;
+    Ok(begun)
+}
+
+/// Completes a sign-in with a code of the authenticator app, or with a recovery code. Returns the
+/// value of `Set-Cookie`.
+pub async fn with_second_factor(
+    app: &App,
+    who: &SignedIn,
+    code: &str,
+    ip: IpAddr,
+) -> Result<String, SignInError> {
+    let now = app.now();
+    let user = &who.user;
+    app.people.attempts.codes.begin(&user.id, now)?;
+    let mut tx = app.store.begin().await?;
+    let is_right = if let Some(code) = RecoveryCode::read(code) {
+        users::use_recovery_code(&mut tx, user.id, SecretHash(code.hash()), now).await?
+    } else {
+        match second_factor::secret_of(app, user)?.and_then(|secret| secret.check(code, now, None))
+        {
+            Some(step) => users::use_totp_step(&mut tx, user.id, step).await?,
+            None => false,
+        }
+    };
+    if !is_right {
+        return Err(SignInError::Wrong);
+    }
+    let Some(cookie) = session::complete(app, &mut tx, &who.session, now).await? else {
+        return Err(SignInError::Wrong);
+    };
+    note_sign_in(&mut tx, user, ip, now).await?;
+    tx.commit().await?;
+    app.people.attempts.codes.succeeded(&user.id);
+    Ok(cookie)
+}
+
+async fn note_sign_in(
+    tx: &mut store::Tx,
+    user: &User,
+    ip: IpAddr,
+    now: jiff::Timestamp,
+) -> Answer<()> {
+    let actor = Actor::person(user.id).at(ip);
+    audit::record(
+        tx,
+        &actor,
+        None,
+        Action::SignedIn,
+        Target::User(user.id),
+        now,
+    )
+    .await
+}
+
+/// What failures of an account are counted under. A hash, because the text is whatever a stranger
+/// typed, of any length.
+type AccountKey = [u8; 32];
+
+fn account_key(email: &str) -> AccountKey {
+    let digest = digest::digest(&digest::SHA256, email.trim().to_lowercase().as_bytes());
+    let mut key = [0; 32];
+    for (byte, given) in key.iter_mut().zip(digest.as_ref()) {
+        *byte = *given;
+    }
+    key
+}

@@ -1,0 +1,217 @@
+//! Time-based one-time passwords (RFC 6238), as authenticator apps have them: HMAC-SHA-1, six
+//! digits, thirty seconds.
+//!
+//! SHA-1 because common apps ignore the `algorithm` of the address and use it whatever is asked
+//! for; as a MAC it has no known weakness.
+
+use aws_lc_rs::hmac;
+use credentials::Secret;
+use jiff::Timestamp;
+use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
+
+/// The secret that a person's authenticator app and the platform share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TotpSecret(Secret);
+
+/// A time step: whole periods since 1970. The last one that was used is kept, so that no code
+/// works twice (RFC 6238 section 5.2).
+pub type Step = i64;
+
+impl TotpSecret {
+    /// Makes a secret of random bytes.
+    pub fn new(random: [u8; SECRET_BYTES]) -> Self {
+        Self(Secret::new(random))
+    }
+
+    /// Reads back the bytes that were kept.
+    pub fn from_kept(bytes: Vec<u8>) -> Option<Self> {
+        (bytes.len() == SECRET_BYTES).then(|| Self(Secret::new(bytes)))
+    }
+
+    /// The bytes to keep.
+    pub fn expose(&self) -> &[u8] {
+        self.0.expose()
+    }
+
+    /// The secret as a person types it into an app: base32 (RFC 4648 section 6), 32 characters.
+    pub fn base32(&self) -> String {
+        let mut text = String::with_capacity(SECRET_BYTES.div_ceil(5) * 8);
+        for group in self.0.expose().chunks(5) {
+            let mut bytes = [0; 8];
+            for (byte, given) in bytes.iter_mut().skip(3).zip(group) {
+                *byte = *given;
+            }
+            let bits = u64::from_be_bytes(bytes);
+            for place in (0..8).rev() {
+                let digit = usize::try_from(bits >> (5 * place) & 31).unwrap_or_default();
+                text.push(char::from(BASE32.get(digit).copied().unwrap_or(b'A')));
+            }
+        }
+        text
+    }
+
+    /// The address that an app reads from a link or a QR code.
+    pub fn uri(&self, issuer: &str, account: &str) -> String {
+        format!(
+            "otpauth://totp/{issuer}:{account}?secret={secret}&issuer={issuer}&algorithm=SHA1&digits={DIGITS}&period={PERIOD}",
+            issuer = percent(issuer),
+            account = percent(account),
+            secret = self.base32(),
+        )
+    }
+
+    /// The step whose code was given, where it is a step of now (one to either side is allowed for
+    /// clocks and slow fingers) and later than `last_used`. Spaces in the code are passed over.
+    pub fn check(&self, code: &str, now: Timestamp, last_used: Option<Step>) -> Option<Step> {
+        let code = Code::read(code)?;
+        let present = now.as_second().div_euclid(PERIOD);
+        let mut found = Step::MIN;
+        for step in present - 1..=present + 1 {
+            let matches = code.0.ct_eq(&self.code(step).0);
+            found = Step::conditional_select(&found, &step, matches);
+        }
+        (found != Step::MIN && last_used.is_none_or(|last| found > last)).then_some(found)
+    }
+
+    /// The code of one step (RFC 4226 section 5.3).
+    fn code(&self, step: Step) -> Code {
+        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, self.0.expose());
+        let tag = hmac::sign(&key, &step.to_be_bytes());
+        let tag = tag.as_ref();
+        let offset = usize::from(tag.last().copied().unwrap_or(0) & 15);
+        let bits = tag
+            .get(offset..)
+            .and_then(|rest| rest.first_chunk::<4>())
+            .map_or(0, |four| u32::from_be_bytes(*four) & 0x7fff_ffff);
+        Code(bits % 10_u32.pow(DIGITS))
+    }
+}
+
+/// Bytes of a secret: those of SHA-1's output, as RFC 4226 section 4 recommends.
+pub const SECRET_BYTES: usize = 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Code(u32);
+
+impl Code {
+    fn read(text: &str) -> Option<Self> {
+        let digits = text.trim().split(' ').flat_map(str::bytes);
+        let (mut value, mut count) = (0_u32, 0);
+        for digit in digits {
+            count += 1;
+            if !digit.is_ascii_digit() || count > DIGITS {
+                return None;
+            }
+            value = value * 10 + u32::from(digit - b'0');
+        }
+        (count == DIGITS).then_some(Self(value))
+    }
+}
+
+/// Percent-encodes all but unreserved characters (RFC 3986 section 2.3).
+fn percent(text: &str) -> String {
+    use std::fmt::Write as _;
+    text.bytes().fold(String::new(), |mut out, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            write!(out, "%{byte:02X}").ok();
+        }
+        out
+    })
+}
+
+const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+
+/// Digits of a code.
+const DIGITS: u32 = 6;
+
+/// Seconds of a step.
+const PERIOD: i64 = 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rfc() -> TotpSecret {
+        TotpSecret::new(*b"12345678901234567890")
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// RFC 6238 appendix B, the SHA-1 column; its eight digits end in these six.
+    #[test]
+    fn codes_are_those_of_rfc_6238() {
+        for (second, code) in [
+            (59, "287082"),
+            (1_111_111_109, "081804"),
+            (1_111_111_111, "050471"),
+            (1_234_567_890, "005924"),
+            (2_000_000_000, "279037"),
+            (20_000_000_000, "353130"),
+        ] {
+            let step = rfc().check(code, at(second), None);
+            assert_eq!(step, Some(second / 30), "{second}");
+        }
+    }
+
+    #[test]
+    fn one_step_to_either_side_is_good_and_two_are_not() {
+        let code = "005924";
+        for (shift, good) in [
+            (-60, false),
+            (-30, true),
+            (0, true),
+            (30, true),
+            (60, false),
+        ] {
+            let step = rfc().check(code, at(1_234_567_890 + shift), None);
+            assert_eq!(step.is_some(), good, "{shift}");
+        }
+    }
+
+    #[test]
+    fn a_code_works_once() {
+        let now = at(1_234_567_890);
+        let step = rfc().check("005924", now, None).unwrap();
+        assert_eq!(rfc().check("005924", now, Some(step)), None);
+        assert_eq!(rfc().check("005924", now, Some(step + 1)), None);
+        assert_eq!(rfc().check("005924", now, Some(step - 1)), Some(step));
+    }
+
+    #[test]
+    fn a_code_is_six_digits_with_any_spaces() {
+        let now = at(1_234_567_890);
+        for good in ["005 924", " 005924 ", "00 59 24"] {
+            assert!(rfc().check(good, now, None).is_some(), "{good}");
+        }
+        for bad in [
+            "",
+            "05924",
+            "5924",
+            "0005924",
+            "005924 0",
+            "00592a",
+            "+05924",
+            "００５９２４",
+        ] {
+            assert!(rfc().check(bad, now, None).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn apps_get_base32_and_an_encoded_address() {
+        assert_eq!(rfc().base32(), "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ");
+        assert_eq!(
+            rfc().uri("svc example", "a+b@example.com"),
+            "otpauth://totp/svc%20example:a%2Bb%40example.com\
+             ?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ&issuer=svc%20example\
+             &algorithm=SHA1&digits=6&period=30"
+        );
+        assert_eq!(TotpSecret::from_kept(rfc().expose().to_vec()), Some(rfc()));
+        assert_eq!(TotpSecret::from_kept(vec![1; 19]), None);
+    }
+}

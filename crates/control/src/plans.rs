@@ -1,0 +1,29 @@
+//! What a workspace may create: the catalogue of the configuration, and what it offers one
+//! workspace at one moment (CP-3).
+
+mod catalogue;
+mod fingerprint;
+mod offer;
+mod preview;
+mod section;
+mod shop;
+
+use std::sync::Arc;
+
+use api::control::plans::PLAN_CONFIGURATION;
+use axum::Router;
+
+pub use self::catalogue::{Catalogue, Place, Region, Terms};
+pub use self::fingerprint::{Fingerprint, FingerprintKey};
+pub(crate) use self::offer::explain;
+pub use self::offer::{Offer, Room, configuration, offer};
+pub use self::section::CatalogSection;
+pub(crate) use self::section::is_country;
+pub use self::shop::{Shop, ShopError, Snapshot};
+use crate::app::App;
+use crate::route::Serve as _;
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new().serve(PLAN_CONFIGURATION, preview::preview)
+}

@@ -1,0 +1,180 @@
+//! The catalogue: plans with their terms, regions with their capacity.
+
+use std::collections::BTreeMap;
+
+use api::control::plans::{Currency, Plan, Provider};
+
+/// What can be created, where, and for how much.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    /// Currency of every price.
+    pub currency: Currency,
+    /// Whether a confirmed creation may update a subscription on the server (CP-4f).
+    pub server_confirmed_creation: bool,
+    /// Whether a first payment can be made on the platform's pages.
+    pub hosted_checkout: bool,
+    /// The plans; every one is there.
+    pub(super) plans: BTreeMap<Plan, Terms>,
+    /// The regions, in the order of the configuration.
+    pub(super) regions: Vec<Region>,
+}
+
+impl Catalogue {
+    /// The terms of a plan.
+    pub fn terms(&self, plan: Plan) -> &Terms {
+        static NONE: std::sync::LazyLock<Terms> =
+            std::sync::LazyLock::new(|| Terms::built_in(Plan::Enterprise));
+        // Every plan is put in by the conversion; the fallback, which sells nothing, is never
+        // reached.
+        self.plans.get(&plan).unwrap_or(&NONE)
+    }
+
+    /// The regions, in the order of the configuration.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// One region.
+    pub fn region(&self, provider: Provider, region: &str) -> Option<&Region> {
+        self.regions.iter().find(|known| known.is(provider, region))
+    }
+
+    /// Whether any plan has a limit for each workspace.
+    pub(super) fn limits_projects(&self) -> bool {
+        self.plans
+            .values()
+            .any(|terms| terms.projects_per_workspace.is_some())
+    }
+
+    /// Whether any plan costs anything.
+    pub fn billing_enabled(&self) -> bool {
+        self.plans.values().any(|terms| terms.monthly > 0)
+    }
+}
+
+/// The terms of one plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Name, for people.
+    pub name: String,
+    /// What it is for, for people.
+    pub description: String,
+    /// Price of one project in a month, in the smallest unit of the currency; 0 is free.
+    pub monthly: i64,
+    /// The monthly price before a reduction.
+    pub compare_at: Option<i64>,
+    /// Why the price is reduced, for people.
+    pub promotion: Option<String>,
+    /// Whether it is sold by arrangement alone.
+    pub by_arrangement: bool,
+    /// Projects that one workspace may have; `None` is unlimited.
+    pub projects_per_workspace: Option<u32>,
+    /// Days that request logs and events are kept.
+    pub log_retention_days: u16,
+}
+
+impl Terms {
+    /// The terms that hold where the configuration says nothing else.
+    pub(super) fn built_in(plan: Plan) -> Self {
+        let (name, description, monthly, by_arrangement, log_retention_days) = match plan {
+            Plan::Basic => (
+                "Basic",
+                "Everything a single person needs, free of charge.",
+                0,
+                false,
+                7,
+            ),
+            Plan::Pro => (
+                "Pro",
+                "For teams: webhooks, longer logs, more capacity.",
+                1_900,
+                false,
+                30,
+            ),
+            Plan::Enterprise => (
+                "Enterprise",
+                "Engines and terms of your own, by arrangement.",
+                0,
+                true,
+                90,
+            ),
+        };
+        Self {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            monthly,
+            compare_at: None,
+            promotion: None,
+            by_arrangement,
+            projects_per_workspace: None,
+            log_retention_days,
+        }
+    }
+}
+
+/// Where projects stand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Region {
+    /// Whose machines.
+    pub provider: Provider,
+    /// Name.
+    pub region: String,
+    /// Domain of the engines.
+    pub domain: String,
+    /// Port of the engines.
+    pub engine_port: u16,
+    /// Plans that can be chosen.
+    pub plans: Vec<Plan>,
+    /// Projects that it holds, by plan; unlimited for a plan that is not there.
+    pub capacity: BTreeMap<Plan, u32>,
+    /// Where on earth, as far as that was said.
+    pub place: Option<Place>,
+    /// Countries that it is recommended to.
+    pub countries: Vec<String>,
+}
+
+impl Region {
+    /// Whether this is the region of these names.
+    pub fn is(&self, provider: Provider, region: &str) -> bool {
+        self.provider == provider && self.region == region
+    }
+}
+
+/// A place on earth, in degrees.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// North of the equator.
+    pub latitude: f64,
+    /// East of Greenwich.
+    pub longitude: f64,
+}
+
+impl Place {
+    /// Angle between the two places, in radians: the haversine formula.
+    pub fn angle_to(self, other: Self) -> f64 {
+        let half_sine_squared = |degrees: f64| (degrees.to_radians() / 2.0).sin().powi(2);
+        let north = half_sine_squared(other.latitude - self.latitude);
+        let east = half_sine_squared(other.longitude - self.longitude);
+        let cosines = self.latitude.to_radians().cos() * other.latitude.to_radians().cos();
+        2.0 * cosines.mul_add(east, north).sqrt().min(1.0).asin()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_goes_around_the_date_line() {
+        let place = |latitude, longitude| Place {
+            latitude,
+            longitude,
+        };
+        let (fiji, samoa, kenya) = (place(-18.0, 178.0), place(-13.8, -172.0), place(-1.3, 36.8));
+        assert!(fiji.angle_to(samoa) < 0.25);
+        assert!(fiji.angle_to(kenya) > 2.0);
+        assert!(fiji.angle_to(fiji).abs() < 1e-9);
+        let poles = place(90.0, 0.0).angle_to(place(-90.0, 0.0));
+        assert!((poles - std::f64::consts::PI).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,76 @@
+//! The creation fingerprint: a proof that the caller confirms what the server would do.
+
+use std::fmt;
+
+use api::control::plans::PlanOption;
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::billing::Decision;
+
+/// The key that fingerprints are made with. Every process of one platform has the same.
+pub struct FingerprintKey(hmac::Key);
+
+impl FingerprintKey {
+    /// Makes the key from 32 secret bytes that are used for nothing else.
+    pub fn new(secret: &[u8; 32]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    /// Signs an offer: `option` is what is shown, without its fingerprint, and `decision` what the
+    /// server would do.
+    pub(super) fn sign(
+        &self,
+        workspace: &str,
+        option: &PlanOption,
+        decision: &Decision,
+    ) -> Fingerprint {
+        let mut context = hmac::Context::with_key(&self.0);
+        let subscription = match decision {
+            Decision::Update { subscription, .. } => subscription.as_str(),
+            Decision::Free | Decision::Checkout { .. } | Decision::Setup { .. } => "",
+        };
+        // Amounts and action are in the option. Strings and integers always serialise, in the
+        // order in which the types declare them.
+        let shown = serde_json::to_vec(option).unwrap_or_default();
+        for part in [
+            DOMAIN,
+            workspace.as_bytes(),
+            subscription.as_bytes(),
+            &shown,
+        ] {
+            // A length before each part, so that no two offers have the same text.
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        Fingerprint(URL_SAFE_NO_PAD.encode(context.sign()))
+    }
+}
+
+impl fmt::Debug for FingerprintKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FingerprintKey")
+    }
+}
+
+/// Stands for one offer to one workspace: 43 characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint(String);
+
+impl Fingerprint {
+    /// Whether the caller gave this one. In constant time: it is a MAC.
+    pub fn is(&self, given: &str) -> bool {
+        aws_lc_rs::constant_time::verify_slices_are_equal(self.0.as_bytes(), given.as_bytes())
+            .is_ok()
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Keeps the MAC apart from any other that the same secret might ever make.
+const DOMAIN: &[u8] = b"svc creation fingerprint 1";

@@ -1,0 +1,35 @@
+//! `GET …/plan/config`: what a project could be created as (CP-3).
+
+use std::sync::Arc;
+
+use api::control::plans::PlanConfiguration;
+use axum::Json;
+use axum::extract::State;
+use types::permission::Permission;
+
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, PlanRead};
+use crate::extract::{ClientIp, Query, Segment};
+use crate::problem::Answer;
+
+pub(super) async fn preview(
+    caller: Caller<PlanRead>,
+    State(app): State<Arc<App>>,
+    Segment(workspace): Segment,
+    ClientIp(address): ClientIp,
+    query: Query,
+) -> Answer<Json<PlanConfiguration>> {
+    query.finish()?;
+    let mut conn = app.store.read().await?;
+    let workspace = access::workspace(&mut conn, &caller.who, &workspace, PERMISSION).await?;
+    let now = app.now();
+    let snapshot = app.shop.snapshot(&mut conn, workspace.id, now).await?;
+    Ok(Json(app.shop.configuration(
+        &snapshot,
+        workspace.id,
+        address,
+    )))
+}
+
+const PERMISSION: Permission = Permission::AccountPlanReadOnly;

@@ -1,0 +1,382 @@
+//! `catalog` of the configuration, as it is written, and its conversion.
+
+use std::collections::BTreeMap;
+
+use api::control::plans::{Currency, Plan, Provider, UnknownWord};
+use daemon::config::ConfigError;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use types::tunnel::Hostname;
+
+use super::catalogue::{Catalogue, Place, Region, Terms};
+
+/// What can be created, where, and for how much.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CatalogSection {
+    /// Currency of every price: three capital letters.
+    #[schemars(example = &"EUR")]
+    currency: String,
+    /// Whether a confirmed creation may update a subscription on the server. Without it, plans
+    /// that would need that are listed as unavailable.
+    server_confirmed_creation: bool,
+    /// Whether a first payment can be made on the platform's checkout page.
+    hosted_checkout: bool,
+    /// Plans that differ from the built-in ones of the same name (`basic`, `pro`, `enterprise`).
+    plans: Vec<PlanSection>,
+    /// Where projects can stand. Without any, there is one region, `other` / `local`, without a
+    /// limit, on the first engine; without an engine there is none.
+    regions: Vec<RegionSection>,
+}
+
+impl Default for CatalogSection {
+    fn default() -> Self {
+        Self {
+            currency: "EUR".to_owned(),
+            server_confirmed_creation: true,
+            hosted_checkout: true,
+            plans: Vec::new(),
+            regions: Vec::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct PlanSection {
+    /// Which plan: `basic`, `pro` or `enterprise`. Required.
+    plan: String,
+    /// Name, for people.
+    name: Option<String>,
+    /// What it is for, for people.
+    description: Option<String>,
+    /// Price of one project in a month, in the smallest unit of the currency; 0 is free.
+    monthly_price: Option<i64>,
+    /// The price before a reduction, in the smallest unit of the currency.
+    compare_at_monthly_price: Option<i64>,
+    /// Why the price is reduced, for people.
+    promotion: Option<String>,
+    /// Whether the plan is sold by arrangement alone: it is listed, and cannot be chosen.
+    by_arrangement: Option<bool>,
+    /// Projects of the plan that one workspace may have; unlimited without it.
+    projects_per_workspace: Option<u32>,
+    /// Days that request logs and events are kept.
+    log_retention_days: Option<u16>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct RegionSection {
+    /// Whose machines: `aws`, `gcp`, `azure`, `onpremise` or `other`. Required.
+    provider: String,
+    /// Name: letters, digits and dashes. Required.
+    #[schemars(example = &"eu-central-1")]
+    region: String,
+    /// Domain of the engines there; that of the first engine without it.
+    cluster_domain: Option<String>,
+    /// Port of the engines there; 443 without it.
+    engine_port: Option<u16>,
+    /// Plans that can be chosen there; every plan without it.
+    plans: Option<Vec<String>>,
+    /// Projects of each plan that the region holds; unlimited for a plan that is not named.
+    capacity: BTreeMap<String, u32>,
+    /// Degrees north of the equator, for the recommendation.
+    latitude: Option<f64>,
+    /// Degrees east of Greenwich, for the recommendation.
+    longitude: Option<f64>,
+    /// Countries that the region is recommended to where a caller's place is known by its country
+    /// alone: codes of two capital letters.
+    countries: Vec<String>,
+}
+
+impl CatalogSection {
+    /// The catalogue. `first_engine` is the domain of the first engine of the configuration, for
+    /// regions that name none.
+    pub fn check(self, first_engine: Option<&str>) -> Result<Catalogue, ConfigError> {
+        let currency: Currency = self
+            .currency
+            .parse()
+            .map_err(|_| ConfigError::new("catalog.currency", "expected three capital letters"))?;
+        let mut plans: BTreeMap<Plan, Terms> = Plan::ALL
+            .into_iter()
+            .map(|plan| (plan, Terms::built_in(plan)))
+            .collect();
+        let mut seen = Vec::new();
+        for (index, section) in self.plans.into_iter().enumerate() {
+            let key = |name: &str| format!("catalog.plans.{index}.{name}");
+            let plan: Plan = section
+                .plan
+                .parse()
+                .map_err(|_| ConfigError::new(key("plan"), "expected basic, pro or enterprise"))?;
+            if seen.contains(&plan) {
+                return Err(ConfigError::new(key("plan"), "this plan is there twice"));
+            }
+            seen.push(plan);
+            if let Some(terms) = plans.get_mut(&plan) {
+                section.overlay(terms, key)?;
+            }
+        }
+        let regions = if self.regions.is_empty() {
+            first_engine.map(local).into_iter().collect()
+        } else {
+            let mut regions: Vec<Region> = Vec::with_capacity(self.regions.len());
+            for (index, section) in self.regions.into_iter().enumerate() {
+                let key = |name: &str| format!("catalog.regions.{index}.{name}");
+                let region = section.check(first_engine, key)?;
+                if regions
+                    .iter()
+                    .any(|other| other.is(region.provider, &region.region))
+                {
+                    return Err(ConfigError::new(
+                        key("region"),
+                        "this region is there twice",
+                    ));
+                }
+                regions.push(region);
+            }
+            regions
+        };
+        Ok(Catalogue {
+            currency,
+            server_confirmed_creation: self.server_confirmed_creation,
+            hosted_checkout: self.hosted_checkout,
+            plans,
+            regions,
+        })
+    }
+}
+
+impl PlanSection {
+    fn overlay(self, terms: &mut Terms, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+        if let Some(name) = self.name {
+            terms.name = name;
+        }
+        if let Some(description) = self.description {
+            terms.description = description;
+        }
+        if let Some(price) = self.monthly_price {
+            terms.monthly = amount(price, || key("monthly_price"))?;
+        }
+        if let Some(price) = self.compare_at_monthly_price {
+            terms.compare_at = Some(amount(price, || key("compare_at_monthly_price"))?);
+        }
+        if self.promotion.is_some() {
+            terms.promotion = self.promotion;
+        }
+        if let Some(by_arrangement) = self.by_arrangement {
+            terms.by_arrangement = by_arrangement;
+        }
+        if self.projects_per_workspace.is_some() {
+            terms.projects_per_workspace = self.projects_per_workspace;
+        }
+        if let Some(days) = self.log_retention_days {
+            terms.log_retention_days = days;
+        }
+        Ok(())
+    }
+}
+
+impl RegionSection {
+    fn check(
+        self,
+        first_engine: Option<&str>,
+        key: impl Fn(&str) -> String,
+    ) -> Result<Region, ConfigError> {
+        let provider: Provider = self.provider.parse().map_err(|_| {
+            ConfigError::new(
+                key("provider"),
+                "expected aws, gcp, azure, onpremise or other",
+            )
+        })?;
+        if !is_region_name(&self.region) {
+            return Err(ConfigError::new(
+                key("region"),
+                "expected 1 to 64 lower-case letters, digits and dashes",
+            ));
+        }
+        let domain = match (self.cluster_domain, first_engine) {
+            (Some(domain), _) => domain
+                .parse::<Hostname>()
+                .map_err(|_| ConfigError::new(key("cluster_domain"), "expected a host name"))?
+                .into(),
+            (None, Some(domain)) => domain.to_owned(),
+            (None, None) => {
+                return Err(ConfigError::new(
+                    key("cluster_domain"),
+                    "is needed where no engine is configured",
+                ));
+            }
+        };
+        let mut plans = Plan::ALL.to_vec();
+        if let Some(words) = self.plans {
+            plans = words
+                .iter()
+                .map(|word| word.parse())
+                .collect::<Result<_, _>>()
+                .map_err(|_| ConfigError::new(key("plans"), "expected basic, pro, enterprise"))?;
+        }
+        let capacity = self
+            .capacity
+            .iter()
+            .map(|(word, total)| Ok((word.parse()?, *total)))
+            .collect::<Result<_, UnknownWord>>()
+            .map_err(|_| ConfigError::new(key("capacity"), "expected basic, pro, enterprise"))?;
+        let place = match (self.latitude, self.longitude) {
+            (None, None) => None,
+            (Some(latitude), Some(longitude))
+                if latitude.abs() <= 90.0 && longitude.abs() <= 180.0 =>
+            {
+                Some(Place {
+                    latitude,
+                    longitude,
+                })
+            }
+            _ => {
+                return Err(ConfigError::new(
+                    key("latitude"),
+                    "expected both latitude (-90 to 90) and longitude (-180 to 180)",
+                ));
+            }
+        };
+        if !self.countries.iter().all(|code| is_country(code)) {
+            return Err(ConfigError::new(
+                key("countries"),
+                "expected codes of two capital letters",
+            ));
+        }
+        Ok(Region {
+            provider,
+            region: self.region,
+            domain,
+            engine_port: self.engine_port.unwrap_or(DEFAULT_ENGINE_PORT),
+            plans,
+            capacity,
+            place,
+            countries: self.countries,
+        })
+    }
+}
+
+/// Whether the text is a country code of ISO 3166-1 in form.
+pub(crate) fn is_country(code: &str) -> bool {
+    code.len() == 2 && code.bytes().all(|letter| letter.is_ascii_uppercase())
+}
+
+fn local(first_engine: &str) -> Region {
+    Region {
+        provider: Provider::Other,
+        region: "local".to_owned(),
+        domain: first_engine.to_owned(),
+        engine_port: DEFAULT_ENGINE_PORT,
+        plans: Plan::ALL.to_vec(),
+        capacity: BTreeMap::new(),
+        place: None,
+        countries: Vec::new(),
+    }
+}
+
+fn amount(given: i64, key: impl Fn() -> String) -> Result<i64, ConfigError> {
+    if (0..=MAX_MONTHLY_PRICE).contains(&given) {
+        Ok(given)
+    } else {
+        Err(ConfigError::new(
+            key(),
+            format!("expected an amount from 0 to {MAX_MONTHLY_PRICE}"),
+        ))
+    }
+}
+
+fn is_region_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+/// Where engines listen when nothing else is said (https).
+const DEFAULT_ENGINE_PORT: u16 = 443;
+/// Ten million in whole units of a currency with cents; far above any price, and far below where
+/// sums over a workspace's projects could overflow.
+const MAX_MONTHLY_PRICE: i64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(yaml: &str) -> Result<Catalogue, ConfigError> {
+        let section: CatalogSection = serde_json::from_str(yaml).unwrap();
+        section.check(Some("engine.localhost"))
+    }
+
+    fn fault(json: &str) -> String {
+        read(json).unwrap_err().key
+    }
+
+    #[test]
+    fn built_in_plans_stand_in_one_unlimited_region() {
+        let catalogue = read("{}").unwrap();
+        let names: Vec<_> = catalogue.plans.keys().map(|plan| plan.as_str()).collect();
+        assert_eq!(names, ["basic", "pro", "enterprise"]);
+        let region = catalogue.region(Provider::Other, "local").unwrap();
+        assert_eq!(region.domain, "engine.localhost");
+        assert_eq!(region.engine_port, 443);
+        assert!(region.capacity.is_empty());
+        assert_eq!(catalogue.terms(Plan::Basic).monthly, 0);
+        assert!(catalogue.terms(Plan::Pro).monthly > 0);
+        assert!(catalogue.terms(Plan::Enterprise).by_arrangement);
+    }
+
+    #[test]
+    fn a_plan_differs_only_in_what_is_written() {
+        let catalogue = read(
+            r#"{"currency": "USD", "plans": [{"plan": "pro", "monthly_price": 500, "compare_at_monthly_price": 900}]}"#,
+        )
+        .unwrap();
+        let pro = catalogue.terms(Plan::Pro);
+        assert_eq!((pro.monthly, pro.compare_at), (500, Some(900)));
+        assert_eq!(pro.name, Terms::built_in(Plan::Pro).name);
+        assert_eq!(catalogue.currency.as_str(), "USD");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (json, key) in [
+            (r#"{"currency": "eur"}"#, "catalog.currency"),
+            (r#"{"plans": [{"plan": "gold"}]}"#, "catalog.plans.0.plan"),
+            (
+                r#"{"plans": [{"plan": "pro"}, {"plan": "pro"}]}"#,
+                "catalog.plans.1.plan",
+            ),
+            (
+                r#"{"plans": [{"plan": "pro", "monthly_price": -1}]}"#,
+                "catalog.plans.0.monthly_price",
+            ),
+            (
+                r#"{"regions": [{"provider": "x"}]}"#,
+                "catalog.regions.0.provider",
+            ),
+            (
+                r#"{"regions": [{"provider": "aws", "region": "EU"}]}"#,
+                "catalog.regions.0.region",
+            ),
+            (
+                r#"{"regions": [{"provider": "aws", "region": "a", "plans": ["gold"]}]}"#,
+                "catalog.regions.0.plans",
+            ),
+            (
+                r#"{"regions": [{"provider": "aws", "region": "a", "latitude": 10}]}"#,
+                "catalog.regions.0.latitude",
+            ),
+            (
+                r#"{"regions": [{"provider": "aws", "region": "a", "countries": ["fr"]}]}"#,
+                "catalog.regions.0.countries",
+            ),
+            (
+                r#"{"regions": [{"provider": "aws", "region": "a"}, {"provider": "aws", "region": "a"}]}"#,
+                "catalog.regions.1.region",
+            ),
+        ] {
+            assert_eq!(fault(json), key, "{json}");
+        }
+    }
+}

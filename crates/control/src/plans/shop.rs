@@ -1,0 +1,180 @@
+//! What the platform sells, with what that needs: the catalogue, accounts, the fingerprint's key
+//! and the callers' whereabouts.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use api::control::plans::{Plan, PlanConfiguration};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use store::{Conn, Store, capacity, projects};
+use types::id::WorkspaceId;
+
+use super::catalogue::Catalogue;
+use super::fingerprint::FingerprintKey;
+use super::offer::{Offer, Room, configuration, offer};
+use crate::billing::{Account, Billing, Ledger, day_of};
+use crate::config::Config;
+use crate::geo::{Geo, GeoError, nearest};
+use crate::keys::Keys;
+use crate::problem::Answer;
+
+/// What the platform sells.
+pub struct Shop {
+    catalogue: Catalogue,
+    key: FingerprintKey,
+    billing: Box<dyn Billing>,
+    geo: Option<Geo>,
+}
+
+/// What the offers to one workspace are made of, read at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    account: Account,
+    room: Room,
+    today: Date,
+}
+
+impl Shop {
+    /// A shop with the local ledger. It reads the geolocation file, and so it blocks: at start,
+    /// before anything is served.
+    ///
+    /// # Errors
+    /// The geolocation file cannot be used.
+    pub fn open(config: &Config, keys: &Keys) -> Result<Self, ShopError> {
+        let secret = keys.derive("creation-fingerprint");
+        let geo = config.geoip_file.as_deref().map(|file| {
+            Geo::open(file).map_err(|source| ShopError::Geo {
+                file: file.to_owned(),
+                source,
+            })
+        });
+        Ok(Self {
+            catalogue: config.catalogue.clone(),
+            key: FingerprintKey::new(&secret.map_err(|_| ShopError::Key)?),
+            billing: Box::new(Ledger),
+            geo: geo.transpose()?,
+        })
+    }
+
+    /// What can be created, where, and for how much.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    /// Who keeps the accounts.
+    pub fn billing(&self) -> &dyn Billing {
+        &*self.billing
+    }
+
+    /// The key of fingerprints.
+    pub fn key(&self) -> &FingerprintKey {
+        &self.key
+    }
+
+    /// Whether callers' countries can be told.
+    pub fn has_geo(&self) -> bool {
+        self.geo.is_some()
+    }
+
+    /// Writes the catalogue's limits into the store, where creations are counted against them. At
+    /// every start; several processes may do it at once.
+    pub async fn publish(&self, store: &Store) -> Result<(), store::Error> {
+        let mut tx = store.begin().await?;
+        for region in self.catalogue.regions() {
+            for plan in &region.plans {
+                let total = region.capacity.get(plan).copied().map(i64::from);
+                let (provider, plan) = (region.provider.as_str(), plan.as_str());
+                capacity::set(&mut tx, provider, &region.region, plan, total).await?;
+            }
+        }
+        tx.commit().await
+    }
+
+    /// Reads what the offers to a workspace depend on. For a decision, in the transaction that
+    /// carries it out, under the workspace's lock.
+    pub async fn snapshot(
+        &self,
+        conn: &mut Conn,
+        workspace: WorkspaceId,
+        now: Timestamp,
+    ) -> Answer<Snapshot> {
+        let account = self.billing.account(conn, workspace).await?;
+        let limits = capacity::all(conn).await?;
+        let mut full = Vec::new();
+        for region in self.catalogue.regions() {
+            for plan in &region.plans {
+                let has_room = limits.iter().any(|limit| {
+                    limit.provider == region.provider.as_str()
+                        && limit.region == region.region
+                        && limit.plan == plan.as_str()
+                        && limit.has_room()
+                });
+                if !has_room {
+                    full.push((region.provider, region.region.clone(), *plan));
+                }
+            }
+        }
+        let mut in_workspace = Vec::new();
+        if self.catalogue.limits_projects() {
+            for count in projects::count_by_plan(conn, workspace).await? {
+                if let Ok(plan) = count.plan.parse() {
+                    in_workspace.push((plan, u64::try_from(count.n).unwrap_or_default()));
+                }
+            }
+        }
+        Ok(Snapshot {
+            account,
+            room: Room { full, in_workspace },
+            today: day_of(now),
+        })
+    }
+
+    /// The offer of one plan.
+    pub fn offer(&self, snapshot: &Snapshot, plan: Plan) -> Offer<'_> {
+        offer(
+            &self.catalogue,
+            plan,
+            &snapshot.account,
+            &snapshot.room,
+            snapshot.today,
+        )
+    }
+
+    /// Every offer, as it is shown to a caller at this address (CP-3).
+    pub fn configuration(
+        &self,
+        snapshot: &Snapshot,
+        workspace: WorkspaceId,
+        caller: IpAddr,
+    ) -> PlanConfiguration {
+        let location = self.geo.as_ref().map(|geo| geo.locate(caller));
+        let offers = Plan::ALL.map(|plan| self.offer(snapshot, plan));
+        let nearest = |regions: &[&_]| nearest(location.as_ref()?, regions);
+        configuration(&offers, nearest, workspace.as_str(), &self.key)
+    }
+}
+
+impl std::fmt::Debug for Shop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shop")
+            .field("catalogue", &self.catalogue)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why nothing can be sold.
+#[derive(Debug, thiserror::Error)]
+pub enum ShopError {
+    /// The geolocation file.
+    #[error("{}: {source}", file.display())]
+    Geo {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: GeoError,
+    },
+    /// The key of fingerprints could not be derived.
+    #[error("the key of creation fingerprints could not be derived")]
+    Key,
+}

@@ -1,0 +1,89 @@
+//! Refusals of handlers: a problem that becomes a response.
+
+use axum::response::{IntoResponse, Response};
+use credentials::BadMint;
+use types::filter::ParamError;
+use types::problem::Problem;
+
+/// Why a handler refuses. Boxed, so that the answers that go well stay small.
+#[derive(Debug)]
+pub struct Refusal(Box<Problem>);
+
+/// What a handler or a service function answers.
+pub type Answer<T> = Result<T, Refusal>;
+
+impl Refusal {
+    /// The problem as the caller sees it.
+    pub fn problem(&self) -> &Problem {
+        &self.0
+    }
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
+    }
+}
+
+impl From<ParamError> for Refusal {
+    fn from(error: ParamError) -> Self {
+        Problem::from(error).into()
+    }
+}
+
+/// The database's error is for the log; the caller learns whether to come again.
+impl From<store::Error> for Refusal {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Conflict(conflict) => {
+                Problem::conflict().with_detail(sentence(conflict)).into()
+            }
+            store::Error::Unavailable { .. } => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the database is not available"
+                );
+                Problem::unavailable()
+                    .with_retry_after(RETRY_AFTER_SECONDS)
+                    .into()
+            }
+            store::Error::Bug(_) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the database refused"
+                );
+                Problem::internal().into()
+            }
+        }
+    }
+}
+
+impl From<BadMint> for Refusal {
+    fn from(error: BadMint) -> Self {
+        match error {
+            BadMint::Param(error) => error.into(),
+            BadMint::Signing => {
+                tracing::error!("a signing key did not sign");
+                Problem::internal().into()
+            }
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        daemon::problem::response(&self.0, None)
+    }
+}
+
+/// What an operator needs to bring a database back is a matter of seconds at best.
+const RETRY_AFTER_SECONDS: u32 = 2;
+
+fn sentence(conflict: store::Conflict) -> String {
+    let mut text = conflict.to_string();
+    if let Some(first) = text.get_mut(0..1) {
+        first.make_ascii_uppercase();
+    }
+    text.push('.');
+    text
+}

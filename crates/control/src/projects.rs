@@ -1,0 +1,36 @@
+//! Projects: list, resolve, create as previewed, rename, transfer, delete (CP-2, CP-4, CP-5).
+
+mod change;
+pub(crate) mod create;
+mod endpoint;
+mod get;
+mod list;
+mod name;
+mod region;
+mod shown;
+pub(crate) mod trail;
+mod transfer;
+
+use std::sync::Arc;
+
+use api::control::projects::{CREATE, DELETE, GET, LIST, RESOLVE, TRANSFER, UPDATE};
+use axum::Router;
+
+pub use self::endpoint::{BadEndpoint, ProjectEndpoint};
+pub use self::name::{BadText, IdempotencyKey, ProjectName};
+pub(crate) use self::region::region_of;
+pub(crate) use self::shown::shown;
+use crate::app::App;
+use crate::route::Serve as _;
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .serve(LIST, list::list)
+        .serve(GET, get::get)
+        .serve(RESOLVE, get::resolve)
+        .serve(CREATE, create::create)
+        .serve(UPDATE, change::rename)
+        .serve(DELETE, change::delete)
+        .serve(TRANSFER, transfer::transfer)
+}

@@ -1,0 +1,96 @@
+//! `PATCH` and `DELETE` of a project.
+
+use std::sync::Arc;
+
+use api::control::projects::{Project, UpdateProject};
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use serde_json::json;
+use store::{addresses, capacity, projects};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::name::ProjectName;
+use super::{shown, trail};
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, ProjectsWrite};
+use crate::extract::{Body, Segment};
+use crate::problem::Answer;
+
+/// Renames a project. The same name again is no change and no error.
+pub(super) async fn rename(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    Body(body): Body<UpdateProject>,
+) -> Answer<Json<Project>> {
+    let name = ProjectName::parse(body.name)
+        .map_err(|error| Problem::invalid_request(format!("name: {error}")).with_field("name"))?;
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let found = access::project(&mut tx, &caller.who, &id, PERMISSION).await?;
+    let project = found.project;
+    if !projects::rename(&mut tx, project.id, name.as_str(), now).await? {
+        return Err(Problem::not_found().into());
+    }
+    let details = json!({"from": project.name, "to": name.as_str()});
+    let (workspace, action) = (project.workspace_id, "project.renamed");
+    trail::record(
+        &mut tx,
+        &caller.who,
+        workspace,
+        project.id,
+        action,
+        details,
+        now,
+    )
+    .await?;
+    tx.commit().await?;
+    let renamed = projects::Project {
+        name: name.to_string(),
+        ..project
+    };
+    shown(&app, &renamed).map(Json)
+}
+
+/// Deletes a project: its place in the region is free again, its reserved ports too, and the
+/// subscription pays for it no more.
+pub(super) async fn delete(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+) -> Answer<StatusCode> {
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let found = access::project(&mut tx, &caller.who, &id, PERMISSION).await?;
+    let project = found.project;
+    let workspace = project.workspace_id;
+    store::workspaces::lock(&mut tx, workspace).await?;
+    // Of several at once, one deletes and gives back.
+    if !projects::delete(&mut tx, project.id, now).await? {
+        return Err(Problem::not_found().into());
+    }
+    let region = project.region.as_deref().unwrap_or_default();
+    capacity::give_back(&mut tx, &project.provider, region, &project.plan).await?;
+    addresses::delete_all(&mut tx, project.id).await?;
+    let billing = app.shop.billing();
+    billing.remove(&mut tx, workspace, project.id, now).await?;
+    let details = json!({"name": project.name, "endpoint": project.endpoint});
+    let action = "project.deleted";
+    trail::record(
+        &mut tx,
+        &caller.who,
+        workspace,
+        project.id,
+        action,
+        details,
+        now,
+    )
+    .await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+const PERMISSION: Permission = Permission::AccountProjectsReadWrite;

@@ -1,0 +1,305 @@
+//! `POST …/projects/tunnels`: creates a project as it was previewed (CP-4).
+//!
+//! One transaction holds the idempotency key, the place in the region, the project, the change of
+//! the subscription and the audit entry: after a crash between any two of them there is all of it
+//! or nothing, and the same request asked again finds out which.
+
+use std::sync::Arc;
+
+use api::control::plans::Plan;
+use api::control::projects::{CreateProject, Project};
+use aws_lc_rs::digest;
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use serde_json::json;
+use store::idempotency::{self, Claim};
+use store::workspaces::Membership;
+use store::{Conflict, SecretHash, Tx, capacity, projects};
+use types::id::ProjectId;
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::endpoint::ProjectEndpoint;
+use super::name::{IdempotencyKey, ProjectName};
+use super::{shown, trail};
+use crate::access;
+use crate::app::App;
+use crate::billing::{Decision, Item};
+use crate::caller::{Caller, Principal, ProjectsWrite};
+use crate::extract::{Body, Segment};
+use crate::plans::explain;
+use crate::problem::{Answer, Refusal};
+use crate::random;
+
+pub(super) async fn create(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(workspace): Segment,
+    Body(body): Body<CreateProject>,
+) -> Answer<(StatusCode, Json<Project>)> {
+    let order = Order::check(body)?;
+    let project = place(&app, &caller.who, &workspace, &order, Step::Api).await?;
+    Ok((StatusCode::CREATED, Json(shown(&app, &project)?)))
+}
+
+/// By which step a creation is confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// By the creation route.
+    Api,
+    /// By a person on the checkout page, which pays for it too.
+    Checkout,
+}
+
+/// A creation whose parts have the right form.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    name: ProjectName,
+    key: IdempotencyKey,
+    body: CreateProject,
+    hash: SecretHash,
+}
+
+impl Order {
+    /// Checks the form.
+    pub(crate) fn check(body: CreateProject) -> Answer<Self> {
+        let name = ProjectName::parse(body.name.clone());
+        let name = name.map_err(|error| field("name", &error.to_string()))?;
+        let key = IdempotencyKey::parse(body.idempotency_key.clone());
+        let key = key.map_err(|error| field("idempotencyKey", &error.to_string()))?;
+        if !(1..=MAX_FINGERPRINT_BYTES).contains(&body.creation_fingerprint.len()) {
+            return Err(field("creationFingerprint", "expected 1 to 128 characters").into());
+        }
+        if body.region.is_empty() {
+            return Err(field("region", "expected the name of a region").into());
+        }
+        Ok(Self {
+            name,
+            key,
+            hash: hash(&body)?,
+            body,
+        })
+    }
+}
+
+/// Creates the project, or finds the one that the same order has created before (CP-4a).
+pub(crate) async fn place(
+    app: &App,
+    who: &Principal,
+    workspace: &str,
+    order: &Order,
+    step: Step,
+) -> Answer<projects::Project> {
+    for _ in 0..ENDPOINT_ATTEMPTS {
+        if let Some(project) = attempt(app, who, workspace, order, step).await? {
+            return Ok(project);
+        }
+    }
+    tracing::error!("no free project endpoint was found");
+    Err(Problem::unavailable().into())
+}
+
+/// One transaction; `None` when the random endpoint was taken.
+async fn attempt(
+    app: &App,
+    who: &Principal,
+    workspace: &str,
+    order: &Order,
+    step: Step,
+) -> Answer<Option<projects::Project>> {
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let found = access::workspace(&mut tx, who, workspace, PERMISSION).await?;
+    store::workspaces::lock(&mut tx, found.id).await?;
+    // Again, now that nobody can change it under us.
+    let workspace = access::workspace(&mut tx, who, workspace, PERMISSION).await?;
+
+    let id = ProjectId::new(random::millis(now), random::bytes()?);
+    let key = order.key.as_str();
+    match idempotency::claim(&mut tx, workspace.id, key, order.hash, id, now).await? {
+        Claim::Mine => {}
+        Claim::Taken(key) => {
+            return repeat(&mut tx, who, &workspace, order, &key)
+                .await
+                .map(Some);
+        }
+    }
+    let body = &order.body;
+    let snapshot = app.shop.snapshot(&mut tx, workspace.id, now).await?;
+    let offer = app.shop.offer(&snapshot, body.plan);
+    let fingerprint = offer.fingerprint(workspace.id.as_str(), app.shop.key());
+    if !fingerprint.is(&body.creation_fingerprint) {
+        return Err(Problem::creation_preview_stale().into());
+    }
+    if let Some(reason) = offer.unavailable {
+        let problem = Problem::conflict().with_detail(explain(reason));
+        return Err(problem.with_field("plan").into());
+    }
+    let Some(region) = offer.region(body.provider, &body.region) else {
+        return Err(not_offered(app, body).into());
+    };
+    let due = match offer.decision {
+        Decision::Free => None,
+        Decision::Update { now, monthly, .. } => Some((now, monthly)),
+        Decision::Checkout { monthly } if step == Step::Checkout => {
+            let currency = app.shop.catalogue().currency;
+            let billing = app.shop.billing();
+            billing
+                .subscribe(&mut tx, workspace.id, currency.as_str(), now)
+                .await?;
+            Some((monthly, monthly))
+        }
+        // CP-4d: what needs a hosted page is not confirmed here.
+        Decision::Checkout { .. } => {
+            let url = checkout_url(app, workspace.id.as_str(), body);
+            return Err(Problem::payment_required(url).into());
+        }
+        Decision::Setup { .. } => {
+            let url = setup_url(app, workspace.id.as_str());
+            return Err(Problem::payment_required(url).into());
+        }
+    };
+    let region = region.region.clone();
+    let (provider, plan) = (body.provider.as_str(), body.plan.as_str());
+    if !capacity::take(&mut tx, provider, &region, plan).await? {
+        return Err(Problem::creation_preview_stale().into());
+    }
+    let new = projects::NewProject {
+        id,
+        workspace_id: workspace.id,
+        endpoint: ProjectEndpoint::new(random::bytes()?).to_string(),
+        name: order.name.to_string(),
+        plan: plan.to_owned(),
+        provider: provider.to_owned(),
+        region: Some(region),
+        routing: "regional".to_owned(),
+        deployment: "shared".to_owned(),
+        created_by: who.user.id,
+        now,
+    };
+    match projects::insert(&mut tx, &new).await {
+        Err(error) if error.conflict() == Some(Conflict::EndpointTaken) => return Ok(None),
+        other => other?,
+    }
+    if let Some((amount_now, monthly)) = due {
+        let item = Item {
+            workspace: workspace.id,
+            project: id,
+            plan,
+            amount_now,
+            monthly,
+        };
+        app.shop.billing().add(&mut tx, &item, now).await?;
+    }
+    let details = json!({"plan": plan, "provider": provider, "region": new.region});
+    trail::record(
+        &mut tx,
+        who,
+        workspace.id,
+        id,
+        "project.created",
+        details,
+        now,
+    )
+    .await?;
+    let project = projects::by_id(&mut tx, id).await?;
+    tx.commit().await?;
+    project.map(Some).ok_or_else(|| Problem::internal().into())
+}
+
+/// CP-4a: the same order has the same answer; another under the same key is refused.
+async fn repeat(
+    tx: &mut Tx,
+    who: &Principal,
+    workspace: &Membership,
+    order: &Order,
+    key: &idempotency::Key,
+) -> Answer<projects::Project> {
+    if key.body_hash != order.hash {
+        return Err(Problem::idempotency_key_reused()
+            .with_field("idempotencyKey")
+            .into());
+    }
+    let found = projects::of_user_by_id(tx, who.user.id, key.project_id).await?;
+    match found {
+        Some(found) if found.project.workspace_id == workspace.id => Ok(found.project),
+        // Nothing more is created, and there is nothing left to answer.
+        _ => Err(Problem::conflict()
+            .with_detail("The project of this idempotency key was deleted or transferred.")
+            .with_field("idempotencyKey")
+            .into()),
+    }
+}
+
+/// Where a first payment is made. What was chosen goes along, so that nobody chooses twice.
+pub(crate) fn checkout_url(app: &App, workspace: &str, body: &CreateProject) -> String {
+    let mut url = app.config.url("/billing/checkout?workspaceId=");
+    push_encoded(&mut url, workspace);
+    for (name, value) in [
+        ("plan", body.plan.as_str()),
+        ("provider", body.provider.as_str()),
+        ("region", &body.region),
+        ("name", &body.name),
+    ] {
+        url.push('&');
+        url.push_str(name);
+        url.push('=');
+        push_encoded(&mut url, value);
+    }
+    url
+}
+
+/// Where billing is set up.
+pub(crate) fn setup_url(app: &App, workspace: &str) -> String {
+    let mut url = app.config.url("/billing/setup?workspaceId=");
+    push_encoded(&mut url, workspace);
+    url
+}
+
+/// A region that is not offered: unknown (400), or without room when it was previewed (409).
+fn not_offered(app: &App, body: &CreateProject) -> Problem {
+    let sells = |plan: Plan| {
+        let region = app.shop.catalogue().region(body.provider, &body.region);
+        region.is_some_and(|region| region.plans.contains(&plan))
+    };
+    if sells(body.plan) {
+        Problem::conflict()
+            .with_detail("The region has no room for this plan.")
+            .with_field("region")
+    } else {
+        field("region", "not a region of this provider for this plan")
+    }
+}
+
+fn field(name: &str, message: &str) -> Problem {
+    Problem::invalid_request(format!("{name}: {message}")).with_field(name)
+}
+
+/// The order itself, whatever white space and order of members it came in.
+fn hash(body: &CreateProject) -> Answer<SecretHash> {
+    let text = serde_json::to_vec(body).map_err(|_| Refusal::from(Problem::internal()))?;
+    let hash = digest::digest(&digest::SHA256, &text);
+    let hash = hash.as_ref().try_into().map_err(|_| Problem::internal())?;
+    Ok(SecretHash(hash))
+}
+
+/// Percent-encodes what is not unreserved (RFC 3986 section 2.3).
+fn push_encoded(url: &mut String, text: &str) {
+    use std::fmt::Write as _;
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            url.push(byte.into());
+        } else {
+            // Writing into a string does not fail.
+            let _written = write!(url, "%{byte:02X}");
+        }
+    }
+}
+
+const PERMISSION: Permission = Permission::AccountProjectsReadWrite;
+/// A fingerprint has 43 characters; whoever sends more than a few times that sends something else.
+const MAX_FINGERPRINT_BYTES: usize = 128;
+/// Of four billion endpoints at most a few million are ever given out: the chance that a random
+/// one is taken stays below one in a thousand, four times in a row below one in a million million.
+const ENDPOINT_ATTEMPTS: usize = 4;

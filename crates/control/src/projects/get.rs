@@ -1,0 +1,41 @@
+//! One project: by its id, and by its endpoint (CP-5).
+
+use std::sync::Arc;
+
+use api::control::projects::Project;
+use axum::Json;
+use axum::extract::State;
+use types::permission::Permission;
+
+use super::shown;
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, ProjectsRead};
+use crate::extract::{Query, Segment};
+use crate::problem::Answer;
+
+pub(super) async fn get(
+    caller: Caller<ProjectsRead>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    query: Query,
+) -> Answer<Json<Project>> {
+    query.finish()?;
+    let mut conn = app.store.read().await?;
+    let found = access::project(&mut conn, &caller.who, &id, PERMISSION).await?;
+    shown(&app, &found.project).map(Json)
+}
+
+pub(super) async fn resolve(
+    caller: Caller<ProjectsRead>,
+    State(app): State<Arc<App>>,
+    Segment(endpoint): Segment,
+    query: Query,
+) -> Answer<Json<Project>> {
+    query.finish()?;
+    let mut conn = app.store.read().await?;
+    let found = access::project_of_endpoint(&mut conn, &caller.who, &endpoint, PERMISSION).await?;
+    shown(&app, &found.project).map(Json)
+}
+
+const PERMISSION: Permission = Permission::AccountProjectsReadOnly;

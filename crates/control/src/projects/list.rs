@@ -1,0 +1,105 @@
+//! `GET /api/projects/tunnels`: the projects that the caller may see (CP-2).
+
+use std::sync::Arc;
+
+use api::control::Paging as Place;
+use api::control::projects::ProjectList;
+use axum::Json;
+use axum::extract::State;
+use store::projects::{self, List, Reach, Sort};
+use store::{Conn, Order, Paging, workspaces};
+use types::id::{ProjectId, WorkspaceId};
+use types::problem::Problem;
+
+use super::shown;
+use crate::app::App;
+use crate::caller::{Caller, Principal, ProjectsRead};
+use crate::extract::Query;
+use crate::problem::Answer;
+
+pub(super) async fn list(
+    caller: Caller<ProjectsRead>,
+    State(app): State<Arc<App>>,
+    mut query: Query,
+) -> Answer<Json<ProjectList>> {
+    let page = query.page()?;
+    let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
+    let sort = word(&mut query, "sort", &SORTS)?.unwrap_or_default();
+    let order = word(&mut query, "order", &ORDERS)?.unwrap_or_default();
+    let search = query.text("q").filter(|text| !text.is_empty());
+    let within = query.text("workspaceId");
+    query.finish()?;
+
+    let who = &caller.who;
+    let mut conn = app.store.read().await?;
+    let member_of = workspaces::of_user(&mut conn, who.user.id).await?;
+    let tenant: Vec<WorkspaceId> = member_of
+        .iter()
+        .map(|membership| membership.id)
+        .filter(|id| within.as_deref().is_none_or(|within| within == id.as_str()))
+        .collect();
+    let reached = reached(&mut conn, who, &tenant).await?;
+    let list = List {
+        workspaces: &tenant,
+        reach: match &reached {
+            None => Reach::All,
+            Some(projects) => Reach::Only {
+                projects,
+                workspaces: &[],
+            },
+        },
+        search: search.as_deref(),
+        sort,
+        order,
+        paging,
+    };
+    let found = projects::list(&mut conn, list).await?;
+    let projects = found.items.iter().map(|project| shown(&app, project));
+    Ok(Json(ProjectList {
+        projects: projects.collect::<Answer<_>>()?,
+        paging: Place::new(page.page, page.size, found.total),
+    }))
+}
+
+/// The projects of these workspaces that the caller's boundary reaches; `None`: all of them.
+async fn reached(
+    conn: &mut Conn,
+    who: &Principal,
+    tenant: &[WorkspaceId],
+) -> Answer<Option<Vec<ProjectId>>> {
+    if !who.boundary.has_tunnel_resource() {
+        return Ok(None);
+    }
+    let places = projects::places(conn, tenant, MAX_BOUNDED).await?;
+    let places = places.into_iter().filter(|place| {
+        let (project, workspace) = (place.id.as_str(), place.workspace_id.as_str());
+        who.boundary.reaches(project, Some(workspace))
+    });
+    Ok(Some(places.map(|place| place.id).collect()))
+}
+
+/// A word of a closed set.
+fn word<T: Copy>(query: &mut Query, name: &str, words: &[(&str, T)]) -> Answer<Option<T>> {
+    let Some(given) = query.text(name) else {
+        return Ok(None);
+    };
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == given) {
+        return Ok(Some(*value));
+    }
+    let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+    let detail = format!("{name} is not one of {}", known.join(", "));
+    Err(Problem::invalid_request(detail).with_field(name).into())
+}
+
+const SORTS: [(&str, Sort); 6] = [
+    ("id", Sort::Id),
+    ("name", Sort::Name),
+    ("endpoint", Sort::Endpoint),
+    ("status", Sort::Status),
+    ("plan", Sort::Plan),
+    ("deployment", Sort::Deployment),
+];
+const ORDERS: [(&str, Order); 2] = [("asc", Order::Asc), ("desc", Order::Desc)];
+/// Projects that a boundary is evaluated on for one list. Whoever may see more than this many has
+/// a credential that names what it reaches, which is far less.
+const MAX_BOUNDED: u32 = 100_000;

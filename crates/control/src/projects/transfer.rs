@@ -1,0 +1,90 @@
+//! `POST …/transfer`: moves a project to another workspace.
+
+use std::sync::Arc;
+
+use api::control::projects::{Project, TransferProject};
+use axum::Json;
+use axum::extract::State;
+use serde_json::json;
+use store::projects;
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::create::setup_url;
+use super::{shown, trail};
+use crate::access;
+use crate::app::App;
+use crate::billing::{Decision, Item};
+use crate::caller::{Caller, ProjectsWrite};
+use crate::extract::{Body, Segment};
+use crate::plans::explain;
+use crate::problem::Answer;
+
+/// Moves the project. The caller needs the permission in both workspaces. A project that is paid
+/// for goes only where a subscription can take it over; it does so from its next month on, as the
+/// running one was paid for.
+pub(super) async fn transfer(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    Body(body): Body<TransferProject>,
+) -> Answer<Json<Project>> {
+    let who = &caller.who;
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let found = access::project(&mut tx, who, &id, PERMISSION).await?;
+    let target = access::workspace(&mut tx, who, &body.workspace_id, PERMISSION).await?;
+    let project = found.project;
+    let (from, to) = (project.workspace_id, target.id);
+    if from == to {
+        return Err(Problem::conflict()
+            .with_detail("The project is in this workspace already.")
+            .with_field("workspaceId")
+            .into());
+    }
+    // In one order, so that two transfers in opposite directions do not wait for each other.
+    for workspace in [from.min(to), from.max(to)] {
+        store::workspaces::lock(&mut tx, workspace).await?;
+    }
+    let Ok(plan) = project.plan.parse() else {
+        return Err(Problem::internal().into());
+    };
+    let snapshot = app.shop.snapshot(&mut tx, to, now).await?;
+    let offer = app.shop.offer(&snapshot, plan);
+    if let Some(reason) = offer.takeover_refused() {
+        return Err(Problem::conflict().with_detail(explain(reason)).into());
+    }
+    let billing = app.shop.billing();
+    billing.remove(&mut tx, from, project.id, now).await?;
+    match offer.decision {
+        Decision::Free => {}
+        Decision::Update { monthly, .. } => {
+            let item = Item {
+                workspace: to,
+                project: project.id,
+                plan: plan.as_str(),
+                amount_now: 0,
+                monthly,
+            };
+            billing.add(&mut tx, &item, now).await?;
+        }
+        Decision::Checkout { .. } | Decision::Setup { .. } => {
+            return Err(Problem::payment_required(setup_url(&app, to.as_str())).into());
+        }
+    }
+    if !projects::transfer(&mut tx, project.id, from, to, now).await? {
+        return Err(Problem::not_found().into());
+    }
+    for (workspace, action) in [(from, "project.transferred"), (to, "project.received")] {
+        let details = json!({"from": from, "to": to});
+        trail::record(&mut tx, who, workspace, project.id, action, details, now).await?;
+    }
+    tx.commit().await?;
+    let moved = projects::Project {
+        workspace_id: to,
+        ..project
+    };
+    shown(&app, &moved).map(Json)
+}
+
+const PERMISSION: Permission = Permission::AccountProjectsReadWrite;

@@ -1,0 +1,19 @@
+//! Random bytes, for secrets and for ids.
+
+use aws_lc_rs::rand;
+use types::problem::Problem;
+
+use crate::problem::Answer;
+
+/// Fills an array from the system's generator. A generator that fails is a defect of the machine;
+/// nothing is made of what it left.
+pub fn bytes<const N: usize>() -> Answer<[u8; N]> {
+    let mut bytes = [0; N];
+    rand::fill(&mut bytes).map_err(|_| Problem::internal())?;
+    Ok(bytes)
+}
+
+/// The time that an id begins with.
+pub fn millis(now: jiff::Timestamp) -> u64 {
+    u64::try_from(now.as_millisecond()).unwrap_or_default()
+}

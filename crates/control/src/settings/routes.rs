@@ -1,0 +1,137 @@
+//! The policy over HTTP. The store keeps what differs from the defaults.
+
+use std::sync::Arc;
+
+use api::control::settings::{DELETE, GET, PATCH, PUT, ProjectSettings, ProjectSettingsPatch};
+use axum::extract::State;
+use axum::{Json, Router};
+use http::StatusCode;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use store::projects;
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::check;
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, Principal, ProjectsWrite};
+use crate::extract::{Body, Query, Segment};
+use crate::problem::Answer;
+use crate::projects::trail;
+use crate::route::Serve as _;
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .serve(GET, get)
+        .serve(PATCH, patch)
+        .serve(PUT, put)
+        .serve(DELETE, reset)
+}
+
+async fn get(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    query: Query,
+) -> Answer<Json<ProjectSettings>> {
+    query.finish()?;
+    let mut conn = app.store.read().await?;
+    let found = access::project(&mut conn, &caller.who, &id, PERMISSION).await?;
+    read(&found.project.settings).map(Json)
+}
+
+async fn patch(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    Body(patch): Body<ProjectSettingsPatch>,
+) -> Answer<Json<ProjectSettings>> {
+    // What the patch itself says is checked before anything is looked for.
+    check(
+        patch.clone().apply(ProjectSettings::default()),
+        app.shop.has_geo(),
+    )?;
+    let change = |old| Ok(patch.clone().apply(old));
+    write(&app, &caller.who, &id, change).await.map(Json)
+}
+
+async fn put(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    Body(body): Body<ProjectSettings>,
+) -> Answer<Json<ProjectSettings>> {
+    let new = check(body, app.shop.has_geo())?;
+    write(&app, &caller.who, &id, |_| Ok(new.clone()))
+        .await
+        .map(Json)
+}
+
+async fn reset(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+) -> Answer<StatusCode> {
+    write(&app, &caller.who, &id, |_| Ok(ProjectSettings::default())).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Changes the policy from what it is at this moment: of two changes at once, neither undoes the
+/// other.
+async fn write(
+    app: &App,
+    who: &Principal,
+    id: &str,
+    change: impl Fn(ProjectSettings) -> Answer<ProjectSettings>,
+) -> Answer<ProjectSettings> {
+    for _ in 0..ATTEMPTS {
+        let now = app.now();
+        let mut tx = app.store.begin().await?;
+        let found = access::project(&mut tx, who, id, PERMISSION).await?;
+        let project = found.project;
+        let old = read(&project.settings)?;
+        let new = check(change(old.clone())?, app.shop.has_geo())?;
+        if new == old {
+            return Ok(new);
+        }
+        let (id, workspace) = (project.id, project.workspace_id);
+        let text = differing(&new)?;
+        if projects::set_settings(&mut tx, id, &project.settings, &text, now).await? {
+            let details = json!({"settings": text});
+            let action = "project.settings_changed";
+            trail::record(&mut tx, who, workspace, id, action, details, now).await?;
+            tx.commit().await?;
+            return Ok(new);
+        }
+    }
+    Err(Problem::conflict()
+        .with_detail("Somebody else is changing these settings; try again.")
+        .into())
+}
+
+fn read(stored: &Value) -> Answer<ProjectSettings> {
+    ProjectSettings::deserialize(stored).map_err(|_| {
+        tracing::error!("the settings of a project are not what was written");
+        Problem::internal().into()
+    })
+}
+
+/// The members that are not at their default: a default that changes with a version changes for
+/// every project that never chose.
+fn differing(settings: &ProjectSettings) -> Answer<Value> {
+    let failed = |_| Problem::internal();
+    let default = serde_json::to_value(ProjectSettings::default()).map_err(failed)?;
+    let mut value = serde_json::to_value(settings).map_err(failed)?;
+    if let Some(members) = value.as_object_mut() {
+        members.retain(|name, member| default.get(name) != Some(member));
+    }
+    Ok(value)
+}
+
+/// The policy narrows what visitors may do; its reading goes with its writing
+/// (`types::permission`).
+const PERMISSION: Permission = Permission::AccountProjectsReadWrite;
+/// Two people who change the same policy at the same moment are rare, three are a program.
+const ATTEMPTS: usize = 3;

@@ -1,0 +1,104 @@
+//! `POST /api/tokens`: delegated tokens that never hold more than their parent.
+
+use std::sync::Arc;
+
+use api::control::tokens::{
+    DEFAULT_TTL_SECONDS, MAX_TTL_SECONDS, MINT_TOKEN, MintToken, MintedToken,
+};
+use axum::extract::State;
+use axum::{Json, Router};
+use credentials::{Identity, MintRequest, Provenance, TokenKind, mint_from};
+use jiff::Timestamp;
+use types::id::EventId;
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::caller::{Caller, Principal, TokensCreate};
+use crate::delegation::{self, Grant};
+use crate::extract::Body;
+use crate::problem::Answer;
+use crate::random;
+use crate::route::Serve as _;
+use crate::wire::{date, unix_millis};
+
+/// Minting.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new().serve(MINT_TOKEN, mint)
+}
+
+async fn mint(
+    Caller { who, .. }: Caller<TokensCreate>,
+    State(app): State<Arc<App>>,
+    Body(body): Body<MintToken>,
+) -> Answer<Json<MintedToken>> {
+    delegate(&app, &who, body).map(Json)
+}
+
+/// Mints a token of type `auth` for the caller's user.
+pub fn delegate(app: &App, who: &Principal, asked: MintToken) -> Answer<MintedToken> {
+    let now = app.now();
+    let ttl = asked.ttl_seconds.unwrap_or(DEFAULT_TTL_SECONDS);
+    if !(1..=MAX_TTL_SECONDS).contains(&ttl) {
+        let detail = format!("ttlSeconds is not an integer from 1 to {MAX_TTL_SECONDS}");
+        return Err(Problem::invalid_request(detail)
+            .with_field("ttlSeconds")
+            .into());
+    }
+    let Grant {
+        permissions,
+        resources,
+    } = delegation::grant(
+        who,
+        asked.permissions,
+        asked.resources,
+        app.config.compat_rstream,
+    )?;
+    let ttl = ttl.min(seconds_left(who, now));
+    let request = MintRequest {
+        kind: TokenKind::Auth,
+        identity: Identity::User(who.user.id.to_string()),
+        ttl_seconds: Some(ttl),
+        permissions,
+        resources,
+    };
+    let provenance = Provenance {
+        issuer: app.config.base_url.clone(),
+        id: token_id(now)?,
+        source: credentials::Source::Credential {
+            id: who.source.id().to_owned(),
+            updated_at: date(who.source_updated_at),
+        },
+    };
+    let token = mint_from(
+        app.keys.signing(),
+        &request,
+        Some(&provenance),
+        now.as_second(),
+    )?;
+    let expires_at = Timestamp::from_second(now.as_second().saturating_add(i64::from(ttl)));
+    Ok(MintedToken {
+        token: text(&token)?,
+        expires_at: date(expires_at.map_err(|_| Problem::internal())?),
+    })
+}
+
+/// A `jti`.
+pub(crate) fn token_id(now: Timestamp) -> Answer<String> {
+    // Any id that sorts by time will do; it names nothing in the store.
+    let id = EventId::new(unix_millis(now), random::bytes()?);
+    Ok(id.as_str().replacen(EventId::PREFIX, "tok", 1))
+}
+
+/// A fresh token, for the one answer that shows it.
+pub(crate) fn text(token: &credentials::Secret) -> Answer<String> {
+    let text = String::from_utf8(token.expose().to_vec());
+    Ok(text.map_err(|_| Problem::internal())?)
+}
+
+/// Seconds until the caller's own credential ends, at least one.
+fn seconds_left(who: &Principal, now: Timestamp) -> u32 {
+    who.expires_at.map_or(u32::MAX, |end| {
+        let left = end.as_second().saturating_sub(now.as_second()).max(1);
+        u32::try_from(left).unwrap_or(u32::MAX)
+    })
+}

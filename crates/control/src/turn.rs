@@ -1,0 +1,56 @@
+//! Issuance of TURN credentials (CP-6, TU-1, TU-2, TU-3).
+
+mod issue;
+
+use std::sync::Arc;
+
+use api::control::turn::{ISSUE_BY_ENDPOINT, ISSUE_BY_ID, IssueTurnCredential, TurnCredential};
+use axum::extract::State;
+use axum::{Json, Router};
+use types::permission::Permission;
+
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, TurnCredentialsCreate};
+use crate::extract::{OptionalBody, Path};
+use crate::problem::Answer;
+use crate::route::Serve as _;
+
+/// Issuance by id and by endpoint.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .serve(ISSUE_BY_ID, by_id)
+        .serve(ISSUE_BY_ENDPOINT, by_endpoint)
+}
+
+async fn by_id(
+    Caller { who, .. }: Caller<TurnCredentialsCreate>,
+    State(app): State<Arc<App>>,
+    Path(project_id): Path<String>,
+    OptionalBody(body): OptionalBody<IssueTurnCredential>,
+) -> Answer<Json<TurnCredential>> {
+    let ttl = issue::Ttl::parse(body.unwrap_or_default())?;
+    let mut read = app.store.read().await?;
+    let found = access::project(&mut read, &who, &project_id, NEEDED).await?;
+    drop(read);
+    issue::issue(&app, &who, &found.project, ttl)
+        .await
+        .map(Json)
+}
+
+async fn by_endpoint(
+    Caller { who, .. }: Caller<TurnCredentialsCreate>,
+    State(app): State<Arc<App>>,
+    Path(project_endpoint): Path<String>,
+    OptionalBody(body): OptionalBody<IssueTurnCredential>,
+) -> Answer<Json<TurnCredential>> {
+    let ttl = issue::Ttl::parse(body.unwrap_or_default())?;
+    let mut read = app.store.read().await?;
+    let found = access::project_of_endpoint(&mut read, &who, &project_endpoint, NEEDED).await?;
+    drop(read);
+    issue::issue(&app, &who, &found.project, ttl)
+        .await
+        .map(Json)
+}
+
+const NEEDED: Permission = Permission::TurnCredentialsCreate;

@@ -1,0 +1,76 @@
+//! `GET /api/whoami` (CP-1).
+
+use std::sync::Arc;
+
+use api::control::whoami::{WHOAMI, Whoami};
+use axum::extract::State;
+use axum::{Json, Router};
+use store::workspaces::Membership;
+use store::{Conn, projects, workspaces};
+
+use crate::app::App;
+use crate::caller::{Anyone, Caller, Principal};
+use crate::extract::Query;
+use crate::problem::Answer;
+use crate::route::Serve as _;
+use crate::wire::date;
+
+/// Who is calling.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new().serve(WHOAMI, whoami)
+}
+
+async fn whoami(
+    Caller { who, .. }: Caller<Anyone>,
+    State(app): State<Arc<App>>,
+    query: Query,
+) -> Answer<Json<Whoami>> {
+    query.finish()?;
+    let mut read = app.store.read().await?;
+    let workspace_ids = reached(&mut read, &who).await?;
+    let user = &who.user;
+    Ok(Json(Whoami {
+        id: user.id.to_string(),
+        role: user.role.to_string(),
+        name: Some(user.name.clone()).filter(|name| !name.is_empty()),
+        email: Some(user.email.clone()),
+        kind: who.kind,
+        workspace_ids,
+        permissions: who.held().iter().collect(),
+        resources: who.resources.clone(),
+        expires_at: who.expires_at.map(date),
+    }))
+}
+
+/// The workspaces of the caller that its credential reaches into, oldest first.
+async fn reached(conn: &mut Conn, who: &Principal) -> Answer<Vec<String>> {
+    let memberships = workspaces::of_user(conn, who.user.id).await?;
+    let (whole, others): (Vec<_>, Vec<_>) = memberships
+        .iter()
+        .partition(|membership| who.boundary.reaches_workspace(membership.id.as_str()));
+    let mut ids: Vec<_> = whole.iter().map(|membership| membership.id).collect();
+    if !others.is_empty() && who.boundary.has_tunnel_resource() {
+        // A boundary that names projects reaches into the workspaces that these are in.
+        let others: Vec<_> = others
+            .iter()
+            .map(|membership: &&Membership| membership.id)
+            .collect();
+        let places = projects::places(conn, &others, MAX_PLACES).await?;
+        ids.extend(
+            places
+                .iter()
+                .filter(|place| {
+                    who.boundary
+                        .reaches(place.id.as_str(), Some(place.workspace_id.as_str()))
+                })
+                .map(|place| place.workspace_id),
+        );
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids.iter().map(ToString::to_string).collect())
+}
+
+/// Projects that are looked at for a boundary that names some: more than any person's workspaces
+/// hold but a few, and a bound for those.
+const MAX_PLACES: u32 = 10_000;

@@ -1,0 +1,187 @@
+//! Workspaces themselves: list, create, read, rename, delete.
+
+use std::sync::Arc;
+
+use api::control::workspaces::{Workspace, WorkspaceList, WorkspaceName};
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use serde_json::json;
+use store::members::{self, Status};
+use store::workspaces::{self, Type};
+use types::id::WorkspaceId;
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::role::Role;
+use super::shape;
+use crate::access;
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::caller::{Caller, Principal, WorkspacesProtect, WorkspacesRead};
+use crate::extract::{Body, ClientIp, Path, Query};
+use crate::people::accounts::name;
+use crate::problem::{Answer, Refusal};
+use crate::random;
+use crate::wire::unix_millis;
+
+/// `GET /api/workspaces`
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesRead>,
+    mut query: Query,
+) -> Answer<Json<WorkspaceList>> {
+    let kind = word(&mut query, "type", Type::from_word)?;
+    let status = word(&mut query, "membershipStatus", Status::from_word)?;
+    query.finish()?;
+    let who = &caller.who;
+    let mut read = app.store.read().await?;
+    let mut found = match status {
+        None | Some(Status::Active) => workspaces::of_user(&mut read, who.user.id).await?,
+        Some(Status::Suspended) => {
+            workspaces::of_user_in_any_status(&mut read, who.user.id).await?
+        }
+    };
+    found.retain(|row| {
+        status.is_none_or(|wanted| row.member_status == wanted)
+            && kind.is_none_or(|wanted| row.kind == wanted)
+            && who.boundary.reaches_workspace(row.id.as_str())
+    });
+    let workspaces = found.into_iter().map(shape::workspace).collect();
+    Ok(Json(WorkspaceList { workspaces }))
+}
+
+/// `POST /api/workspaces`
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesProtect>,
+    ClientIp(ip): ClientIp,
+    Body(body): Body<WorkspaceName>,
+) -> Answer<(StatusCode, Json<Workspace>)> {
+    let name = name(&body.name)?;
+    let now = app.now();
+    let who = &caller.who;
+    let id = WorkspaceId::new(unix_millis(now), random::bytes()?);
+    // A credential that is bound to places does not make a new one, which lies outside them.
+    if !who.boundary.reaches_workspace(id.as_str()) {
+        return Err(Problem::insufficient_scope(NEEDED).into());
+    }
+    let mut tx = app.store.begin().await?;
+    workspaces::insert(&mut tx, id, Type::Team, &name, now).await?;
+    members::insert(&mut tx, id, who.user.id, members::Role::Owner, None, now).await?;
+    let actor = Actor::caller(who).at(ip);
+    let (action, target) = (Action::WorkspaceCreated, Target::Workspace(id));
+    audit::record(&mut tx, &actor, Some(id), action, target, now).await?;
+    let made = access::workspace(&mut tx, who, id.as_str(), NEEDED).await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, Json(shape::workspace(made))))
+}
+
+/// `GET /api/workspaces/{workspace_id}`
+pub(super) async fn get(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesRead>,
+    Path(id): Path<String>,
+) -> Answer<Json<Workspace>> {
+    let needed = Permission::AccountWorkspacesReadOnly;
+    let mut read = app.store.read().await?;
+    let found = access::workspace(&mut read, &caller.who, &id, needed).await?;
+    Ok(Json(shape::workspace(found)))
+}
+
+/// `PATCH /api/workspaces/{workspace_id}`
+pub(super) async fn rename(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesProtect>,
+    ClientIp(ip): ClientIp,
+    Path(id): Path<String>,
+    Body(body): Body<WorkspaceName>,
+) -> Answer<Json<Workspace>> {
+    let name = name(&body.name)?;
+    let now = app.now();
+    let who = &caller.who;
+    let mut tx = app.store.begin().await?;
+    let found = access::workspace(&mut tx, who, &id, NEEDED).await?;
+    workspaces::rename(&mut tx, found.id, &name, now).await?;
+    audit::record_with(
+        &mut tx,
+        &Actor::caller(who).at(ip),
+        Some(found.id),
+        Action::WorkspaceRenamed,
+        Target::Workspace(found.id),
+        json!({"from": found.name, "to": name}),
+        now,
+    )
+    .await?;
+    let renamed = access::workspace(&mut tx, who, &id, NEEDED).await?;
+    tx.commit().await?;
+    Ok(Json(shape::workspace(renamed)))
+}
+
+/// `DELETE /api/workspaces/{workspace_id}`
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesProtect>,
+    ClientIp(ip): ClientIp,
+    Path(id): Path<String>,
+) -> Answer<StatusCode> {
+    let now = app.now();
+    let who = &caller.who;
+    let mut tx = app.store.begin().await?;
+    let found = access::workspace(&mut tx, who, &id, NEEDED).await?;
+    require_owner(found.member_role.into())?;
+    if found.kind == Type::Personal {
+        return Err(conflict("A personal workspace stays with its account."));
+    }
+    workspaces::lock(&mut tx, found.id).await?;
+    if !workspaces::delete(&mut tx, found.id, now).await? {
+        return Err(conflict(
+            "The workspace has projects: delete or transfer them first.",
+        ));
+    }
+    let actor = Actor::caller(who).at(ip);
+    let (action, target) = (Action::WorkspaceDeleted, Target::Workspace(found.id));
+    audit::record(&mut tx, &actor, Some(found.id), action, target, now).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The role of a caller in a workspace where [`access::workspace`] has let it through.
+pub(super) async fn role_of(
+    tx: &mut store::Tx,
+    who: &Principal,
+    workspace: &str,
+) -> Answer<(WorkspaceId, Role)> {
+    let found = access::workspace(tx, who, workspace, NEEDED).await?;
+    Ok((found.id, found.member_role.into()))
+}
+
+pub(super) fn conflict(detail: &'static str) -> Refusal {
+    Problem::conflict().with_detail(detail).into()
+}
+
+fn require_owner(role: Role) -> Answer<()> {
+    if role == Role::Owner {
+        Ok(())
+    } else {
+        Err(Problem::insufficient_scope(NEEDED).into())
+    }
+}
+
+pub(super) fn word<T>(
+    query: &mut Query,
+    name: &str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Answer<Option<T>> {
+    query
+        .text(name)
+        .map(|text| {
+            read(&text).ok_or_else(|| {
+                let detail = format!("{name} has no such value");
+                Problem::invalid_request(detail).with_field(name).into()
+            })
+        })
+        .transpose()
+}
+
+const NEEDED: Permission = Permission::AccountWorkspaceProtectionReadWrite;

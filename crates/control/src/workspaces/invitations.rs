@@ -1,0 +1,238 @@
+//! Invitations: sending them, and what becomes of the link.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde_json::json;
+use store::invitations::{self, Invitation, NewInvitation};
+use store::users::{self, User};
+use store::workspaces::{Membership, Workspace};
+use store::{PasswordHash, SecretHash, Tx, members};
+use types::id::{InvitationId, WorkspaceId};
+use types::problem::Problem;
+
+use super::role::Role;
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::caller::Principal;
+use crate::mail::Message;
+use crate::people::accounts::{self, NewPerson, name};
+use crate::people::email::Email;
+use crate::people::password::Password;
+use crate::people::secret_link::LinkSecret;
+use crate::people::session::{self, Begun, Browser, SignedIn, later};
+use crate::people::sign_in::hash_refusal;
+use crate::problem::Answer;
+use crate::random;
+use crate::wire::unix_millis;
+
+/// An invitation that was sent.
+#[derive(Debug)]
+pub struct Sent {
+    /// As it is stored.
+    pub invitation: Invitation,
+    /// The link, shown once.
+    pub url: String,
+}
+
+/// Invites `email` into the workspace. The caller has checked that `who` may give the role. The
+/// mail is left out for an address that got several lately: whoever invites has the link.
+pub async fn send(
+    app: &Arc<App>,
+    who: &Principal,
+    workspace: &Membership,
+    email: Email,
+    role: Role,
+    ip: IpAddr,
+) -> Answer<Sent> {
+    let now = app.now();
+    let secret = LinkSecret::draw()?;
+    let new = NewInvitation {
+        id: InvitationId::new(unix_millis(now), random::bytes()?),
+        workspace_id: workspace.id,
+        email: email.as_str().to_owned(),
+        role: role.into(),
+        hash: SecretHash(secret.hash()),
+        invited_by: who.user.id,
+        expires_at: later(now, LIFETIME),
+        now,
+    };
+    let mut tx = app.store.begin().await?;
+    if let Some(user) = users::by_email(&mut tx, email.as_str()).await?
+        && members::by_user(&mut tx, workspace.id, user.id)
+            .await?
+            .is_some()
+    {
+        return Err(store::Error::Conflict(store::Conflict::AlreadyMember).into());
+    }
+    invitations::insert(&mut tx, &new).await?;
+    audit::record_with(
+        &mut tx,
+        &Actor::caller(who).at(ip),
+        Some(workspace.id),
+        Action::InvitationSent,
+        Target::Invitation(new.id),
+        json!({"email": email.as_str(), "role": role.as_str()}),
+        now,
+    )
+    .await?;
+    let invitation = invitations::live(&mut tx, new.hash, now).await?;
+    let invitation = invitation.ok_or_else(Problem::internal)?;
+    tx.commit().await?;
+    let url = app.config.url(&format!("/invitations/{}", secret.reveal()));
+    // Many workspaces may invite one person; none of them fills the mailbox or learns of others.
+    if app.people.invitations.begin(&email, now).is_err() {
+        return Ok(Sent { invitation, url });
+    }
+    let text = format!(
+        "Hello,\n\n{inviter} invites you to the workspace \"{workspace}\" at {platform}. Join with \
+         this link; it works once, within a week:\n\n{url}\n",
+        inviter = who.user.name,
+        workspace = workspace.name,
+        platform = app.config.base_url,
+    );
+    let message = Message::new(email, format!("Join {}", workspace.name), text);
+    let app_of_task = Arc::clone(app);
+    // The link is in the answer too, so that a mail that is lost keeps nobody out.
+    app.people.after_answer(async move {
+        if let Err(error) = app_of_task.people.mailer.send(message, now).await {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "an invitation could not be sent"
+            );
+        }
+    });
+    Ok(Sent { invitation, url })
+}
+
+/// What a link leads to, while it works.
+#[derive(Debug)]
+pub struct Open {
+    /// The invitation.
+    pub invitation: Invitation,
+    /// Where it leads.
+    pub workspace: Workspace,
+    /// Name of whoever invited.
+    pub invited_by: String,
+    /// Whether somebody has an account with the invited address.
+    pub has_account: bool,
+}
+
+/// Looks at a link. `None`: it does not work (any more).
+pub async fn open(app: &App, secret: &LinkSecret) -> Answer<Option<Open>> {
+    let mut read = app.store.read().await?;
+    let hash = SecretHash(secret.hash());
+    let Some(invitation) = invitations::live(&mut read, hash, app.now()).await? else {
+        return Ok(None);
+    };
+    let workspace = store::workspaces::by_id(&mut read, invitation.workspace_id).await?;
+    let inviter = users::by_id(&mut read, invitation.invited_by).await?;
+    let has_account = users::by_email(&mut read, &invitation.email)
+        .await?
+        .is_some();
+    Ok(workspace.map(|workspace| Open {
+        workspace,
+        invited_by: inviter.map_or_else(|| "Somebody".to_owned(), |user| user.name),
+        has_account,
+        invitation,
+    }))
+}
+
+/// Whether an invitation is for this person: whoever else holds the link joins nothing with it.
+pub fn is_for(invitation: &Invitation, user: &User) -> bool {
+    store::fold(&user.email) == store::fold(&invitation.email)
+}
+
+/// Joins, as somebody with an account. False: the link does not work (any more), or is for
+/// somebody else.
+pub async fn accept(app: &App, secret: &LinkSecret, who: &SignedIn, ip: IpAddr) -> Answer<bool> {
+    let mut tx = app.store.begin().await?;
+    let Some(invitation) = use_up(app, &mut tx, secret, &who.user, ip).await? else {
+        return Ok(false);
+    };
+    join(app, &mut tx, &invitation, &who.user).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// Makes an account for the invited address, joins with it, and signs in: the link came by mail to
+/// that address or from somebody who vouches for it. `None`: the link does not work (any more).
+pub async fn accept_as_new(
+    app: &App,
+    secret: &LinkSecret,
+    given_name: &str,
+    password: &str,
+    browser: &Browser,
+) -> Answer<Option<Begun>> {
+    let now = app.now();
+    let Some(open) = open(app, secret).await?.filter(|open| !open.has_account) else {
+        return Ok(None);
+    };
+    let email = Email::parse(&open.invitation.email).map_err(|_| Problem::internal())?;
+    let name = name(given_name)?;
+    let password = Password::chosen(password, email.as_str())
+        .map_err(|error| Problem::invalid_request(error.to_string()).with_field("password"))?;
+    let hash = app
+        .people
+        .passwords
+        .hash(password)
+        .await
+        .map_err(|error| hash_refusal(&error))?;
+    let person = NewPerson {
+        email,
+        name,
+        password: PasswordHash(hash),
+        role: users::Role::User,
+        // The link may have come another way than by mail.
+        email_verified: false,
+    };
+    let mut tx = app.store.begin().await?;
+    let (id, _) = accounts::create(&mut tx, person, now).await?;
+    let user = users::by_id(&mut tx, id)
+        .await?
+        .ok_or_else(Problem::internal)?;
+    let Some(invitation) = use_up(app, &mut tx, secret, &user, browser.ip).await? else {
+        return Ok(None);
+    };
+    join(app, &mut tx, &invitation, &user).await?;
+    let begun = session::begin(app, &mut tx, &user, browser, now).await?;
+    tx.commit().await?;
+    Ok(Some(begun))
+}
+
+/// Uses the invitation up, if it is this person's.
+async fn use_up(
+    app: &App,
+    tx: &mut Tx,
+    secret: &LinkSecret,
+    user: &User,
+    ip: IpAddr,
+) -> Answer<Option<Invitation>> {
+    let now = app.now();
+    let hash = SecretHash(secret.hash());
+    let accepted = invitations::accept(tx, hash, user.id, now).await?;
+    // The caller drops the transaction where this is `None`, and nothing was used up.
+    let Some(invitation) = accepted.filter(|invitation| is_for(invitation, user)) else {
+        return Ok(None);
+    };
+    audit::record(
+        tx,
+        &Actor::person(user.id).at(ip),
+        Some(invitation.workspace_id),
+        Action::InvitationAccepted,
+        Target::Invitation(invitation.id),
+        now,
+    )
+    .await?;
+    Ok(Some(invitation))
+}
+
+async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> Answer<()> {
+    let workspace: WorkspaceId = invitation.workspace_id;
+    let invited = Some(invitation.created_at);
+    Ok(members::insert(tx, workspace, user.id, invitation.role, invited, app.now()).await?)
+}
+
+/// How long a link works.
+const LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);

@@ -1,0 +1,97 @@
+//! Invitations as those who invite see them: list, send, revoke.
+
+use std::sync::Arc;
+
+use api::control::Paging;
+use api::control::workspaces::{InvitationList, Invite, SentInvitation};
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use types::id::InvitationId;
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::crud::role_of;
+use super::members::require_power;
+use super::{invitations, shape};
+use crate::access;
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::caller::{Caller, WorkspacesProtect, WorkspacesRead};
+use crate::extract::{Body, ClientIp, Path, Query};
+use crate::people::email::Email;
+use crate::problem::Answer;
+
+/// `GET /api/workspaces/{workspace_id}/invitations`
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesRead>,
+    Path(workspace): Path<String>,
+    mut query: Query,
+) -> Answer<Json<InvitationList>> {
+    let page = query.page()?;
+    query.finish()?;
+    let now = app.now();
+    let mut read = app.store.read().await?;
+    let needed = Permission::AccountWorkspacesReadOnly;
+    let found = access::workspace(&mut read, &caller.who, &workspace, needed).await?;
+    let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
+    let rows = store::invitations::list(&mut read, found.id, paging).await?;
+    Ok(Json(InvitationList {
+        invitations: rows
+            .items
+            .into_iter()
+            .map(|row| shape::invitation(row, now))
+            .collect(),
+        paging: Paging::new(page.page, page.size, rows.total),
+    }))
+}
+
+/// `POST /api/workspaces/{workspace_id}/invitations`
+pub(super) async fn invite(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesProtect>,
+    ClientIp(ip): ClientIp,
+    Path(workspace): Path<String>,
+    Body(body): Body<Invite>,
+) -> Answer<(StatusCode, Json<SentInvitation>)> {
+    let email = Email::parse(&body.email)
+        .map_err(|error| Problem::invalid_request(error.to_string()).with_field("email"))?;
+    let role = body.role.into();
+    let mut read = app.store.read().await?;
+    let needed = Permission::AccountWorkspaceProtectionReadWrite;
+    let found = access::workspace(&mut read, &caller.who, &workspace, needed).await?;
+    drop(read);
+    require_power(found.member_role.into(), role)?;
+    let sent = invitations::send(&app, &caller.who, &found, email, role, ip).await?;
+    Ok((
+        StatusCode::CREATED,
+        Json(SentInvitation {
+            invitation: shape::invitation(sent.invitation, app.now()),
+            url: sent.url,
+        }),
+    ))
+}
+
+/// `DELETE /api/workspaces/{workspace_id}/invitations/{invitation_id}`
+pub(super) async fn revoke(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesProtect>,
+    ClientIp(ip): ClientIp,
+    Path((workspace, id)): Path<(String, String)>,
+) -> Answer<StatusCode> {
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let (workspace, _) = role_of(&mut tx, &caller.who, &workspace).await?;
+    let id = id
+        .parse::<InvitationId>()
+        .map_err(|_| Problem::not_found())?;
+    if !store::invitations::revoke(&mut tx, workspace, id, now).await? {
+        return Err(Problem::not_found().into());
+    }
+    let actor = Actor::caller(&caller.who).at(ip);
+    let (action, target) = (Action::InvitationRevoked, Target::Invitation(id));
+    audit::record(&mut tx, &actor, Some(workspace), action, target, now).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}

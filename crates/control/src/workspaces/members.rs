@@ -1,0 +1,159 @@
+//! Members of a workspace: list, change, remove.
+
+use std::sync::Arc;
+
+use api::control::Paging;
+use api::control::workspaces::{ChangeMember, Member, MemberList, MemberStatus};
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use serde_json::json;
+use store::members::{self, Sort, Status};
+use store::{Order, Tx};
+use types::id::{UserId, WorkspaceId};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::crud::{conflict, role_of, word};
+use super::role::Role;
+use super::shape;
+use crate::access;
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::caller::{Caller, WorkspacesProtect, WorkspacesRead};
+use crate::extract::{Body, ClientIp, Path, Query};
+use crate::problem::Answer;
+
+/// `GET /api/workspaces/{workspace_id}/members`
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesRead>,
+    Path(workspace): Path<String>,
+    mut query: Query,
+) -> Answer<Json<MemberList>> {
+    let search = query.text("q");
+    let page = query.page()?;
+    let sort = word(&mut query, "sort", |word| match word {
+        "id" => Some(Sort::Id),
+        "name" => Some(Sort::Name),
+        "email" => Some(Sort::Email),
+        "role" => Some(Sort::Role),
+        _ => None,
+    })?;
+    let order = word(&mut query, "order", |word| match word {
+        "asc" => Some(Order::Asc),
+        "desc" => Some(Order::Desc),
+        _ => None,
+    })?;
+    query.finish()?;
+    let mut read = app.store.read().await?;
+    let needed = Permission::AccountWorkspacesReadOnly;
+    let found = access::workspace(&mut read, &caller.who, &workspace, needed).await?;
+    let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
+    let rows = members::list(
+        &mut read,
+        found.id,
+        search.as_deref(),
+        sort.unwrap_or_default(),
+        order.unwrap_or_default(),
+        paging,
+    )
+    .await?;
+    Ok(Json(MemberList {
+        members: rows.items.into_iter().map(shape::member).collect(),
+        paging: Paging::new(page.page, page.size, rows.total),
+    }))
+}
+
+/// `PATCH /api/workspaces/{workspace_id}/members/{user_id}`
+pub(super) async fn change(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesProtect>,
+    ClientIp(ip): ClientIp,
+    Path((workspace, user)): Path<(String, String)>,
+    Body(body): Body<ChangeMember>,
+) -> Answer<Json<Member>> {
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let (workspace, own) = role_of(&mut tx, &caller.who, &workspace).await?;
+    let member = member(&mut tx, workspace, &user).await?;
+    require_power(own, member.role.into())?;
+    let role = body.role.map(Role::from);
+    if let Some(role) = role {
+        require_power(own, role)?;
+        if !members::set_role(&mut tx, workspace, member.id, role.into()).await? {
+            return Err(conflict(LAST_OWNER));
+        }
+    }
+    if let Some(status) = body.status {
+        let status = match status {
+            MemberStatus::Active => Status::Active,
+            MemberStatus::Suspended => Status::Suspended,
+        };
+        if !members::set_status(&mut tx, workspace, member.id, status).await? {
+            return Err(conflict(LAST_OWNER));
+        }
+    }
+    audit::record_with(
+        &mut tx,
+        &Actor::caller(&caller.who).at(ip),
+        Some(workspace),
+        Action::MemberChanged,
+        Target::User(member.id),
+        json!({"role": body.role, "status": body.status}),
+        now,
+    )
+    .await?;
+    let changed = members::by_user(&mut tx, workspace, member.id).await?;
+    let changed = changed.ok_or_else(Problem::not_found)?;
+    tx.commit().await?;
+    Ok(Json(shape::member(changed)))
+}
+
+/// `DELETE /api/workspaces/{workspace_id}/members/{user_id}`: who manages members removes up to
+/// the own role.
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    caller: Caller<WorkspacesProtect>,
+    ClientIp(ip): ClientIp,
+    Path((workspace, user)): Path<(String, String)>,
+) -> Answer<StatusCode> {
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let (workspace, own) = if user == caller.who.user.id.as_str() {
+        // Everybody may leave; it takes no role, and the workspace is the caller's to see.
+        let read = Permission::AccountWorkspacesReadOnly;
+        let found = access::workspace(&mut tx, &caller.who, &workspace, read).await?;
+        (found.id, Role::Owner)
+    } else {
+        role_of(&mut tx, &caller.who, &workspace).await?
+    };
+    let member = member(&mut tx, workspace, &user).await?;
+    require_power(own, member.role.into())?;
+    if !members::delete(&mut tx, workspace, member.id).await? {
+        return Err(conflict(LAST_OWNER));
+    }
+    let actor = Actor::caller(&caller.who).at(ip);
+    let (action, target) = (Action::MemberRemoved, Target::User(member.id));
+    audit::record(&mut tx, &actor, Some(workspace), action, target, now).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn member(tx: &mut Tx, workspace: WorkspaceId, user: &str) -> Answer<members::Member> {
+    let user = user.parse::<UserId>().map_err(|_| Problem::not_found())?;
+    let member = members::by_user(tx, workspace, user).await?;
+    Ok(member.ok_or_else(Problem::not_found)?)
+}
+
+/// Nobody gives, changes or takes away a stronger role than the own.
+pub(super) fn require_power(own: Role, other: Role) -> Answer<()> {
+    if own.may_manage(other) {
+        Ok(())
+    } else {
+        let needed = Permission::AccountWorkspaceProtectionReadWrite;
+        Err(Problem::insufficient_scope(needed).into())
+    }
+}
+
+const LAST_OWNER: &str = "A workspace always has an owner: name another one first.";

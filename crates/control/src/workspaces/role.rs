@@ -1,0 +1,203 @@
+//! What a member of a workspace may do.
+
+use std::fmt;
+use std::str::FromStr;
+
+use types::permission::{Permission, Permissions};
+
+/// The part of a member. The order is that of power: each role may all that a lower one may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Reads.
+    Viewer,
+    /// Works with the projects that there are.
+    Member,
+    /// Manages projects, members and credentials.
+    Admin,
+    /// Manages the workspace itself; a workspace always has one.
+    Owner,
+}
+
+impl Role {
+    /// Every role, the weakest first.
+    pub const ALL: [Self; 4] = [Self::Viewer, Self::Member, Self::Admin, Self::Owner];
+
+    /// Name in the API and the store.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Member => "member",
+            Self::Admin => "admin",
+            Self::Owner => "owner",
+        }
+    }
+
+    /// What the role allows on the things of the workspace. A credential acts within both its own
+    /// permissions and its owner's role: taking the role away takes effect on credentials too.
+    pub fn permissions(self) -> Permissions {
+        Permission::ALL
+            .iter()
+            .copied()
+            .filter(|permission| least(*permission) <= self)
+            .collect()
+    }
+
+    /// Whether the role allows `permission`.
+    pub fn allows(self, permission: Permission) -> bool {
+        least(permission) <= self
+    }
+
+    /// Whether a member of this role may give, change or take away the role `other`: admins
+    /// manage up to admins, owners everybody.
+    pub fn may_manage(self, other: Self) -> bool {
+        match self {
+            Self::Owner => true,
+            Self::Admin => other <= Self::Admin,
+            Self::Member | Self::Viewer => false,
+        }
+    }
+}
+
+/// The weakest role that has a permission. One table: a new permission does not compile without a
+/// decision here.
+fn least(permission: Permission) -> Role {
+    match permission {
+        Permission::AccountProjectsReadOnly
+        | Permission::AccountPlanReadOnly
+        | Permission::AccountWorkspacesReadOnly
+        // Minting narrows what the caller has, so it gives nobody more.
+        | Permission::AccountTokensCreate
+        | Permission::AccountCredentialsReadOnly
+        | Permission::NetworkStreamsReadOnly
+        | Permission::NetworkEventsReadOnly
+        | Permission::NetworkWebhooksReadOnly
+        | Permission::NetworkWebttyServersReadOnly
+        | Permission::TunnelsResourcesReadOnly
+        | Permission::WebttySessionsReadOnly => Role::Viewer,
+        // A credential is its owner's and never more than the owner.
+        Permission::AccountCredentialsReadWrite
+        | Permission::TunnelsTunnelsCreateDelete
+        | Permission::TunnelsStreamsCreateDelete
+        | Permission::WebttySessionsReadWrite
+        | Permission::TurnCredentialsCreate
+        | Permission::TurnRelayAllocate => Role::Member,
+        // A recording shows what others typed.
+        Permission::WebttyLogsReadOnly
+        | Permission::AccountProjectsReadWrite
+        | Permission::AccountWorkspaceProtectionReadWrite
+        | Permission::NetworkWebhooksReadWrite
+        | Permission::NetworkWebttyServersReadWrite => Role::Admin,
+    }
+}
+
+impl From<store::members::Role> for Role {
+    fn from(role: store::members::Role) -> Self {
+        match role {
+            store::members::Role::Owner => Self::Owner,
+            store::members::Role::Admin => Self::Admin,
+            store::members::Role::Member => Self::Member,
+            store::members::Role::Viewer => Self::Viewer,
+        }
+    }
+}
+
+impl From<Role> for store::members::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Owner => Self::Owner,
+            Role::Admin => Self::Admin,
+            Role::Member => Self::Member,
+            Role::Viewer => Self::Viewer,
+        }
+    }
+}
+
+impl From<api::control::workspaces::Role> for Role {
+    fn from(role: api::control::workspaces::Role) -> Self {
+        match role {
+            api::control::workspaces::Role::Owner => Self::Owner,
+            api::control::workspaces::Role::Admin => Self::Admin,
+            api::control::workspaces::Role::Member => Self::Member,
+            api::control::workspaces::Role::Viewer => Self::Viewer,
+        }
+    }
+}
+
+impl From<Role> for api::control::workspaces::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Owner => Self::Owner,
+            Role::Admin => Self::Admin,
+            Role::Member => Self::Member,
+            Role::Viewer => Self::Viewer,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(given: &str) -> Result<Self, UnknownRole> {
+        Self::ALL
+            .into_iter()
+            .find(|role| role.as_str() == given)
+            .ok_or(UnknownRole)
+    }
+}
+
+/// No role has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected owner, admin, member or viewer")]
+pub struct UnknownRole;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stronger_role_has_all_that_a_weaker_one_has() {
+        for pair in Role::ALL.windows(2) {
+            assert!(pair[0].permissions().is_subset(pair[1].permissions()));
+            assert!(pair[0] < pair[1]);
+        }
+        assert_eq!(Role::Owner.permissions(), Permissions::all());
+        assert!(!Role::Viewer.permissions().is_empty());
+    }
+
+    /// A viewer changes nothing: whatever writes, creates or deletes is not theirs. Minting alone
+    /// is, because it only narrows.
+    #[test]
+    fn a_viewer_has_only_what_reads() {
+        for permission in Role::Viewer.permissions().iter() {
+            let name = permission.as_str();
+            assert!(
+                name.ends_with(".read-only") || permission == Permission::AccountTokensCreate,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn nobody_manages_a_stronger_role() {
+        for role in Role::ALL {
+            for other in Role::ALL {
+                let may = role.may_manage(other);
+                assert_eq!(may, role >= Role::Admin && other <= role, "{role} {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_round_trip() {
+        for role in Role::ALL {
+            assert_eq!(role.to_string().parse(), Ok(role));
+        }
+        assert_eq!("Owner".parse::<Role>(), Err(UnknownRole));
+    }
+}

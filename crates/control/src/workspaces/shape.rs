@@ -1,0 +1,75 @@
+//! From stored rows to the shapes of the API.
+
+use api::control::workspaces as api;
+use jiff::Timestamp;
+use store::invitations::Invitation;
+use store::members::{self, Member};
+use store::workspaces::Membership;
+
+use super::role::Role;
+use crate::wire::date;
+
+pub(super) fn workspace(row: Membership) -> api::Workspace {
+    api::Workspace {
+        id: row.id.to_string(),
+        kind: row.kind.as_str().to_owned(),
+        name: row.name,
+        status: row.status.as_str().to_owned(),
+        subscription_status: row.subscription_status,
+        has_payment_method: row.has_payment_method,
+        membership: membership(
+            row.member_role,
+            row.member_status,
+            row.invited_at,
+            row.joined_at,
+        ),
+        created_at: date(row.created_at),
+    }
+}
+
+pub(super) fn member(row: Member) -> api::Member {
+    api::Member {
+        id: row.id.to_string(),
+        name: row.name,
+        email: row.email,
+        membership: membership(row.role, row.status, row.invited_at, row.joined_at),
+    }
+}
+
+pub(super) fn invitation(row: Invitation, now: Timestamp) -> api::Invitation {
+    let status = if row.accepted_at.is_some() {
+        api::InvitationStatus::Accepted
+    } else if row.revoked_at.is_some() {
+        api::InvitationStatus::Revoked
+    } else if row.expires_at <= now {
+        api::InvitationStatus::Expired
+    } else {
+        api::InvitationStatus::Pending
+    };
+    api::Invitation {
+        id: row.id.to_string(),
+        email: row.email,
+        role: Role::from(row.role).into(),
+        status,
+        invited_by: row.invited_by.to_string(),
+        created_at: date(row.created_at),
+        expires_at: date(row.expires_at),
+    }
+}
+
+fn membership(
+    role: members::Role,
+    status: members::Status,
+    invited_at: Option<Timestamp>,
+    joined_at: Timestamp,
+) -> api::Membership {
+    api::Membership {
+        role: Role::from(role).into(),
+        status: match status {
+            members::Status::Active => api::MemberStatus::Active,
+            members::Status::Suspended => api::MemberStatus::Suspended,
+        },
+        invited_at: invited_at.map(date),
+        joined_at: date(joined_at),
+    }
+}

@@ -1,0 +1,174 @@
+//! CP-7, CP-8, CP-9, and the keys.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use axum::body::Body;
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::support::{BASE_URL, TestControl};
+
+/// CP-7.
+#[tokio::test]
+async fn cp_7_the_document_is_public_and_describes_itself() {
+    let control = TestControl::start("").await;
+    let answer = control
+        .send(Method::GET, "/api/openapi.json", None, None)
+        .await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.header("content-type"),
+        "application/vnd.oai.openapi+json;version=3.1"
+    );
+    assert_eq!(answer.json(), api::control::document());
+    for path in [
+        "/api/openapi.json",
+        "/.well-known/api-catalog",
+        "/api/engine/openapi.json",
+    ] {
+        assert!(answer.json()["paths"][path]["get"].is_object(), "{path}");
+    }
+}
+
+/// CP-8: RFC 9727, by GET and by HEAD.
+#[tokio::test]
+async fn cp_8_the_catalog_names_both_documents() {
+    let control = TestControl::start("").await;
+    let path = "/.well-known/api-catalog";
+    let answer = control.send(Method::GET, path, None, None).await;
+    assert_eq!(answer.status, 200);
+    let media_type = answer.header("content-type");
+    assert!(
+        media_type.starts_with("application/linkset+json"),
+        "{media_type}"
+    );
+    assert!(media_type.contains("profile=\"https://www.rfc-editor.org/info/rfc9727\""));
+    let text = answer.json().to_string();
+    for document in ["/api/openapi.json", "/api/engine/openapi.json"] {
+        assert!(
+            text.contains(&format!("\"{BASE_URL}{document}\"")),
+            "{text}"
+        );
+        let document = control.send(Method::GET, document, None, None).await;
+        assert_eq!(document.status, 200);
+    }
+    let head = control.send(Method::HEAD, path, None, None).await;
+    assert_eq!((head.status, head.bytes.len()), (200, 0));
+    for name in ["content-type", "link", "etag", "cache-control"] {
+        assert_eq!(head.header(name), answer.header(name), "{name}");
+        assert!(!head.header(name).is_empty(), "{name}");
+    }
+}
+
+/// CP-9: the bytes that are committed, which an engine of this version serves.
+#[tokio::test]
+async fn cp_9_the_engine_document_is_the_engines_own() {
+    let control = TestControl::start("").await;
+    let answer = control
+        .send(Method::GET, "/api/engine/openapi.json", None, None)
+        .await;
+    assert_eq!(
+        answer.bytes,
+        include_bytes!("../../../../openapi/engine.json")
+    );
+    assert_eq!(answer.bytes, api::engine::document_json().as_bytes());
+    assert_eq!(
+        answer.header("content-type"),
+        "application/vnd.oai.openapi+json;version=3.1"
+    );
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_not_sent_again() {
+    let control = TestControl::start("").await;
+    for path in [
+        "/api/openapi.json",
+        "/.well-known/jwks.json",
+        "/.well-known/api-catalog",
+    ] {
+        let answer = control.send(Method::GET, path, None, None).await;
+        assert_eq!(answer.header("cache-control"), "public, max-age=300");
+        let tag = answer.header("etag").to_owned();
+        for (asked, status) in [
+            (tag.clone(), 304),
+            (format!("\"x\", W/{tag}"), 304),
+            ("*".to_owned(), 304),
+            ("\"x\"".to_owned(), 200),
+        ] {
+            let request = Request::get(path).header("if-none-match", &asked);
+            let again = control.send_raw(request.body(Body::empty()).unwrap()).await;
+            assert_eq!(again.status, status, "{path} {asked}");
+            assert_eq!(again.bytes.is_empty(), status == 304);
+        }
+    }
+}
+
+fn keys(document: &Value) -> &Vec<Value> {
+    document["keys"].as_array().unwrap()
+}
+
+#[tokio::test]
+async fn the_published_keys_verify_the_platforms_tokens() {
+    let control = TestControl::start("").await;
+    let ada = control.person("ada").await;
+    let answer = control
+        .send(Method::GET, "/.well-known/jwks.json", None, None)
+        .await;
+    assert_eq!(answer.header("content-type"), "application/jwk-set+json");
+    let document = answer.json();
+    assert_eq!(keys(&document).len(), 1);
+    assert_eq!(
+        (&keys(&document)[0]["alg"], keys(&document)[0].get("d")),
+        (&json!("EdDSA"), None)
+    );
+    let keyring = credentials::Keyring::new()
+        .with_jwks(&document.to_string())
+        .unwrap();
+    let now = control.now().as_second();
+    assert!(credentials::verify(&ada.token, &keyring, now).is_ok());
+}
+
+/// A key that is rotated out verifies what it signed for as long as it is named.
+#[tokio::test]
+async fn keys_rotate_without_a_break() {
+    let control = TestControl::start("").await;
+    let ada = control.person("ada").await;
+    let made = control.directory().join("data/signing-key.pem");
+    let new = control.directory().join("new.pem");
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    std::fs::write(&new, pair.serialize_pem()).unwrap();
+    let mut config = control.app.config.clone();
+    config.signing_keys = vec![new, made];
+    let keys_of = control::keys::Keys::load(&config).unwrap();
+    let now = control.now().as_second();
+    assert!(credentials::verify(&ada.token, keys_of.keyring(), now).is_ok());
+    assert_eq!(keys_of.keyring().len(), 2);
+    let before = control.app.keys.signing().thumbprint();
+    assert_ne!(keys_of.signing().thumbprint(), before);
+    // A restart without a change keeps everything.
+    let control = control.restarted().await;
+    assert_eq!(control.app.keys.signing().thumbprint(), before);
+    assert_eq!(control.get("/api/whoami", &ada.token).await.status, 200);
+}
+
+#[test]
+fn derived_keys_are_one_for_each_purpose() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("platform.yaml");
+    let data = directory.path().join("data");
+    let yaml = format!(
+        "platform: {{base_url: 'https://a', data_dir: '{}'}}",
+        data.display()
+    );
+    std::fs::write(&file, yaml).unwrap();
+    let config = control::config::Config::load(Some(&file), []).unwrap();
+    let keys = control::keys::Keys::load(&config).unwrap();
+    let again = control::keys::Keys::load(&config).unwrap();
+    let derive = |keys: &control::keys::Keys, purpose| keys.derive(purpose).unwrap();
+    assert_eq!(derive(&keys, "a"), derive(&again, "a"));
+    assert_ne!(derive(&keys, "a"), derive(&keys, "b"));
+    for entry in std::fs::read_dir(data).unwrap() {
+        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,30 @@
+//! The control plane through its real router and a real database for each test.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::expect_used,
+    reason = "a test ends where it fails"
+)]
+
+mod browser;
+mod callers;
+mod checkout;
+mod contracts;
+mod credentials;
+mod pages;
+#[path = "../../../store/tests/it/postgres.rs"]
+mod postgres;
+mod projects;
+mod records;
+mod reset;
+mod second_factor;
+mod settings;
+mod sign_in;
+mod support;
+mod tokens;
+mod turn;
+mod walk;
+mod whoami;
+mod workspaces;
+mod world;

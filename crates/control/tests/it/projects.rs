@@ -1,0 +1,65 @@
+//! Projects, from the preview to the deletion.
+
+mod billing;
+mod change;
+mod create;
+mod faults;
+mod read;
+
+use serde_json::{Value, json};
+
+use crate::world::{Person, Reply, World, next};
+
+/// Where the workspace's projects are created.
+fn creation(person: Person) -> String {
+    format!("/api/workspaces/{}/projects/tunnels", person.workspace)
+}
+
+/// The preview of one plan.
+async fn preview(world: &World, person: Person, plan: &str) -> Value {
+    let path = format!("{}/plan/config", creation(person));
+    let config = world.get(&world.token(person), &path).await.expect(200);
+    let plans = config["plans"].as_array().unwrap();
+    plans
+        .iter()
+        .find(|option| option["plan"] == plan)
+        .unwrap()
+        .clone()
+}
+
+/// A creation as it was previewed, in the first region that was offered.
+fn order(preview: &Value) -> Value {
+    let provider = &preview["providers"][0];
+    json!({
+        "name": "My project",
+        "plan": preview["plan"],
+        "provider": provider["provider"],
+        "region": provider["regions"][0]["region"],
+        "creationFingerprint": preview["creationFingerprint"],
+        "idempotencyKey": format!("key-{}", next()),
+    })
+}
+
+async fn place(world: &World, person: Person, order: &Value) -> Reply {
+    let path = creation(person);
+    world.post(&world.token(person), &path, order.clone()).await
+}
+
+/// A project on the free plan.
+pub(crate) async fn project(world: &World, person: Person) -> Value {
+    let order = order(&preview(world, person, "basic").await);
+    place(world, person, &order).await.expect(201)
+}
+
+/// The names of the projects that the person sees, in the order of their ids.
+async fn names(world: &World, person: Person) -> Vec<String> {
+    let path = "/api/projects/tunnels?pageSize=100";
+    let list = world.get(&world.token(person), path).await.expect(200);
+    let projects = list["projects"].as_array().unwrap();
+    let name = |project: &Value| project["name"].as_str().unwrap().to_owned();
+    projects.iter().map(name).collect()
+}
+
+pub(crate) fn path(project: &Value) -> String {
+    format!("/api/projects/tunnels/{}", project["id"].as_str().unwrap())
+}

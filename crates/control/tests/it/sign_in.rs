@@ -1,0 +1,324 @@
+//! Signing in and out, and how long it lasts.
+
+use http::{Method, StatusCode};
+use serde_json::Value;
+use store::users::{self, Status};
+
+use crate::browser::{BASE, PASSWORD, Platform, both};
+
+both! {
+    a_person_signs_in_and_out
+    signing_in_goes_on_to_a_path_of_ours_alone
+    failures_look_alike
+    suspension_ends_sessions
+    signing_in_replaces_the_cookie_and_ends_the_session_before
+    guessing_is_slowed_down_and_the_owner_is_not_kept_out
+    one_place_cannot_try_many_accounts
+    a_session_ends_when_nobody_uses_it_and_after_a_month_anyway
+    forms_of_other_sites_are_refused
+    a_session_calls_the_api_where_no_bearer_is_sent
+    a_session_writes_through_the_api_from_this_origin_alone
+    a_person_sees_and_ends_other_sessions
+    nobody_ends_the_session_of_another
+    a_new_password_takes_the_old_one_and_ends_other_sessions
+    sign_ins_are_in_the_audit
+}
+
+async fn a_person_signs_in_and_out(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.browser();
+    let front = browser.open("/").await;
+    assert_eq!(front.location.as_deref(), Some("/account"));
+    let asked = browser.open("/account").await;
+    assert_eq!(asked.location.as_deref(), Some("/login?next=/account"));
+    let answer = browser.sign_in("Ada", PASSWORD).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    let cookie = answer.headers["set-cookie"].to_str().unwrap();
+    assert!(
+        cookie.starts_with("__Host-svc_session=") && cookie.contains("; HttpOnly"),
+        "{cookie}"
+    );
+    let account = browser.open("/account").await;
+    assert_eq!(account.status, StatusCode::OK);
+    assert!(account.text.contains("ada@example.com"), "{}", account.text);
+
+    let kept = browser.cookie.clone();
+    let out = browser.submit("/logout", &[]).await;
+    assert_eq!(out.location.as_deref(), Some("/login"));
+    assert_eq!(browser.cookie, None);
+    browser.cookie = kept;
+    let after = browser.open("/account").await;
+    assert_eq!(after.location.as_deref(), Some("/login?next=/account"));
+}
+
+async fn signing_in_goes_on_to_a_path_of_ours_alone(platform: Platform) {
+    platform.person("Ada").await;
+    for (next, on) in [
+        ("/oauth/x?a=b", "/oauth/x?a=b"),
+        ("//evil.example", "/account"),
+    ] {
+        let fields = [
+            ("email", "ada@example.com"),
+            ("password", PASSWORD),
+            ("next", next),
+        ];
+        let answer = platform.browser().submit("/login", &fields).await;
+        assert_eq!(answer.location.as_deref(), Some(on));
+    }
+}
+
+/// Nothing tells who has an account: a wrong password, nobody, and somebody suspended look alike.
+async fn failures_look_alike(platform: Platform) {
+    platform.person("Ada").await;
+    let (eve, _) = platform.person("Eve").await;
+    let mut tx = platform.app.store.begin().await.unwrap();
+    let now = platform.app.now();
+    users::set_status(&mut tx, eve, Status::Suspended, now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let mut pages = Vec::new();
+    for (name, password) in [
+        ("Ada", "wrong password"),
+        ("Xyz", PASSWORD),
+        ("Eve", PASSWORD),
+    ] {
+        let answer = platform.browser().sign_in(name, password).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+        assert!(!answer.headers.contains_key("set-cookie"));
+        let email = format!("{}@example.com", name.to_lowercase());
+        pages.push(answer.text.replace(&email, "…"));
+    }
+    assert_eq!(pages[0], pages[1]);
+    assert_eq!(pages[0], pages[2]);
+}
+
+/// Somebody who is suspended is out at once, not at the end of the session.
+async fn suspension_ends_sessions(platform: Platform) {
+    let (ada, _) = platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let mut tx = platform.app.store.begin().await.unwrap();
+    let now = platform.app.now();
+    users::set_status(&mut tx, ada, Status::Suspended, now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(browser.open("/account").await.status, StatusCode::SEE_OTHER);
+    assert_eq!(
+        browser.open("/api/user").await.status,
+        StatusCode::UNAUTHORIZED
+    );
+}
+
+async fn signing_in_replaces_the_cookie_and_ends_the_session_before(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let mut planted = browser.clone();
+    browser.sign_in("Ada", PASSWORD).await;
+    assert_ne!(browser.cookie, planted.cookie);
+    assert_eq!(browser.open("/account").await.status, StatusCode::OK);
+    assert_eq!(planted.open("/account").await.status, StatusCode::SEE_OTHER);
+}
+
+async fn guessing_is_slowed_down_and_the_owner_is_not_kept_out(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.browser();
+    for _ in 0..6 {
+        let answer = browser.sign_in("Ada", "wrong password").await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    }
+    let answer = browser.sign_in("Ada", PASSWORD).await;
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(answer.headers["retry-after"], "1");
+    // From elsewhere too: it is the account that waits.
+    let mut elsewhere = platform.browser();
+    elsewhere.ip = [198, 51, 100, 7];
+    let answer = elsewhere.sign_in("ADA", PASSWORD).await;
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+    platform.clock.advance(1);
+    assert_eq!(
+        elsewhere.sign_in("Ada", PASSWORD).await.status,
+        StatusCode::SEE_OTHER
+    );
+}
+
+async fn one_place_cannot_try_many_accounts(platform: Platform) {
+    let mut browser = platform.browser();
+    for number in 0..31 {
+        let answer = browser
+            .sign_in(&format!("user{number}"), "wrong password")
+            .await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    }
+    let answer = browser.sign_in("another", "wrong password").await;
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+    browser.ip = [198, 51, 100, 7];
+    let answer = browser.sign_in("another", "wrong password").await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+}
+
+async fn a_session_ends_when_nobody_uses_it_and_after_a_month_anyway(platform: Platform) {
+    platform.person("Ada").await;
+    let mut idle = platform.signed_in("Ada").await;
+    let mut used = platform.signed_in("Ada").await;
+    for _ in 0..4 {
+        platform.clock.advance(7 * DAY - 1);
+        assert_eq!(used.open("/account").await.status, StatusCode::OK);
+    }
+    assert_eq!(idle.open("/account").await.status, StatusCode::SEE_OTHER);
+    platform.clock.advance(2 * DAY + 4);
+    assert_eq!(used.open("/account").await.status, StatusCode::SEE_OTHER);
+}
+
+/// Whatever changes something has to come from a page of ours.
+async fn forms_of_other_sites_are_refused(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let secret = "A".repeat(43);
+    let paths = [
+        "/login".to_owned(),
+        "/login/second-factor".to_owned(),
+        "/logout".to_owned(),
+        "/reset".to_owned(),
+        format!("/reset/{secret}"),
+        format!("/invitations/{secret}"),
+        "/account/password".to_owned(),
+        "/account/sessions/ses_1/end".to_owned(),
+        "/account/second-factor".to_owned(),
+        "/account/second-factor/confirm".to_owned(),
+        "/account/second-factor/remove".to_owned(),
+    ];
+    for path in &paths {
+        for headers in [
+            &[][..],
+            &[
+                ("sec-fetch-site", "cross-site"),
+                ("origin", "https://evil.example"),
+            ],
+            &[
+                ("sec-fetch-site", "same-site"),
+                ("origin", "https://x.svc.example.com"),
+            ],
+            &[("origin", "null")],
+        ] {
+            let answer = browser.submit_from(path, &[], headers).await;
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path} {headers:?}");
+        }
+    }
+    assert_eq!(browser.open("/account").await.status, StatusCode::OK);
+    assert!(platform.mails().await.is_empty());
+}
+
+/// CP-13: the header wins, and a bad bearer is never rescued by a good cookie.
+async fn a_session_calls_the_api_where_no_bearer_is_sent(platform: Platform) {
+    let (ada, _) = platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let answer = browser.open("/api/user").await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    assert_eq!(answer.json()["id"], ada.as_str());
+    for bad in ["Bearer x.y.z", "Bearer", "Basic YTpi"] {
+        let answer = browser
+            .send(Method::GET, "/api/user", None, &[("authorization", bad)])
+            .await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{bad}");
+    }
+    browser.cookie = None;
+    assert_eq!(
+        browser.open("/api/user").await.status,
+        StatusCode::UNAUTHORIZED
+    );
+}
+
+async fn a_session_writes_through_the_api_from_this_origin_alone(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let path = "/api/workspaces";
+    for headers in [
+        &[][..],
+        &[("sec-fetch-site", "cross-site")],
+        &[("origin", "https://evil.example")],
+    ] {
+        let body = Some(("application/json", r#"{"name":"x"}"#.to_owned()));
+        let answer = browser.send(Method::POST, path, body, headers).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{headers:?}");
+    }
+    let body = Some(("application/json", r#"{"name":"x"}"#.to_owned()));
+    let answer = browser
+        .send(Method::POST, path, body, &[("origin", BASE)])
+        .await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+}
+
+async fn a_person_sees_and_ends_other_sessions(platform: Platform) {
+    platform.person("Ada").await;
+    let mut other = platform.signed_in("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let page = browser.open("/account").await;
+    assert_eq!(page.text.matches("(this one)").count(), 1);
+    let path = page.between("action=\"/account/sessions/", "\"");
+    browser
+        .submit(&format!("/account/sessions/{path}"), &[])
+        .await;
+    assert_eq!(other.open("/account").await.status, StatusCode::SEE_OTHER);
+    assert_eq!(browser.open("/account").await.status, StatusCode::OK);
+}
+
+/// Somebody else's session is not there.
+async fn nobody_ends_the_session_of_another(platform: Platform) {
+    let (ada, _) = platform.person("Ada").await;
+    platform.person("Eve").await;
+    let mut adas = platform.signed_in("Ada").await;
+    let mut eves = platform.signed_in("Eve").await;
+    let mut read = platform.app.store.read().await.unwrap();
+    let sessions = store::sessions::of_user(&mut read, ada, platform.app.now())
+        .await
+        .unwrap();
+    drop(read);
+    let path = format!("/account/sessions/{}/end", sessions[0].id);
+    eves.submit(&path, &[]).await;
+    assert_eq!(adas.open("/account").await.status, StatusCode::OK);
+}
+
+async fn a_new_password_takes_the_old_one_and_ends_other_sessions(platform: Platform) {
+    platform.person("Ada").await;
+    let mut other = platform.signed_in("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let change = async |browser: &mut crate::browser::Browser<'_>, current: &str, new: &str| {
+        browser
+            .submit("/account/password", &[("current", current), ("new", new)])
+            .await
+    };
+    let wrong = change(&mut browser, "wrong password", "another long one").await;
+    assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
+    let short = change(&mut browser, PASSWORD, "short").await;
+    assert_eq!(short.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(other.open("/account").await.status, StatusCode::OK);
+    let changed = change(&mut browser, PASSWORD, "another long one").await;
+    assert_eq!(changed.location.as_deref(), Some("/account?done=password"));
+    assert_eq!(browser.open("/account").await.status, StatusCode::OK);
+    assert_eq!(other.open("/account").await.status, StatusCode::SEE_OTHER);
+    assert_eq!(
+        other.sign_in("Ada", PASSWORD).await.status,
+        StatusCode::UNAUTHORIZED
+    );
+    let answer = other.sign_in("Ada", "another long one").await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+}
+
+/// The audit knows who signed in and from where, and no secret.
+async fn sign_ins_are_in_the_audit(platform: Platform) {
+    let (ada, _) = platform.person("Ada").await;
+    platform.clock.advance(1);
+    platform.signed_in("Ada").await;
+    let mut read = platform.app.store.read().await.unwrap();
+    let paging = store::Paging::DEFAULT;
+    let entries = store::audit::of_user(&mut read, ada, paging)
+        .await
+        .unwrap()
+        .items;
+    assert_eq!(entries[0].action, "user.signed_in");
+    assert_eq!(entries[0].ip.as_deref(), Some("192.0.2.1"));
+    assert_eq!(entries[0].details, Value::Object(serde_json::Map::new()));
+}
+
+const DAY: i64 = 24 * 3600;

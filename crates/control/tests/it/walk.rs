@@ -1,0 +1,188 @@
+//! Every operation of the document, with no token, with a weak one and with a stranger's (CP-10,
+//! CP-11). An operation that nobody guards fails here, whoever adds it.
+
+use api::control::{Access, Method, Operation, operations};
+use serde_json::{Value, json};
+use types::permission::Permission;
+
+use crate::support::{Answer, Person, Project, TestControl};
+
+/// Asks for what `owner` has, whoever asks.
+async fn ask(
+    control: &TestControl,
+    operation: &Operation,
+    (owner, project): (&Person, &Project),
+    token: Option<&str>,
+) -> Answer {
+    let path = operation
+        .path
+        .replace("{project_id}", project.id.as_str())
+        .replace("{project_endpoint}", &project.endpoint)
+        .replace("{workspace_id}", owner.workspace.as_str())
+        .replace("{user_id}", owner.user.as_str());
+    // What else varies names nothing that is there.
+    let path: Vec<_> = path
+        .split('/')
+        .map(|part| {
+            if part.starts_with('{') {
+                "nothing"
+            } else {
+                part
+            }
+        })
+        .collect();
+    let method = match operation.method {
+        Method::Get => http::Method::GET,
+        Method::Head => http::Method::HEAD,
+        Method::Post => http::Method::POST,
+        Method::Put => http::Method::PUT,
+        Method::Patch => http::Method::PATCH,
+        Method::Delete => http::Method::DELETE,
+    };
+    let body = operation.body.map(|body| (body.example)());
+    control
+        .send(method, &path.join("/"), token, body.as_ref())
+        .await
+}
+
+/// CP-10: whatever is not public asks for a credential before anything else.
+#[tokio::test]
+async fn cp_10_no_operation_answers_without_a_token() {
+    let control = TestControl::start("").await;
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    for operation in operations() {
+        let answer = ask(&control, operation, (&ada, &project), None).await;
+        if operation.access == Access::Public {
+            assert_eq!(answer.status, operation.answer.status, "{}", operation.id);
+        } else {
+            let problem = answer.problem();
+            assert_eq!(
+                problem,
+                (401, "unauthenticated".to_owned()),
+                "{}",
+                operation.id
+            );
+            assert!(answer.header("www-authenticate").starts_with("Bearer "));
+        }
+    }
+}
+
+/// CP-11: a token that holds every permission but the one of the operation is refused, and is told
+/// what it lacks.
+#[tokio::test]
+async fn cp_11_every_operation_asks_for_its_permission() {
+    let control = TestControl::start("").await;
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    for operation in operations() {
+        let Access::Permitted(needed, rules) = operation.access else {
+            continue;
+        };
+        assert!(!rules.is_empty(), "{}", operation.id);
+        let others: Vec<_> = Permission::ALL
+            .iter()
+            .filter(|held| **held != needed)
+            .collect();
+        let weak = control
+            .delegated(&ada, json!({"permissions": others}))
+            .await;
+        let answer = ask(&control, operation, (&ada, &project), Some(&weak)).await;
+        let problem = answer.problem();
+        assert_eq!(
+            problem,
+            (403, "insufficient_scope".to_owned()),
+            "{}",
+            operation.id
+        );
+        assert_eq!(answer.json()["scope"], needed.as_str(), "{}", operation.id);
+        let challenge = answer.header("www-authenticate");
+        assert!(
+            challenge.contains(&format!("scope=\"{needed}\"")),
+            "{challenge}"
+        );
+    }
+}
+
+/// A stranger's token, with every permission there is, reads and changes nothing of another
+/// workspace: what it asks for by name is not there.
+#[tokio::test]
+async fn a_strangers_token_finds_nothing() {
+    let control = TestControl::start("").await;
+    let ada = control.person("ada").await;
+    let eve = control.person("eve").await;
+    let project = control.project(&ada).await;
+    for operation in operations() {
+        if operation.access == Access::Public || !operation.path.contains('{') {
+            continue;
+        }
+        let answer = ask(&control, operation, (&ada, &project), Some(&eve.token)).await;
+        let problem = answer.problem();
+        assert_eq!(problem, (404, "not_found".to_owned()), "{}", operation.id);
+    }
+}
+
+/// What an operation without a name in its path answers to a stranger holds nothing of the owner.
+#[tokio::test]
+async fn a_strangers_lists_hold_nothing_of_others() {
+    let control = TestControl::start("").await;
+    let ada = control.person("ada").await;
+    let eve = control.person("eve").await;
+    let project = control.project(&ada).await;
+    for operation in operations() {
+        let is_list = operation.method == Method::Get && !operation.path.contains('{');
+        if operation.access == Access::Public || !is_list {
+            continue;
+        }
+        let answer = ask(&control, operation, (&ada, &project), Some(&eve.token)).await;
+        assert_eq!(answer.status, 200, "{}: {answer:?}", operation.id);
+        let text = answer.json().to_string();
+        for secret in [
+            ada.user.as_str(),
+            ada.workspace.as_str(),
+            project.id.as_str(),
+            "ada@",
+        ] {
+            assert!(!text.contains(secret), "{}: {text}", operation.id);
+        }
+    }
+}
+
+/// CP-7, CP-15: the document is well formed, and the stable set is the one of the interface.
+#[test]
+fn cp_15_the_stable_operations_are_those_of_the_interface() {
+    let stable: Vec<_> = operations()
+        .filter(|operation| operation.stable)
+        .map(|operation| format!("{:?} {}", operation.method, operation.path))
+        .collect();
+    let interface = [
+        "Get /api/openapi.json",
+        "Get /api/engine/openapi.json",
+        "Get /.well-known/api-catalog",
+        "Head /.well-known/api-catalog",
+        "Get /api/whoami",
+        "Get /api/projects/tunnels",
+        "Get /api/workspaces/{workspace_id}/projects/tunnels/plan/config",
+        "Post /api/workspaces/{workspace_id}/projects/tunnels",
+        "Get /api/projects/tunnels/resolve/{project_endpoint}",
+        "Post /api/projects/tunnels/{project_id}/turn-server/credentials",
+        "Post /api/projects/tunnels/resolve/{project_endpoint}/turn-server/credentials",
+    ];
+    for operation in &stable {
+        assert!(
+            interface.contains(&operation.as_str()),
+            "{operation} is not of the interface"
+        );
+    }
+    let document: Value = api::control::document();
+    for operation in operations() {
+        let method = format!("{:?}", operation.method).to_lowercase();
+        let described = &document["paths"][operation.path][method];
+        let stability = if operation.stable {
+            "stable"
+        } else {
+            "preview"
+        };
+        assert_eq!(described["x-svc-stability"], stability, "{}", operation.id);
+    }
+}
