@@ -77,7 +77,7 @@ async fn turn_on(platform: &Platform, browser: &mut Browser<'_>) -> (Authenticat
     (app, codes)
 }
 
-async fn half_way<'a>(platform: &'a Platform) -> Browser<'a> {
+async fn half_way(platform: &Platform) -> Browser<'_> {
     let mut browser = platform.browser();
     let answer = browser.sign_in("Ada", PASSWORD).await;
     let on = answer.location.as_deref();
