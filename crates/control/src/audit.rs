@@ -18,10 +18,10 @@ use types::id::{AuditId, CredentialId, InvitationId, UserId, WorkspaceId};
 
 use crate::app::App;
 use crate::caller::Principal;
-use crate::people::session::unix_millis;
 use crate::problem::Answer;
 use crate::random;
 use crate::route::Serve as _;
+use crate::wire::unix_millis;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

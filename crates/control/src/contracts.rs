@@ -78,7 +78,7 @@ pub(crate) fn cached(media_type: &str, body: &Bytes, request: &HeaderMap) -> Res
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .map(|value| value.trim())
+        .map(str::trim)
         .any(|value| value == "*" || value.strip_prefix("W/").unwrap_or(value) == tag);
     let headers = [
         (CACHE_CONTROL, "public, max-age=300".to_owned()),

@@ -15,6 +15,7 @@ use types::problem::Problem;
 pub use self::files::KeyError;
 use crate::app::App;
 use crate::config::Config;
+use crate::problem::Answer;
 use crate::route::Serve as _;
 
 /// The keys of a running platform.
@@ -53,7 +54,7 @@ impl Keys {
 
     /// A key for one purpose (RFC 5869): the same on every process of the platform, and of no use
     /// for another purpose.
-    pub fn derive(&self, purpose: &str) -> Result<[u8; 32], Problem> {
+    pub fn derive(&self, purpose: &str) -> Answer<[u8; 32]> {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"svc-platform");
         let mut key = [0; 32];
         salt.extract(self.secret.expose())

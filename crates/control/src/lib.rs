@@ -15,6 +15,7 @@ pub mod contracts;
 pub mod credentials;
 pub mod delegation;
 pub mod extract;
+mod first_admin;
 pub mod geo;
 pub mod keys;
 mod listener;
@@ -37,4 +38,5 @@ pub mod whoami;
 mod wire;
 pub mod workspaces;
 
+pub use self::first_admin::first_admin;
 pub use self::server::{Running, StartError, open, start, start_on};

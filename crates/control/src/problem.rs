@@ -36,7 +36,7 @@ impl From<store::Error> for Refusal {
     fn from(error: store::Error) -> Self {
         match error {
             store::Error::Conflict(conflict) => {
-                Problem::conflict().with_detail(sentence(&conflict)).into()
+                Problem::conflict().with_detail(sentence(conflict)).into()
             }
             store::Error::Unavailable { .. } => {
                 tracing::error!(
@@ -79,7 +79,7 @@ impl IntoResponse for Refusal {
 /// What an operator needs to bring a database back is a matter of seconds at best.
 const RETRY_AFTER_SECONDS: u32 = 2;
 
-fn sentence(conflict: &store::Conflict) -> String {
+fn sentence(conflict: store::Conflict) -> String {
     let mut text = conflict.to_string();
     if let Some(first) = text.get_mut(0..1) {
         first.make_ascii_uppercase();

@@ -6,6 +6,7 @@ mod endpoint;
 mod get;
 mod list;
 mod name;
+mod region;
 mod shown;
 pub(crate) mod trail;
 mod transfer;
@@ -17,6 +18,7 @@ use axum::Router;
 
 pub use self::endpoint::{BadEndpoint, ProjectEndpoint};
 pub use self::name::{BadText, IdempotencyKey, ProjectName};
+pub(crate) use self::region::region_of;
 pub(crate) use self::shown::shown;
 use crate::app::App;
 use crate::route::Serve as _;

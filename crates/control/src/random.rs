@@ -3,9 +3,11 @@
 use aws_lc_rs::rand;
 use types::problem::Problem;
 
+use crate::problem::Answer;
+
 /// Fills an array from the system's generator. A generator that fails is a defect of the machine;
 /// nothing is made of what it left.
-pub fn bytes<const N: usize>() -> Result<[u8; N], Problem> {
+pub fn bytes<const N: usize>() -> Answer<[u8; N]> {
     let mut bytes = [0; N];
     rand::fill(&mut bytes).map_err(|_| Problem::internal())?;
     Ok(bytes)

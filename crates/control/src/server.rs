@@ -108,6 +108,8 @@ pub fn start_on(
     })?;
     let task = tokio::spawn(async move {
         listener::serve(listener, router(Arc::clone(&app)), shutdown).await;
+        // Mails on their way are sent; then nobody needs the database any more.
+        app.people.finish().await;
         app.store.close().await;
     });
     Ok(Running { address, task })

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use api::control::Paging;
 use api::control::people::{AuditEntry, AuditList};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use store::audit::{Entry, of_workspace};
 use types::permission::Permission;
 
 use crate::access;
 use crate::app::App;
 use crate::caller::{Caller, WorkspacesProtect};
-use crate::extract::Query;
+use crate::extract::{Path, Query};
 use crate::problem::Answer;
+use crate::wire::date;
 
 pub(super) async fn list(
     State(app): State<Arc<App>>,
@@ -44,6 +45,6 @@ fn entry(entry: Entry) -> AuditEntry {
         target_id: entry.target_id,
         details: entry.details,
         ip: entry.ip,
-        created_at: format!("{:.3}", entry.created_at),
+        created_at: date(entry.created_at),
     }
 }

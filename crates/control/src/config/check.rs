@@ -40,14 +40,14 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
         .enumerate()
         .map(|(index, section)| engine(index, section))
         .collect::<Checked<Vec<_>>>()?;
-    let first_engine = engines.first().map(|engine| engine.cluster_domain.as_str());
-    let catalogue = file.catalog.check(first_engine)?;
-    let geoip_file = file.geoip.file;
     let data_dir = path("platform.data_dir", section.data_dir)?;
     let mail_folder = match file.mail.folder {
         Some(folder) => path("mail.folder", folder)?,
         None => data_dir.join("mail"),
     };
+    let first_engine = engines.first().map(|engine| engine.cluster_domain.as_str());
+    let catalogue = file.catalog.check(first_engine)?;
+    let geoip_file = file.geoip.file;
     Ok(Config {
         base_url,
         listen,

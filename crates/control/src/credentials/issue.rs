@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::control::credentials::{
     CreateCredential, CredentialKind, GroupMode, IssuedCredential, MAX_NAME_BYTES, PermissionPolicy,
 };
+use api::control::whoami::CallerKind;
 use axum::Json;
 use axum::extract::State;
 use credentials::{Identity, MintRequest, Provenance, Secret, TokenKind, digest, mint_from};
@@ -264,8 +265,9 @@ fn is_of_engine(permission: Permission) -> bool {
 
 /// When it ends: in the future, in whole seconds, and not after the credential that makes it.
 fn expiry(given: Option<&str>, who: &Principal, now: Timestamp) -> Answer<Option<Timestamp>> {
+    let bound = lifetime_bound(who);
     let Some(text) = given else {
-        return Ok(who.expires_at);
+        return Ok(bound);
     };
     let at: Timestamp = text
         .parse()
@@ -274,11 +276,19 @@ fn expiry(given: Option<&str>, who: &Principal, now: Timestamp) -> Answer<Option
     if at.as_second() <= now.as_second() {
         return Err(bad("expiresAt", "expiresAt is not in the future"));
     }
-    if who.expires_at.is_some_and(|end| at > end) {
+    if bound.is_some_and(|end| at > end) {
         let detail = "expiresAt is after the end of the credential that was sent";
         return Err(bad("expiresAt", detail));
     }
     Ok(Some(at))
+}
+
+/// What a credential must not outlive. A person in a session is there, and decides anew.
+fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
+    match who.kind {
+        CallerKind::Session => None,
+        CallerKind::Pat | CallerKind::App | CallerKind::Auth => who.expires_at,
+    }
 }
 
 fn bad_expiry() -> Refusal {
@@ -311,7 +321,7 @@ pub(super) fn require_no_more(who: &Principal, credential: &Credential) -> Answe
         return Err(refused());
     }
     let outlives = |end: Timestamp| credential.expires_at.is_none_or(|own| own > end);
-    if who.expires_at.is_some_and(outlives) {
+    if lifetime_bound(who).is_some_and(outlives) {
         return Err(refused());
     }
     Ok(())

@@ -70,7 +70,7 @@ impl Material {
     }
 }
 
-/// RFC 5480 section 2.1.1 and RFC 8410 section 3: what ES256, ES512 and EdDSA sign with.
+/// RFC 5480 section 2.1.1 and RFC 8410 section 3: what ES256, ES512 and `EdDSA` sign with.
 const EC_PUBLIC_KEY: &str = "1.2.840.10045.2.1";
 const P_256: &str = "1.2.840.10045.3.1.7";
 const P_521: &str = "1.3.132.0.35";

@@ -1,7 +1,5 @@
 //! A stored credential as the API shows it.
 
-use std::fmt::Write as _;
-
 use api::control::credentials::{Credential, CredentialKind};
 use store::credentials::{self as stored, Kind};
 
@@ -31,9 +29,10 @@ pub(super) fn view(credential: &stored::Credential) -> Credential {
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing into a text does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let digit = |value: u8| char::from_digit(value.into(), 16);
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .flatten()
+        .collect()
 }

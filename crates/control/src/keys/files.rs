@@ -56,16 +56,15 @@ pub(super) fn load(config: &Config) -> Result<Keys, KeyError> {
     let keyring = Keyring::new()
         .with_compat(config.compat_rstream)
         .with_jwks(&document)
-        .map_err(|error| bad(&made, error))?;
+        .map_err(|error| bad(&made, error.to_string()))?;
     let secret = config.data_dir.join("platform.secret");
     make_once(&secret, new_secret)?;
-    let turn = match &config.turn.secret_file {
-        Some(path) => path.clone(),
-        None => {
-            let path = config.data_dir.join("turn.secret");
-            make_once(&path, new_secret)?;
-            path
-        }
+    let turn = if let Some(path) = &config.turn.secret_file {
+        path.clone()
+    } else {
+        let path = config.data_dir.join("turn.secret");
+        make_once(&path, new_secret)?;
+        path
     };
     Ok(Keys {
         signing: signing.ok_or_else(|| not_ed25519(&made))?,
@@ -81,12 +80,12 @@ const MAX_FILE_BYTES: u64 = 64 * 1024;
 /// What HMAC-SHA256 makes use of.
 const MIN_SECRET_BYTES: usize = 32;
 
-/// The public halves are published with EdDSA alone, so that one algorithm is enough for whoever
+/// The public halves are published with `EdDSA` alone, so that one algorithm is enough for whoever
 /// verifies.
 fn signing_key(path: &Path) -> Result<SigningKey, KeyError> {
     let bytes = read(path)?;
     let pem = str::from_utf8(&bytes).map_err(|_| bad(path, "not PEM"))?;
-    let key = SigningKey::from_pem(pem).map_err(|error: BadKey| bad(path, error))?;
+    let key = SigningKey::from_pem(pem).map_err(|error: BadKey| bad(path, error.to_string()))?;
     let id = key.thumbprint().ok_or_else(|| not_ed25519(path))?;
     Ok(key.with_kid(id))
 }
@@ -167,9 +166,9 @@ fn not_ed25519(path: &Path) -> KeyError {
     bad(path, "an Ed25519 key is wanted")
 }
 
-fn bad(path: &Path, message: impl ToString) -> KeyError {
+fn bad(path: &Path, message: impl Into<String>) -> KeyError {
     KeyError::Content {
         path: path.to_owned(),
-        message: message.to_string(),
+        message: message.into(),
     }
 }

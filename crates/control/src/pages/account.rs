@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 use store::sessions::Session;
@@ -14,7 +14,7 @@ use super::layout::{PageRefusal, page, page_with, see_other};
 use super::login::refusal;
 use super::signed_in;
 use crate::app::App;
-use crate::extract::Query;
+use crate::extract::{Path, Query};
 use crate::people::accounts;
 use crate::people::password::Password;
 use crate::people::session::{SignedIn, Visitor};

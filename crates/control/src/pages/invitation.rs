@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 
@@ -11,6 +11,7 @@ use super::form::Form;
 use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
 use super::with_cookie;
 use crate::app::App;
+use crate::extract::Path;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{Browser, Visitor};
 use crate::workspaces::invitations::{self, Open, is_for};

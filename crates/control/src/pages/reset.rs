@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 
 use super::form::Form;
 use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
 use crate::app::App;
-use crate::extract::ClientIp;
+use crate::extract::{ClientIp, Path};
 use crate::people::email::Email;
 use crate::people::password::Password;
 use crate::people::reset::{complete, person, request};

@@ -9,12 +9,13 @@ use types::problem::Problem;
 
 use super::email::Email;
 use super::password::{Password, Passwords, Verdict};
-use super::session::{SignedIn, unix_millis};
+use super::session::SignedIn;
 use super::sign_in::{SignInError, hash_refusal};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::problem::Answer;
 use crate::random;
+use crate::wire::unix_millis;
 
 /// A person to be, with a password that was looked at.
 #[derive(Debug)]

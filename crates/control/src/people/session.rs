@@ -24,6 +24,7 @@ use crate::pages::layout::PageRefusal;
 use crate::pages::same_origin;
 use crate::problem::Answer;
 use crate::random;
+use crate::wire::unix_millis;
 
 /// A person with a session.
 #[derive(Clone, Debug)]
@@ -230,11 +231,6 @@ pub async fn complete(
     }
     sessions::second_factor(tx, session.id, now).await?;
     Ok(Some(set_cookie(app, &secret, LIFETIME)))
-}
-
-/// Unix time in milliseconds, for ids.
-pub(crate) fn unix_millis(now: Timestamp) -> u64 {
-    u64::try_from(now.as_millisecond()).unwrap_or(0)
 }
 
 /// `now` and a while.

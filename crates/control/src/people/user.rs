@@ -4,6 +4,7 @@ use api::control::people::User;
 use axum::Json;
 
 use crate::caller::{Anyone, Caller};
+use crate::wire::date;
 
 pub(super) async fn get(caller: Caller<Anyone>) -> Json<User> {
     let user = caller.who.user;
@@ -13,6 +14,6 @@ pub(super) async fn get(caller: Caller<Anyone>) -> Json<User> {
         name: user.name,
         role: user.role.as_str().to_owned(),
         second_factor: user.totp_confirmed_at.is_some(),
-        created_at: format!("{:.3}", user.created_at),
+        created_at: date(user.created_at),
     })
 }

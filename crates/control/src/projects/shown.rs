@@ -4,6 +4,7 @@ use api::control::projects::{Deployment, Placement, Project, ProjectStatus};
 use store::projects::{self, Status};
 use types::problem::Problem;
 
+use super::region::region_of;
 use crate::app::App;
 use crate::problem::Answer;
 
@@ -18,16 +19,9 @@ pub(crate) fn shown(app: &App, project: &projects::Project) -> Answer<Project> {
             tracing::error!(project.id = %project.id, "plan or provider is not a known word");
             Problem::internal()
         })?;
-    let region = project.region.clone().unwrap_or_default();
-    let regions = app.shop.catalogue().regions();
-    // A region that is not sold any more still has its projects, on the first of the engines.
-    let place = regions
-        .iter()
-        .find(|known| known.is(provider, &region))
-        .or_else(|| regions.first());
-    let (domain, engine_port) = place.map_or_else(
+    let (domain, engine_port) = region_of(app, project).map_or_else(
         || (String::new(), 0),
-        |place| (place.domain.clone(), place.engine_port),
+        |region| (region.domain.clone(), region.engine_port),
     );
     let turn = &app.config.turn;
     Ok(Project {
@@ -50,7 +44,7 @@ pub(crate) fn shown(app: &App, project: &projects::Project) -> Answer<Project> {
         placement: Placement::Regional,
         routing: Placement::Regional,
         provider,
-        region,
+        region: project.region.clone().unwrap_or_default(),
         plan,
         deployment: if project.deployment == DEDICATED {
             Deployment::Dedicated

@@ -12,6 +12,7 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::caller::Principal;
 use crate::problem::Answer;
+use crate::projects::region_of;
 
 /// Seconds that a credential may live, from 1 to 3600 (TU-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub(super) async fn issue(
     ttl: Ttl,
 ) -> Answer<TurnCredential> {
     let now = app.now();
-    let relay = relay(app).ok_or_else(|| {
+    let relay = relay(app, project).ok_or_else(|| {
         tracing::error!("neither turn.domain nor an engine is configured");
         Problem::unavailable().with_detail("This platform has no TURN relay.")
     })?;
@@ -72,11 +73,10 @@ struct Relay<'a> {
     tls_port: u16,
 }
 
-/// The relay of the configuration; what is left open there is the cluster domain.
-fn relay(app: &App) -> Option<Relay<'_>> {
+/// The relay of the configuration; what is left open there is the project's cluster domain.
+fn relay<'a>(app: &'a App, project: &Project) -> Option<Relay<'a>> {
     let turn = &app.config.turn;
-    let engine = app.config.engines.first();
-    let cluster = engine.map(|engine| engine.cluster_domain.as_str());
+    let cluster = region_of(app, project).map(|region| region.domain.as_str());
     let domain = turn.domain.as_deref().or(cluster)?;
     Some(Relay {
         realm: turn.realm.as_deref().or(cluster).unwrap_or(domain),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::control::workspaces::{Workspace, WorkspaceList, WorkspaceName};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use http::StatusCode;
 use serde_json::json;
 use store::members::{self, Status};
@@ -19,11 +19,11 @@ use crate::access;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, Principal, WorkspacesProtect, WorkspacesRead};
-use crate::extract::{Body, ClientIp, Query};
+use crate::extract::{Body, ClientIp, Path, Query};
 use crate::people::accounts::name;
-use crate::people::session::unix_millis;
 use crate::problem::{Answer, Refusal};
 use crate::random;
+use crate::wire::unix_millis;
 
 /// `GET /api/workspaces`
 pub(super) async fn list(

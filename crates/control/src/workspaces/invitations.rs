@@ -21,11 +21,12 @@ use crate::people::accounts::{self, NewPerson, name};
 use crate::people::email::Email;
 use crate::people::password::Password;
 use crate::people::secret_link::LinkSecret;
-use crate::people::session::{self, Begun, Browser, SignedIn, later, unix_millis};
+use crate::people::session::{self, Begun, Browser, SignedIn, later};
 use crate::people::sign_in::hash_refusal;
 use crate::people::throttle::TooSoon;
 use crate::problem::Answer;
 use crate::random;
+use crate::wire::unix_millis;
 
 /// An invitation that was sent.
 #[derive(Debug)]

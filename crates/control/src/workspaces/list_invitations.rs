@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::control::Paging;
 use api::control::workspaces::{InvitationList, Invite, SentInvitation};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use http::StatusCode;
 use types::id::InvitationId;
 use types::permission::Permission;
@@ -18,7 +18,7 @@ use crate::access;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, WorkspacesProtect, WorkspacesRead};
-use crate::extract::{Body, ClientIp, Query};
+use crate::extract::{Body, ClientIp, Path, Query};
 use crate::people::email::Email;
 use crate::problem::Answer;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::control::Paging;
 use api::control::workspaces::{ChangeMember, Member, MemberList, MemberStatus};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use http::StatusCode;
 use serde_json::json;
 use store::members::{self, Sort, Status};
@@ -21,7 +21,7 @@ use crate::access;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, WorkspacesProtect, WorkspacesRead};
-use crate::extract::{Body, ClientIp, Query};
+use crate::extract::{Body, ClientIp, Path, Query};
 use crate::problem::Answer;
 
 /// `GET /api/workspaces/{workspace_id}/members`

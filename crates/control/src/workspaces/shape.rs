@@ -7,6 +7,7 @@ use store::members::{self, Member};
 use store::workspaces::Membership;
 
 use super::role::Role;
+use crate::wire::date;
 
 pub(super) fn workspace(row: Membership) -> api::Workspace {
     api::Workspace {
@@ -22,7 +23,7 @@ pub(super) fn workspace(row: Membership) -> api::Workspace {
             row.invited_at,
             row.joined_at,
         ),
-        created_at: time(row.created_at),
+        created_at: date(row.created_at),
     }
 }
 
@@ -51,8 +52,8 @@ pub(super) fn invitation(row: Invitation, now: Timestamp) -> api::Invitation {
         role: Role::from(row.role).into(),
         status,
         invited_by: row.invited_by.to_string(),
-        created_at: time(row.created_at),
-        expires_at: time(row.expires_at),
+        created_at: date(row.created_at),
+        expires_at: date(row.expires_at),
     }
 }
 
@@ -68,11 +69,7 @@ fn membership(
             members::Status::Active => api::MemberStatus::Active,
             members::Status::Suspended => api::MemberStatus::Suspended,
         },
-        invited_at: invited_at.map(time),
-        joined_at: time(joined_at),
+        invited_at: invited_at.map(date),
+        joined_at: date(joined_at),
     }
-}
-
-fn time(at: Timestamp) -> String {
-    format!("{at:.3}")
 }

@@ -21,6 +21,27 @@ use types::id::{UserId, WorkspaceId};
 pub(crate) const BASE: &str = "https://svc.example.com";
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
+/// Runs tests on both databases: functions of the same file that take a [`Platform`].
+macro_rules! both {
+    ($($test:ident)+) => {$(
+        mod $test {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                let platform = crate::browser::Platform::start(None).await;
+                Box::pin(super::$test(platform)).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                let database = crate::postgres::new_database().await;
+                let platform = crate::browser::Platform::start(Some(database)).await;
+                Box::pin(super::$test(platform)).await;
+            }
+        }
+    )+};
+}
+pub(crate) use both;
+
 /// A platform that nobody reaches but the test.
 pub(crate) struct Platform {
     pub(crate) app: Arc<App>,

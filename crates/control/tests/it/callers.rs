@@ -3,9 +3,10 @@
 use axum::body::Body;
 use http::Request;
 use serde_json::json;
+use store::sessions;
 use store::users::{self, Status};
 
-use crate::support::{BASE_URL, TestControl};
+use crate::support::{Answer, BASE_URL, TestControl};
 
 /// CP-10.
 #[tokio::test]
@@ -125,4 +126,105 @@ async fn unknown_paths_are_json() {
         .await;
     assert_eq!(answer.problem(), (405, "method_not_allowed".to_owned()));
     assert_eq!(answer.header("allow"), "GET,HEAD");
+}
+
+/// What a browser sends: a cookie, perhaps a bearer beside it, and where the request comes from.
+async fn whoami(control: &TestControl, cookie: &str, bearer: Option<&str>) -> Answer {
+    let mut request = Request::get("/api/whoami").header("cookie", cookie);
+    if let Some(token) = bearer {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    control.send_raw(request.body(Body::empty()).unwrap()).await
+}
+
+/// CP-13: what was sent explicitly counts; what a browser adds by itself does not.
+#[tokio::test]
+async fn cp_13_a_bearer_wins_over_a_cookie_and_a_cookie_rescues_nothing() {
+    for control in TestControl::both().await {
+        let ada = control.person("ada").await;
+        let eve = control.person("eve").await;
+        let cookie = control.session(&ada).await;
+        let who = whoami(&control, &cookie, None).await.json();
+        assert_eq!(
+            (&who["type"], &who["id"]),
+            (&json!("session"), &json!(ada.user))
+        );
+        let who = whoami(&control, &cookie, Some(&eve.token)).await.json();
+        assert_eq!(
+            (&who["type"], &who["id"]),
+            (&json!("pat"), &json!(eve.user))
+        );
+        let answer = whoami(&control, &cookie, Some("a.b.c")).await;
+        assert_eq!(answer.problem(), (401, "invalid_token".to_owned()));
+        let answer = whoami(&control, "__Host-svc_session=nothing", Some(&eve.token)).await;
+        assert_eq!(answer.status, 200);
+    }
+}
+
+/// Mints with the cookie alone.
+async fn mint(control: &TestControl, cookie: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::post("/api/tokens")
+        .header("cookie", cookie)
+        .header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let body = Body::from(json!({"permissions": null}).to_string());
+    control.send_raw(request.body(body).unwrap()).await
+}
+
+/// CP-13: a cookie alone writes from our own pages only; what it minted ends with the session.
+#[tokio::test]
+async fn cp_13_a_cookie_writes_from_this_origin_only() {
+    for control in TestControl::both().await {
+        let ada = control.person("ada").await;
+        let cookie = control.session(&ada).await;
+        for foreign in [
+            &[][..],
+            &[("origin", "https://evil.example")],
+            &[("sec-fetch-site", "cross-site")],
+            &[("sec-fetch-site", "same-site"), ("origin", BASE_URL)],
+        ] {
+            let answer = mint(&control, &cookie, foreign).await;
+            assert_eq!(answer.problem().0, 403, "{foreign:?}");
+        }
+        let ours = [("sec-fetch-site", "same-origin"), ("origin", BASE_URL)];
+        let answer = mint(&control, &cookie, &ours).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let token = answer.json()["token"].as_str().unwrap().to_owned();
+        assert_eq!(control.get("/api/whoami", &token).await.status, 200);
+        // A person who is there makes credentials that outlive the session.
+        let pat = json!({"type": "pat", "name": "a"});
+        let request = Request::post("/api/credentials")
+            .header("cookie", &cookie)
+            .header("content-type", "application/json")
+            .header("sec-fetch-site", "same-origin");
+        let answer = control
+            .send_raw(request.body(Body::from(pat.to_string())).unwrap())
+            .await;
+        assert_eq!(answer.status, 201);
+        assert_eq!(answer.json()["credential"].get("expiresAt"), None);
+        let mut tx = control.app.store.begin().await.unwrap();
+        sessions::end_all(&mut tx, ada.user, None).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(control.get("/api/whoami", &token).await.status, 401);
+        let pat = answer.json()["token"].as_str().unwrap().to_owned();
+        assert_eq!(control.get("/api/whoami", &pat).await.status, 200);
+    }
+}
+
+/// The first operator is made once, and signs in with what was shown.
+#[tokio::test]
+async fn the_first_operator_is_made_once() {
+    let control = TestControl::start("").await;
+    let made = control::first_admin(&control.app, "Root@example.com").await;
+    assert_eq!(made.unwrap().unwrap().expose().len(), 24);
+    let again = control::first_admin(&control.app, "root@example.com").await;
+    assert_eq!(again.unwrap(), None);
+    assert!(control::first_admin(&control.app, "nobody").await.is_err());
+    let mut read = control.app.store.read().await.unwrap();
+    let user = users::by_email(&mut read, "root@example.com")
+        .await
+        .unwrap();
+    assert_eq!(user.unwrap().role, users::Role::Admin);
 }

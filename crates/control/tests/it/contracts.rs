@@ -1,5 +1,7 @@
 //! CP-7, CP-8, CP-9, and the keys.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use axum::body::Body;
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -165,7 +167,6 @@ fn derived_keys_are_one_for_each_purpose() {
     let derive = |keys: &control::keys::Keys, purpose| keys.derive(purpose).unwrap();
     assert_eq!(derive(&keys, "a"), derive(&again, "a"));
     assert_ne!(derive(&keys, "a"), derive(&keys, "b"));
-    use std::os::unix::fs::PermissionsExt as _;
     for entry in std::fs::read_dir(data).unwrap() {
         let mode = entry.unwrap().metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);

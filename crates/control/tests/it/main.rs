@@ -3,6 +3,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::expect_used,
     reason = "a test ends where it fails"
 )]
 
@@ -11,10 +12,13 @@ mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
 mod projects;
 mod records;
+mod reset;
+mod second_factor;
 mod settings;
 mod sign_in;
 mod support;
@@ -22,4 +26,5 @@ mod tokens;
 mod turn;
 mod walk;
 mod whoami;
+mod workspaces;
 mod world;

@@ -4,11 +4,27 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 use store::users::{self, Status};
 
-use crate::browser::{BASE, PASSWORD, Platform};
+use crate::browser::{BASE, PASSWORD, Platform, both};
 
-#[tokio::test]
-async fn a_person_signs_in_and_out() {
-    let platform = Platform::start(None).await;
+both! {
+    a_person_signs_in_and_out
+    signing_in_goes_on_to_a_path_of_ours_alone
+    failures_look_alike
+    suspension_ends_sessions
+    signing_in_replaces_the_cookie_and_ends_the_session_before
+    guessing_is_slowed_down_and_the_owner_is_not_kept_out
+    one_place_cannot_try_many_accounts
+    a_session_ends_when_nobody_uses_it_and_after_a_month_anyway
+    forms_of_other_sites_are_refused
+    a_session_calls_the_api_where_no_bearer_is_sent
+    a_session_writes_through_the_api_from_this_origin_alone
+    a_person_sees_and_ends_other_sessions
+    nobody_ends_the_session_of_another
+    a_new_password_takes_the_old_one_and_ends_other_sessions
+    sign_ins_are_in_the_audit
+}
+
+async fn a_person_signs_in_and_out(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.browser();
     let front = browser.open("/").await;
@@ -35,9 +51,7 @@ async fn a_person_signs_in_and_out() {
     assert_eq!(after.location.as_deref(), Some("/login?next=/account"));
 }
 
-#[tokio::test]
-async fn signing_in_goes_on_to_a_path_of_ours_alone() {
-    let platform = Platform::start(None).await;
+async fn signing_in_goes_on_to_a_path_of_ours_alone(platform: Platform) {
     platform.person("Ada").await;
     for (next, on) in [
         ("/oauth/x?a=b", "/oauth/x?a=b"),
@@ -54,9 +68,7 @@ async fn signing_in_goes_on_to_a_path_of_ours_alone() {
 }
 
 /// Nothing tells who has an account: a wrong password, nobody, and somebody suspended look alike.
-#[tokio::test]
-async fn failures_look_alike() {
-    let platform = Platform::start(None).await;
+async fn failures_look_alike(platform: Platform) {
     platform.person("Ada").await;
     let (eve, _) = platform.person("Eve").await;
     let mut tx = platform.app.store.begin().await.unwrap();
@@ -82,9 +94,7 @@ async fn failures_look_alike() {
 }
 
 /// Somebody who is suspended is out at once, not at the end of the session.
-#[tokio::test]
-async fn suspension_ends_sessions() {
-    let platform = Platform::start(None).await;
+async fn suspension_ends_sessions(platform: Platform) {
     let (ada, _) = platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let mut tx = platform.app.store.begin().await.unwrap();
@@ -100,9 +110,7 @@ async fn suspension_ends_sessions() {
     );
 }
 
-#[tokio::test]
-async fn signing_in_replaces_the_cookie_and_ends_the_session_before() {
-    let platform = Platform::start(None).await;
+async fn signing_in_replaces_the_cookie_and_ends_the_session_before(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let mut planted = browser.clone();
@@ -112,9 +120,7 @@ async fn signing_in_replaces_the_cookie_and_ends_the_session_before() {
     assert_eq!(planted.open("/account").await.status, StatusCode::SEE_OTHER);
 }
 
-#[tokio::test]
-async fn guessing_is_slowed_down_and_the_owner_is_not_kept_out() {
-    let platform = Platform::start(None).await;
+async fn guessing_is_slowed_down_and_the_owner_is_not_kept_out(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.browser();
     for _ in 0..6 {
@@ -136,9 +142,7 @@ async fn guessing_is_slowed_down_and_the_owner_is_not_kept_out() {
     );
 }
 
-#[tokio::test]
-async fn one_place_cannot_try_many_accounts() {
-    let platform = Platform::start(None).await;
+async fn one_place_cannot_try_many_accounts(platform: Platform) {
     let mut browser = platform.browser();
     for number in 0..31 {
         let answer = browser
@@ -153,10 +157,7 @@ async fn one_place_cannot_try_many_accounts() {
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
 }
 
-#[tokio::test]
-async fn a_session_ends_when_nobody_uses_it_and_after_a_month_anyway() {
-    const DAY: i64 = 24 * 3600;
-    let platform = Platform::start(None).await;
+async fn a_session_ends_when_nobody_uses_it_and_after_a_month_anyway(platform: Platform) {
     platform.person("Ada").await;
     let mut idle = platform.signed_in("Ada").await;
     let mut used = platform.signed_in("Ada").await;
@@ -170,9 +171,7 @@ async fn a_session_ends_when_nobody_uses_it_and_after_a_month_anyway() {
 }
 
 /// Whatever changes something has to come from a page of ours.
-#[tokio::test]
-async fn forms_of_other_sites_are_refused() {
-    let platform = Platform::start(None).await;
+async fn forms_of_other_sites_are_refused(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let secret = "A".repeat(43);
@@ -211,9 +210,7 @@ async fn forms_of_other_sites_are_refused() {
 }
 
 /// CP-13: the header wins, and a bad bearer is never rescued by a good cookie.
-#[tokio::test]
-async fn a_session_calls_the_api_where_no_bearer_is_sent() {
-    let platform = Platform::start(None).await;
+async fn a_session_calls_the_api_where_no_bearer_is_sent(platform: Platform) {
     let (ada, _) = platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let answer = browser.open("/api/user").await;
@@ -232,9 +229,7 @@ async fn a_session_calls_the_api_where_no_bearer_is_sent() {
     );
 }
 
-#[tokio::test]
-async fn a_session_writes_through_the_api_from_this_origin_alone() {
-    let platform = Platform::start(None).await;
+async fn a_session_writes_through_the_api_from_this_origin_alone(platform: Platform) {
     platform.person("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
     let path = "/api/workspaces";
@@ -254,9 +249,7 @@ async fn a_session_writes_through_the_api_from_this_origin_alone() {
     assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
 }
 
-#[tokio::test]
-async fn a_person_sees_and_ends_other_sessions() {
-    let platform = Platform::start(None).await;
+async fn a_person_sees_and_ends_other_sessions(platform: Platform) {
     platform.person("Ada").await;
     let mut other = platform.signed_in("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
@@ -271,9 +264,7 @@ async fn a_person_sees_and_ends_other_sessions() {
 }
 
 /// Somebody else's session is not there.
-#[tokio::test]
-async fn nobody_ends_the_session_of_another() {
-    let platform = Platform::start(None).await;
+async fn nobody_ends_the_session_of_another(platform: Platform) {
     let (ada, _) = platform.person("Ada").await;
     platform.person("Eve").await;
     let mut adas = platform.signed_in("Ada").await;
@@ -288,9 +279,7 @@ async fn nobody_ends_the_session_of_another() {
     assert_eq!(adas.open("/account").await.status, StatusCode::OK);
 }
 
-#[tokio::test]
-async fn a_new_password_takes_the_old_one_and_ends_other_sessions() {
-    let platform = Platform::start(None).await;
+async fn a_new_password_takes_the_old_one_and_ends_other_sessions(platform: Platform) {
     platform.person("Ada").await;
     let mut other = platform.signed_in("Ada").await;
     let mut browser = platform.signed_in("Ada").await;
@@ -317,10 +306,9 @@ async fn a_new_password_takes_the_old_one_and_ends_other_sessions() {
 }
 
 /// The audit knows who signed in and from where, and no secret.
-#[tokio::test]
-async fn sign_ins_are_in_the_audit() {
-    let platform = Platform::start(None).await;
+async fn sign_ins_are_in_the_audit(platform: Platform) {
     let (ada, _) = platform.person("Ada").await;
+    platform.clock.advance(1);
     platform.signed_in("Ada").await;
     let mut read = platform.app.store.read().await.unwrap();
     let paging = store::Paging::DEFAULT;
@@ -332,3 +320,5 @@ async fn sign_ins_are_in_the_audit() {
     assert_eq!(entries[0].ip.as_deref(), Some("192.0.2.1"));
     assert_eq!(entries[0].details, Value::Object(serde_json::Map::new()));
 }
+
+const DAY: i64 = 24 * 3600;

@@ -9,19 +9,21 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use control::app::{App, router};
 use control::config::Config;
+use control::people::secret_link::LinkSecret;
 use daemon::clock::{Clock as _, ManualClock};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt as _;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use store::members::Role;
 use store::projects::NewProject;
+use store::sessions::Session;
 use store::users::NewUser;
-use store::{credentials, members, projects, users, workspaces};
+use store::{SecretHash, credentials, members, projects, sessions, users, workspaces};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
-use types::id::{ProjectId, UserId, WorkspaceId};
+use types::id::{ProjectId, SessionId, UserId, WorkspaceId};
 
 use crate::postgres;
 
@@ -162,6 +164,30 @@ impl TestControl {
             workspace,
             token: String::from_utf8(token).unwrap(),
         }
+    }
+
+    /// A session of somebody, as the `Cookie` header that their browser sends.
+    pub(crate) async fn session(&self, of: &Person) -> String {
+        let now = self.now();
+        let millis = u64::try_from(now.as_millisecond()).unwrap();
+        let secret = LinkSecret::draw().unwrap();
+        let session = Session {
+            id: SessionId::new(millis, self.unique()),
+            hash: SecretHash(secret.hash()),
+            user_id: of.user,
+            csrf_hash: SecretHash(LinkSecret::draw().unwrap().hash()),
+            user_agent: None,
+            ip: None,
+            second_factor_at: None,
+            created_at: now,
+            rotated_at: now,
+            last_seen_at: now,
+            expires_at: now + SignedDuration::from_hours(1),
+        };
+        let mut tx = self.app.store.begin().await.unwrap();
+        sessions::insert(&mut tx, &session).await.unwrap();
+        tx.commit().await.unwrap();
+        format!("__Host-svc_session={}", secret.reveal())
     }
 
     /// Makes somebody a member of another's workspace.

@@ -1,16 +1,17 @@
 //! `svc platform`: the control plane, from a file.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Parser;
-use control::config::Config;
-use daemon::logs;
+use control::{app::App, config::Config};
+use daemon::{clock::SystemClock, logs};
 use serde::Serialize;
+use tokio::net::TcpListener;
 
 use crate::{
     cli::Format,
     descriptors, environment,
-    failure::{Code, Failure},
+    failure::{Code, Failure, chain},
     output, signals,
 };
 
@@ -29,6 +30,10 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["config", "check"])]
     schema: bool,
 
+    /// Make the operator with this email address, unless there is one, and show the password once
+    #[arg(long, value_name = "EMAIL", conflicts_with_all = ["check", "schema"])]
+    create_admin: Option<String>,
+
     /// How it is told that the platform serves: not at all but in the log, or as one line of JSON
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
@@ -41,6 +46,12 @@ struct Ready {
     base_url: String,
     /// The address of the listener.
     listen_addr: SocketAddr,
+    /// The operator who was just made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_email: Option<String>,
+    /// The password of that operator; it is not shown again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_password: Option<String>,
     /// This process.
     pid: u32,
 }
@@ -62,19 +73,54 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
     descriptors::raise_limit();
     let shutdown = signals::listen(DRAIN)?;
-    let base_url = config.base_url.clone();
-    let running = control::start(config, shutdown)
+    let (base_url, listen) = (config.base_url.clone(), config.listen);
+    let failed = |error: &dyn std::error::Error| {
+        Failure::new(
+            Code::Failed,
+            format!("the platform cannot start: {}", chain(error)),
+        )
+    };
+    let app = control::open(config, Arc::new(SystemClock))
         .await
-        .map_err(|error| Failure::of("the platform cannot start", error))?;
-    if args.output == Format::Json {
-        output::json(&Ready {
+        .map_err(|error| failed(&error))?;
+    let admin = match &args.create_admin {
+        Some(email) => create_admin(&app, email).await?,
+        None => None,
+    };
+    let listener = TcpListener::bind(listen)
+        .await
+        .map_err(|error| Failure::of(&format!("cannot listen on {listen}"), error))?;
+    let running = control::start_on(app, listener, shutdown).map_err(|error| failed(&error))?;
+    let (admin_email, admin_password) = admin.unzip();
+    match args.output {
+        Format::Json => output::json(&Ready {
             base_url,
             listen_addr: running.address(),
+            admin_email,
+            admin_password,
             pid: std::process::id(),
-        })?;
+        })?,
+        Format::Text => {
+            for (email, password) in admin_email.iter().zip(&admin_password) {
+                output::line(&format!("{email} signs in with the password {password}"))?;
+            }
+        }
     }
     running.stopped().await;
     Ok(())
+}
+
+/// The address and the password of a new operator; nothing where there is one.
+async fn create_admin(app: &App, email: &str) -> Result<Option<(String, String)>, Failure> {
+    let made = control::first_admin(app, email).await.map_err(|refusal| {
+        Failure::usage(format!("--create-admin: {}", refusal.problem().detail))
+    })?;
+    let Some(password) = made else {
+        output::message(&format!("{email} has an account already"));
+        return Ok(None);
+    };
+    let password = String::from_utf8_lossy(password.expose()).into_owned();
+    Ok(Some((email.to_owned(), password)))
 }
 
 fn wrong(args: &Args, message: &str) -> Failure {

@@ -6,6 +6,7 @@
     reason = "a test ends where it fails"
 )]
 
+mod platform;
 mod program;
 mod refusals;
 mod token;

@@ -1,0 +1,19 @@
+//! Where a project stands.
+
+use store::projects::Project;
+
+use crate::app::App;
+use crate::plans::Region;
+
+/// The region of a project. One that is not sold any more still has its projects, on the first of
+/// the engines. `None` where there is no engine at all.
+pub(crate) fn region_of<'a>(app: &'a App, project: &Project) -> Option<&'a Region> {
+    let regions = app.shop.catalogue().regions();
+    let name = project.region.as_deref().unwrap_or_default();
+    let known = project
+        .provider
+        .parse()
+        .ok()
+        .and_then(|provider| regions.iter().find(|region| region.is(provider, name)));
+    known.or_else(|| regions.first())
+}

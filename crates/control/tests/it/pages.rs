@@ -1,0 +1,148 @@
+//! What holds for every page.
+
+use http::StatusCode;
+use serde_json::json;
+
+use crate::browser::{Answer, BASE, PASSWORD, Platform, both};
+
+both! {
+    every_page_is_locked_down_and_usable_without_scripts_or_a_mouse
+    failed_forms_say_so_to_screen_readers
+    unknown_paths_are_problems_and_not_pages
+    a_form_has_a_bound_and_one_value_a_field
+}
+
+/// Every page that can be looked at, in each of its states.
+async fn all(platform: &Platform) -> Vec<(&'static str, Answer)> {
+    let (_, workspace) = platform.person("Ada").await;
+    let mut nobody = platform.browser();
+    let mut ada = platform.signed_in("Ada").await;
+    let path = format!("/api/workspaces/{workspace}/invitations");
+    let body = json!({"email": "grace@example.com", "role": "member"});
+    let sent = ada.api(http::Method::POST, &path, body).await.json();
+    let invitation = sent["url"]
+        .as_str()
+        .unwrap()
+        .strip_prefix(BASE)
+        .unwrap()
+        .to_owned();
+    nobody
+        .submit("/reset", &[("email", "ada@example.com")])
+        .await;
+    let mails = platform.mails().await.join("\n");
+    let reset = mails.split_whitespace().find_map(|word| {
+        word.strip_prefix(BASE)
+            .filter(|path| path.starts_with("/reset/"))
+    });
+    let reset = reset.unwrap();
+    vec![
+        ("login", nobody.open("/login").await),
+        ("login again", nobody.sign_in("Ada", "wrong password").await),
+        ("reset", nobody.open("/reset").await),
+        (
+            "reset again",
+            nobody.submit("/reset", &[("email", "x")]).await,
+        ),
+        (
+            "reset sent",
+            nobody.submit("/reset", &[("email", "x@example.com")]).await,
+        ),
+        ("new password", nobody.open(reset).await),
+        (
+            "new password again",
+            nobody.submit(reset, &[("password", "short")]).await,
+        ),
+        ("link gone", nobody.open("/reset/x").await),
+        ("invitation", nobody.open(&invitation).await),
+        ("invitation again", nobody.submit(&invitation, &[]).await),
+        ("invitation of another", ada.open(&invitation).await),
+        ("account", ada.open("/account?done=password").await),
+        (
+            "account again",
+            ada.submit("/account/password", &[("new", "short")]).await,
+        ),
+        ("set up", ada.submit("/account/second-factor", &[]).await),
+        (
+            "set up again",
+            ada.submit("/account/second-factor/confirm", &[]).await,
+        ),
+        ("foreign form", ada.submit_from("/logout", &[], &[]).await),
+    ]
+}
+
+async fn every_page_is_locked_down_and_usable_without_scripts_or_a_mouse(platform: Platform) {
+    for (name, page) in all(&platform).await {
+        let header = |name: &str| page.headers[name].to_str().unwrap();
+        assert_eq!(header("content-type"), "text/html; charset=utf-8", "{name}");
+        assert_eq!(header("cache-control"), "no-store", "{name}");
+        assert_eq!(header("referrer-policy"), "same-origin", "{name}");
+        assert_eq!(header("x-content-type-options"), "nosniff", "{name}");
+        let policy = header("content-security-policy");
+        assert!(
+            policy.contains("frame-ancestors 'none'"),
+            "{name}: {policy}"
+        );
+        let text = &page.text;
+        assert!(
+            text.starts_with("<!doctype html>\n<html lang=\"en\">"),
+            "{name}: {text}"
+        );
+        assert!(!text.contains("<script"), "{name}");
+        assert_eq!(text.matches("<h1>").count(), 1, "{name}");
+        assert!(text.contains("(prefers-color-scheme: dark)"), "{name}");
+        // Every field has a label, and every password says to password managers what it is.
+        for input in text.split("<input ").skip(1) {
+            let input = input.split('>').next().unwrap();
+            if input.contains("type=\"hidden\"") {
+                continue;
+            }
+            let id = input
+                .split("id=\"")
+                .nth(1)
+                .unwrap()
+                .split('"')
+                .next()
+                .unwrap();
+            assert!(
+                text.contains(&format!("<label for=\"{id}\">")),
+                "{name}: {id}"
+            );
+            assert!(input.contains("autocomplete=\""), "{name}: {id}");
+        }
+        for form in text.split("<form ").skip(1) {
+            assert!(
+                form.starts_with("method=\"post\" action=\"/"),
+                "{name}: {form}"
+            );
+        }
+    }
+}
+
+/// The second factor's pages need a person who has one; the others are above.
+async fn failed_forms_say_so_to_screen_readers(platform: Platform) {
+    for (name, page) in all(&platform).await {
+        if name.ends_with("again") {
+            assert!(page.status.is_client_error(), "{name}");
+            assert!(page.text.contains("role=\"alert\""), "{name}");
+            assert!(page.text.contains("<title>Error: "), "{name}");
+        }
+        assert!(!page.text.contains(PASSWORD), "{name}");
+    }
+}
+
+async fn unknown_paths_are_problems_and_not_pages(platform: Platform) {
+    let answer = platform.browser().open("/api/nothing").await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    assert_eq!(answer.headers["content-type"], "application/problem+json");
+}
+
+async fn a_form_has_a_bound_and_one_value_a_field(platform: Platform) {
+    let mut browser = platform.browser();
+    let long = "a".repeat(40_000);
+    let answer = browser.submit("/login", &[("email", &long)]).await;
+    assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let answer = browser
+        .submit("/login", &[("email", "a"), ("email", "b")])
+        .await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+}

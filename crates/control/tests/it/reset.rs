@@ -1,0 +1,147 @@
+//! A new password by mail.
+
+use http::StatusCode;
+
+use crate::browser::{BASE, PASSWORD, Platform, both};
+
+both! {
+    a_link_sets_a_new_password_once_and_signs_everybody_out
+    asking_for_a_link_tells_nothing
+    the_newest_link_is_the_only_one_and_it_ages
+    a_mailbox_gets_few_links
+    a_link_ends_the_wait_after_failed_sign_ins
+    a_link_works_once_also_at_the_same_time
+}
+
+const NEW: &str = "another long password";
+
+/// The path of the link in a mail.
+fn link(mail: &str) -> String {
+    let start = mail.find(BASE).map(|at| at + BASE.len());
+    let links: Vec<&str> = mail
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix(BASE))
+        .filter(|path| path.starts_with("/reset/"))
+        .collect();
+    assert!(start.is_some() && links.len() == 1, "{mail}");
+    links[0].to_owned()
+}
+
+async fn request(platform: &Platform, email: &str) -> String {
+    let answer = platform
+        .browser()
+        .submit("/reset", &[("email", email)])
+        .await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    answer.text
+}
+
+async fn a_link_sets_a_new_password_once_and_signs_everybody_out(platform: Platform) {
+    platform.person("Ada").await;
+    let mut before = platform.signed_in("Ada").await;
+    request(&platform, "ADA@example.com").await;
+    let mails = platform.mails().await;
+    assert_eq!(mails.len(), 1);
+    assert!(
+        mails[0].contains("\r\nTo: ada@example.com\r\n"),
+        "{}",
+        mails[0]
+    );
+    let path = link(&mails[0]);
+
+    let mut browser = platform.browser();
+    let page = browser.open(&path).await;
+    assert_eq!(page.status, StatusCode::OK);
+    assert!(page.text.contains("ada@example.com"), "{}", page.text);
+    let short = browser.submit(&path, &[("password", "short")]).await;
+    assert_eq!(short.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let done = browser.submit(&path, &[("password", NEW)]).await;
+    assert_eq!(done.location.as_deref(), Some("/login?reset=done"));
+    assert_eq!(browser.cookie, None, "the link alone signs nobody in");
+
+    assert_eq!(before.open("/account").await.status, StatusCode::SEE_OTHER);
+    assert_eq!(
+        browser.sign_in("Ada", PASSWORD).await.status,
+        StatusCode::UNAUTHORIZED
+    );
+    assert_eq!(
+        browser.sign_in("Ada", NEW).await.status,
+        StatusCode::SEE_OTHER
+    );
+    assert_eq!(browser.open(&path).await.status, StatusCode::NOT_FOUND);
+    let again = browser
+        .submit(&path, &[("password", "yet another password")])
+        .await;
+    assert_eq!(again.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        platform.browser().sign_in("Ada", NEW).await.status,
+        StatusCode::SEE_OTHER
+    );
+}
+
+/// The page does not say who has an account.
+async fn asking_for_a_link_tells_nothing(platform: Platform) {
+    platform.person("Ada").await;
+    let known = request(&platform, "ada@example.com").await;
+    let unknown = request(&platform, "nobody@example.com").await;
+    assert_eq!(known, unknown);
+    assert_eq!(platform.mails().await.len(), 1);
+}
+
+async fn the_newest_link_is_the_only_one_and_it_ages(platform: Platform) {
+    platform.person("Ada").await;
+    request(&platform, "ada@example.com").await;
+    let first = link(&platform.mails().await[0]);
+    platform.clock.advance(1);
+    request(&platform, "ada@example.com").await;
+    let second = link(&platform.mails().await[1]);
+    let mut browser = platform.browser();
+    assert_eq!(browser.open(&first).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(browser.open(&second).await.status, StatusCode::OK);
+    platform.clock.advance(3600);
+    assert_eq!(browser.open(&second).await.status, StatusCode::NOT_FOUND);
+    let late = browser.submit(&second, &[("password", NEW)]).await;
+    assert_eq!(late.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        browser.sign_in("Ada", PASSWORD).await.status,
+        StatusCode::SEE_OTHER
+    );
+}
+
+/// A stranger cannot fill somebody's mailbox, and is not told so.
+async fn a_mailbox_gets_few_links(platform: Platform) {
+    platform.person("Ada").await;
+    for _ in 0..10 {
+        request(&platform, "ada@example.com").await;
+    }
+    assert_eq!(platform.mails().await.len(), 4);
+}
+
+async fn a_link_ends_the_wait_after_failed_sign_ins(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.browser();
+    for _ in 0..6 {
+        browser.sign_in("Ada", "wrong password").await;
+    }
+    request(&platform, "ada@example.com").await;
+    let path = link(&platform.mails().await[0]);
+    browser.submit(&path, &[("password", NEW)]).await;
+    assert_eq!(
+        browser.sign_in("Ada", NEW).await.status,
+        StatusCode::SEE_OTHER
+    );
+}
+
+/// Of two that use one link at once, one does.
+async fn a_link_works_once_also_at_the_same_time(platform: Platform) {
+    platform.person("Ada").await;
+    request(&platform, "ada@example.com").await;
+    let path = link(&platform.mails().await[0]);
+    let (mut left, mut right) = (platform.browser(), platform.browser());
+    let fields = |password: &'static str| [("password", password)];
+    let (of_left, of_right) = (fields("the left password"), fields("the right password"));
+    let (one, two) = tokio::join!(left.submit(&path, &of_left), right.submit(&path, &of_right));
+    let mut statuses = [one.status, two.status];
+    statuses.sort();
+    assert_eq!(statuses, [StatusCode::SEE_OTHER, StatusCode::NOT_FOUND]);
+}

@@ -1,0 +1,241 @@
+//! The second factor, as a person with an authenticator app meets it.
+
+use aws_lc_rs::hmac;
+use http::{Method, StatusCode};
+
+use crate::browser::{Browser, PASSWORD, Platform, both};
+
+both! {
+    a_password_alone_opens_nothing_once_the_second_factor_is_on
+    a_code_opens_one_session
+    a_recovery_code_works_once_and_in_any_spelling
+    codes_are_not_guessed_in_bulk
+    the_step_in_between_does_not_wait_for_long
+    turning_it_off_takes_the_password
+    a_second_factor_in_force_is_not_replaced
+    the_secret_is_sealed_where_it_is_kept
+}
+
+/// An authenticator app of another maker: it knows the key that the page shows.
+struct Authenticator(Vec<u8>);
+
+impl Authenticator {
+    fn scan(key: &str) -> Self {
+        let mut bits = 0_u64;
+        let mut held = 0;
+        let mut bytes = Vec::new();
+        for character in key.bytes().filter(|byte| *byte != b' ') {
+            let value = match character {
+                b'A'..=b'Z' => character - b'A',
+                b'2'..=b'7' => character - b'2' + 26,
+                other => panic!("{other} is not base32"),
+            };
+            bits = bits << 5 | u64::from(value);
+            held += 5;
+            if held >= 8 {
+                held -= 8;
+                bytes.push(u8::try_from(bits >> held & 255).unwrap());
+            }
+        }
+        Self(bytes)
+    }
+
+    fn code(&self, platform: &Platform) -> String {
+        let step = platform.app.now().as_second() / 30;
+        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &self.0);
+        let tag = hmac::sign(&key, &step.to_be_bytes());
+        let tag = tag.as_ref();
+        let at = usize::from(tag[19] & 15);
+        let four = u32::from_be_bytes(tag[at..at + 4].try_into().unwrap());
+        format!("{:06}", (four & 0x7fff_ffff) % 1_000_000)
+    }
+}
+
+/// Turns the second factor on; the app, and the recovery codes.
+async fn turn_on(platform: &Platform, browser: &mut Browser<'_>) -> (Authenticator, Vec<String>) {
+    let page = browser.submit("/account/second-factor", &[]).await;
+    let app = Authenticator::scan(page.between("<code>", "</code>"));
+    assert!(
+        page.text
+            .contains("otpauth://totp/svc.example.com:ada%40example.com?secret=")
+    );
+    let wrong = browser
+        .submit("/account/second-factor/confirm", &[("code", "000000")])
+        .await;
+    assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let code = app.code(platform);
+    let page = browser
+        .submit("/account/second-factor/confirm", &[("code", &code)])
+        .await;
+    assert_eq!(page.status, StatusCode::OK, "{}", page.text);
+    let codes = page.text.split("<code>").skip(1);
+    let codes: Vec<String> = codes
+        .map(|rest| rest.split('<').next().unwrap().to_owned())
+        .collect();
+    assert_eq!(codes.len(), 8);
+    platform.clock.advance(30);
+    (app, codes)
+}
+
+async fn half_way(platform: &Platform) -> Browser<'_> {
+    let mut browser = platform.browser();
+    let answer = browser.sign_in("Ada", PASSWORD).await;
+    let on = answer.location.as_deref();
+    assert_eq!(on, Some("/login/second-factor?next=/account"));
+    browser
+}
+
+async fn a_password_alone_opens_nothing_once_the_second_factor_is_on(platform: Platform) {
+    platform.person("Ada").await;
+    let mut stolen = platform.signed_in("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let (app, _) = turn_on(&platform, &mut browser).await;
+    assert_eq!(
+        browser.open("/account").await.status,
+        StatusCode::OK,
+        "this browser goes on"
+    );
+    assert_eq!(
+        stolen.open("/account").await.status,
+        StatusCode::SEE_OTHER,
+        "others do not"
+    );
+
+    let mut browser = half_way(&platform).await;
+    let planted = browser.cookie.clone();
+    let account = browser.open("/account").await;
+    let first = account.location.as_deref();
+    assert_eq!(first, Some("/login/second-factor?next=/account"));
+    assert_eq!(
+        browser.open("/api/user").await.status,
+        StatusCode::UNAUTHORIZED
+    );
+    let name = serde_json::json!({"name": "x"});
+    let made = browser.api(Method::POST, "/api/workspaces", name).await;
+    assert_eq!(made.status, StatusCode::UNAUTHORIZED);
+    let off = browser
+        .submit("/account/second-factor/remove", &[("password", PASSWORD)])
+        .await;
+    assert_eq!(off.status, StatusCode::SEE_OTHER);
+
+    let code = app.code(&platform);
+    let wrong = browser
+        .submit("/login/second-factor", &[("code", "000000")])
+        .await;
+    assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
+    let done = browser
+        .submit("/login/second-factor", &[("code", &code)])
+        .await;
+    assert_eq!(done.location.as_deref(), Some("/account"));
+    assert_ne!(browser.cookie, planted);
+    assert_eq!(browser.open("/account").await.status, StatusCode::OK);
+    browser.cookie = planted;
+    assert_eq!(browser.open("/account").await.status, StatusCode::SEE_OTHER);
+}
+
+/// RFC 6238 section 5.2.
+async fn a_code_opens_one_session(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let (app, _) = turn_on(&platform, &mut browser).await;
+    let code = app.code(&platform);
+    for status in [StatusCode::SEE_OTHER, StatusCode::UNAUTHORIZED] {
+        let mut browser = half_way(&platform).await;
+        let answer = browser
+            .submit("/login/second-factor", &[("code", &code)])
+            .await;
+        assert_eq!(answer.status, status);
+    }
+}
+
+async fn a_recovery_code_works_once_and_in_any_spelling(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let (_, codes) = turn_on(&platform, &mut browser).await;
+    let typed = codes[3].to_uppercase().replace('-', " ");
+    for status in [StatusCode::SEE_OTHER, StatusCode::UNAUTHORIZED] {
+        let mut browser = half_way(&platform).await;
+        let answer = browser
+            .submit("/login/second-factor", &[("code", &typed)])
+            .await;
+        assert_eq!(answer.status, status);
+    }
+}
+
+async fn codes_are_not_guessed_in_bulk(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let (app, _) = turn_on(&platform, &mut browser).await;
+    let mut browser = half_way(&platform).await;
+    for _ in 0..6 {
+        let answer = browser
+            .submit("/login/second-factor", &[("code", "000000")])
+            .await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    }
+    // Another session of the same person waits too.
+    let mut browser = half_way(&platform).await;
+    let code = app.code(&platform);
+    let answer = browser
+        .submit("/login/second-factor", &[("code", &code)])
+        .await;
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+}
+
+async fn the_step_in_between_does_not_wait_for_long(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let (app, _) = turn_on(&platform, &mut browser).await;
+    let mut browser = half_way(&platform).await;
+    platform.clock.advance(600);
+    let code = app.code(&platform);
+    let answer = browser
+        .submit("/login/second-factor", &[("code", &code)])
+        .await;
+    assert_eq!(answer.location.as_deref(), Some("/login?next=/account"));
+}
+
+async fn turning_it_off_takes_the_password(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    turn_on(&platform, &mut browser).await;
+    let path = "/account/second-factor/remove";
+    let wrong = browser
+        .submit(path, &[("password", "wrong password")])
+        .await;
+    assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
+    half_way(&platform).await;
+    let off = browser.submit(path, &[("password", PASSWORD)]).await;
+    assert_eq!(off.status, StatusCode::SEE_OTHER);
+    platform.signed_in("Ada").await;
+}
+
+/// A second set-up does not replace the secret that is in force.
+async fn a_second_factor_in_force_is_not_replaced(platform: Platform) {
+    platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let (app, _) = turn_on(&platform, &mut browser).await;
+    let again = browser.submit("/account/second-factor", &[]).await;
+    assert_eq!(again.status, StatusCode::CONFLICT);
+    let mut browser = half_way(&platform).await;
+    let code = app.code(&platform);
+    let answer = browser
+        .submit("/login/second-factor", &[("code", &code)])
+        .await;
+    assert_eq!(answer.location.as_deref(), Some("/account"));
+}
+
+/// The database alone does not give the secret away.
+async fn the_secret_is_sealed_where_it_is_kept(platform: Platform) {
+    let (ada, _) = platform.person("Ada").await;
+    let mut browser = platform.signed_in("Ada").await;
+    let (app, _) = turn_on(&platform, &mut browser).await;
+    let mut read = platform.app.store.read().await.unwrap();
+    let user = store::users::by_id(&mut read, ada).await.unwrap().unwrap();
+    let sealed = user.totp_secret.unwrap().0;
+    assert_eq!(app.0.len(), 20);
+    assert!(
+        !sealed.windows(20).any(|window| window == app.0),
+        "in clear"
+    );
+}

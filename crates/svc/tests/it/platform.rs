@@ -1,0 +1,72 @@
+//! `svc platform`.
+
+use std::net::TcpListener;
+
+use nix::sys::signal::Signal;
+
+use crate::program::Home;
+
+/// A configuration for a free port, and its address.
+fn configuration(home: &Home, more: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let yaml = format!(
+        "platform:\n  base_url: http://{address}\n  listen_addr: {address}\n  data_dir: data\n{more}"
+    );
+    std::fs::write(home.path().join("platform.yaml"), yaml).unwrap();
+    format!("http://{address}")
+}
+
+#[tokio::test]
+async fn a_platform_says_where_it_is_and_ends_in_order() {
+    let home = Home::new();
+    let base_url = configuration(&home, "");
+    let args = ["platform", "-c", "platform.yaml", "--output", "json"];
+    let first = [&args[..], &["--create-admin", "root@example.com"]].concat();
+    let mut platform = home.start(&first);
+    let ready = platform.json().await;
+    assert_eq!(ready["base_url"], base_url);
+    assert_eq!(ready["admin_email"], "root@example.com");
+    assert_eq!(ready["admin_password"].as_str().unwrap().len(), 24);
+    let document = reqwest::get(format!("{base_url}/api/openapi.json"))
+        .await
+        .unwrap();
+    assert_eq!(document.status(), 200);
+    let whoami = reqwest::get(format!("{base_url}/api/whoami"))
+        .await
+        .unwrap();
+    assert_eq!(whoami.status(), 401);
+    // An idle connection does not keep it from ending.
+    platform.signal(Signal::SIGTERM);
+    let ended = platform.ended().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    // The operator is made once; everything else is still there.
+    let mut platform = home.start(&first);
+    let ready = platform.json().await;
+    assert_eq!(ready.get("admin_password"), None);
+    assert_eq!(platform.terminate().await.code, Some(0));
+}
+
+#[tokio::test]
+async fn a_platforms_configuration_is_checked_without_a_start() {
+    let home = Home::new();
+    configuration(&home, "  base_uri: https://svc.example.com\n");
+    let check = ["platform", "-c", "platform.yaml", "--check"];
+    let ended = home.run(&check).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(
+        ended.stderr.contains("base_uri") && ended.stderr.contains("base_url"),
+        "{ended:?}"
+    );
+    configuration(&home, "");
+    let ended = home.run(&check).await;
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (Some(0), "the configuration is good\n")
+    );
+    assert!(!home.path().join("data").exists());
+    let ended = home.run(&["platform", "--check"]).await;
+    assert!(ended.stderr.contains("platform.base_url"), "{ended:?}");
+    let schema = home.run(&["platform", "--schema"]).await.json();
+    assert!(schema["properties"]["platform"]["properties"]["base_url"].is_object());
+}
