@@ -24,6 +24,7 @@ use crate::pages::layout::{MessagePage, PageRefusal, page, page_with, see_other}
 use crate::pages::signed_in;
 use crate::people::session::Visitor;
 use crate::plans::explain;
+use crate::problem::{Answer, Refusal};
 use crate::projects::create::{Order, Step, place};
 use crate::random;
 
@@ -199,10 +200,12 @@ async fn set_up(
 }
 
 /// What is to be created, without what confirms it.
-fn order(field: &mut impl FnMut(&str) -> String) -> Result<CreateProject, Problem> {
+fn order(field: &mut impl FnMut(&str) -> String) -> Answer<CreateProject> {
     let unknown = |name: &'static str| {
-        move |UnknownWord| {
-            Problem::invalid_request("This address is not complete.").with_field(name)
+        move |UnknownWord| -> Refusal {
+            Problem::invalid_request("This address is not complete.")
+                .with_field(name)
+                .into()
         }
     };
     Ok(CreateProject {
