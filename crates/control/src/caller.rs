@@ -23,7 +23,7 @@ use crate::app::App;
 use crate::people::session;
 use crate::problem::{Answer, Refusal};
 
-/// A caller whose credential is valid and holds the permission that `P` names.
+/// A caller whose credential is valid and holds the permission that `P` names (CP-11).
 ///
 /// Everything else (tenancy, role, boundary) depends on what is called for: see
 /// [`crate::access`].
