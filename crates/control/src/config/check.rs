@@ -96,6 +96,13 @@ fn base_url(value: Option<String>) -> Checked<String> {
     if value.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return refused("it must be in lower case: it is compared byte for byte");
     }
+    let default_port = match uri.scheme_str() {
+        Some("http") => 80,
+        _ => 443,
+    };
+    if uri.port_u16() == Some(default_port) {
+        return refused("leave out the port that the scheme implies, as browsers do");
+    }
     Ok(value)
 }
 

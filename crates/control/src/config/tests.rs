@@ -29,6 +29,8 @@ fn an_origin_is_wanted_and_nothing_else() {
         "https://user@svc.example.com",
         "https://SVC.example.com",
         "ftp://svc.example.com",
+        "https://svc.example.com:443",
+        "http://localhost:80",
         "https://",
     ] {
         let error = load(&format!("platform: {{base_url: '{bad}'}}")).unwrap_err();
