@@ -196,7 +196,7 @@ fn many_visitors_at_once_are_served() -> Result<()> {
         let agent = Agent::forward(&svc, &target, &[&["--http"][..], flags].concat())?;
         let requests = format!("{}[1-300]", agent.url("/seen?"));
         for version in ["--http1.1", "--http2"] {
-            let args = [version, "--parallel", "--parallel-max", "50", &requests];
+            let args = [version, "--parallel", "--parallel-max", "100", &requests];
             let answers = curl.start(&args)?.rest()?;
             let answers = serde_json::Deserializer::from_slice(&answers).into_iter();
             let seen: Vec<serde_json::Value> = answers.collect::<Result<_, _>>()?;
