@@ -1,14 +1,16 @@
 //! What the tests need of the machine: named in one line, installed after consent.
 //!
 //! The tests run the program beside real third-party software: nginx as an upstream, curl as a
-//! visitor, the Python SDK as an agent, and PostgreSQL as the platform's database. Programs that
-//! are there already are used as they are.
-//! The Python packages live in a virtual environment under the target directory, and so does an
-//! nginx that we fetched: its Debian package would start a service when it is installed, so it is
+//! visitor, the Python SDK as an agent, PostgreSQL as the platform's database, Chromium as a
+//! person's browser, and judges and peers written in Python and for Node. Programs that are there
+//! already are used as they are.
+//! The Python packages live in a virtual environment under the target directory, the Node packages
+//! in a directory beside it, and so does an nginx that we fetched: its Debian package would start a service when it is installed, so it is
 //! unpacked there and never installed. PostgreSQL's package is installed without the cluster that
 //! it would make; the tests make their own, in temporary directories.
 
 mod debian;
+mod node;
 mod postgres;
 mod python;
 
@@ -29,16 +31,23 @@ pub(crate) struct Provisions {
     python: PathBuf,
     /// The directory of PostgreSQL's server programs.
     postgres: PathBuf,
+    node: PathBuf,
+    /// The directory that holds `node_modules`.
+    node_packages: PathBuf,
+    chromium: PathBuf,
 }
 
 impl Provisions {
     /// The variables that the tests read.
-    pub(crate) fn environment(&self) -> [(&'static str, &Path); 4] {
+    pub(crate) fn environment(&self) -> [(&'static str, &Path); 7] {
         [
             ("SVC_TEST_NGINX", &self.nginx),
             ("SVC_TEST_CURL", &self.curl),
             ("SVC_TEST_PYTHON", &self.python),
             ("SVC_TEST_PG_BIN", &self.postgres),
+            ("SVC_TEST_NODE", &self.node),
+            ("SVC_TEST_NODE_PACKAGES", &self.node_packages),
+            ("SVC_TEST_CHROMIUM", &self.chromium),
         ]
     }
 }
@@ -57,16 +66,27 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         }
     }
     let python = python::environment(repository, &directory.join("python"))?;
+    let node_packages = node::packages(repository, &directory.join("node"))?;
     let provisions = Provisions {
         nginx: debian::nginx(&directory).context("nginx is gone")?,
         curl: program::find("curl").context("curl is gone")?,
         python,
         postgres: postgres::programs().context("PostgreSQL is gone")?,
+        node: program::find("node").context("Node is gone")?,
+        node_packages,
+        chromium: chromium().context("Chromium is gone")?,
     };
     for (name, path) in provisions.environment() {
         eprintln!("    {name}={}", path.display());
     }
     Ok(provisions)
+}
+
+/// Chromium under the names that systems give it.
+fn chromium() -> Option<PathBuf> {
+    ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find_map(program::find)
 }
 
 /// One thing that the tests need of the machine.
@@ -80,15 +100,20 @@ enum Need {
     Python,
     /// PostgreSQL's server, not running.
     Postgres,
+    /// Node with npm.
+    Node,
+    Chromium,
 }
 
 impl Need {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 7] = [
         Self::CCompiler,
         Self::Curl,
         Self::Nginx,
         Self::Python,
         Self::Postgres,
+        Self::Node,
+        Self::Chromium,
     ];
 
     fn is_met(self, directory: &Path) -> bool {
@@ -97,6 +122,8 @@ impl Need {
             Self::Curl => program::find("curl").is_some(),
             Self::Nginx => debian::nginx(directory).is_some(),
             Self::Postgres => postgres::programs().is_some(),
+            Self::Node => node::is_met(),
+            Self::Chromium => chromium().is_some(),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -105,13 +132,15 @@ impl Need {
 
     /// The packages of one package manager that meet this need.
     fn packages(self, manager: &Manager) -> &'static str {
-        let [c_compiler, curl, nginx, python, postgres] = manager.packages;
+        let [c_compiler, curl, nginx, python, postgres, node, chromium] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
             Self::Curl => curl,
             Self::Nginx => nginx,
             Self::Python => python,
             Self::Postgres => postgres,
+            Self::Node => node,
+            Self::Chromium => chromium,
         }
     }
 }
@@ -120,7 +149,7 @@ impl Need {
 struct Manager {
     program: &'static str,
     install: &'static str,
-    packages: [&'static str; 5],
+    packages: [&'static str; 7],
 }
 
 /// The first that is found is the system's. `test` drives apt-get itself; with the others
@@ -136,27 +165,61 @@ const MANAGERS: [Manager; 5] = [
             "nginx-light",
             "python3 python3-venv",
             "postgresql",
+            "nodejs npm",
+            "chromium",
         ],
     },
     Manager {
         program: "dnf",
         install: "dnf install",
-        packages: ["gcc", "curl", "nginx", "python3", "postgresql-server"],
+        packages: [
+            "gcc",
+            "curl",
+            "nginx",
+            "python3",
+            "postgresql-server",
+            "nodejs npm",
+            "chromium",
+        ],
     },
     Manager {
         program: "pacman",
         install: "pacman -S --needed",
-        packages: ["gcc", "curl", "nginx", "python", "postgresql"],
+        packages: [
+            "gcc",
+            "curl",
+            "nginx",
+            "python",
+            "postgresql",
+            "nodejs npm",
+            "chromium",
+        ],
     },
     Manager {
         program: "apk",
         install: "apk add",
-        packages: ["gcc musl-dev", "curl", "nginx", "python3", "postgresql"],
+        packages: [
+            "gcc musl-dev",
+            "curl",
+            "nginx",
+            "python3",
+            "postgresql",
+            "nodejs npm",
+            "chromium",
+        ],
     },
     Manager {
         program: "brew",
         install: "brew install",
-        packages: ["gcc", "curl", "nginx", "python", "postgresql"],
+        packages: [
+            "gcc",
+            "curl",
+            "nginx",
+            "python",
+            "postgresql",
+            "node",
+            "chromium",
+        ],
     },
 ];
 
