@@ -12,6 +12,7 @@
 
 mod connection;
 mod error;
+mod lease;
 mod migrate;
 mod page;
 mod row;
@@ -20,6 +21,7 @@ mod sql;
 mod statements;
 mod store;
 mod timeline;
+mod trust;
 
 pub mod addresses;
 pub mod audit;

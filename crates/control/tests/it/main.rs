@@ -12,10 +12,13 @@ mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod faults;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
 mod projects;
+#[path = "../../../store/tests/it/proxy.rs"]
+mod proxy;
 mod records;
 mod reset;
 mod second_factor;

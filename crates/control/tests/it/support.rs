@@ -1,6 +1,7 @@
 //! A platform in this process, people in it, and what they send.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +34,9 @@ pub(crate) struct TestControl {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) router: Router,
     ids: AtomicU64,
-    directory: TempDir,
+    directory: PathBuf,
+    /// Removes the directory, where it is this platform's own.
+    kept: Option<TempDir>,
 }
 
 /// Somebody with a workspace, and a personal access token that is not narrowed.
@@ -74,7 +77,17 @@ impl TestControl {
         Self::start_on(sections, None).await
     }
 
-    async fn start_on(sections: &str, database: Option<&str>) -> Self {
+    /// One on a database at this address, or on the embedded one.
+    pub(crate) async fn start_on(sections: &str, database: Option<&str>) -> Self {
+        Self::start_with(sections, database, |_| ()).await
+    }
+
+    /// The same, after something was done to the directory where the data will be.
+    pub(crate) async fn start_with(
+        sections: &str,
+        database: Option<&str>,
+        prepare: impl FnOnce(&Path),
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("platform.yaml");
         let database = database.map_or(String::new(), |url| format!(", database_url: '{url}'"));
@@ -85,7 +98,16 @@ impl TestControl {
             directory.path().join("data").display(),
         );
         std::fs::write(&file, yaml).unwrap();
-        let config = Config::load(Some(&file), []).unwrap();
+        prepare(&directory.path().join("data"));
+        Self {
+            kept: Some(directory),
+            ..Self::again_in(file.parent().unwrap()).await
+        }
+    }
+
+    /// Another process on what a platform left in its directory.
+    pub(crate) async fn again_in(directory: &Path) -> Self {
+        let config = Config::load(Some(&directory.join("platform.yaml")), []).unwrap();
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
         let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
         let app = app.unwrap();
@@ -94,7 +116,8 @@ impl TestControl {
             app,
             clock,
             ids: AtomicU64::new(1),
-            directory,
+            directory: directory.to_owned(),
+            kept: None,
         }
     }
 
@@ -111,6 +134,7 @@ impl TestControl {
             clock,
             ids: self.ids,
             directory: self.directory,
+            kept: self.kept,
         }
     }
 
@@ -118,8 +142,8 @@ impl TestControl {
         self.clock.now()
     }
 
-    pub(crate) fn directory(&self) -> &std::path::Path {
-        self.directory.path()
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Bytes that no other id of this platform has.
