@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use super::*;
 use crate::postgres::Server;
 
-/// Runs a test of this file where it may mount.
+/// Runs a test of this file again, where it may mount.
 fn with_mounts(test: &str) {
     let inner = process(&format!("faults::full::{test}"), &json!({}));
     let mut command = Command::new("unshare");
@@ -46,14 +46,20 @@ fn mount(size: &str, on: &Path) {
     assert!(mounted.unwrap().success());
 }
 
-#[test]
-fn a_full_disk_is_read_and_written_again_when_there_is_room() {
-    with_mounts("sqlite_on_a_full_disk");
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_is_read_and_written_again_when_there_is_room() {
+    match settings() {
+        None => with_mounts("a_full_disk_is_read_and_written_again_when_there_is_room"),
+        Some(_) => sqlite_on_a_full_disk().await,
+    }
 }
 
-#[test]
-fn a_full_postgres_is_read_and_written_again_when_there_is_room() {
-    with_mounts("postgres_on_a_full_disk");
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_postgres_is_read_and_written_again_when_there_is_room() {
+    match settings() {
+        None => with_mounts("a_full_postgres_is_read_and_written_again_when_there_is_room"),
+        Some(_) => postgres_on_a_full_disk().await,
+    }
 }
 
 /// A file system that is gone with this.
@@ -92,10 +98,7 @@ async fn fill_and_empty(control: &TestControl, person: &Person, file_system: &Pa
     assert_books(control, person, made + 1).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "run by another test, in a process that may mount"]
 async fn sqlite_on_a_full_disk() {
-    settings();
     let prepare = |data: &Path| {
         std::fs::create_dir_all(data).unwrap();
         mount("4m", data);
@@ -109,10 +112,7 @@ async fn sqlite_on_a_full_disk() {
     drop(mounted);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "run by another test, in a process that may mount"]
 async fn postgres_on_a_full_disk() {
-    settings();
     let room = tempfile::tempdir().unwrap();
     mount("24m", room.path());
     let mounted = Mounted(room.path());
