@@ -53,13 +53,21 @@ pub(crate) struct Platform {
 impl Platform {
     /// On the database at `url`, or on an embedded one.
     pub(crate) async fn start(url: Option<String>) -> Self {
+        Self::start_with(url, &json!({})).await
+    }
+
+    /// With further sections of the configuration.
+    pub(crate) async fn start_with(url: Option<String>, sections: &Value) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("platform.yaml");
-        let config = json!({"platform": {
+        let mut config = json!({"platform": {
             "base_url": BASE,
             "data_dir": directory.path().join("data"),
             "database_url": url,
         }, "engines": [{"cluster_domain": "engine.example.com"}]});
+        for (name, section) in sections.as_object().unwrap() {
+            config[name] = section.clone();
+        }
         std::fs::write(&file, config.to_string()).unwrap();
         std::fs::create_dir_all(directory.path().join("data")).unwrap();
         let config = Config::load(Some(&file), []).unwrap();
@@ -97,6 +105,7 @@ impl Platform {
         Browser {
             platform: self,
             cookie: None,
+            sign_in: None,
             ip: [192, 0, 2, 1],
         }
     }
@@ -130,6 +139,8 @@ pub(crate) struct Browser<'a> {
     platform: &'a Platform,
     /// `name=value` of the session.
     pub(crate) cookie: Option<String>,
+    /// `name=value` of a sign-in at the OpenID provider that is under way.
+    pub(crate) sign_in: Option<String>,
     pub(crate) ip: [u8; 4],
 }
 
@@ -203,7 +214,7 @@ impl Browser<'_> {
         headers: &[(&str, &str)],
     ) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
-        if let Some(cookie) = &self.cookie {
+        for cookie in [&self.cookie, &self.sign_in].into_iter().flatten() {
             request = request.header(COOKIE, cookie);
         }
         for (name, value) in headers {
@@ -222,9 +233,14 @@ impl Browser<'_> {
         let response = self.platform.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
-        if let Some(set) = parts.headers.get(SET_COOKIE) {
+        for set in parts.headers.get_all(SET_COOKIE) {
             let pair = set.to_str().unwrap().split(';').next().unwrap();
-            self.cookie = (!pair.ends_with('=')).then(|| pair.to_owned());
+            let kept = (!pair.ends_with('=')).then(|| pair.to_owned());
+            if pair.starts_with("__Host-svc_sign_in=") {
+                self.sign_in = kept;
+            } else {
+                self.cookie = kept;
+            }
         }
         let location = parts
             .headers

@@ -12,6 +12,9 @@ mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod email_change;
+mod mail;
+mod openid;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
