@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::server::{Does, MailServer, PASSWORD};
-use crate::browser::Platform;
+use crate::support::TestControl;
 
 fn section(server: &MailServer, directory: &Path, more: &Value) -> Value {
     let password = directory.join("mail-password");
@@ -38,7 +38,7 @@ fn section(server: &MailServer, directory: &Path, more: &Value) -> Value {
 
 fn mailer(server: &MailServer, more: &Value) -> Mailer {
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("platform.yaml");
+    let file = directory.path().join("control.yaml");
     let config = json!({
         "platform": {"base_url": "https://svc.example.com"},
         "mail": section(server, directory.path(), more),
@@ -159,12 +159,12 @@ async fn a_person_does_not_wait_for_a_server_that_hangs() {
     let server = MailServer::start(Does::Hangs, false).await;
     let directory = tempfile::tempdir().unwrap();
     let mail = section(&server, directory.path(), &json!({}));
-    let platform = Platform::start_with(None, &json!({"mail": mail})).await;
-    platform.person("Ada").await;
+    let control = TestControl::start(&format!("mail: {mail}")).await;
+    control.person("Ada").await;
     let begun = Instant::now();
     let mut pages = Vec::new();
     for email in ["ada@example.com", "nobody@example.com"] {
-        let mut browser = platform.browser();
+        let mut browser = control.browser();
         let answer = browser.submit("/reset", &[("email", email)]).await;
         assert_eq!(answer.status, StatusCode::OK);
         pages.push(answer.text);

@@ -4,15 +4,15 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::provider::{Answer, Provider, Sign};
-use super::{ada, begin, platform, sign_in, value};
+use super::{ada, begin, sign_in, value, with_provider};
 
 /// Every claim that an ID token must have, wrong or missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_with_a_wrong_claim_signs_nobody_in() {
     let provider = Provider::start().await;
-    let platform = platform(&provider, &json!({"sign_up": "anyone"})).await;
-    let now = platform.app.now().as_second();
-    let mut browser = platform.browser();
+    let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
+    let now = control.app.now().as_second();
+    let mut browser = control.browser();
     for (what, change) in [
         ("another nonce", json!({"nonce": "A".repeat(43)})),
         ("no nonce", json!({"nonce": null})),
@@ -43,7 +43,7 @@ async fn a_token_with_a_wrong_claim_signs_nobody_in() {
         for (name, value) in change.as_object().unwrap() {
             claims[name] = value.clone();
         }
-        let answer = sign_in(&platform, &provider, &mut browser, "/account", claims).await;
+        let answer = sign_in(&control, &provider, &mut browser, "/account", claims).await;
         assert_eq!(answer.status, StatusCode::BAD_GATEWAY, "{what}");
         assert_eq!(browser.cookie, None, "{what}");
     }
@@ -57,8 +57,8 @@ async fn a_token_with_a_wrong_claim_signs_nobody_in() {
         for (name, value) in change.as_object().unwrap() {
             claims[name] = value.clone();
         }
-        let mut browser = platform.browser();
-        let answer = sign_in(&platform, &provider, &mut browser, "/account", claims).await;
+        let mut browser = control.browser();
+        let answer = sign_in(&control, &provider, &mut browser, "/account", claims).await;
         assert_eq!(
             answer.status,
             StatusCode::SEE_OTHER,
@@ -72,8 +72,8 @@ async fn a_token_with_a_wrong_claim_signs_nobody_in() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_the_provider_did_not_sign_signs_nobody_in() {
     let provider = Provider::start().await;
-    let platform = platform(&provider, &json!({"sign_up": "anyone"})).await;
-    let mut browser = platform.browser();
+    let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
+    let mut browser = control.browser();
     for sign in [
         Sign::None,
         Sign::PublicKeyAsSecret,
@@ -82,12 +82,12 @@ async fn a_token_that_the_provider_did_not_sign_signs_nobody_in() {
         Sign::Stripped,
     ] {
         provider.signs(sign);
-        let answer = sign_in(&platform, &provider, &mut browser, "/account", ada()).await;
+        let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
         assert_eq!(answer.status, StatusCode::BAD_GATEWAY, "{sign:?}");
         assert_eq!(browser.cookie, None, "{sign:?}");
     }
     provider.signs(Sign::Good);
-    let answer = sign_in(&platform, &provider, &mut browser, "/account", ada()).await;
+    let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
 }
 
@@ -99,11 +99,11 @@ async fn what_the_provider_announces_does_not_make_weak_algorithms_good() {
         "id_token_signing_alg_values_supported",
         json!(["none", "HS256", "ES256"]),
     );
-    let platform = platform(&provider, &json!({"sign_up": "anyone"})).await;
-    let mut browser = platform.browser();
+    let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
+    let mut browser = control.browser();
     for sign in [Sign::None, Sign::PublicKeyAsSecret] {
         provider.signs(sign);
-        let answer = sign_in(&platform, &provider, &mut browser, "/account", ada()).await;
+        let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
         assert_eq!(answer.status, StatusCode::BAD_GATEWAY, "{sign:?}");
     }
 }
@@ -112,8 +112,8 @@ async fn what_the_provider_announces_does_not_make_weak_algorithms_good() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_none_ends_with_a_page() {
     let provider = Provider::start().await;
-    let platform = platform(&provider, &json!({"sign_up": "anyone"})).await;
-    let mut browser = platform.browser();
+    let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
+    let mut browser = control.browser();
     for (answer, status) in [
         (Answer::Huge, StatusCode::BAD_GATEWAY),
         (Answer::Redirect, StatusCode::BAD_GATEWAY),
@@ -122,7 +122,7 @@ async fn an_answer_that_is_none_ends_with_a_page() {
         (Answer::Slow, StatusCode::SERVICE_UNAVAILABLE),
     ] {
         provider.answers(answer);
-        let page = sign_in(&platform, &provider, &mut browser, "/account", ada()).await;
+        let page = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
         assert_eq!(page.status, status, "{answer:?}: {}", page.text);
         assert_eq!(
             (&browser.cookie, &browser.sign_in),
@@ -144,8 +144,8 @@ async fn metadata_of_somebody_else_is_refused() {
     ] {
         let provider = Provider::start().await;
         provider.announces(name, bad.clone());
-        let platform = platform(&provider, &json!({})).await;
-        let answer = platform.browser().open("/login/openid").await;
+        let control = with_provider(&provider, &json!({})).await;
+        let answer = control.browser().open("/login/openid").await;
         assert_eq!(answer.status, StatusCode::BAD_GATEWAY, "{name}: {bad}");
     }
 }
@@ -159,8 +159,8 @@ async fn an_answer_that_names_another_issuer_is_refused() {
         "authorization_response_iss_parameter_supported",
         json!(true),
     );
-    let platform = platform(&provider, &json!({"sign_up": "anyone"})).await;
-    let mut browser = platform.browser();
+    let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
+    let mut browser = control.browser();
     let good = provider.issuer().replace(':', "%3A").replace('/', "%2F");
     for (iss, status) in [
         ("&iss=https%3A%2F%2Fevil.example", StatusCode::BAD_GATEWAY),
@@ -169,7 +169,7 @@ async fn an_answer_that_names_another_issuer_is_refused() {
         (&format!("&iss={good}"), StatusCode::SEE_OTHER),
     ] {
         let query = begin(&mut browser, "/account").await;
-        provider.will_say(platform.app.now(), value(&query, "nonce"), ada());
+        provider.will_say(control.app.now(), value(&query, "nonce"), ada());
         let state = value(&query, "state");
         let requests = provider.requests();
         let path = format!("/login/openid/callback?code=abc&state={state}{iss}");
@@ -190,8 +190,8 @@ async fn an_answer_that_names_another_issuer_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_belongs_to_the_browser_that_asked() {
     let provider = Provider::start().await;
-    let platform = platform(&provider, &json!({"sign_up": "anyone"})).await;
-    let (mut eve, mut ada_s) = (platform.browser(), platform.browser());
+    let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
+    let (mut eve, mut ada_s) = (control.browser(), control.browser());
     let eves = begin(&mut eve, "/account").await;
     let eves = format!(
         "/login/openid/callback?code=abc&state={}",
@@ -205,7 +205,7 @@ async fn an_answer_belongs_to_the_browser_that_asked() {
         assert_eq!(ada_s.open(&path).await.status, StatusCode::BAD_REQUEST);
     }
     assert_eq!(ada_s.cookie, None);
-    provider.will_say(platform.app.now(), value(&query, "nonce"), ada());
+    provider.will_say(control.app.now(), value(&query, "nonce"), ada());
     let state = value(&query, "state");
     let own = format!("/login/openid/callback?code=abc&state={state}");
     let doubled = format!("{own}&code=def");
@@ -217,10 +217,10 @@ async fn an_answer_belongs_to_the_browser_that_asked() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_works_once_and_for_ten_minutes() {
     let provider = Provider::start().await;
-    let platform = platform(&provider, &json!({"sign_up": "anyone"})).await;
-    let mut browser = platform.browser();
+    let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
+    let mut browser = control.browser();
     let query = begin(&mut browser, "/account").await;
-    provider.will_say(platform.app.now(), value(&query, "nonce"), ada());
+    provider.will_say(control.app.now(), value(&query, "nonce"), ada());
     let state = value(&query, "state");
     let path = format!("/login/openid/callback?code=abc&state={state}");
     let mut replayed = browser.clone();
@@ -229,9 +229,9 @@ async fn an_answer_works_once_and_for_ten_minutes() {
     assert_eq!(replayed.open(&path).await.status, StatusCode::BAD_REQUEST);
     assert_eq!((provider.requests(), replayed.cookie), (requests, None));
 
-    let mut late = platform.browser();
+    let mut late = control.browser();
     let query = begin(&mut late, "/account").await;
-    platform.clock.advance(600);
+    control.clock.advance(600);
     let state = value(&query, "state");
     let path = format!("/login/openid/callback?code=abc&state={state}");
     assert_eq!(late.open(&path).await.status, StatusCode::BAD_REQUEST);
@@ -241,8 +241,8 @@ async fn an_answer_works_once_and_for_ten_minutes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_has_a_page_of_ours() {
     let provider = Provider::start().await;
-    let platform = platform(&provider, &json!({})).await;
-    let mut browser = platform.browser();
+    let control = with_provider(&provider, &json!({})).await;
+    let mut browser = control.browser();
     let query = begin(&mut browser, "/account").await;
     let state = value(&query, "state");
     let path = format!(
@@ -257,8 +257,8 @@ async fn a_refusal_has_a_page_of_ours() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cookie_is_for_this_host_and_short_lived() {
     let provider = Provider::start().await;
-    let platform = platform(&provider, &json!({})).await;
-    let answer = platform.browser().open("/login/openid").await;
+    let control = with_provider(&provider, &json!({})).await;
+    let answer = control.browser().open("/login/openid").await;
     let cookie = answer.headers["set-cookie"].to_str().unwrap();
     assert!(cookie.starts_with("__Host-svc_sign_in="), "{cookie}");
     assert!(

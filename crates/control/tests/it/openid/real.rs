@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
-use crate::browser::PASSWORD;
+use crate::support::PASSWORD;
 
 /// Ends when it is dropped.
 struct RealProvider {
