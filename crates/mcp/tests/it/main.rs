@@ -1,0 +1,12 @@
+//! The tools over an API that writes down what it is asked.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends where it fails"
+)]
+
+mod calls;
+mod endpoint;
+mod platform;
+mod tools;
