@@ -107,7 +107,7 @@ pub(crate) fn request(
     }
     let body = match whole {
         Some(value) => Some(value),
-        None => (operation.body.is_some() && !members.is_empty()).then(|| Value::Object(members)),
+        None => (operation.body.is_some() && !members.is_empty()).then_some(Value::Object(members)),
     };
     address.push_str(&query);
     let mut request = Request::builder()

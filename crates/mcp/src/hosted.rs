@@ -178,8 +178,10 @@ fn with_schemes(bytes: Bytes) -> Bytes {
     };
     let tools = message.pointer_mut("/result/tools");
     for tool in tools.and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(schemes) = tool.pointer("/_meta/securitySchemes").cloned() {
-            tool["securitySchemes"] = schemes;
+        if let Some(schemes) = tool.pointer("/_meta/securitySchemes").cloned()
+            && let Value::Object(members) = tool
+        {
+            members.insert("securitySchemes".to_owned(), schemes);
         }
     }
     message.to_string().into()
@@ -254,12 +256,13 @@ fn hosts(base_url: &str) -> Vec<String> {
         Some((host, port)) if !port.ends_with(']') => (host, format!(":{port}")),
         _ => (authority, String::new()),
     };
-    const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
     if LOOPBACK.contains(&host) {
         hosts.extend(LOOPBACK.map(|name| format!("{name}{port}")));
     }
     hosts
 }
+
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// The platform's own origin, with its port.
 fn origin(base_url: &str) -> String {

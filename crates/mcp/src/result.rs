@@ -59,11 +59,14 @@ pub(crate) fn challenge(
             *missing,
         ),
     };
-    let mut value = format!("Bearer error=\"{error}\", error_description=\"{description}\"");
-    if !scope.is_empty() {
-        value.push_str(&format!(", scope=\"{scope}\""));
-    }
-    value.push_str(&format!(", resource_metadata=\"{resource_metadata}\""));
+    let scope = match scope {
+        "" => String::new(),
+        names => format!(", scope=\"{names}\""),
+    };
+    let value = format!(
+        "Bearer error=\"{error}\", error_description=\"{description}\"{scope}, \
+         resource_metadata=\"{resource_metadata}\""
+    );
     let mut result = failure(description);
     let mut meta = Map::new();
     meta.insert("mcp/www_authenticate".to_owned(), json!([value]));
@@ -110,21 +113,21 @@ fn problem(status: StatusCode, body: &Value, name_of: impl Fn(&str) -> String) -
     let text = |name: &str| body.get(name).and_then(Value::as_str);
     let code = text("code").unwrap_or("failed");
     let detail = text("detail").or(status.canonical_reason()).unwrap_or("");
-    let mut line = format!("{detail} ({code})");
+    let mut lines = vec![format!("{detail} ({code})")];
     let mut shown = Map::new();
     shown.insert("status".to_owned(), json!(status.as_u16()));
     shown.insert("code".to_owned(), json!(code));
     shown.insert("detail".to_owned(), json!(detail));
     if let Some(field) = text("field") {
         let name = name_of(field);
-        line.push_str(&format!("\nargument: {name}"));
+        lines.push(format!("argument: {name}"));
         shown.insert("argument".to_owned(), json!(name));
     }
     if let Some(url) = text("url") {
-        line.push_str(&format!("\nThe person continues here: {url}"));
+        lines.push(format!("The person continues here: {url}"));
         shown.insert("url".to_owned(), json!(url));
     }
-    let mut result = failure(line);
+    let mut result = failure(lines.join("\n"));
     let mut meta = Map::new();
     meta.insert("svc/problem".to_owned(), Value::Object(shown));
     result.meta = Some(MetaObject::from(meta));

@@ -44,15 +44,17 @@ pub(crate) fn arguments(tool: &Tool, operation: &Operation) -> Vec<Argument> {
         });
     }
     for parameter in operation.query {
-        let mut schema = match parameter.shape {
-            Shape::Text => json!({"type": "string"}),
-            Shape::OneOf(values) => json!({"type": "string", "enum": values}),
-            Shape::Integer(least, most) => {
-                json!({"type": "integer", "minimum": least, "maximum": most})
+        let about = parameter.description;
+        let schema = match parameter.shape {
+            Shape::Text => json!({"description": about, "type": "string"}),
+            Shape::OneOf(values) => {
+                json!({"description": about, "type": "string", "enum": values})
             }
-            Shape::Time => json!({"type": "string", "format": "date-time"}),
+            Shape::Integer(least, most) => {
+                json!({"description": about, "type": "integer", "minimum": least, "maximum": most})
+            }
+            Shape::Time => json!({"description": about, "type": "string", "format": "date-time"}),
         };
-        schema["description"] = json!(parameter.description);
         arguments.push(Argument {
             name: snake(parameter.name),
             place: Place::Query(parameter.name.to_owned()),
@@ -228,8 +230,10 @@ fn with_definitions(mut schema: Value) -> Value {
         relocate(&mut definition, &mut waiting);
         definitions.insert(name, definition);
     }
-    if !definitions.is_empty() {
-        schema["$defs"] = Value::Object(definitions);
+    if let Value::Object(members) = &mut schema
+        && !definitions.is_empty()
+    {
+        members.insert("$defs".to_owned(), Value::Object(definitions));
     }
     schema
 }

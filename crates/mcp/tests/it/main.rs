@@ -1,7 +1,6 @@
 //! The tools over an API that writes down what it is asked.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::indexing_slicing,
     reason = "a test ends where it fails"
 )]
