@@ -7,12 +7,15 @@
     reason = "a test ends where it fails"
 )]
 
-mod browser;
 mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod email_change;
 mod faults;
+mod judged;
+mod mail;
+mod openid;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
@@ -30,4 +33,3 @@ mod turn;
 mod walk;
 mod whoami;
 mod workspaces;
-mod world;
