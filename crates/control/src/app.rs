@@ -14,13 +14,15 @@ use store::Store;
 use types::problem::Problem;
 
 use crate::config::Config;
+use crate::health::Health;
+use crate::jobs::Jobs;
 use crate::keys::Keys;
 use crate::people::People;
 use crate::plans::Shop;
 use crate::problem::Refusal;
 use crate::{
-    audit, billing, contracts, credentials, keys, logs, pages, people, plans, projects, settings,
-    tokens, turn, usage, whoami, workspaces,
+    audit, billing, contracts, credentials, health, keys, logs, metrics, operator, pages, people,
+    plans, projects, settings, tokens, turn, usage, whoami, workspaces,
 };
 
 /// What every handler has. One for a process.
@@ -38,6 +40,10 @@ pub struct App {
     pub people: People,
     /// What can be created, where, and for how much.
     pub shop: Shop,
+    /// Whether requests can be served.
+    pub health: Health,
+    /// What is done without being asked.
+    pub jobs: Jobs,
 }
 
 impl App {
@@ -54,8 +60,10 @@ pub fn router(app: Arc<App>) -> Router {
         billing::routes(),
         contracts::routes(),
         credentials::routes(),
+        health::routes(),
         keys::routes(),
         logs::routes(),
+        operator::routes(),
         pages::routes(),
         people::routes(),
         plans::routes(),
@@ -76,6 +84,7 @@ pub fn router(app: Arc<App>) -> Router {
             Arc::clone(&app),
             name_resource_metadata,
         ))
+        .layer(middleware::from_fn(metrics::count_request))
         .with_state(app)
 }
 

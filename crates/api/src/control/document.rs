@@ -103,6 +103,7 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
         Access::Public => &[],
         Access::Authenticated => &[401],
         Access::Permitted(..) => &[401, 403],
+        Access::Operator(_) => &[401, 404],
     };
     let mut refusals = [guarded, operation.refusals].concat();
     refusals.sort_unstable();
@@ -119,7 +120,7 @@ fn security(builder: OperationBuilder, operation: &Operation) -> OperationBuilde
     let scopes: &[&str] = match operation.access {
         // Empty, not absent: no credential is needed whatever the document says elsewhere.
         Access::Public => return builder.securities(Some(Vec::new())),
-        Access::Authenticated => &[],
+        Access::Authenticated | Access::Operator(_) => &[],
         Access::Permitted(permission, _) => &[permission.as_str()],
     };
     builder
@@ -181,7 +182,7 @@ fn query_parameter(parameter: &super::Parameter) -> Parameter {
 fn operation_extensions(operation: &Operation) -> Extensions {
     let rules = match operation.access {
         Access::Public | Access::Authenticated => &[],
-        Access::Permitted(_, rules) => rules,
+        Access::Permitted(_, rules) | Access::Operator(rules) => rules,
     };
     let stability = if operation.stable {
         "stable"

@@ -1,8 +1,7 @@
 //! One operation of the control plane, as it is served and described.
 
 use serde_json::Value;
-
-use super::Access;
+use types::permission::{Permission, Rule};
 
 /// One operation. Routers take path and method from it, the document everything.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +48,20 @@ impl Operation {
             refusals: &[],
         }
     }
+}
+
+/// What an operation asks of its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing.
+    Public,
+    /// Any valid credential.
+    Authenticated,
+    /// A permission; the rules are those of it that the operation uses.
+    Permitted(Permission, &'static [Rule]),
+    /// An operator of the installation, with a credential that is not narrowed or in a session.
+    /// For everybody else the operation is not there. No permission gives these rules.
+    Operator(&'static [Rule]),
 }
 
 /// A method of HTTP.

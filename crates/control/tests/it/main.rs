@@ -12,6 +12,9 @@ mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod jobs;
+mod operator;
+mod operator_pages;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
@@ -19,6 +22,7 @@ mod projects;
 mod records;
 mod reset;
 mod second_factor;
+mod served;
 mod settings;
 mod sign_in;
 mod support;
