@@ -88,7 +88,7 @@ fn is_section(schema: &Value) -> bool {
 }
 
 fn is_list_of_sections(schema: &Value) -> bool {
-    schema["items"]["properties"].is_object()
+    schema["items"].get("properties").is_some()
 }
 
 fn kind(schema: &Value) -> &'static str {
