@@ -374,7 +374,7 @@ async fn create(control: &TestControl, person: &Person) {
     let token = &person.token;
     let base = format!("/api/workspaces/{}/projects/tunnels", person.workspace);
     let config = control
-        .get(&token, &format!("{base}/plan/config"))
+        .get(&format!("{base}/plan/config"), token)
         .await
         .expect(200);
     let plans = config["plans"].as_array().unwrap();
