@@ -2,6 +2,7 @@
 
 mod bearer;
 mod needs;
+mod operator;
 mod principal;
 mod verify;
 
@@ -18,6 +19,7 @@ pub use self::needs::{
     ProjectsWrite, TokensCreate, TurnCredentialsCreate, WebhooksRead, WebhooksWrite,
     WebttyServersRead, WebttyServersWrite, WorkspacesProtect, WorkspacesRead,
 };
+pub use self::operator::Operator;
 pub(crate) use self::principal::both_resources;
 pub use self::principal::{Principal, Source};
 use crate::app::App;

@@ -4,6 +4,9 @@
 mod check;
 mod file;
 #[cfg(test)]
+mod reference;
+mod retention;
+#[cfg(test)]
 mod tests;
 
 use std::net::SocketAddr;
@@ -11,9 +14,12 @@ use std::path::{Path, PathBuf};
 
 use daemon::config::ConfigError;
 use daemon::logs::Level;
+use daemon::metrics::MetricsConfig;
+use daemon::tls::CertFiles;
 use ipnet::IpNet;
 
 pub(crate) use self::check::{host_name, is_loopback, path};
+pub use self::retention::Retention;
 use crate::mail::MailConfig;
 use crate::people::openid::OpenIdConfig;
 use crate::plans::Catalogue;
@@ -26,6 +32,12 @@ pub struct Config {
     pub base_url: String,
     /// The listener.
     pub listen: SocketAddr,
+    /// The certificate of the listener; `None`: TLS ends in front of it.
+    pub tls: Option<CertFiles>,
+    /// The metrics listener.
+    pub metrics: MetricsConfig,
+    /// How long things are kept.
+    pub retention: Retention,
     /// How much is logged.
     pub log_level: Level,
     /// Where the embedded database and what is made at the first start are kept.

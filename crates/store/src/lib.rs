@@ -12,6 +12,7 @@
 
 mod connection;
 mod error;
+mod lock;
 mod migrate;
 mod page;
 mod row;
@@ -48,7 +49,9 @@ pub mod workspaces;
 
 pub use connection::{Conn, Read, Tx};
 pub use error::{Bug, Conflict, Error, Reason};
+pub use lock::Lock;
 pub use page::{Order, Paged, Paging, fold};
 pub use secret::{PasswordHash, Sealed, SecretHash};
-pub use store::Store;
+pub use sql::QUERY_SECONDS;
+pub use store::{Pool, Store};
 pub use timeline::{COUNTED, Period};

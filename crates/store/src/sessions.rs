@@ -57,7 +57,10 @@ statements! {
     END_ONE = "DELETE FROM sessions WHERE user_id = $1 AND id = $2";
     END_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2";
     END_ALL = "DELETE FROM sessions WHERE user_id = $1";
-    PURGE = "DELETE FROM sessions WHERE expires_at <= $1";
+    PURGE = "DELETE FROM sessions WHERE id IN \
+        (SELECT id FROM sessions WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+    PURGE_UNUSED = "DELETE FROM sessions WHERE id IN \
+        (SELECT id FROM sessions WHERE last_seen_at <= $1 ORDER BY last_seen_at LIMIT $2)";
 }
 
 /// Begins a session.
@@ -140,7 +143,12 @@ pub async fn end_all(tx: &mut Tx, user: UserId, keep: Option<SessionId>) -> Resu
     }
 }
 
-/// Forgets sessions that have ended. Returns how many.
-pub async fn purge(tx: &mut Tx, now: Timestamp) -> Result<u64, Error> {
-    sql(PURGE).bind(now).execute(tx).await
+/// Forgets at most `limit` sessions whose time has come. Returns how many.
+pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(now).bind(limit).execute(tx).await
+}
+
+/// Forgets at most `limit` sessions that nobody used since then. Returns how many.
+pub async fn purge_unused(tx: &mut Tx, since: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE_UNUSED).bind(since).bind(limit).execute(tx).await
 }

@@ -1,6 +1,7 @@
 //! One statement with its arguments, run on whichever database is there.
 
 use std::borrow::Cow;
+use std::time::Instant;
 
 use jiff::Timestamp;
 use sqlx::postgres::PgArguments;
@@ -50,6 +51,7 @@ impl Query {
 
     /// Runs a change and returns how many rows it touched.
     pub(crate) async fn execute(self, tx: &mut Tx) -> Result<u64, Error> {
+        let _timed = Timed::new("write");
         match tx.db() {
             Db::Sqlite(connection) => {
                 let (text, arguments) = self.sqlite()?;
@@ -74,6 +76,7 @@ impl Query {
         if conn.records_plans() {
             self.explain(conn).await?;
         }
+        let _timed = Timed::new("read");
         let row = match conn.db() {
             Db::Sqlite(connection) => {
                 let (text, arguments) = self.sqlite()?;
@@ -95,6 +98,7 @@ impl Query {
         if conn.records_plans() {
             self.explain(conn).await?;
         }
+        let _timed = Timed::new("read");
         let rows: Vec<Row> = match conn.db() {
             Db::Sqlite(connection) => {
                 let (text, arguments) = self.sqlite()?;
@@ -175,6 +179,31 @@ impl Query {
         Ok((for_postgres(self.text), arguments))
     }
 }
+
+/// Counts how long the database took, however the statement ended. What asks for rows counts as
+/// reading, also where it changes them.
+struct Timed {
+    kind: &'static str,
+    began: Instant,
+}
+
+impl Timed {
+    fn new(kind: &'static str) -> Self {
+        Self {
+            kind,
+            began: Instant::now(),
+        }
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        metrics::histogram!(QUERY_SECONDS, "kind" => self.kind).record(self.began.elapsed());
+    }
+}
+
+/// How long statements take, by `kind`: `read` or `write`.
+pub const QUERY_SECONDS: &str = "svc_platform_database_query_seconds";
 
 /// Lets the database read a statement.
 pub(crate) async fn prepare(conn: &mut Conn, text: String) -> Result<(), Error> {

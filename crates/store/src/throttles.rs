@@ -25,7 +25,8 @@ statements! {
         failures = CASE WHEN throttles.window_ends_at > $2 THEN throttles.failures + 1 ELSE 1 END, \
         window_ends_at = excluded.window_ends_at";
     CLEAR = "DELETE FROM throttles WHERE subject = $1";
-    PURGE = "DELETE FROM throttles WHERE window_ends_at <= $1";
+    PURGE = "DELETE FROM throttles WHERE subject IN \
+        (SELECT subject FROM throttles WHERE window_ends_at <= $1 ORDER BY window_ends_at LIMIT $2)";
 }
 
 /// The failures that still count. A subject is a word and a key, for example `password:usr_…`.
@@ -53,13 +54,13 @@ pub async fn fail(
     Ok(())
 }
 
-/// Forgets the failures, after a success.
+/// Forgets at most `limit` the failures, after a success.
 pub async fn clear(tx: &mut Tx, subject: &str) -> Result<(), Error> {
     sql(CLEAR).bind(subject).execute(tx).await?;
     Ok(())
 }
 
 /// Removes what does not count any more. Returns how many.
-pub async fn purge(tx: &mut Tx, now: Timestamp) -> Result<u64, Error> {
-    sql(PURGE).bind(now).execute(tx).await
+pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(now).bind(limit).execute(tx).await
 }

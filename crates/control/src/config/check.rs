@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use daemon::config::ConfigError;
+use daemon::tls::CertFiles;
 use http::Uri;
 use ipnet::IpNet;
 
-use super::file::{EngineSection, PlatformFile, TurnSection};
+use super::file::{EngineSection, PlatformFile, TlsSection, TurnSection};
 use super::{Config, EngineConfig, TurnConfig};
 
 type Checked<T> = Result<T, ConfigError>;
@@ -20,6 +21,13 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
         return Err(ConfigError::new(
             "platform.listen_addr",
             "without TLS the platform is served on loopback alone; base_url must be https",
+        ));
+    }
+    let tls = tls(file.tls)?;
+    if tls.is_some() && base_url.starts_with("http://") {
+        return Err(ConfigError::new(
+            "tls.cert_file",
+            "the listener speaks TLS with it, so platform.base_url must be https",
         ));
     }
     let signing_keys = section
@@ -49,6 +57,9 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
     Ok(Config {
         base_url,
         listen,
+        tls,
+        metrics: file.metrics.check()?,
+        retention: file.retention.check()?,
         log_level: section.log_level,
         data_dir,
         mail,
@@ -98,6 +109,21 @@ fn base_url(value: Option<String>) -> Checked<String> {
     }
     Ok(value)
 }
+
+/// Both files, or none.
+fn tls(section: TlsSection) -> Checked<Option<CertFiles>> {
+    match (section.cert_file, section.key_file) {
+        (None, None) => Ok(None),
+        (Some(cert), Some(key)) => Ok(Some(CertFiles {
+            cert: path("tls.cert_file", cert)?,
+            key: path("tls.key_file", key)?,
+        })),
+        (Some(_), None) => Err(ConfigError::new("tls.key_file", TOGETHER)),
+        (None, Some(_)) => Err(ConfigError::new("tls.cert_file", TOGETHER)),
+    }
+}
+
+const TOGETHER: &str = "tls.cert_file and tls.key_file go together";
 
 fn engine(index: usize, section: EngineSection) -> Checked<EngineConfig> {
     let key = format!("engines.{index}.cluster_domain");

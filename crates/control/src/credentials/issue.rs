@@ -25,6 +25,7 @@ use crate::app::App;
 use crate::caller::{Caller, CredentialsWrite, Principal};
 use crate::delegation::{self, Grant};
 use crate::extract::Body;
+use crate::metrics;
 use crate::problem::{Answer, Refusal};
 use crate::random;
 use crate::tokens::{text, token_id};
@@ -41,6 +42,8 @@ pub(super) async fn create(
     let permissions = permissions(body.permissions, body.permission_policy)?;
     let expires_at = expiry(body.expires_at.as_deref(), &who, now)?;
     let compat = app.config.compat_rstream;
+    let targets = [who.resources.as_ref(), body.resources.as_ref()];
+    delegation::refuse_suspended(&app, targets).await?;
     let grant = delegation::grant(&who, permissions, body.resources, compat)?;
     let draft = Draft {
         owner: who.user.id,
@@ -59,6 +62,7 @@ pub(super) async fn create(
         }
         audit::record(&mut tx, &who, Action::Issued, issued.credential.id, now).await?;
         tx.commit().await?;
+        metrics::minted(issued.credential.kind.as_str());
         return Ok((StatusCode::CREATED, Json(issued.shown()?)));
     }
     tracing::error!("no free token endpoint was drawn");

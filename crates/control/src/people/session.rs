@@ -190,8 +190,6 @@ pub async fn begin(
     if let Some(old) = &browser.cookie {
         sessions::end(tx, SecretHash(old.hash())).await?;
     }
-    // Rows of sessions that ended by themselves are of no use to anybody.
-    sessions::purge(tx, now).await?;
     let secret = LinkSecret::draw()?;
     let is_half_way = user.totp_confirmed_at.is_some();
     let lifetime = if is_half_way { HALF_WAY } else { LIFETIME };

@@ -16,6 +16,7 @@ use super::session::{self, Begun, Browser, SignedIn};
 use super::throttle::{Limits, Throttle, TooSoon, place};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::metrics::{self, SignIn};
 use crate::problem::{Answer, Refusal};
 
 /// Attempts of this process.
@@ -74,6 +75,16 @@ pub enum SignInError {
     Failed(Refusal),
 }
 
+impl SignInError {
+    fn outcome(&self) -> SignIn {
+        match self {
+            Self::Wrong => SignIn::Wrong,
+            Self::TooSoon(_) => SignIn::TooSoon,
+            Self::Failed(_) => SignIn::Failed,
+        }
+    }
+}
+
 impl From<TooSoon> for SignInError {
     fn from(TooSoon(seconds): TooSoon) -> Self {
         Self::TooSoon(seconds)
@@ -105,6 +116,21 @@ pub(crate) fn hash_refusal(error: &HashError) -> Refusal {
 
 /// Signs somebody in by password. The answer takes as long for an address that nobody has.
 pub async fn with_password(
+    app: &App,
+    email: &str,
+    password: &str,
+    browser: &Browser,
+) -> Result<Begun, SignInError> {
+    let begun = by_password(app, email, password, browser).await;
+    metrics::signed_in(match &begun {
+        Ok(begun) if begun.is_half_way => SignIn::HalfWay,
+        Ok(_) => SignIn::Ok,
+        Err(error) => error.outcome(),
+    });
+    begun
+}
+
+async fn by_password(
     app: &App,
     email: &str,
     password: &str,
@@ -152,6 +178,20 @@ pub async fn with_password(
 /// Completes a sign-in with a code of the authenticator app, or with a recovery code. Returns the
 /// value of `Set-Cookie`.
 pub async fn with_second_factor(
+    app: &App,
+    who: &SignedIn,
+    code: &str,
+    ip: IpAddr,
+) -> Result<String, SignInError> {
+    let cookie = by_second_factor(app, who, code, ip).await;
+    metrics::signed_in(match &cookie {
+        Ok(_) => SignIn::Ok,
+        Err(error) => error.outcome(),
+    });
+    cookie
+}
+
+async fn by_second_factor(
     app: &App,
     who: &SignedIn,
     code: &str,

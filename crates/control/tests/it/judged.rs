@@ -35,7 +35,9 @@ async fn cp_7_the_server_keeps_what_its_document_promises() {
     let shutdown = Shutdown::new(Duration::from_secs(1));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let app = Arc::clone(&control.app);
-    let running = control::start_on(app, listener, shutdown.clone()).unwrap();
+    let running = control::start_on(app, listener, shutdown.clone())
+        .await
+        .unwrap();
     let url = format!("http://{}", running.address());
     let document = root().join("openapi/control-plane.json");
     let mut run = schemathesis();

@@ -66,6 +66,7 @@ both! {
     one_key_signs_and_the_next_takes_over_once,
     a_token_is_revoked_until_it_would_have_ended,
     the_audit_log_is_read_by_its_tenant_and_never_changed,
+    the_audit_log_lets_go_of_what_is_older_than_its_horizon_alone,
 }
 
 async fn a_credential_is_found_by_what_it_is_shown_with(database: Database) {
@@ -315,8 +316,11 @@ async fn a_token_is_revoked_until_it_would_have_ended(database: Database) {
     );
     assert!(revoked_tokens::is_revoked(&mut tx, "j").await.unwrap());
     assert!(!revoked_tokens::is_revoked(&mut tx, "k").await.unwrap());
-    assert_eq!(revoked_tokens::purge(&mut tx, at(9)).await.unwrap(), 0);
-    assert_eq!(revoked_tokens::purge(&mut tx, at(10)).await.unwrap(), 1);
+    assert_eq!(revoked_tokens::purge(&mut tx, at(9), 100).await.unwrap(), 0);
+    assert_eq!(
+        revoked_tokens::purge(&mut tx, at(10), 100).await.unwrap(),
+        1
+    );
     assert!(!revoked_tokens::is_revoked(&mut tx, "j").await.unwrap());
 }
 
@@ -366,4 +370,35 @@ async fn the_audit_log_is_read_by_its_tenant_and_never_changed(database: Databas
     for statement in ["UPDATE audit SET action = 'x'", "DELETE FROM audit"] {
         assert!(database.try_raw(statement).await.is_err(), "{statement}");
     }
+}
+
+async fn the_audit_log_lets_go_of_what_is_older_than_its_horizon_alone(database: Database) {
+    let entry = |second| audit::Entry {
+        id: id!(AuditId),
+        workspace_id: None,
+        actor_user_id: None,
+        actor_credential_id: None,
+        action: "user.created".to_owned(),
+        target_kind: "user".to_owned(),
+        target_id: "x".to_owned(),
+        details: serde_json::json!({}),
+        ip: None,
+        created_at: at(second),
+    };
+    commit!(database, |tx| async {
+        for second in [1, 2, 3, 4] {
+            audit::insert(tx, &entry(second)).await.unwrap();
+        }
+    });
+    let purge = async |kept_from, limit| {
+        commit!(database, |tx| audit::purge(tx, at(kept_from), limit)).unwrap()
+    };
+    assert_eq!(purge(3, 1).await, 1);
+    assert_eq!(purge(3, 100).await, 1);
+    assert_eq!(purge(2, 100).await, 0, "the horizon does not move back");
+    let mut read = database.store.read().await.unwrap();
+    let left = audit::list_all(&mut read, Paging::DEFAULT).await.unwrap();
+    assert_eq!(left.total, 2);
+    drop(read);
+    assert!(database.try_raw("DELETE FROM audit").await.is_err());
 }

@@ -320,8 +320,8 @@ async fn a_session_lives_until_its_end_and_rotates_once(database: Database) {
             .unwrap(),
         1
     );
-    assert_eq!(sessions::purge(&mut tx, at(199)).await.unwrap(), 0);
-    assert_eq!(sessions::purge(&mut tx, at(200)).await.unwrap(), 1);
+    assert_eq!(sessions::purge(&mut tx, at(199), 100).await.unwrap(), 0);
+    assert_eq!(sessions::purge(&mut tx, at(200), 100).await.unwrap(), 1);
 }
 
 async fn failures_are_counted_in_their_window(database: Database) {
@@ -360,7 +360,7 @@ async fn failures_are_counted_in_their_window(database: Database) {
     throttles::fail(&mut tx, "password:bob", at(0), at(10))
         .await
         .unwrap();
-    assert_eq!(throttles::purge(&mut tx, at(10)).await.unwrap(), 1);
+    assert_eq!(throttles::purge(&mut tx, at(10), 100).await.unwrap(), 1);
 }
 
 async fn a_link_works_once_for_its_purpose_until_its_end(database: Database) {
@@ -411,7 +411,7 @@ async fn a_link_works_once_for_its_purpose_until_its_end(database: Database) {
         links::consume(&mut tx, hash(2), kind, at(3)).await.unwrap(),
         None
     );
-    assert_eq!(links::purge(&mut tx, at(100)).await.unwrap(), 3);
+    assert_eq!(links::purge(&mut tx, at(100), 100).await.unwrap(), 3);
 }
 
 async fn a_sign_in_that_is_under_way_is_taken_out_once_until_its_end(database: Database) {

@@ -88,6 +88,9 @@ struct Ready {
     base_url: String,
     /// The address of the listener.
     listen_addr: SocketAddr,
+    /// The metrics listener: metrics and health.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics_url: Option<String>,
     /// The operator who was just made.
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_email: Option<String>,
@@ -135,12 +138,17 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     let listener = TcpListener::bind(listen)
         .await
         .map_err(|error| Failure::of(&format!("cannot listen on {listen}"), error))?;
-    let running = control::start_on(app, listener, shutdown).map_err(|error| failed(&error))?;
+    let running = control::start_on(app, listener, shutdown)
+        .await
+        .map_err(|error| failed(&error))?;
     let (admin_email, admin_password) = admin.unzip();
     match args.output {
         Format::Json => output::json(&Ready {
             base_url,
             listen_addr: running.address(),
+            metrics_url: running
+                .metrics_address()
+                .map(|address| format!("http://{address}")),
             admin_email,
             admin_password,
             pid: std::process::id(),

@@ -112,6 +112,7 @@ impl LocalPlatform {
             .map_err(|refusal| refused(&refusal))?;
         let shutdown = Shutdown::new(DRAIN);
         let running = control::start_on_each(Arc::clone(&app), listeners.sockets, shutdown.clone())
+            .await
             .map_err(cannot_start)?;
 
         let address: ApiUrl = base_url
