@@ -19,7 +19,6 @@ pub const GET_USER: &Operation = &Operation::get(
 /// The audit log of a workspace, newest first.
 pub const LIST_AUDIT: &Operation = &Operation {
     query: &[PAGE, PAGE_SIZE],
-    refusals: &[400, 404],
     ..Operation::get(
         "list_workspace_audit",
         "/api/workspaces/{workspace_id}/audit",

@@ -14,6 +14,7 @@ mod credentials;
 mod email_change;
 mod mail;
 mod openid;
+mod judged;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
