@@ -16,8 +16,7 @@ use crate::app::{App, router};
 use crate::config::Config;
 use crate::keys::{KeyError, Keys};
 use crate::listener;
-use crate::people::People;
-use crate::people::password::HashError;
+use crate::people::{People, PeopleError};
 use crate::plans::{Shop, ShopError};
 
 /// A platform that serves.
@@ -61,9 +60,9 @@ pub enum StartError {
     /// The database.
     #[error("the database cannot be opened: {0}")]
     Database(#[from] store::Error),
-    /// The hash of passwords.
+    /// Passwords, mail, or the OpenID provider.
     #[error(transparent)]
-    Passwords(#[from] HashError),
+    People(#[from] PeopleError),
 }
 
 /// Opens what a platform works on: the keys, then the database, whose migrations apply themselves.

@@ -11,6 +11,10 @@ mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod email_change;
+mod mail;
+mod openid;
+mod judged;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
