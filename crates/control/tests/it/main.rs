@@ -12,9 +12,9 @@ mod checkout;
 mod contracts;
 mod credentials;
 mod email_change;
+mod judged;
 mod mail;
 mod openid;
-mod judged;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;

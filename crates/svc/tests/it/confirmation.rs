@@ -31,8 +31,9 @@ async fn cp_4g_a_program_repeats_what_it_saw() {
     let blind = home.run(&["project", "create", "new", "--yes"]).await;
     assert_eq!(blind.code, Some(2), "{blind:?}");
     assert!(blind.stderr.contains("--preview"), "{blind:?}");
+    // A fingerprint may begin with a dash.
     let other = home
-        .run(&["project", "create", "new", "--confirm", "other"])
+        .run(&["project", "create", "new", "--confirm", "-other"])
         .await;
     assert_eq!(other.code, Some(4), "{other:?}");
     assert!(other.stderr.contains("No charge"), "{other:?}");
