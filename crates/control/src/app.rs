@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use store::Store;
 use types::problem::Problem;
 
+use crate::caller::Verdicts;
 use crate::config::Config;
 use crate::keys::Keys;
 use crate::people::People;
@@ -38,6 +39,8 @@ pub struct App {
     pub people: People,
     /// What can be created, where, and for how much.
     pub shop: Shop,
+    /// Signatures that were verified a moment ago.
+    pub verdicts: Verdicts,
 }
 
 impl App {

@@ -3,6 +3,8 @@
 mod bearer;
 mod needs;
 mod principal;
+mod token;
+mod verdicts;
 mod verify;
 
 use std::marker::PhantomData;
@@ -19,7 +21,9 @@ pub use self::needs::{
 };
 pub(crate) use self::principal::both_resources;
 pub use self::principal::{Principal, Source};
+pub use self::verdicts::Verdicts;
 use crate::app::App;
+use crate::extract::ClientIp;
 use crate::people::session;
 use crate::problem::{Answer, Refusal};
 
@@ -54,7 +58,11 @@ impl<P: Needs> FromRequestParts<Arc<App>> for Caller<P> {
 /// The credential that was sent explicitly is the one that counts (CP-13).
 async fn identify(parts: &Parts, app: &App) -> Answer<Principal> {
     match bearer::of(&parts.headers) {
-        bearer::Bearer::Token(token) => verify::principal(app, token).await,
+        bearer::Bearer::Token(token) => {
+            // For the note of the last use alone.
+            let from = ClientIp::of(parts, app);
+            verify::principal(app, token, from).await
+        }
         bearer::Bearer::Malformed => Err(Problem::invalid_token().into()),
         bearer::Bearer::Absent => {
             let caller = session::caller(app, parts).await?;

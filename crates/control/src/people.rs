@@ -6,7 +6,6 @@ pub mod email;
 pub mod password;
 pub mod recovery;
 pub mod reset;
-mod seal;
 pub mod second_factor;
 pub mod secret_link;
 pub mod session;

@@ -1,7 +1,10 @@
 //! Start and stop of the platform.
 
+use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use daemon::clock::{Clock, SystemClock};
@@ -12,8 +15,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::app::{App, router};
+use crate::caller::Verdicts;
 use crate::config::Config;
-use crate::keys::{KeyError, Keys};
+use crate::keys::{KeyError, Keys, keeper};
 use crate::listener;
 use crate::people::People;
 use crate::people::password::HashError;
@@ -51,6 +55,14 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The data directory.
+    #[error("{}: {source}", path.display())]
+    DataDirectory {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -65,11 +77,20 @@ pub enum StartError {
     Passwords(#[from] HashError),
 }
 
-/// Opens what a platform works on: the keys, then the database, whose migrations apply themselves.
+/// Opens what a platform works on: the database, whose migrations apply themselves, then the keys
+/// that are in it.
 pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, StartError> {
-    let keys = Keys::load(&config)?;
     let url = config.database_url.as_ref().map(SecretString::expose);
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&config.data_dir);
+    made.map_err(|source| StartError::DataDirectory {
+        path: config.data_dir.clone(),
+        source,
+    })?;
     let store = Store::open(url, &config.data_dir).await?;
+    let keys = Keys::open(&config, &store, clock.now()).await?;
     let people = People::open(&config)?;
     let shop = Shop::open(&config, &keys)?;
     shop.publish(&store).await?;
@@ -80,6 +101,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         keys,
         people,
         shop,
+        verdicts: Verdicts::default(),
     }))
 }
 
@@ -107,7 +129,9 @@ pub fn start_on(
         source,
     })?;
     let task = tokio::spawn(async move {
-        listener::serve(listener, router(Arc::clone(&app)), shutdown).await;
+        let keeper = keeper::run(Arc::clone(&app), shutdown.drain().clone());
+        let served = listener::serve(listener, router(Arc::clone(&app)), shutdown);
+        tokio::join!(served, keeper);
         // Mails on their way are sent; then nobody needs the database any more.
         app.people.finish().await;
         app.store.close().await;

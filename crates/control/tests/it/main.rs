@@ -7,11 +7,15 @@
     reason = "a test ends where it fails"
 )]
 
+mod app_tokens;
+mod bad_tokens;
 mod browser;
 mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod keys;
+mod node;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
@@ -21,6 +25,7 @@ mod reset;
 mod second_factor;
 mod settings;
 mod sign_in;
+mod standing;
 mod support;
 mod tokens;
 mod turn;

@@ -1,6 +1,7 @@
 //! A platform in this process, people in it, and what they send.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -74,43 +75,74 @@ impl TestControl {
         Self::start_on(sections, None).await
     }
 
+    /// One on each database, and beside each a second process with a directory of its own and the
+    /// same secret, as two machines would have it.
+    pub(crate) async fn pairs(sections: &str) -> [[Self; 2]; 2] {
+        let mut pairs = Vec::new();
+        for address in [None, Some(postgres::new_database().await)] {
+            let first = Self::start_on(sections, address.as_deref()).await;
+            let second = first.beside().await.unwrap();
+            pairs.push([first, second]);
+        }
+        pairs.try_into().ok().unwrap()
+    }
+
     async fn start_on(sections: &str, database: Option<&str>) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("platform.yaml");
-        let database = database.map_or(String::new(), |url| format!(", database_url: '{url}'"));
-        let yaml = format!(
-            "platform: {{base_url: '{BASE_URL}', data_dir: '{}'{database}}}\n\
-             engines: [{{cluster_domain: engine.example}}]\n\
-             {sections}\n",
-            directory.path().join("data").display(),
-        );
-        std::fs::write(&file, yaml).unwrap();
-        let config = Config::load(Some(&file), []).unwrap();
+        let config = config_in(directory.path(), sections, database);
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
-        let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
-        let app = app.unwrap();
-        Self {
+        Self::open(config, clock, directory).await.unwrap()
+    }
+
+    /// A platform with this configuration.
+    pub(crate) async fn open(
+        config: Config,
+        clock: Arc<ManualClock>,
+        directory: TempDir,
+    ) -> Result<Self, control::StartError> {
+        let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await?;
+        Ok(Self {
             router: router(Arc::clone(&app)),
             app,
             clock,
             ids: AtomicU64::new(1),
             directory,
+        })
+    }
+
+    /// The configuration of a second process on the same database, and where its directory is.
+    pub(crate) fn config_beside(&self) -> (Config, TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = self.app.config.clone();
+        let own = std::mem::replace(&mut config.data_dir, directory.path().join("data"));
+        if config.database_url.is_none() {
+            let url = format!("sqlite://{}", own.join("platform.db").display());
+            config.database_url = Some(daemon::config::SecretString::new(url));
         }
+        (config, directory)
+    }
+
+    /// A second process on the same database, with the same secret and under the same clock.
+    pub(crate) async fn beside(&self) -> Result<Self, control::StartError> {
+        let (mut config, directory) = self.config_beside();
+        let secret = self.app.config.data_dir.join("platform.secret");
+        config.secret_file = Some(secret);
+        let clock = Arc::clone(&self.clock);
+        let mut other = Self::open(config, clock, directory).await?;
+        // Ids of people are counted: the second process counts elsewhere.
+        other.ids = AtomicU64::new(1 << 32);
+        Ok(other)
     }
 
     /// The same database, keys and clock under a new process.
     pub(crate) async fn restarted(self) -> Self {
         let config = self.app.config.clone();
         self.app.store.close().await;
-        let clock = self.clock;
-        let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
-        let app = app.unwrap();
+        let ids = self.ids;
+        let again = Self::open(config, self.clock, self.directory).await;
         Self {
-            router: router(Arc::clone(&app)),
-            app,
-            clock,
-            ids: self.ids,
-            directory: self.directory,
+            ids,
+            ..again.unwrap()
         }
     }
 
@@ -118,7 +150,7 @@ impl TestControl {
         self.clock.now()
     }
 
-    pub(crate) fn directory(&self) -> &std::path::Path {
+    pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
@@ -302,6 +334,20 @@ impl Answer {
             .get(name)
             .map_or("", |value| value.to_str().unwrap())
     }
+}
+
+/// A configuration that keeps its data in a directory.
+pub(crate) fn config_in(directory: &Path, sections: &str, database: Option<&str>) -> Config {
+    let file = directory.join("platform.yaml");
+    let database = database.map_or(String::new(), |url| format!(", database_url: '{url}'"));
+    let yaml = format!(
+        "platform: {{base_url: '{BASE_URL}', data_dir: '{}'{database}}}\n\
+         engines: [{{cluster_domain: engine.example}}]\n\
+         {sections}\n",
+        directory.join("data").display(),
+    );
+    std::fs::write(&file, yaml).unwrap();
+    Config::load(Some(&file), []).unwrap()
 }
 
 pub(crate) const BASE_URL: &str = "https://svc.example";

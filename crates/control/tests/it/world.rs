@@ -117,6 +117,8 @@ impl World {
             expires_at: None,
             revoked_at: None,
             last_used_at: None,
+            last_used_ip: None,
+            signing_key: None,
             rotated_to: None,
         };
         let mut tx = self.app.store.begin().await.unwrap();
@@ -182,7 +184,7 @@ impl World {
             },
         };
         let now = self.app.now().as_second();
-        let token = mint_from(self.app.keys.signing(), &request, Some(&provenance), now).unwrap();
+        let token = mint_from(&self.app.keys.signing(), &request, Some(&provenance), now).unwrap();
         String::from_utf8(token.expose().to_vec()).unwrap()
     }
 
