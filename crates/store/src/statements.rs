@@ -24,6 +24,7 @@ pub(crate) fn every() -> Vec<String> {
         logs::STATEMENTS,
         members::STATEMENTS,
         crate::passkeys::STATEMENTS,
+        crate::pending_sign_ins::STATEMENTS,
         crate::platform_secrets::STATEMENTS,
         projects::STATEMENTS,
         crate::revoked_tokens::STATEMENTS,

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use daemon::clock::ManualClock;
 use serde_json::{Value, json};
 
-use crate::support::{Person, START, TestControl, config_in};
+use crate::support::{Person, START, TestControl, configuration};
 
 const NOW: i64 = 1_767_225_600;
 
@@ -28,10 +28,10 @@ impl Forge {
         let file = directory.path().join("own.pem");
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         std::fs::write(&file, pair.serialize_pem()).unwrap();
-        let mut config = config_in(directory.path(), "", None);
+        let mut config = configuration(&directory, None, "");
         config.signing_keys = vec![file];
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
-        let control = TestControl::open(config, clock, directory).await.unwrap();
+        let control = TestControl::opened(config, clock, directory).await.unwrap();
         let ada = control.person("ada").await;
         let minted = control.delegated(&ada, json!({"permissions": null})).await;
         Self {
@@ -228,7 +228,7 @@ async fn cp_10_a_signature_is_not_enough() {
         let challenge = answer.header("www-authenticate");
         assert!(challenge.contains("error=\"invalid_token\""), "{what}");
         assert!(challenge.contains("resource_metadata="), "{what}");
-        bodies.push(answer.bytes);
+        bodies.push(answer.text);
     }
     // Nobody is told which part it was.
     bodies.dedup();

@@ -15,7 +15,7 @@ use store::signing_keys::{self, Status};
 use store::{credentials, platform_secrets};
 
 use crate::node;
-use crate::support::{START, TestControl, config_in};
+use crate::support::{START, TestControl, configuration};
 
 async fn jwks(control: &TestControl) -> Vec<String> {
     let path = "/.well-known/jwks.json";
@@ -76,10 +76,10 @@ async fn processes_that_begin_at_once_have_the_same_keys() {
     let url = crate::postgres::new_database().await;
     let start = |_| {
         let directory = tempfile::tempdir().unwrap();
-        let mut config = config_in(directory.path(), "", Some(&url));
+        let mut config = configuration(&directory, Some(&url), "");
         config.secret_file = Some(secret.clone());
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
-        tokio::spawn(TestControl::open(config, clock, directory))
+        tokio::spawn(TestControl::opened(config, clock, directory))
     };
     let starting: Vec<_> = (0..4).map(start).collect();
     let mut all = Vec::new();
@@ -100,7 +100,7 @@ async fn a_process_without_the_secret_is_told_to_copy_it() {
         let clock = || Arc::clone(&first.clock);
         let (config, directory) = first.config_beside();
         let path = config.data_dir.join("platform.secret");
-        let refused = TestControl::open(config, clock(), directory).await;
+        let refused = TestControl::opened(config, clock(), directory).await;
         let error = refused.err().unwrap();
         let text = error.to_string();
         assert!(matches!(error, StartError::Key(KeyError::Content { .. })));
@@ -114,7 +114,7 @@ async fn a_process_without_the_secret_is_told_to_copy_it() {
         let other = directory.path().join("other");
         std::fs::write(&other, "fedcba9876543210fedcba9876543210").unwrap();
         config.secret_file = Some(other);
-        let refused = TestControl::open(config, clock(), directory).await;
+        let refused = TestControl::opened(config, clock(), directory).await;
         let text = refused.err().unwrap().to_string();
         assert!(
             text.contains("not the secret that the database was sealed with"),
@@ -123,7 +123,7 @@ async fn a_process_without_the_secret_is_told_to_copy_it() {
 
         let (mut config, directory) = first.config_beside();
         config.secret_file = Some(directory.path().join("absent"));
-        let refused = TestControl::open(config, clock(), directory).await;
+        let refused = TestControl::opened(config, clock(), directory).await;
         assert!(matches!(
             refused.err(),
             Some(StartError::Key(KeyError::File { .. }))
@@ -320,7 +320,7 @@ async fn keys_in_files_sign_in_their_order() {
     config.signing_keys = vec![file];
     config.secret_file = Some(control.app.config.data_dir.join("platform.secret"));
     let clock = Arc::clone(&control.clock);
-    let other = TestControl::open(config, clock, directory).await.unwrap();
+    let other = TestControl::opened(config, clock, directory).await.unwrap();
     assert_ne!(signer(&other), former);
     assert_eq!(jwks(&other).await, [signer(&other), former]);
     assert_eq!(whoami(&other, &ada.token).await, 200);
@@ -347,14 +347,14 @@ async fn keys_in_files_sign_in_their_order() {
 #[tokio::test]
 async fn keys_of_an_earlier_version_are_taken_over() {
     let directory = tempfile::tempdir().unwrap();
-    let config = config_in(directory.path(), "", None);
+    let config = configuration(&directory, None, "");
     std::fs::create_dir(&config.data_dir).unwrap();
     let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
     let write = |name: &str, text: &str| std::fs::write(config.data_dir.join(name), text).unwrap();
     write("signing-key.pem", &pair.serialize_pem());
     write("turn.secret", "0123456789abcdef0123456789abcdef\n");
     let clock = Arc::new(ManualClock::at(START.parse::<Timestamp>().unwrap()));
-    let control = TestControl::open(config, clock, directory).await.unwrap();
+    let control = TestControl::opened(config, clock, directory).await.unwrap();
     let former = credentials_key(&pair.serialize_pem());
     assert_eq!(signer(&control), former);
     let secret = control.app.keys.turn_secret();
@@ -378,7 +378,7 @@ async fn tu_2_an_application_agrees_with_the_relay_of_its_realm() {
     assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
     assert_eq!(answer.header("cache-control"), "public, max-age=300");
     assert!(!answer.header("etag").is_empty());
-    let hex = String::from_utf8(answer.bytes).unwrap();
+    let hex = answer.text;
     assert!(hex.len() <= 8192 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let theirs = node::run(
         r"

@@ -9,13 +9,16 @@
 
 mod app_tokens;
 mod bad_tokens;
-mod browser;
 mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod email_change;
+mod judged;
 mod keys;
+mod mail;
 mod node;
+mod openid;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
@@ -32,4 +35,3 @@ mod turn;
 mod walk;
 mod whoami;
 mod workspaces;
-mod world;

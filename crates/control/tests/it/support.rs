@@ -1,7 +1,9 @@
 //! A platform in this process, people in it, and what they send.
 
+mod browser;
+mod promised;
+
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,34 +12,63 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use control::app::{App, router};
 use control::config::Config;
+use control::people::password::Password;
 use control::people::secret_link::LinkSecret;
 use daemon::clock::{Clock as _, ManualClock};
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::members::Role;
 use store::projects::NewProject;
 use store::sessions::Session;
 use store::users::NewUser;
-use store::{SecretHash, credentials, members, projects, sessions, users, workspaces};
+use store::{PasswordHash, SecretHash, credentials, members, projects, sessions, users};
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
 use tower::ServiceExt as _;
 use types::id::{ProjectId, SessionId, UserId, WorkspaceId};
 
+pub(crate) use self::browser::Browser;
 use crate::postgres;
+
+pub(crate) const BASE_URL: &str = "https://svc.example";
+pub(crate) const START: &str = "2026-01-01T00:00:00Z";
+/// Everybody's.
+pub(crate) const PASSWORD: &str = "correct horse battery";
+
+/// Makes each of these functions a test on SQLite and one on PostgreSQL. They are functions of the
+/// same file that take a [`TestControl`].
+macro_rules! both {
+    ($($name:ident,)+) => {
+        mod on_sqlite {$(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                Box::pin(super::$name($crate::support::TestControl::start("").await)).await;
+            }
+        )+}
+
+        mod on_postgres {$(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                Box::pin(super::$name($crate::support::TestControl::postgres().await)).await;
+            }
+        )+}
+    };
+}
+pub(crate) use both;
 
 /// A platform on a database of its own, whose clock stands still.
 pub(crate) struct TestControl {
     pub(crate) app: Arc<App>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) router: Router,
-    ids: AtomicU64,
+    database: Option<String>,
     directory: TempDir,
 }
 
-/// Somebody with a workspace, and a personal access token that is not narrowed.
+/// Somebody with [`PASSWORD`], a workspace, and a personal access token that is not narrowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Person {
     pub(crate) user: UserId,
@@ -53,49 +84,55 @@ pub(crate) struct Project {
 }
 
 /// What came back.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) location: Option<String>,
+    pub(crate) text: String,
 }
 
 impl TestControl {
-    /// One on each database.
-    pub(crate) async fn both() -> [Self; 2] {
-        let address = postgres::new_database().await;
-        [
-            Self::start("").await,
-            Self::start_on("", Some(&address)).await,
-        ]
-    }
-
     /// One on the embedded database, with further sections of the configuration.
     pub(crate) async fn start(sections: &str) -> Self {
-        Self::start_on(sections, None).await
+        Self::open(sections, None).await
+    }
+
+    /// One on PostgreSQL.
+    pub(crate) async fn postgres() -> Self {
+        Self::open("", Some(postgres::new_database().await)).await
+    }
+
+    /// One on each database, for tests that have a table of their own to go through.
+    pub(crate) async fn both() -> [Self; 2] {
+        [Self::start("").await, Self::postgres().await]
     }
 
     /// One on each database, and beside each a second process with a directory of its own and the
     /// same secret, as two machines would have it.
     pub(crate) async fn pairs(sections: &str) -> [[Self; 2]; 2] {
         let mut pairs = Vec::new();
-        for address in [None, Some(postgres::new_database().await)] {
-            let first = Self::start_on(sections, address.as_deref()).await;
+        for database in [None, Some(postgres::new_database().await)] {
+            let first = Self::open(sections, database).await;
             let second = first.beside().await.unwrap();
             pairs.push([first, second]);
         }
         pairs.try_into().ok().unwrap()
     }
 
-    async fn start_on(sections: &str, database: Option<&str>) -> Self {
+    async fn open(sections: &str, database: Option<String>) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = config_in(directory.path(), sections, database);
+        let config = configuration(&directory, database.as_deref(), sections);
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
-        Self::open(config, clock, directory).await.unwrap()
+        let opened = Self::opened(config, clock, directory).await;
+        Self {
+            database,
+            ..opened.unwrap()
+        }
     }
 
-    /// A platform with this configuration.
-    pub(crate) async fn open(
+    /// A platform with this configuration, if it starts.
+    pub(crate) async fn opened(
         config: Config,
         clock: Arc<ManualClock>,
         directory: TempDir,
@@ -105,7 +142,7 @@ impl TestControl {
             router: router(Arc::clone(&app)),
             app,
             clock,
-            ids: AtomicU64::new(1),
+            database: None,
             directory,
         })
     }
@@ -125,24 +162,40 @@ impl TestControl {
     /// A second process on the same database, with the same secret and under the same clock.
     pub(crate) async fn beside(&self) -> Result<Self, control::StartError> {
         let (mut config, directory) = self.config_beside();
-        let secret = self.app.config.data_dir.join("platform.secret");
-        config.secret_file = Some(secret);
-        let clock = Arc::clone(&self.clock);
-        let mut other = Self::open(config, clock, directory).await?;
-        // Ids of people are counted: the second process counts elsewhere.
-        other.ids = AtomicU64::new(1 << 32);
-        Ok(other)
+        config.secret_file = Some(self.app.config.data_dir.join("platform.secret"));
+        Self::opened(config, Arc::clone(&self.clock), directory).await
     }
 
     /// The same database, keys and clock under a new process.
     pub(crate) async fn restarted(self) -> Self {
         let config = self.app.config.clone();
+        self.under(config).await
+    }
+
+    /// The same under a new process whose configuration has these sections too.
+    pub(crate) async fn configured(self, sections: Value) -> Self {
+        let sections: Vec<_> = sections
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, section)| format!("{name}: {section}\n"))
+            .collect();
+        let database = self.database.as_deref();
+        let config = configuration(&self.directory, database, &sections.concat());
+        self.under(config).await
+    }
+
+    async fn under(self, config: Config) -> Self {
         self.app.store.close().await;
-        let ids = self.ids;
-        let again = Self::open(config, self.clock, self.directory).await;
+        let clock = self.clock;
+        let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
+        let app = app.unwrap();
         Self {
-            ids,
-            ..again.unwrap()
+            router: router(Arc::clone(&app)),
+            app,
+            clock,
+            database: self.database,
+            directory: self.directory,
         }
     }
 
@@ -150,36 +203,33 @@ impl TestControl {
         self.clock.now()
     }
 
-    pub(crate) fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &std::path::Path {
         self.directory.path()
     }
 
-    /// Bytes that no other id of this platform has.
-    fn unique(&self) -> [u8; 10] {
-        let mut bytes = [0; 10];
-        let number = self.ids.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-        bytes[2..].copy_from_slice(&number);
-        bytes
+    fn millis(&self) -> u64 {
+        u64::try_from(self.now().as_millisecond()).unwrap()
     }
 
     /// Somebody with a workspace of their own.
     pub(crate) async fn person(&self, name: &str) -> Person {
         let now = self.now();
-        let millis = u64::try_from(now.as_millisecond()).unwrap();
-        let user = UserId::new(millis, self.unique());
-        let workspace = WorkspaceId::new(millis, self.unique());
+        let user = UserId::new(self.millis(), unique());
+        let workspace = WorkspaceId::new(self.millis(), unique());
+        let password = self.hashed_password().await;
         let mut tx = self.app.store.begin().await.unwrap();
         let new = NewUser {
             id: user,
-            email: format!("{name}@example.com"),
+            email: format!("{}@example.com", name.to_lowercase()),
             name: name.to_owned(),
-            password_hash: None,
+            password_hash: Some(password),
             role: users::Role::User,
             email_verified: true,
             now,
         };
         users::insert(&mut tx, &new).await.unwrap();
-        workspaces::insert(&mut tx, workspace, workspaces::Type::Personal, name, now)
+        let kind = store::workspaces::Type::Personal;
+        store::workspaces::insert(&mut tx, workspace, kind, name, now)
             .await
             .unwrap();
         members::insert(&mut tx, workspace, user, Role::Owner, None, now)
@@ -198,13 +248,38 @@ impl TestControl {
         }
     }
 
+    /// Made once: it is slow on purpose.
+    async fn hashed_password(&self) -> PasswordHash {
+        static HASH: OnceCell<String> = OnceCell::const_new();
+        let make = || {
+            self.app
+                .people
+                .passwords
+                .hash(Password::typed(PASSWORD).unwrap())
+        };
+        let hash = HASH.get_or_try_init(make).await.unwrap();
+        PasswordHash(hash.clone())
+    }
+
+    /// A browser in which nobody is signed in.
+    pub(crate) fn browser(&self) -> Browser<'_> {
+        Browser::new(self)
+    }
+
+    /// A browser in which this person is signed in.
+    pub(crate) async fn signed_in(&self, name: &str) -> Browser<'_> {
+        let mut browser = self.browser();
+        let answer = browser.sign_in(name, PASSWORD).await;
+        assert_eq!(answer.location.as_deref(), Some("/account"));
+        browser
+    }
+
     /// A session of somebody, as the `Cookie` header that their browser sends.
     pub(crate) async fn session(&self, of: &Person) -> String {
         let now = self.now();
-        let millis = u64::try_from(now.as_millisecond()).unwrap();
         let secret = LinkSecret::draw().unwrap();
         let session = Session {
-            id: SessionId::new(millis, self.unique()),
+            id: SessionId::new(self.millis(), unique()),
             hash: SecretHash(secret.hash()),
             user_id: of.user,
             csrf_hash: SecretHash(LinkSecret::draw().unwrap().hash()),
@@ -222,6 +297,20 @@ impl TestControl {
         format!("__Host-svc_session={}", secret.reveal())
     }
 
+    /// The mails that were sent, oldest first.
+    pub(crate) async fn mails(&self) -> Vec<String> {
+        self.app.people.finish().await;
+        let Ok(entries) = std::fs::read_dir(self.directory().join("data/mail")) else {
+            return Vec::new();
+        };
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+            .iter()
+            .map(|file| std::fs::read_to_string(file).unwrap())
+            .collect()
+    }
+
     /// Makes somebody a member of another's workspace.
     pub(crate) async fn join(&self, who: &Person, workspace: WorkspaceId, role: Role) {
         let mut tx = self.app.store.begin().await.unwrap();
@@ -231,11 +320,21 @@ impl TestControl {
         tx.commit().await.unwrap();
     }
 
+    /// Gives the workspace a subscription in good standing.
+    pub(crate) async fn subscribe(&self, workspace: WorkspaceId) {
+        let mut tx = self.app.store.begin().await.unwrap();
+        let billing = self.app.shop.billing();
+        billing
+            .subscribe(&mut tx, workspace, "EUR", self.now())
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    }
+
     /// A project in somebody's workspace.
     pub(crate) async fn project(&self, of: &Person) -> Project {
-        let unique = self.unique();
-        let now = self.now();
-        let id = ProjectId::new(u64::try_from(now.as_millisecond()).unwrap(), unique);
+        let unique = unique();
+        let id = ProjectId::new(self.millis(), unique);
         let endpoint = format!(
             "{:08x}",
             u32::from_be_bytes([7, unique[7], unique[8], unique[9]])
@@ -252,7 +351,7 @@ impl TestControl {
             routing: "regional".to_owned(),
             deployment: "shared".to_owned(),
             created_by: of.user,
-            now,
+            now: self.now(),
         };
         projects::insert(&mut tx, &new).await.unwrap();
         tx.commit().await.unwrap();
@@ -300,33 +399,80 @@ impl TestControl {
         self.send_raw(request.body(body).unwrap()).await
     }
 
-    /// Sends a request as it is.
-    pub(crate) async fn send_raw(&self, mut request: Request<Body>) -> Answer {
-        let peer = SocketAddr::from(([192, 0, 2, 1], 40_000));
+    /// Sends a request as it is, from [`PEER`].
+    pub(crate) async fn send_raw(&self, request: Request<Body>) -> Answer {
+        self.send_from(SocketAddr::from((PEER, 40_000)), request)
+            .await
+    }
+
+    /// Sends a request as it is, from this address.
+    pub(crate) async fn send_from(&self, peer: SocketAddr, mut request: Request<Body>) -> Answer {
         request.extensions_mut().insert(ConnectInfo(peer));
+        let asked = promised::operation(request.method(), request.uri().path());
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
-        Answer {
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let location = parts.headers.get(LOCATION);
+        let answer = Answer {
             status: parts.status.as_u16(),
+            location: location.map(|path| path.to_str().unwrap().to_owned()),
             headers: parts.headers,
-            bytes: body.collect().await.unwrap().to_bytes().to_vec(),
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        };
+        if let Some(operation) = asked {
+            promised::check(operation, &answer);
         }
+        answer
     }
 }
 
+/// Where requests come from when nobody says where.
+pub(crate) const PEER: [u8; 4] = [192, 0, 2, 1];
+
+/// A configuration that keeps its data in a directory.
+pub(crate) fn configuration(directory: &TempDir, database: Option<&str>, sections: &str) -> Config {
+    let file = directory.path().join("platform.yaml");
+    let platform = json!({
+        "base_url": BASE_URL,
+        "data_dir": directory.path().join("data"),
+        "database_url": database,
+    });
+    let engines = json!([{"cluster_domain": "engine.example"}]);
+    let yaml = format!("platform: {platform}\nengines: {engines}\n{sections}\n");
+    std::fs::write(&file, yaml).unwrap();
+    Config::load(Some(&file), []).unwrap()
+}
+
 impl Answer {
+    #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.bytes)
-            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.bytes)))
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    /// The body, of an answer with this status.
+    #[track_caller]
+    pub(crate) fn expect(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        if self.text.is_empty() {
+            return Value::Null;
+        }
+        self.json()
     }
 
     /// The status and the code of a problem.
+    #[track_caller]
     pub(crate) fn problem(&self) -> (u16, String) {
         assert_eq!(self.header("content-type"), "application/problem+json");
-        (
-            self.status,
-            self.json()["code"].as_str().unwrap().to_owned(),
-        )
+        let code = self.json()["code"].as_str().unwrap().to_owned();
+        (self.status, code)
+    }
+
+    /// The code and the field of a problem with this status.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16) -> (String, Option<String>) {
+        assert_eq!(self.status, status, "{}", self.text);
+        let field = self.json()["field"].as_str().map(str::to_owned);
+        (self.problem().1, field)
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
@@ -334,21 +480,25 @@ impl Answer {
             .get(name)
             .map_or("", |value| value.to_str().unwrap())
     }
+
+    /// What stands between two pieces of the page.
+    #[track_caller]
+    pub(crate) fn between(&self, before: &str, after: &str) -> &str {
+        let start = self.text.find(before).expect(before) + before.len();
+        let rest = &self.text[start..];
+        &rest[..rest.find(after).expect(after)]
+    }
 }
 
-/// A configuration that keeps its data in a directory.
-pub(crate) fn config_in(directory: &Path, sections: &str, database: Option<&str>) -> Config {
-    let file = directory.join("platform.yaml");
-    let database = database.map_or(String::new(), |url| format!(", database_url: '{url}'"));
-    let yaml = format!(
-        "platform: {{base_url: '{BASE_URL}', data_dir: '{}'{database}}}\n\
-         engines: [{{cluster_domain: engine.example}}]\n\
-         {sections}\n",
-        directory.join("data").display(),
-    );
-    std::fs::write(&file, yaml).unwrap();
-    Config::load(Some(&file), []).unwrap()
+/// Counts up, for what must differ.
+pub(crate) fn next() -> u64 {
+    static COUNTER: AtomicU64 = AtomicU64::new(1);
+    COUNTER.fetch_add(1, Ordering::Relaxed)
 }
 
-pub(crate) const BASE_URL: &str = "https://svc.example";
-pub(crate) const START: &str = "2026-01-01T00:00:00Z";
+/// Bytes that no other id has.
+fn unique() -> [u8; 10] {
+    let mut bytes = [0; 10];
+    bytes[2..].copy_from_slice(&next().to_be_bytes());
+    bytes
+}
