@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use store::Store;
 use types::problem::Problem;
 
+use crate::caller::Verdicts;
 use crate::config::Config;
 use crate::health::Health;
 use crate::jobs::Jobs;
@@ -44,6 +45,8 @@ pub struct App {
     pub health: Health,
     /// What is done without being asked.
     pub jobs: Jobs,
+    /// Signatures that were verified a moment ago.
+    pub verdicts: Verdicts,
 }
 
 impl App {

@@ -17,6 +17,7 @@ use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
 use ipnet::IpNet;
+use jiff::SignedDuration;
 
 pub(crate) use self::check::{host_name, is_loopback, path};
 pub use self::retention::Retention;
@@ -44,9 +45,13 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// `postgres://…`; `None`: the embedded database in `data_dir`.
     pub database_url: Option<daemon::config::SecretString>,
-    /// Private keys (PKCS#8 in PEM) that sign tokens: the first signs, all verify. Empty: one is
-    /// made in `data_dir`.
+    /// The secret that seals what the database keeps; `None`: `platform.secret` in `data_dir`.
+    pub secret_file: Option<PathBuf>,
+    /// Private keys (PKCS#8 in PEM) that sign tokens: the first signs, all verify. Empty: they
+    /// are made, and kept in the database.
     pub signing_keys: Vec<PathBuf>,
+    /// After how long another key of the database signs; `None`: when an operator says so.
+    pub rotate_keys_every: Option<SignedDuration>,
     /// Peers whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
     /// The engines of this platform.
@@ -85,7 +90,7 @@ pub struct TurnConfig {
     pub port: u16,
     /// Port for TLS.
     pub tls_port: u16,
-    /// The secret that the relay shares; `None`: one is made in the data directory.
+    /// The secret that the relay shares; `None`: one is made and kept in the database.
     pub secret_file: Option<PathBuf>,
 }
 

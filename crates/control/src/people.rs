@@ -8,7 +8,6 @@ pub mod openid;
 pub mod password;
 pub mod recovery;
 pub mod reset;
-mod seal;
 pub mod second_factor;
 pub mod secret_link;
 pub mod session;

@@ -1,8 +1,10 @@
 //! Start and stop of the platform.
 
+use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::Router;
@@ -16,10 +18,11 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::app::{App, router};
+use crate::caller::Verdicts;
 use crate::config::Config;
 use crate::health::Health;
 use crate::jobs::{self, Jobs};
-use crate::keys::{KeyError, Keys};
+use crate::keys::{KeyError, Keys, keeper};
 use crate::people::{People, PeopleError};
 use crate::plans::{Shop, ShopError};
 use crate::{listener, metrics};
@@ -62,6 +65,14 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The data directory.
+    #[error("{}: {source}", path.display())]
+    DataDirectory {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -82,11 +93,20 @@ pub enum StartError {
     People(#[from] PeopleError),
 }
 
-/// Opens what a platform works on: the keys, then the database, whose migrations apply themselves.
+/// Opens what a platform works on: the database, whose migrations apply themselves, then the keys
+/// that are in it.
 pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, StartError> {
-    let keys = Keys::load(&config)?;
     let url = config.database_url.as_ref().map(SecretString::expose);
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&config.data_dir);
+    made.map_err(|source| StartError::DataDirectory {
+        path: config.data_dir.clone(),
+        source,
+    })?;
     let store = Store::open(url, &config.data_dir).await?;
+    let keys = Keys::open(&config, &store, clock.now()).await?;
     let people = People::open(&config)?;
     let shop = Shop::open(&config, &keys)?;
     shop.publish(&store).await?;
@@ -99,6 +119,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         shop,
         health: Health::default(),
         jobs: Jobs::default(),
+        verdicts: Verdicts::default(),
     }))
 }
 
@@ -167,6 +188,7 @@ pub async fn start_routes(
     let task = tokio::spawn(async move {
         let mut background = JoinSet::new();
         background.spawn(jobs::run(Arc::clone(&app), shutdown.drain().clone()));
+        background.spawn(keeper::run(Arc::clone(&app), shutdown.drain().clone()));
         let drain = shutdown.drain().clone();
         background.spawn(metrics::watch(Arc::clone(&app), readiness, drain));
         let serving: JoinSet<()> = listeners

@@ -75,7 +75,7 @@ pub fn delegate(app: &App, who: &Principal, asked: MintToken) -> Answer<MintedTo
         },
     };
     let token = mint_from(
-        app.keys.signing(),
+        &app.keys.signing(),
         &request,
         Some(&provenance),
         now.as_second(),

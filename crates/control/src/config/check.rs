@@ -7,6 +7,7 @@ use daemon::config::ConfigError;
 use daemon::tls::CertFiles;
 use http::Uri;
 use ipnet::IpNet;
+use jiff::SignedDuration;
 
 use super::file::{EngineSection, PlatformFile, TlsSection, TurnSection};
 use super::{Config, EngineConfig, TurnConfig};
@@ -54,6 +55,7 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
     let first_engine = engines.first().map(|engine| engine.cluster_domain.as_str());
     let catalogue = file.catalog.check(first_engine)?;
     let geoip_file = file.geoip.file;
+    let secret_file = section.secret_file;
     Ok(Config {
         base_url,
         listen,
@@ -65,7 +67,11 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
         mail,
         openid,
         database_url: section.database_url,
+        secret_file: secret_file
+            .map(|value| path("platform.secret_file", value))
+            .transpose()?,
         signing_keys,
+        rotate_keys_every: rotation(file.keys.rotate_days)?,
         trusted_proxies,
         engines,
         catalogue,
@@ -164,6 +170,17 @@ fn turn(section: TurnSection) -> Checked<TurnConfig> {
             .map(|value| path("turn.secret_file", value))
             .transpose()?,
     })
+}
+
+/// Ten years: a period that is longer is a mistake.
+const MAX_ROTATE_DAYS: u16 = 3650;
+
+fn rotation(days: u16) -> Checked<Option<SignedDuration>> {
+    if days > MAX_ROTATE_DAYS {
+        let message = format!("this is not a number of days from 0 to {MAX_ROTATE_DAYS}");
+        return Err(ConfigError::new("keys.rotate_days", message));
+    }
+    Ok((days > 0).then(|| SignedDuration::from_hours(i64::from(days) * 24)))
 }
 
 /// Whether a host's name says that it is this machine.

@@ -27,6 +27,8 @@ pub(super) struct PlatformFile {
     /// project says (`catalog.plans[].log_retention_days`); sessions, links, revoked tokens and
     /// counted failures go when they have ended.
     pub(super) retention: RetentionSection,
+    /// The keys that sign tokens.
+    pub(super) keys: KeysSection,
     /// The engines of this platform.
     pub(super) engines: Vec<EngineSection>,
     /// What can be created, where, and for how much.
@@ -60,9 +62,13 @@ pub(super) struct PlatformSection {
     /// `postgres://user:password@host/database`; absent: the embedded database.
     #[schemars(example = "postgres://svc:password@db.example.com/svc")]
     pub(super) database_url: Option<SecretString>,
+    /// File of the secret, of at least 32 bytes, that seals what the database keeps of keys and
+    /// second factors. Every process on one database has the same; it belongs into backups.
+    /// Absent: `platform.secret` in the data directory, which is made for a new database.
+    pub(super) secret_file: Option<String>,
     /// Files of private keys (PKCS#8 in PEM, Ed25519) that sign tokens: the first signs, all
-    /// verify, so that a rotation puts the new one first. Empty: one is made in the data
-    /// directory.
+    /// verify, so that a rotation puts the new one first. Empty: keys are made, kept in the
+    /// database under seal, and rotated.
     pub(super) signing_keys: Vec<String>,
     /// Addresses (CIDR) of proxies whose `X-Forwarded-For` is believed.
     pub(super) trusted_proxies: Vec<String>,
@@ -76,9 +82,24 @@ impl Default for PlatformSection {
             log_level: Level::default(),
             data_dir: "/var/lib/svc".to_owned(),
             database_url: None,
+            secret_file: None,
             signing_keys: Vec::new(),
             trusted_proxies: Vec::new(),
         }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct KeysSection {
+    /// Days after which another key signs, from 1 to 3650; 0: only when an operator says so. Keys
+    /// of `platform.signing_keys` are rotated by hand.
+    pub(super) rotate_days: u16,
+}
+
+impl Default for KeysSection {
+    fn default() -> Self {
+        Self { rotate_days: 90 }
     }
 }
 
@@ -123,8 +144,8 @@ pub(super) struct TurnSection {
     pub(super) port: u16,
     /// Port for TLS.
     pub(super) tls_port: u16,
-    /// File of the secret that relay and platform share, of at least 32 bytes; absent: one is
-    /// made in the data directory.
+    /// File of the secret that relay and platform share, of at least 32 bytes, the same on every
+    /// process; absent: one is made and kept in the database under seal.
     pub(super) secret_file: Option<String>,
 }
 

@@ -5,11 +5,11 @@ use store::{Sealed, SecretHash};
 use types::problem::Problem;
 
 use super::recovery::{AT_ONCE, RecoveryCode};
-use super::seal::Seal;
 use super::session::SignedIn;
 use super::totp::TotpSecret;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::keys::Seal;
 use crate::problem::Answer;
 use crate::random;
 

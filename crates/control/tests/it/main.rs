@@ -7,6 +7,8 @@
     reason = "a test ends where it fails"
 )]
 
+mod app_tokens;
+mod bad_tokens;
 mod callers;
 mod checkout;
 mod contracts;
@@ -14,7 +16,9 @@ mod credentials;
 mod email_change;
 mod jobs;
 mod judged;
+mod keys;
 mod mail;
+mod node;
 mod openid;
 mod operator;
 mod operator_pages;
@@ -28,6 +32,7 @@ mod second_factor;
 mod served;
 mod settings;
 mod sign_in;
+mod standing;
 mod support;
 mod tokens;
 mod turn;

@@ -103,19 +103,67 @@ impl TestControl {
         Self::open("", Some(postgres::new_database().await)).await
     }
 
+    /// One on each database, for tests that have a table of their own to go through.
+    pub(crate) async fn both() -> [Self; 2] {
+        [Self::start("").await, Self::postgres().await]
+    }
+
+    /// One on each database, and beside each a second process with a directory of its own and the
+    /// same secret, as two machines would have it.
+    pub(crate) async fn pairs(sections: &str) -> [[Self; 2]; 2] {
+        let mut pairs = Vec::new();
+        for database in [None, Some(postgres::new_database().await)] {
+            let first = Self::open(sections, database).await;
+            let second = first.beside().await.unwrap();
+            pairs.push([first, second]);
+        }
+        pairs.try_into().ok().unwrap()
+    }
+
     async fn open(sections: &str, database: Option<String>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = configuration(&directory, database.as_deref(), sections);
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
-        let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
-        let app = app.unwrap();
+        let opened = Self::opened(config, clock, directory).await;
         Self {
+            database,
+            ..opened.unwrap()
+        }
+    }
+
+    /// A platform with this configuration, if it starts.
+    pub(crate) async fn opened(
+        config: Config,
+        clock: Arc<ManualClock>,
+        directory: TempDir,
+    ) -> Result<Self, control::StartError> {
+        let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await?;
+        Ok(Self {
             router: router(Arc::clone(&app)),
             app,
             clock,
-            database,
+            database: None,
             directory,
+        })
+    }
+
+    /// The configuration of a second process on the same database, and where its directory is.
+    pub(crate) fn config_beside(&self) -> (Config, TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = self.app.config.clone();
+        let own = std::mem::replace(&mut config.data_dir, directory.path().join("data"));
+        if config.database_url.is_none() {
+            let url = format!("sqlite://{}", own.join("platform.db").display());
+            config.database_url = Some(daemon::config::SecretString::new(url));
         }
+        (config, directory)
+    }
+
+    /// A second process on the same database, with the same secret and under the same clock.
+    pub(crate) async fn beside(&self) -> Result<Self, control::StartError> {
+        let (mut config, directory) = self.config_beside();
+        config.secret_file = Some(self.app.config.data_dir.join("platform.secret"));
+        Self::opened(config, Arc::clone(&self.clock), directory).await
     }
 
     /// The same database, keys and clock under a new process.
@@ -381,7 +429,8 @@ impl TestControl {
 /// Where requests come from when nobody says where.
 pub(crate) const PEER: [u8; 4] = [192, 0, 2, 1];
 
-fn configuration(directory: &TempDir, database: Option<&str>, sections: &str) -> Config {
+/// A configuration that keeps its data in a directory.
+pub(crate) fn configuration(directory: &TempDir, database: Option<&str>, sections: &str) -> Config {
     let file = directory.path().join("platform.yaml");
     let platform = json!({
         "base_url": BASE_URL,

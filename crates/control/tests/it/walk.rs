@@ -21,7 +21,8 @@ async fn ask(
         .replace("{project_id}", project.id.as_str())
         .replace("{project_endpoint}", &project.endpoint)
         .replace("{workspace_id}", owner.workspace.as_str())
-        .replace("{user_id}", owner.user.as_str());
+        .replace("{user_id}", owner.user.as_str())
+        .replace("{keyring}", "engine.example.spki.der.hex");
     // What else varies names nothing that is there.
     let path: Vec<_> = path
         .split('/')

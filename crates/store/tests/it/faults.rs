@@ -261,6 +261,7 @@ async fn a_backup_is_a_database_that_can_be_put_in_its_place() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_beside_a_platform_leaves_its_schema_alone() {
     let database = Database::sqlite().await;
+    Person::new(&database, "ann").await;
     // A schema that this version does not know: opened as a store, it would be refused.
     database
         .raw("INSERT INTO schema_versions (version, name, checksum) VALUES (9999, 'later', X'00')")

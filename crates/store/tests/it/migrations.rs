@@ -42,6 +42,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "f247224ffde5ed0922693a68cb3b4793",
         "56bc6c7acb6150f4b022b1ce48cd6ebf",
     ),
+    (
+        "0008_keys",
+        "0e38dc9582107a6e0921346934f04fe1",
+        "a8de787f1f7b92517e8348035baf1240",
+    ),
 ];
 
 /// Words that the code before a migration could not live with: both run during an update.

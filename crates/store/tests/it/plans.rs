@@ -121,9 +121,25 @@ async fn no_query_of_a_request_reads_a_whole_table(database: Database) {
     credentials::by_token(conn, hash(1)).await.unwrap();
     credentials::by_token_endpoint(conn, "t7").await.unwrap();
     credentials::by_certificate(conn, &[1]).await.unwrap();
-    credentials::list(conn, ann.user, Paging::DEFAULT)
+    store::callers::by_token(conn, hash(1), Some("j"))
         .await
         .unwrap();
+    store::callers::by_credential(conn, id!(CredentialId), Some("j"))
+        .await
+        .unwrap();
+    store::callers::by_session(conn, id!(SessionId), Some("j"))
+        .await
+        .unwrap();
+    let list = credentials::List {
+        user: ann.user,
+        kind: None,
+        good_at: Some(at(1)),
+        ended_by: None,
+        search: Some("a"),
+        order: Order::Asc,
+        paging: Paging::DEFAULT,
+    };
+    credentials::list(conn, &list).await.unwrap();
     workspaces::of_user(conn, ann.user).await.unwrap();
     projects::of_user_by_id(conn, ann.user, ann.project)
         .await
