@@ -22,6 +22,7 @@ mod second_factor;
 mod settings;
 mod sign_in;
 mod support;
+mod tenancy;
 mod tokens;
 mod turn;
 mod walk;
