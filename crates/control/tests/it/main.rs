@@ -11,6 +11,7 @@ mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod inputs;
 mod judged;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
