@@ -62,6 +62,13 @@ pub struct User {
     pub id: String,
     #[schema(example = "ada@example.com")]
     pub email: String,
+    /// Whether the person proved to hold the address.
+    pub email_verified: bool,
+    /// The address that comes into force once the link that was sent to it is followed; absent:
+    /// no change is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub pending_email: Option<String>,
     pub name: String,
     /// What the person is to the installation: `user` or `admin`.
     #[schema(example = "user")]

@@ -11,8 +11,11 @@ mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod email_change;
 mod inputs;
 mod judged;
+mod mail;
+mod openid;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;

@@ -32,6 +32,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "bbeef4f619754e4fef32fd7f813fe544",
         "c5eca41c947d533286ced2a6add49a45",
     ),
+    (
+        "0005_sign_in",
+        "6f1cd8d59821f1df4a2865f3c2cbb6d3",
+        "c2e5ed1881d4d62cafd311ceff3015db",
+    ),
 ];
 
 /// Words that the code before a migration could not live with: both run during an update.
