@@ -7,7 +7,7 @@ use api::control::settings::{ProjectSettings, ProjectSettingsPatch};
 use api::control::tokens::MintToken;
 use api::control::turn::IssueTurnCredential;
 use control::extract::{Query, read_json};
-use control::people::cookie::SessionCookie;
+use control::people::cookie::Cookie;
 use control::people::email::Email;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -63,7 +63,11 @@ fn body<T: DeserializeOwned + Serialize>(data: &[u8]) {
 
 /// A `Cookie` field; two fields where there is a line feed.
 pub(crate) fn control_cookie(data: &[u8]) {
-    for cookie in [SessionCookie::Host, SessionCookie::Plain] {
+    let bases = ["https://svc.example", "http://127.0.0.1:8080"];
+    for cookie in bases
+        .into_iter()
+        .flat_map(|base| [Cookie::session(base), Cookie::sign_in(base)])
+    {
         let fields = || data.split(|byte| *byte == b'\n');
         if let Some(secret) = cookie.read(fields()) {
             let written = format!("{}={}", cookie.name(), secret.reveal());

@@ -189,18 +189,25 @@ async fn cp_7_nothing_is_served_beside_the_document_and_the_pages() {
 }
 
 /// What is served to browsers, apart from the API, and whether it is for everybody.
-const PAGES: [(&str, bool); 15] = [
+const PAGES: [(&str, bool); 22] = [
     ("/", false),
     ("/account", false),
+    ("/account/email", false),
+    ("/account/email/confirm", false),
+    ("/account/email/{secret}", true),
+    ("/account/name", false),
     ("/account/password", false),
     ("/account/second-factor", false),
     ("/account/second-factor/confirm", false),
     ("/account/second-factor/remove", false),
+    ("/account/sessions/end", false),
     ("/account/sessions/{session_id}/end", false),
     ("/billing/checkout", false),
     ("/billing/setup", false),
     ("/invitations/{secret}", true),
     ("/login", true),
+    ("/login/openid", true),
+    ("/login/openid/callback", true),
     ("/login/second-factor", false),
     ("/logout", true),
     ("/reset", true),
