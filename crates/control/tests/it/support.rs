@@ -2,6 +2,7 @@
 
 mod browser;
 mod promised;
+mod statements;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use tower::ServiceExt as _;
 use types::id::{ProjectId, SessionId, UserId, WorkspaceId};
 
 pub(crate) use self::browser::Browser;
+pub(crate) use self::statements::recorded;
 use crate::postgres;
 
 pub(crate) const BASE_URL: &str = "https://svc.example";
