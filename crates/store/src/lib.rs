@@ -12,6 +12,7 @@
 
 mod connection;
 mod error;
+mod lease;
 mod lock;
 mod migrate;
 mod page;
@@ -21,6 +22,7 @@ mod sql;
 mod statements;
 mod store;
 mod timeline;
+mod trust;
 
 pub mod addresses;
 pub mod audit;

@@ -43,9 +43,9 @@ pub(crate) fn every() -> Vec<String> {
         .map(|text| (*text).to_owned())
         .collect();
     for order in Order::ALL {
-        for list in projects::LISTS {
-            let sorts = projects::Sort::ALL.map(projects::Sort::column);
-            every.extend(sorts.map(|column| sorted(list, column, order)));
+        for filter in projects::Filter::every() {
+            every.push(filter.count_text());
+            every.extend(projects::Sort::ALL.map(|sort| filter.list_text(sort, order)));
         }
         let sorts = users::Sort::ALL.map(users::Sort::column);
         every.extend(sorts.map(|column| sorted(users::LIST, column, order)));
@@ -56,6 +56,8 @@ pub(crate) fn every() -> Vec<String> {
         every.push(sorted(credentials::LIST, "id", order));
         every.extend(timelines(order));
     }
+    every.sort_unstable();
+    every.dedup();
     every
 }
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use types::id::{UserId, WorkspaceId};
 
-use crate::connection::{Conn, Db, Tx};
+use crate::connection::{Conn, Db, Tx, within};
 use crate::error::Error;
 use crate::members;
 use crate::page::{Order, Paged, Paging, fold, pattern};
@@ -215,11 +215,11 @@ pub async fn list(
 /// what is read and decided after it still holds when it is written: the last owner, the state of
 /// billing. On SQLite a write transaction has this for the whole database.
 pub async fn lock(tx: &mut Tx, id: WorkspaceId) -> Result<(), Error> {
-    if let Db::Postgres(connection) = tx.db() {
-        sqlx::query(LOCK)
-            .bind(id.as_str())
-            .execute(connection)
-            .await?;
+    let deadline = tx.deadline();
+    if let Db::Postgres(connection) = tx.db()? {
+        let lock = sqlx::query(LOCK).bind(id.as_str());
+        let locked = within(deadline, lock.execute(connection)).await;
+        tx.after(locked)?;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ impl Forge {
         let file = directory.path().join("own.pem");
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         std::fs::write(&file, pair.serialize_pem()).unwrap();
-        let mut config = configuration(&directory, None, "");
+        let mut config = configuration(directory.path(), None, "");
         config.signing_keys = vec![file];
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
         let control = TestControl::opened(config, clock, directory).await.unwrap();

@@ -76,7 +76,7 @@ async fn processes_that_begin_at_once_have_the_same_keys() {
     let url = crate::postgres::new_database().await;
     let start = |_| {
         let directory = tempfile::tempdir().unwrap();
-        let mut config = configuration(&directory, Some(&url), "");
+        let mut config = configuration(directory.path(), Some(&url), "");
         config.secret_file = Some(secret.clone());
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
         tokio::spawn(TestControl::opened(config, clock, directory))
@@ -347,7 +347,7 @@ async fn keys_in_files_sign_in_their_order() {
 #[tokio::test]
 async fn keys_of_an_earlier_version_are_taken_over() {
     let directory = tempfile::tempdir().unwrap();
-    let config = configuration(&directory, None, "");
+    let config = configuration(directory.path(), None, "");
     std::fs::create_dir(&config.data_dir).unwrap();
     let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
     let write = |name: &str, text: &str| std::fs::write(config.data_dir.join(name), text).unwrap();

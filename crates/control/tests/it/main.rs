@@ -14,6 +14,7 @@ mod checkout;
 mod contracts;
 mod credentials;
 mod email_change;
+mod faults;
 mod inputs;
 mod jobs;
 mod judged;
@@ -27,6 +28,8 @@ mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
 mod projects;
+#[path = "../../../store/tests/it/proxy.rs"]
+mod proxy;
 mod records;
 mod reset;
 mod second_factor;

@@ -5,6 +5,7 @@ mod promised;
 mod statements;
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,7 +68,9 @@ pub(crate) struct TestControl {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) router: Router,
     database: Option<String>,
-    directory: TempDir,
+    directory: PathBuf,
+    /// Removes the directory, where it is this platform's own.
+    kept: Option<TempDir>,
 }
 
 /// Somebody with [`PASSWORD`], a workspace, and a personal access token that is not narrowed.
@@ -122,15 +125,36 @@ impl TestControl {
         pairs.try_into().ok().unwrap()
     }
 
+    /// One on a database at this address, or on the embedded one.
+    pub(crate) async fn start_on(sections: &str, database: Option<&str>) -> Self {
+        Self::open(sections, database.map(str::to_owned)).await
+    }
+
     async fn open(sections: &str, database: Option<String>) -> Self {
+        Self::start_with(sections, database, |_| ()).await
+    }
+
+    /// The same, after something was done to the directory where the data will be.
+    pub(crate) async fn start_with(
+        sections: &str,
+        database: Option<String>,
+        prepare: impl FnOnce(&Path),
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = configuration(&directory, database.as_deref(), sections);
+        prepare(&directory.path().join("data"));
+        configuration(directory.path(), database.as_deref(), sections);
+        let mut control = Self::again_in(directory.path()).await;
+        control.database = database;
+        control.kept = Some(directory);
+        control
+    }
+
+    /// Another process on what a platform left in its directory.
+    pub(crate) async fn again_in(directory: &Path) -> Self {
+        let config = Config::load(Some(&directory.join("platform.yaml")), []).unwrap();
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
-        let opened = Self::opened(config, clock, directory).await;
-        Self {
-            database,
-            ..opened.unwrap()
-        }
+        let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
+        Self::over(app.unwrap(), clock, directory)
     }
 
     /// A platform with this configuration, if it starts.
@@ -140,13 +164,20 @@ impl TestControl {
         directory: TempDir,
     ) -> Result<Self, control::StartError> {
         let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await?;
-        Ok(Self {
+        let mut control = Self::over(app, clock, directory.path());
+        control.kept = Some(directory);
+        Ok(control)
+    }
+
+    fn over(app: Arc<App>, clock: Arc<ManualClock>, directory: &Path) -> Self {
+        Self {
             router: router(Arc::clone(&app)),
             app,
             clock,
             database: None,
-            directory,
-        })
+            directory: directory.to_owned(),
+            kept: None,
+        }
     }
 
     /// The configuration of a second process on the same database, and where its directory is.
@@ -198,6 +229,7 @@ impl TestControl {
             clock,
             database: self.database,
             directory: self.directory,
+            kept: self.kept,
         }
     }
 
@@ -205,8 +237,8 @@ impl TestControl {
         self.clock.now()
     }
 
-    pub(crate) fn directory(&self) -> &std::path::Path {
-        self.directory.path()
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     fn millis(&self) -> u64 {
@@ -432,11 +464,11 @@ impl TestControl {
 pub(crate) const PEER: [u8; 4] = [192, 0, 2, 1];
 
 /// A configuration that keeps its data in a directory.
-pub(crate) fn configuration(directory: &TempDir, database: Option<&str>, sections: &str) -> Config {
-    let file = directory.path().join("platform.yaml");
+pub(crate) fn configuration(directory: &Path, database: Option<&str>, sections: &str) -> Config {
+    let file = directory.join("platform.yaml");
     let platform = json!({
         "base_url": BASE_URL,
-        "data_dir": directory.path().join("data"),
+        "data_dir": directory.join("data"),
         "database_url": database,
     });
     let engines = json!([{"cluster_domain": "engine.example"}]);

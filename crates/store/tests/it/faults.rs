@@ -9,6 +9,7 @@ use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use store::{Bug, Error, Reason, Store, users};
 
 use crate::database::{Database, both, commit};
+use crate::postgres::Server;
 use crate::world::{Person, at, id, new_user};
 
 fn reason(error: Error) -> Reason {
@@ -104,6 +105,42 @@ async fn a_postgres_that_ends_our_connections_is_used_again() {
     assert_eq!(reason(error), Reason::Connection);
     drop((tx, read));
     commit!(database, |tx| users::set_name(tx, ann.user, "y", at(1))).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_was_killed_is_used_again_and_has_what_was_committed() {
+    let mut server = Server::durable().await;
+    let url = server.new_database().await;
+    let store = Store::open(Some(&url), std::path::Path::new(""))
+        .await
+        .unwrap();
+    let ann = new_user(id!(UserId), "ann");
+    let mut tx = store.begin().await.unwrap();
+    users::insert(&mut tx, &ann).await.unwrap();
+    tx.commit().await.unwrap();
+    let bob = new_user(id!(UserId), "bob");
+    let mut lost = store.begin().await.unwrap();
+    users::insert(&mut lost, &bob).await.unwrap();
+    server.kill();
+    assert_eq!(reason(lost.commit().await.unwrap_err()), Reason::Connection);
+    assert!(store.ping().await.unwrap_err().is_unavailable());
+    server.start_again();
+    let mut read = store.read().await.unwrap();
+    assert!(users::by_id(&mut read, ann.id).await.unwrap().is_some());
+    assert_eq!(users::by_id(&mut read, bob.id).await.unwrap(), None);
+}
+
+/// PostgreSQL answers to the commit of a transaction that has failed with a rollback and no error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_in_which_something_failed_is_not_called_committed() {
+    let database = Database::postgres().await;
+    let ann = new_user(id!(UserId), "ann");
+    let mut tx = database.begin().await;
+    users::insert(&mut tx, &ann).await.unwrap();
+    let again = users::insert(&mut tx, &ann).await.unwrap_err();
+    assert!(again.conflict().is_some() || matches!(again, Error::Bug(_)));
+    let error = tx.commit().await.unwrap_err();
+    assert!(matches!(error, Error::Bug(Bug::Aborted)), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
