@@ -12,6 +12,7 @@ use daemon::clock::ManualClock;
 use http::header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::users::Role;
 use tempfile::TempDir;
@@ -53,17 +54,23 @@ pub(crate) struct Platform {
 impl Platform {
     /// On the database at `url`, or on an embedded one.
     pub(crate) async fn start(url: Option<String>) -> Self {
+        let now = "2026-04-16T12:00:00Z".parse().unwrap();
+        Self::start_as(BASE, now, url).await
+    }
+
+    /// One that is reached at `base`, whose clock stands at `now`.
+    pub(crate) async fn start_as(base: &str, now: Timestamp, url: Option<String>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("platform.yaml");
         let config = json!({"platform": {
-            "base_url": BASE,
+            "base_url": base,
             "data_dir": directory.path().join("data"),
             "database_url": url,
         }, "engines": [{"cluster_domain": "engine.example.com"}]});
         std::fs::write(&file, config.to_string()).unwrap();
         std::fs::create_dir_all(directory.path().join("data")).unwrap();
         let config = Config::load(Some(&file), []).unwrap();
-        let clock = Arc::new(ManualClock::at("2026-04-16T12:00:00Z".parse().unwrap()));
+        let clock = Arc::new(ManualClock::at(now));
         let app = control::open(config, Arc::clone(&clock) as _)
             .await
             .unwrap();

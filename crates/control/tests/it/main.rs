@@ -10,6 +10,7 @@
 mod browser;
 mod callers;
 mod checkout;
+mod chromium;
 mod contracts;
 mod credentials;
 mod pages;
@@ -21,6 +22,7 @@ mod reset;
 mod second_factor;
 mod settings;
 mod sign_in;
+mod sign_in_chromium;
 mod support;
 mod tokens;
 mod turn;
