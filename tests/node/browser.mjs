@@ -8,6 +8,7 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { setTimeout as pause } from "node:timers/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
@@ -25,10 +26,12 @@ export async function drive(script) {
     // Test machines often run as root, where the sandbox does not start.
     args: ["--no-sandbox"],
   });
+  const world = new World(given, browser);
   try {
-    await script(new World(given, browser));
+    await script(world);
   } catch (error) {
     console.error(error);
+    await world.explain();
     process.exitCode = 1;
   } finally {
     await browser.close();
@@ -39,6 +42,7 @@ class World {
   constructor(given, browser) {
     Object.assign(this, given);
     this.browser = browser;
+    this.opened = [];
   }
 
   /**
@@ -49,6 +53,8 @@ class World {
     const context = await this.browser.newContext({ baseURL: this.url, ...options });
     context.setDefaultTimeout(15_000);
     const page = await context.newPage();
+    // The one session of the debugger: when another ended, virtual authenticators ended with it.
+    page.devtools = await context.newCDPSession(page);
     const faults = [];
     page.on("pageerror", (error) => faults.push(`script error: ${error}`));
     page.on("console", (message) => {
@@ -59,15 +65,31 @@ class World {
     });
     /** No errors on the console, no breach of the policy, so far. */
     page.clean = () => assert.deepEqual(faults, []);
+    this.opened.push({ page, faults });
     return page;
   }
 
-  /** The newest mail's link that begins with this path. */
-  link(path) {
-    const newest = readdirSync(this.mail).sort().at(-1);
-    const text = readFileSync(join(this.mail, newest), "utf8");
-    const found = text.split(/\s+/).find((word) => word.startsWith(`${this.url}${path}`));
-    assert.ok(found, `no link to ${path} in the mail:\n${text}`);
+  /** Where the pages stood when the script failed, and a picture of each. */
+  async explain() {
+    for (const [at, { page, faults }] of this.opened.entries()) {
+      console.error(`page ${at} is at ${page.url()}`, faults);
+      await this.shoot(page, `failed-${at}`).catch(() => {});
+    }
+  }
+
+  /** A link in a mail that begins with this path: waits until the mail is there. */
+  async link(path) {
+    const find = () =>
+      readdirSync(this.mail)
+        .flatMap((name) => readFileSync(join(this.mail, name), "utf8").split(/\s+/))
+        .find((word) => word.startsWith(`${this.url}${path}`));
+    let found = find();
+    const until = Date.now() + 15_000;
+    while (!found && Date.now() < until) {
+      await pause(50);
+      found = find();
+    }
+    assert.ok(found, `no mail with a link to ${path}`);
     return found;
   }
 
@@ -94,14 +116,12 @@ class World {
 /** axe-core finds nothing on the page. */
 export async function accessible(page, name) {
   // Through the debugger, as an extension would: the page's policy allows no script to be added.
-  const session = await page.context().newCDPSession(page);
-  await session.send("Runtime.evaluate", { expression: axe });
-  const { result } = await session.send("Runtime.evaluate", {
+  await page.devtools.send("Runtime.evaluate", { expression: axe });
+  const { result } = await page.devtools.send("Runtime.evaluate", {
     expression: "axe.run(document).then((found) => JSON.stringify(found.violations))",
     awaitPromise: true,
     returnByValue: true,
   });
-  await session.detach();
   const found = JSON.parse(result.value).map(
     (violation) => `${violation.id}: ${violation.nodes.map((node) => node.html).join(" | ")}`,
   );

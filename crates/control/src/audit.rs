@@ -156,6 +156,8 @@ actions! {
     ResetRequested "user.reset_requested"
     SecondFactorOn "user.second_factor_on"
     SecondFactorOff "user.second_factor_off"
+    PasskeyAdded "user.passkey_added"
+    PasskeyRemoved "user.passkey_removed"
     WorkspaceCreated "workspace.created"
     WorkspaceRenamed "workspace.renamed"
     WorkspaceDeleted "workspace.deleted"

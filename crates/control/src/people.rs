@@ -1,8 +1,11 @@
 //! People: who they are, how they prove it, how long that lasts.
 
 pub mod accounts;
+pub mod challenge;
+pub mod confirm;
 pub mod cookie;
 pub mod email;
+pub mod passkeys;
 pub mod password;
 pub mod recovery;
 pub mod reset;

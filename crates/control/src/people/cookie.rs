@@ -1,6 +1,8 @@
 //! The session cookie: its name, its attributes, and how it is read.
 
 use credentials::Secret;
+use http::header::COOKIE;
+use http::{HeaderMap, HeaderValue};
 
 use super::secret_link::LinkSecret;
 
@@ -12,6 +14,10 @@ pub enum SessionCookie {
     /// `svc_session`: only where the platform is served without TLS on loopback, where browsers
     /// take no `__Host-` name.
     Plain,
+    /// `__Host-svc_browser`: nobody's session, but the same browser as a moment ago.
+    BrowserHost,
+    /// `svc_browser`: the same, without TLS on loopback.
+    BrowserPlain,
 }
 
 impl SessionCookie {
@@ -24,11 +30,21 @@ impl SessionCookie {
         }
     }
 
+    /// The cookie by which a browser is known again before anybody signed in.
+    pub fn of_browser(base_url: &str) -> Self {
+        match Self::of(base_url) {
+            Self::Plain => Self::BrowserPlain,
+            _ => Self::BrowserHost,
+        }
+    }
+
     /// Name of the cookie.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "__Host-svc_session",
             Self::Plain => "svc_session",
+            Self::BrowserHost => "__Host-svc_browser",
+            Self::BrowserPlain => "svc_browser",
         }
     }
 
@@ -77,10 +93,16 @@ impl SessionCookie {
         LinkSecret::parse(std::str::from_utf8(value.expose()).ok()?)
     }
 
+    /// The secret in the cookie of a request, if there is one.
+    pub fn of_request(self, headers: &HeaderMap) -> Option<LinkSecret> {
+        let fields = headers.get_all(COOKIE).iter();
+        self.read(fields.map(HeaderValue::as_bytes))
+    }
+
     const fn secure(self) -> &'static str {
         match self {
-            Self::Host => "; Secure",
-            Self::Plain => "",
+            Self::Host | Self::BrowserHost => "; Secure",
+            Self::Plain | Self::BrowserPlain => "",
         }
     }
 }

@@ -104,6 +104,7 @@ impl Platform {
         Browser {
             platform: self,
             cookie: None,
+            known_by: None,
             ip: [192, 0, 2, 1],
         }
     }
@@ -137,6 +138,8 @@ pub(crate) struct Browser<'a> {
     platform: &'a Platform,
     /// `name=value` of the session.
     pub(crate) cookie: Option<String>,
+    /// The same of the cookie by which it is known before there is a session.
+    pub(crate) known_by: Option<String>,
     pub(crate) ip: [u8; 4],
 }
 
@@ -210,7 +213,7 @@ impl Browser<'_> {
         headers: &[(&str, &str)],
     ) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
-        if let Some(cookie) = &self.cookie {
+        for cookie in [&self.cookie, &self.known_by].into_iter().flatten() {
             request = request.header(COOKIE, cookie);
         }
         for (name, value) in headers {
@@ -229,9 +232,14 @@ impl Browser<'_> {
         let response = self.platform.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
-        if let Some(set) = parts.headers.get(SET_COOKIE) {
+        for set in parts.headers.get_all(SET_COOKIE) {
             let pair = set.to_str().unwrap().split(';').next().unwrap();
-            self.cookie = (!pair.ends_with('=')).then(|| pair.to_owned());
+            let kept = (!pair.ends_with('=')).then(|| pair.to_owned());
+            if pair.contains("svc_browser=") {
+                self.known_by = kept;
+            } else {
+                self.cookie = kept;
+            }
         }
         let location = parts
             .headers

@@ -7,6 +7,9 @@
     reason = "a test ends where it fails"
 )]
 
+#[expect(dead_code, reason = "the kinds of keys are tested where they are read")]
+#[path = "../../../webauthn/tests/authenticator/mod.rs"]
+mod authenticator;
 mod browser;
 mod callers;
 mod checkout;
@@ -14,6 +17,9 @@ mod chromium;
 mod contracts;
 mod credentials;
 mod pages;
+mod pages_chromium;
+mod passkeys;
+mod passkeys_chromium;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
 mod projects;
@@ -22,7 +28,6 @@ mod reset;
 mod second_factor;
 mod settings;
 mod sign_in;
-mod sign_in_chromium;
 mod support;
 mod tokens;
 mod turn;
