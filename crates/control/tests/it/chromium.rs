@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
-use crate::browser::Platform;
+use crate::support::TestControl;
 
 /// A platform that listens, at `http://localhost:<port>`: a name that browsers trust without TLS
 /// and that passkeys can be bound to, which they cannot be to an address.
 pub(crate) struct Site {
-    platform: Platform,
+    control: TestControl,
     pub(crate) url: String,
     shutdown: Shutdown,
 }
@@ -32,12 +32,12 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let url = format!("http://localhost:{port}");
-        let platform = Platform::start_as(&url, jiff::Timestamp::now(), None).await;
+        let control = TestControl::at(&url, jiff::Timestamp::now()).await;
         let shutdown = Shutdown::new(Duration::from_secs(1));
-        let app = Arc::clone(&platform.app);
+        let app = Arc::clone(&control.app);
         control::start_on(app, listener, shutdown.clone()).unwrap();
         Self {
-            platform,
+            control,
             url,
             shutdown,
         }
@@ -51,7 +51,7 @@ impl Site {
         let world = json!({
             "url": self.url,
             "now": self.app.now().as_millisecond(),
-            "mail": self.directory.path().join("data/mail"),
+            "mail": self.directory().join("data/mail"),
             "shots": shots,
             "given": given,
         });
@@ -75,10 +75,10 @@ impl Site {
 }
 
 impl Deref for Site {
-    type Target = Platform;
+    type Target = TestControl;
 
-    fn deref(&self) -> &Platform {
-        &self.platform
+    fn deref(&self) -> &TestControl {
+        &self.control
     }
 }
 
@@ -97,4 +97,4 @@ fn variable(name: &str) -> PathBuf {
 }
 
 /// A script that takes longer than this hangs: machines that build beside the test are slow, too.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(600);

@@ -10,7 +10,6 @@
 #[expect(dead_code, reason = "the kinds of keys are tested where they are read")]
 #[path = "../../../webauthn/tests/authenticator/mod.rs"]
 mod authenticator;
-mod browser;
 mod callers;
 mod checkout;
 mod chromium;
@@ -34,4 +33,3 @@ mod turn;
 mod walk;
 mod whoami;
 mod workspaces;
-mod world;

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::browser::PASSWORD;
 use crate::chromium::Site;
+use crate::support::PASSWORD;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_page_is_looked_at_in_chromium() {

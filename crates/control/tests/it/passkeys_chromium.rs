@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::browser::PASSWORD;
 use crate::chromium::Site;
+use crate::support::PASSWORD;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_passkey_is_added_used_and_removed_in_chromium() {
