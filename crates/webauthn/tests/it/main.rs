@@ -1,9 +1,7 @@
 //! The two ceremonies with an authenticator of our own, and what a dishonest one would send.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::indexing_slicing,
-    clippy::expect_used,
     reason = "a test ends where it fails"
 )]
 
