@@ -6,10 +6,12 @@
 
 mod account;
 mod confirm;
+mod email;
 pub mod form;
 mod invitation;
 pub mod layout;
 mod login;
+mod openid;
 mod passkey_script;
 mod passkeys;
 mod qr;
@@ -46,6 +48,8 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/login/passkey", post(passkeys::sign_in))
         .route("/login/passkey/options", post(passkeys::sign_in_options))
         .route("/passkeys.js", get(passkey_script::serve))
+        .route("/login/openid", get(openid::begin))
+        .route("/login/openid/callback", get(openid::callback))
         .route("/logout", post(login::sign_out))
         .route("/reset", get(reset::show).post(reset::submit))
         .route(
@@ -57,6 +61,14 @@ pub fn routes() -> Router<Arc<App>> {
             get(invitation::show).post(invitation::accept),
         )
         .route("/account", get(account::show))
+        .route("/account/name", post(account::change_name))
+        .route("/account/email", post(account::change_email))
+        .route("/account/email/confirm", post(account::confirm_email))
+        .route(
+            "/account/email/{secret}",
+            get(email::show).post(email::submit),
+        )
+        .route("/account/sessions/end", post(account::end_sessions))
         .route("/account/password", post(account::change_password))
         .route(
             "/account/sessions/{session_id}/end",

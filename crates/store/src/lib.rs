@@ -34,6 +34,7 @@ pub mod links;
 pub mod logs;
 pub mod members;
 pub mod passkeys;
+pub mod pending_sign_ins;
 pub mod projects;
 pub mod revoked_tokens;
 pub mod sessions;

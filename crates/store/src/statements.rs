@@ -23,6 +23,7 @@ pub(crate) fn every() -> Vec<String> {
         logs::STATEMENTS,
         members::STATEMENTS,
         crate::passkeys::STATEMENTS,
+        crate::pending_sign_ins::STATEMENTS,
         projects::STATEMENTS,
         crate::revoked_tokens::STATEMENTS,
         crate::sessions::STATEMENTS,

@@ -43,6 +43,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "control",
         &["api", "credentials", "daemon", "store", "types", "webauthn"],
     ),
+    ("mcp", &["api", "types"]),
     // Layer 3, wiring.
     (
         "svc",
@@ -53,6 +54,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "credentials",
             "daemon",
             "engine",
+            "mcp",
             "transport",
             "types",
         ],
@@ -96,6 +98,11 @@ const BARRIERS: &[Barrier] = &[
         crates: &["control"],
         never: &["engine", "client", "transport", "wire"],
         reason: "the control plane and the engines meet over the network only",
+    },
+    Barrier {
+        crates: &["mcp"],
+        never: &["store", "control", "engine", "client"],
+        reason: "tools are operations of the document, whoever serves it",
     },
     Barrier {
         crates: &["client"],

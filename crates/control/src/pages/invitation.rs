@@ -9,6 +9,7 @@ use http::StatusCode;
 
 use super::form::Form;
 use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
+use super::openid::Button;
 use super::with_cookie;
 use crate::app::App;
 use crate::extract::Path;
@@ -27,6 +28,7 @@ struct InvitationPage<'a> {
     looking: Looking<'a>,
     name_error: Option<&'a str>,
     password_error: Option<&'a str>,
+    openid: Option<Button<'a>>,
 }
 
 /// Who looks at the invitation.
@@ -50,7 +52,7 @@ pub(super) async fn show(
     let Some((secret, open)) = find(&app, &secret).await? else {
         return Ok(gone());
     };
-    Ok(page(&shown(&path(&secret), &open, &visitor, "")))
+    Ok(page(&shown(&app, &path(&secret), &open, &visitor, "")))
 }
 
 /// Joins: as the person who is signed in, or with a new account.
@@ -67,7 +69,7 @@ pub(super) async fn accept(
     let action = path(&secret);
     if let Visitor::SignedIn(who) = &visitor {
         if !is_for(&open.invitation, &who.user) {
-            let again = shown(&action, &open, &visitor, "");
+            let again = shown(&app, &action, &open, &visitor, "");
             return Ok(page_with(StatusCode::FORBIDDEN, &again));
         }
         return Ok(
@@ -87,7 +89,7 @@ pub(super) async fn accept(
         Ok(None) => Ok(gone()),
         Err(refusal) if refusal.problem().status == 400 => {
             let problem = refusal.problem();
-            let mut again = shown(&action, &open, &visitor, &name);
+            let mut again = shown(&app, &action, &open, &visitor, &name);
             if problem.field.as_deref() == Some("name") {
                 again.name_error = Some(&problem.detail);
             } else {
@@ -108,6 +110,7 @@ async fn find(app: &App, secret: &str) -> Result<Option<(LinkSecret, Open)>, Pag
 }
 
 fn shown<'a>(
+    app: &'a App,
     action: &'a str,
     open: &'a Open,
     visitor: &'a Visitor,
@@ -130,6 +133,7 @@ fn shown<'a>(
         looking,
         name_error: None,
         password_error: None,
+        openid: Button::new(app, action),
     }
 }
 

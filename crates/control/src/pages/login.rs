@@ -11,11 +11,12 @@ use store::SecretHash;
 
 use super::form::Form;
 use super::layout::{NextPath, PageRefusal, script_page, see_other};
+use super::openid::Button;
 use super::{with_cookie, with_next};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::extract::Query;
-use crate::people::cookie::SessionCookie;
+use crate::people::cookie::Cookie;
 use crate::people::passkeys;
 use crate::people::session::{Browser, Visitor, cookie};
 use crate::people::sign_in::{SignInError, with_password};
@@ -27,18 +28,20 @@ pub(super) struct LoginPage<'a> {
     email: &'a str,
     error: Option<&'a str>,
     note: Option<&'a str>,
+    openid: Option<Button<'a>>,
     has_passkeys: bool,
     passkey_error: Option<&'a str>,
 }
 
 impl<'a> LoginPage<'a> {
     /// The form as it is shown first.
-    pub(super) fn new(app: &App, next: &'a str) -> Self {
+    pub(super) fn new(app: &'a App, next: &'a str) -> Self {
         Self {
             next,
             email: "",
             error: None,
             note: None,
+            openid: Button::new(app, next),
             has_passkeys: passkeys::is_possible(app),
             passkey_error: None,
         }
@@ -115,7 +118,7 @@ pub(super) async fn sign_out(
         }
         tx.commit().await?;
     }
-    let cleared = SessionCookie::of(&app.config.base_url).clear();
+    let cleared = Cookie::session(&app.config.base_url).clear();
     Ok(with_cookie(see_other("/login"), &cleared))
 }
 

@@ -22,11 +22,11 @@ use super::{signed_in, with_cookie, with_next};
 use crate::app::App;
 use crate::extract::{ClientIp, Path};
 use crate::people::challenge::{LIFETIME, Purpose};
-use crate::people::cookie::SessionCookie;
+use crate::people::cookie::Cookie;
 use crate::people::passkeys::{self, Outcome, Sent};
 use crate::people::recovery::RecoveryCode;
 use crate::people::secret_link::LinkSecret;
-use crate::people::session::{Browser, Visitor};
+use crate::people::session::{Browser, Visitor, cookie_of};
 
 #[derive(Template)]
 #[template(path = "add_passkey.html")]
@@ -42,8 +42,8 @@ pub(super) async fn sign_in_options(
     headers: HeaderMap,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let cookie = SessionCookie::of_browser(&app.config.base_url);
-    let browser = match cookie.of_request(&headers) {
+    let cookie = Cookie::passkey(&app.config.base_url);
+    let browser = match cookie_of(cookie, &headers) {
         Some(browser) => browser,
         None => LinkSecret::draw()?,
     };
@@ -60,7 +60,7 @@ pub(super) async fn sign_in(
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
     let next = NextPath::parse(&form.text("next"));
-    let bound_to = SessionCookie::of_browser(&app.config.base_url).of_request(&headers);
+    let bound_to = cookie_of(Cookie::passkey(&app.config.base_url), &headers);
     let Some(bound_to) = bound_to else {
         return Ok(see_other(&with_next("/login", next.as_str())));
     };

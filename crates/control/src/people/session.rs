@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::control::whoami::CallerKind;
 use axum::extract::FromRequestParts;
-use http::header::USER_AGENT;
+use http::header::{COOKIE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +15,7 @@ use store::{Conn, SecretHash, Tx, passkeys};
 use types::boundary::Boundary;
 use types::id::SessionId;
 
-use super::cookie::SessionCookie;
+use super::cookie::Cookie;
 use super::secret_link::LinkSecret;
 use crate::app::App;
 use crate::caller::{Principal, Source};
@@ -134,7 +134,13 @@ pub async fn caller(app: &App, parts: &Parts) -> Answer<Option<Principal>> {
 
 /// The secret in the session cookie of a request, if there is one.
 pub fn cookie(app: &App, headers: &HeaderMap) -> Option<LinkSecret> {
-    SessionCookie::of(&app.config.base_url).of_request(headers)
+    cookie_of(Cookie::session(&app.config.base_url), headers)
+}
+
+/// The secret in one of our cookies of a request, if there is one.
+pub fn cookie_of(cookie: Cookie, headers: &HeaderMap) -> Option<LinkSecret> {
+    let fields = headers.get_all(COOKIE).iter();
+    cookie.read(fields.map(http::HeaderValue::as_bytes))
 }
 
 /// What a sign-in knows of the browser.
@@ -283,7 +289,7 @@ pub fn is_idle(session: &Session, now: Timestamp) -> bool {
 
 fn set_cookie(app: &App, secret: &LinkSecret, lifetime: SignedDuration) -> String {
     let seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
-    SessionCookie::of(&app.config.base_url).set(secret, seconds)
+    Cookie::session(&app.config.base_url).set(secret, seconds)
 }
 
 impl SignedIn {

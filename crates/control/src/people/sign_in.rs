@@ -42,13 +42,13 @@ impl Attempts {
         self.codes.succeeded(&user);
     }
 
-    /// Counts an attempt from somewhere.
+    /// Counts a sign-in that begins at this address.
     pub(super) fn begin_at(&self, ip: IpAddr, now: jiff::Timestamp) -> Result<(), TooSoon> {
         self.places.begin(&place(ip), now)
     }
 
-    /// The attempt from somewhere was good.
-    pub(super) fn take_back_at(&self, ip: IpAddr) {
+    /// A sign-in that began at this address was good.
+    pub(super) fn succeeded_at(&self, ip: IpAddr) {
         self.places.take_back(&place(ip));
     }
 
@@ -125,8 +125,7 @@ pub async fn with_password(
 ) -> Result<Begun, SignInError> {
     let now = app.now();
     let attempts = &app.people.attempts;
-    let place = place(browser.ip);
-    attempts.places.begin(&place, now)?;
+    attempts.begin_at(browser.ip, now)?;
     let key = account_key(email);
     attempts.accounts.begin(&key, now)?;
     let user = match Email::parse(email) {
@@ -150,7 +149,7 @@ pub async fn with_password(
         Verdict::RightOnOldParameters => Some(PasswordHash(passwords.hash(password).await?)),
     };
     attempts.accounts.succeeded(&key);
-    attempts.places.take_back(&place);
+    attempts.succeeded_at(browser.ip);
     let mut tx = app.store.begin().await?;
     if let Some(hash) = renewed {
         users::set_password(&mut tx, user.id, Some(&hash), now).await?;

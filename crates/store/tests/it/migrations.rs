@@ -33,6 +33,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "c5eca41c947d533286ced2a6add49a45",
     ),
     (
+        "0005_sign_in",
+        "6f1cd8d59821f1df4a2865f3c2cbb6d3",
+        "c2e5ed1881d4d62cafd311ceff3015db",
+    ),
+    (
         "0006_factors",
         "3d7a04a168102ad5b3f490b16f98a443",
         "a8c1fb7d519411e67466ce7062074aae",

@@ -62,7 +62,7 @@ pub async fn sign_in(
     let begun = session::begin_whole(app, &mut tx, &user, browser, now).await?;
     note_sign_in(&mut tx, &user, browser.ip, now).await?;
     tx.commit().await?;
-    attempts.take_back_at(browser.ip);
+    attempts.succeeded_at(browser.ip);
     attempts.forgive(&user.email, user.id);
     Ok(begun)
 }
