@@ -85,7 +85,7 @@ async function strangers(world, options, look, links) {
   await page.keyboard.type(world.given.password);
   await page.keyboard.press("Enter");
   await page.waitForURL(`${world.url}/account`);
-  await page.getByRole("button", { name: "Sign out" }).press("Enter");
+  await page.getByRole("button", { name: "Sign out", exact: true }).press("Enter");
   await page.waitForURL(`${world.url}/login`);
 
   for (let attempt = 0; attempt < 7; attempt += 1) {
@@ -133,8 +133,8 @@ async function members(world, options, look, links) {
   const see = (name) => look_at(world, page, `${name}-${look}`);
   await signIn(world, page, "ada@example.com");
   await see("account");
-  await page.getByLabel("Current password").fill(world.given.password);
-  await page.getByLabel("New password").fill("aaaaaaaaaaaa");
+  await page.locator("#current").fill(world.given.password);
+  await page.locator("#new").fill("aaaaaaaaaaaa");
   await page.keyboard.press("Enter");
   await page.getByRole("alert").waitFor();
   await focused(page, "New password");
@@ -200,7 +200,7 @@ async function withoutScripts(world, links) {
   await page.getByLabel("The code").fill(world.code(key, 0));
   await page.keyboard.press("Enter");
   await page.getByRole("link", { name: "I have kept them" }).click();
-  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("button", { name: "Sign out", exact: true }).click();
   await page.getByLabel("Email").fill("alan@example.com");
   await page.getByLabel("Password").fill(world.given.password);
   await page.keyboard.press("Enter");
@@ -208,7 +208,7 @@ async function withoutScripts(world, links) {
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Take the app away" }).click();
   await page.getByText("The authenticator app is taken away.").waitFor();
-  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("button", { name: "Sign out", exact: true }).click();
   await page.goto(links.reset);
   await page.getByLabel("New password").fill("another horse battery");
   await page.keyboard.press("Enter");

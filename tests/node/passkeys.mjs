@@ -28,7 +28,7 @@ await drive(async (world) => {
     await page.keyboard.press("Enter");
   };
   const signOut = async () => {
-    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("button", { name: "Sign out", exact: true }).click();
     await page.waitForURL(`${world.url}/login`);
   };
 

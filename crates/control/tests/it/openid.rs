@@ -374,7 +374,7 @@ async fn another_site_does_not_press_the_button() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_provider_there_is_no_button() {
-    let platform = TestControl::start("").await;
+    let control = TestControl::start("").await;
     let mut browser = control.browser();
     assert!(!browser.open("/login").await.text.contains("/login/openid"));
     let answer = browser.open("/login/openid").await;
