@@ -165,6 +165,8 @@ actions! {
     SessionsEnded "user.sessions_ended"
     SecondFactorOn "user.second_factor_on"
     SecondFactorOff "user.second_factor_off"
+    PasskeyAdded "user.passkey_added"
+    PasskeyRemoved "user.passkey_removed"
     WorkspaceCreated "workspace.created"
     WorkspaceRenamed "workspace.renamed"
     WorkspaceDeleted "workspace.deleted"

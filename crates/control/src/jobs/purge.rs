@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use store::{
     Lock, Tx, audit, deliveries, events, idempotency, invitations, links, logs, revoked_tokens,
-    sessions, throttles,
+    sessions, used_challenges,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -52,8 +52,8 @@ stale! {
     Invitations "invitations"
     /// Revoked tokens that would have expired by themselves by now.
     RevokedTokens "revoked_tokens"
-    /// Counted failures whose window is over.
-    Throttles "throttles"
+    /// Challenges of passkeys that are too old to be answered.
+    Challenges "challenges"
     /// The audit log, where the configuration says how long it is kept.
     Audit "audit"
 }
@@ -110,7 +110,7 @@ impl Stale {
                 invitations::purge(tx, ago(now, retention.invitations), BATCH).await
             }
             Self::RevokedTokens => revoked_tokens::purge(tx, now, BATCH).await,
-            Self::Throttles => throttles::purge(tx, now, BATCH).await,
+            Self::Challenges => used_challenges::purge(tx, now, BATCH).await,
             Self::Audit => match retention.audit {
                 Some(kept) => audit::purge(tx, ago(now, kept), BATCH).await,
                 None => Ok(0),

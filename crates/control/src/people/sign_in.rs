@@ -3,15 +3,14 @@
 use std::net::IpAddr;
 
 use aws_lc_rs::digest;
+use store::PasswordHash;
 use store::users::{self, Status, User};
-use store::{PasswordHash, SecretHash};
 use types::id::UserId;
 use types::problem::Problem;
 
+use super::confirm::use_code;
 use super::email::Email;
 use super::password::{HashError, Password, Verdict};
-use super::recovery::RecoveryCode;
-use super::second_factor;
 use super::session::{self, Begun, Browser, SignedIn};
 use super::throttle::{Limits, Throttle, TooSoon, place};
 use crate::app::App;
@@ -52,6 +51,20 @@ impl Attempts {
     /// A sign-in that began at this address was good.
     pub(super) fn succeeded_at(&self, ip: IpAddr) {
         self.places.take_back(&place(ip));
+    }
+
+    /// Counts an attempt with a code or a passkey.
+    pub(super) fn begin_with_code(
+        &self,
+        user: UserId,
+        now: jiff::Timestamp,
+    ) -> Result<(), TooSoon> {
+        self.codes.begin(&user, now)
+    }
+
+    /// The attempt with a code or a passkey was good.
+    pub(super) fn forgive_codes(&self, user: UserId) {
+        self.codes.succeeded(&user);
     }
 
     /// Counts an attempt with a password by somebody who is signed in already.
@@ -201,16 +214,7 @@ async fn by_second_factor(
     let user = &who.user;
     app.people.attempts.codes.begin(&user.id, now)?;
     let mut tx = app.store.begin().await?;
-    let is_right = if let Some(code) = RecoveryCode::read(code) {
-        users::use_recovery_code(&mut tx, user.id, SecretHash(code.hash()), now).await?
-    } else {
-        match second_factor::secret_of(app, user)?.and_then(|secret| secret.check(code, now, None))
-        {
-            Some(step) => users::use_totp_step(&mut tx, user.id, step).await?,
-            None => false,
-        }
-    };
-    if !is_right {
+    if !use_code(app, &mut tx, user, code).await? {
         return Err(SignInError::Wrong);
     }
     let Some(cookie) = session::complete(app, &mut tx, &who.session, now).await? else {
@@ -222,7 +226,8 @@ async fn by_second_factor(
     Ok(cookie)
 }
 
-async fn note_sign_in(
+/// Writes a sign-in into the audit log.
+pub(super) async fn note_sign_in(
     tx: &mut store::Tx,
     user: &User,
     ip: IpAddr,

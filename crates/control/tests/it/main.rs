@@ -8,9 +8,13 @@
 )]
 
 mod app_tokens;
+#[expect(dead_code, reason = "the kinds of keys are tested where they are read")]
+#[path = "../../../webauthn/tests/authenticator/mod.rs"]
+mod authenticator;
 mod bad_tokens;
 mod callers;
 mod checkout;
+mod chromium;
 mod contracts;
 mod credentials;
 mod email_change;
@@ -25,6 +29,9 @@ mod openid;
 mod operator;
 mod operator_pages;
 mod pages;
+mod pages_chromium;
+mod passkeys;
+mod passkeys_chromium;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
 mod projects;

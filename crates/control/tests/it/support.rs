@@ -149,6 +149,18 @@ impl TestControl {
         control
     }
 
+    /// One that is reached at `base_url`, whose clock stands at `now`.
+    pub(crate) async fn at(base_url: &str, now: Timestamp) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = configuration(directory.path(), None, "");
+        let config = Config {
+            base_url: base_url.to_owned(),
+            ..config
+        };
+        let clock = Arc::new(ManualClock::at(now));
+        Self::opened(config, clock, directory).await.unwrap()
+    }
+
     /// Another process on what a platform left in its directory.
     pub(crate) async fn again_in(directory: &Path) -> Self {
         let config = Config::load(Some(&directory.join("platform.yaml")), []).unwrap();
@@ -316,10 +328,10 @@ impl TestControl {
             id: SessionId::new(self.millis(), unique()),
             hash: SecretHash(secret.hash()),
             user_id: of.user,
-            csrf_hash: SecretHash(LinkSecret::draw().unwrap().hash()),
             user_agent: None,
             ip: None,
             second_factor_at: None,
+            proved_at: now,
             created_at: now,
             rotated_at: now,
             last_seen_at: now,

@@ -83,8 +83,8 @@ async fn fill(database: &Database, person: Person) {
         "CAST(CAST(i AS TEXT) AS BYTEA)"
     };
     let sessions = format!(
-        "INSERT INTO sessions (id, hash, user_id, csrf_hash, created_at, rotated_at, last_seen_at, expires_at) \
-         {numbers} SELECT 'ses_' || {pad}, {blob}, 'usr_' || {pad}, {blob}, 0, 0, 0, 0 FROM numbers WHERE i <= 20000"
+        "INSERT INTO sessions (id, hash, user_id, created_at, rotated_at, last_seen_at, expires_at) \
+         {numbers} SELECT 'ses_' || {pad}, {blob}, 'usr_' || {pad}, 0, 0, 0, 0 FROM numbers WHERE i <= 20000"
     );
     for statement in [
         people,
