@@ -76,7 +76,7 @@ pub async fn register(
     };
     let mut tx = app.store.begin().await?;
     let is_new = match &challenge {
-        Some(challenge) => challenge::spend(&mut tx, challenge, now).await?,
+        Some(challenge) => challenge::spend(&mut tx, challenge).await?,
         None => false,
     };
     if !is_new {

@@ -154,7 +154,7 @@ async fn take(
     challenge: &Challenge,
     now: Timestamp,
 ) -> Answer<bool> {
-    if !challenge::spend(tx, challenge, now).await? {
+    if !challenge::spend(tx, challenge).await? {
         return Ok(false);
     }
     let count = shown.sign_count.into();
