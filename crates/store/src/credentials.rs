@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use types::id::{CredentialId, UserId, WorkspaceId};
 
-use crate::connection::{Conn, Db, Tx};
+use crate::connection::{Conn, Db, Tx, within};
 use crate::error::Error;
 use crate::page::{Order, Paged, Paging, fold, pattern};
 use crate::row::{record, words};
@@ -244,11 +244,11 @@ pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Paged<Credential>,
 /// How many of a person's credentials are good at `now`. Until the transaction ends nobody else
 /// adds one who asks here first, so that a limit can be held.
 pub async fn count_good(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64, Error> {
-    if let Db::Postgres(connection) = tx.db() {
-        sqlx::query(LOCK_OWNER)
-            .bind(user.as_str())
-            .execute(connection)
-            .await?;
+    let deadline = tx.deadline();
+    if let Db::Postgres(connection) = tx.db()? {
+        let lock = sqlx::query(LOCK_OWNER).bind(user.as_str());
+        let locked = within(deadline, lock.execute(connection)).await;
+        tx.after(locked)?;
     }
     sql(COUNT_GOOD).bind(user).bind(now).count(tx).await
 }

@@ -3,7 +3,7 @@
 //! On PostgreSQL they are advisory locks that end with the transaction, so a process that dies
 //! holds none. On SQLite a write transaction keeps every other writer out already.
 
-use crate::connection::{Db, Tx};
+use crate::connection::{Db, Tx, within};
 use crate::error::Error;
 
 /// What only one transaction at a time does.
@@ -18,23 +18,24 @@ pub enum Lock {
 impl Lock {
     /// Waits until no other transaction holds it; held until this one ends.
     pub async fn take(self, tx: &mut Tx) -> Result<(), Error> {
-        if let Db::Postgres(connection) = tx.db() {
-            sqlx::query("SELECT pg_advisory_xact_lock($1)")
-                .bind(self.key())
-                .execute(connection)
-                .await?;
+        let deadline = tx.deadline();
+        if let Db::Postgres(connection) = tx.db()? {
+            let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.key());
+            let locked = within(deadline, lock.execute(connection)).await;
+            tx.after(locked)?;
         }
         Ok(())
     }
 
     /// Takes it if nobody holds it; false when somebody does.
     pub async fn try_take(self, tx: &mut Tx) -> Result<bool, Error> {
-        match tx.db() {
+        let deadline = tx.deadline();
+        match tx.db()? {
             Db::Postgres(connection) => {
-                Ok(sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
-                    .bind(self.key())
-                    .fetch_one(connection)
-                    .await?)
+                let lock = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)");
+                let lock = lock.bind(self.key()).fetch_one(connection);
+                let taken = within(deadline, lock).await;
+                tx.after(taken)
             }
             Db::Sqlite(_) => Ok(true),
         }

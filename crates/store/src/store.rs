@@ -169,7 +169,7 @@ impl Store {
                 writer.size() + readers.size(),
                 writer.num_idle() + readers.num_idle(),
             ),
-            Pools::Postgres(pool) => (pool.size(), pool.num_idle()),
+            Pools::Postgres { pool, .. } => (pool.size(), pool.num_idle()),
         };
         let idle = u32::try_from(idle).unwrap_or(u32::MAX).min(all);
         Pool {
