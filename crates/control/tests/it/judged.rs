@@ -49,7 +49,7 @@ async fn cp_7_the_server_keeps_what_its_document_promises() {
         .arg("run")
         .arg(document)
         .args(["--url", &url])
-        .args(["--header", &format!("Authorization: Bearer {}", token)])
+        .args(["--header", &format!("Authorization: Bearer {token}")])
         .env("PROJECT_ID", project.id.as_str())
         .env("PROJECT_ENDPOINT", &project.endpoint)
         .env("DOOMED_PROJECT_ID", doomed.id.as_str())

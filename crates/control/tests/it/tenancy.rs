@@ -110,7 +110,7 @@ impl Tenant {
                 changed.expect(200);
             }
             5 => {
-                let body = json!({"publishedTcpEnabled": next() % 2 == 0});
+                let body = json!({"publishedTcpEnabled": next().is_multiple_of(2)});
                 let (path, token) = (format!("{project}/settings"), Some(token.as_str()));
                 let changed = control.send(Method::PATCH, &path, token, Some(&body)).await;
                 changed.expect(200);

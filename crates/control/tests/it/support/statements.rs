@@ -1,6 +1,7 @@
 //! What a request asks the database: the statements that sqlx logs within a span of ours.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::Once;
 
 use parking_lot::Mutex;
@@ -45,7 +46,7 @@ struct Statement(String);
 impl Visit for Statement {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         if ["summary", "db.statement"].contains(&field.name()) {
-            self.0.push_str(&format!("{value:?} "));
+            write!(self.0, "{value:?} ").unwrap();
         }
     }
 }
