@@ -35,7 +35,9 @@ impl Site {
         let control = TestControl::at(&url, jiff::Timestamp::now()).await;
         let shutdown = Shutdown::new(Duration::from_secs(1));
         let app = Arc::clone(&control.app);
-        control::start_on(app, listener, shutdown.clone()).unwrap();
+        control::start_on(app, listener, shutdown.clone())
+            .await
+            .unwrap();
         Self {
             control,
             url,

@@ -33,7 +33,7 @@ async fn fill(control: &TestControl, person: &Person) {
             id: SessionId::new(next(), [number; 10]),
             hash,
             user_id: person.user,
-            csrf_hash: hash,
+            proved_at: now,
             user_agent: None,
             ip: None,
             second_factor_at: None,

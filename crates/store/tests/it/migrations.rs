@@ -89,9 +89,6 @@ fn migrations_are_append_only() {
         .iter()
         .map(|(name, ..)| name.split_once('_').unwrap().0);
     assert!(numbers.is_sorted_by(|one, next| one < next), "out of order");
-    ),
-    (
-    assert!(numbers.is_sorted_by(|one, next| one < next));
 }
 
 fn sha256(text: &str) -> String {

@@ -366,7 +366,10 @@ async fn a_challenge_is_spent_once_and_forgotten_when_it_is_too_old(database: Da
             .await
             .unwrap()
     );
-    assert_eq!(used_challenges::purge(&mut tx, at(10), 100).await.unwrap(), 1);
+    assert_eq!(
+        used_challenges::purge(&mut tx, at(10), 100).await.unwrap(),
+        1
+    );
     assert!(
         !used_challenges::spend(&mut tx, hash(2), at(11))
             .await
