@@ -116,8 +116,6 @@ conflicts! {
     CertificateTaken "credentials_certificate_unique" "credentials.certificate_fingerprint" "the certificate is registered already"
     /// Another credential has this token endpoint; the caller makes a new one.
     TokenEndpointTaken "credentials_endpoint_unique" "credentials.token_endpoint" "the token endpoint is taken"
-    /// Another key is active.
-    SigningKeyActive "signing_keys_one_active" "signing_keys.status" "another signing key is active"
     /// The port is reserved already.
     PortTaken "addresses_port_unique" "addresses.cluster_domain, addresses.port" "the port is reserved already"
     /// The project has a `WebTTY` server of this name.

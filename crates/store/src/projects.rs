@@ -46,6 +46,8 @@ record! {
         pub created_at: Timestamp,
         /// When it last changed.
         pub updated_at: Timestamp,
+        /// Since when an operator keeps it from being used.
+        pub suspended_at: Option<Timestamp>,
     }
 }
 
@@ -54,6 +56,8 @@ record! {
     pub struct Access from "projects of a member" {
         /// The caller's role.
         pub member_role: members::Role,
+        /// Whether the workspace may be used.
+        pub workspace_status: workspaces::Status,
     }
 }
 
@@ -84,13 +88,17 @@ pub struct Visible {
     pub project: Project,
     /// The caller's role in its workspace.
     pub role: members::Role,
+    /// Whether its workspace may be used.
+    pub workspace_status: workspaces::Status,
 }
 
 impl crate::row::Record for Visible {
     fn from_row(row: &crate::row::Row) -> Result<Self, crate::error::Bug> {
+        let access = Access::from_row(row)?;
         Ok(Self {
             project: Project::from_row(row)?,
-            role: Access::from_row(row)?.member_role,
+            role: access.member_role,
+            workspace_status: access.workspace_status,
         })
     }
 }
@@ -208,7 +216,8 @@ pub struct List<'a> {
 macro_rules! columns {
     () => {
         "p.id, p.workspace_id, p.endpoint, p.name, p.plan, p.provider, p.region, p.routing, \
-         p.deployment, p.status, p.settings, p.created_by, p.created_at, p.updated_at"
+         p.deployment, p.status, p.settings, p.created_by, p.created_at, p.updated_at, \
+         p.suspended_at"
     };
 }
 
@@ -217,9 +226,9 @@ macro_rules! visible {
         concat!(
             "SELECT ",
             columns!(),
-            ", m.role AS member_role FROM projects p \
+            ", m.role AS member_role, w.status AS workspace_status FROM projects p \
              JOIN members m ON m.workspace_id = p.workspace_id AND m.user_id = $1 AND m.status = 'active' \
-             JOIN workspaces w ON w.id = p.workspace_id AND w.status = 'active' AND w.deleted_at IS NULL \
+             JOIN workspaces w ON w.id = p.workspace_id AND w.deleted_at IS NULL \
              WHERE p.deleted_at IS NULL AND ",
             $where
         )
@@ -245,7 +254,15 @@ statements! {
     TRANSFER = "UPDATE projects SET workspace_id = $3, updated_at = $4 \
         WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL \
         AND EXISTS (SELECT 1 FROM workspaces WHERE id = $3 AND deleted_at IS NULL)";
-    SET_STATUS = "UPDATE projects SET status = $2, updated_at = $3 WHERE id = $1 AND deleted_at IS NULL";
+    SET_STATUS = "UPDATE projects SET status = $2, updated_at = $3 \
+        WHERE id = $1 AND suspended_at IS NULL AND deleted_at IS NULL";
+    SUSPEND = "UPDATE projects SET status = 'unavailable', suspended_at = $2, updated_at = $2 \
+        WHERE id = $1 AND suspended_at IS NULL AND deleted_at IS NULL";
+    RESUME = "UPDATE projects SET status = 'active', suspended_at = NULL, updated_at = $2 \
+        WHERE id = $1 AND suspended_at IS NOT NULL AND deleted_at IS NULL";
+    COUNT_USABLE = "SELECT COUNT(*) AS n FROM projects p JOIN workspaces w ON w.id = p.workspace_id \
+        WHERE p.id IN_LIST($1) AND p.suspended_at IS NULL AND p.deleted_at IS NULL AND w.status = 'active'";
+    COUNT_THERE = "SELECT COUNT(*) AS n FROM projects WHERE id IN_LIST($1) AND deleted_at IS NULL";
     // Compared with what was read, so that two changes at once do not undo each other.
     SET_SETTINGS = "UPDATE projects SET settings = $3, updated_at = $4 \
         WHERE id = $1 AND settings = $2 AND deleted_at IS NULL";
@@ -506,7 +523,24 @@ pub async fn transfer(
         .await
 }
 
-/// Changes whether it can be used.
+/// Whether these are projects of which none may be used: an operator suspended each, or its
+/// workspace. Ids that name nothing do not count.
+pub async fn are_suspended(conn: &mut Conn, projects: &[ProjectId]) -> Result<bool, Error> {
+    let there = sql(COUNT_THERE).bind(projects).count(conn).await?;
+    Ok(there > 0 && sql(COUNT_USABLE).bind(projects).count(conn).await? == 0)
+}
+
+/// Keeps a project from being used. False when it is suspended already, or not there.
+pub async fn suspend(tx: &mut Tx, id: ProjectId, now: Timestamp) -> Result<bool, Error> {
+    sql(SUSPEND).bind(id).bind(now).changed(tx).await
+}
+
+/// Lets a project be used again. False when it is not suspended.
+pub async fn resume(tx: &mut Tx, id: ProjectId, now: Timestamp) -> Result<bool, Error> {
+    sql(RESUME).bind(id).bind(now).changed(tx).await
+}
+
+/// Changes whether it can be used. False for one that is suspended: that is an operator's to end.
 pub async fn set_status(
     tx: &mut Tx,
     id: ProjectId,

@@ -1,6 +1,7 @@
 //! One statement with its arguments, run on whichever database is there.
 
 use std::borrow::Cow;
+use std::time::Instant;
 
 use jiff::Timestamp;
 use sqlx::postgres::PgArguments;
@@ -55,6 +56,7 @@ impl Query {
     }
 
     async fn run(self, tx: &mut Tx) -> Result<u64, Error> {
+        let _timed = Timed::new("write");
         let deadline = tx.deadline();
         match tx.db()? {
             Db::Sqlite(connection) => {
@@ -88,6 +90,7 @@ impl Query {
     }
 
     async fn first(self, conn: &mut Conn) -> Result<Option<Row>, Error> {
+        let _timed = Timed::new("read");
         let deadline = conn.deadline();
         match conn.db()? {
             Db::Sqlite(connection) => {
@@ -118,6 +121,7 @@ impl Query {
     }
 
     async fn every(self, conn: &mut Conn) -> Result<Vec<Row>, Error> {
+        let _timed = Timed::new("read");
         let deadline = conn.deadline();
         match conn.db()? {
             Db::Sqlite(connection) => {
@@ -197,6 +201,31 @@ impl Query {
         Ok((for_postgres(self.text), arguments))
     }
 }
+
+/// Counts how long the database took, however the statement ended. What asks for rows counts as
+/// reading, also where it changes them.
+struct Timed {
+    kind: &'static str,
+    began: Instant,
+}
+
+impl Timed {
+    fn new(kind: &'static str) -> Self {
+        Self {
+            kind,
+            began: Instant::now(),
+        }
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        metrics::histogram!(QUERY_SECONDS, "kind" => self.kind).record(self.began.elapsed());
+    }
+}
+
+/// How long statements take, by `kind`: `read` or `write`.
+pub const QUERY_SECONDS: &str = "svc_platform_database_query_seconds";
 
 /// Lets the database read a statement.
 pub(crate) async fn prepare(conn: &mut Conn, text: String) -> Result<(), Error> {

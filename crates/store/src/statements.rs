@@ -5,7 +5,7 @@ use types::id::{EventId, LogId, ProjectId, TunnelId};
 use crate::page::{Order, Paging};
 use crate::sql::sorted;
 use crate::timeline::Period;
-use crate::{events, logs, members, projects, users, workspaces};
+use crate::{credentials, events, logs, members, projects, users, workspaces};
 
 /// All of them, as they are before they are written for one database.
 pub(crate) fn every() -> Vec<String> {
@@ -13,8 +13,9 @@ pub(crate) fn every() -> Vec<String> {
         crate::addresses::STATEMENTS,
         crate::audit::STATEMENTS,
         crate::billing::STATEMENTS,
+        crate::callers::STATEMENTS,
         crate::capacity::STATEMENTS,
-        crate::credentials::STATEMENTS,
+        credentials::STATEMENTS,
         crate::deliveries::STATEMENTS,
         events::STATEMENTS,
         crate::idempotency::STATEMENTS,
@@ -24,12 +25,13 @@ pub(crate) fn every() -> Vec<String> {
         members::STATEMENTS,
         crate::passkeys::STATEMENTS,
         crate::pending_sign_ins::STATEMENTS,
+        crate::platform_secrets::STATEMENTS,
         projects::STATEMENTS,
         crate::revoked_tokens::STATEMENTS,
         crate::sessions::STATEMENTS,
         crate::signing_keys::STATEMENTS,
-        crate::throttles::STATEMENTS,
         crate::usage::STATEMENTS,
+        crate::used_challenges::STATEMENTS,
         users::STATEMENTS,
         crate::webhooks::STATEMENTS,
         crate::webtty_servers::STATEMENTS,
@@ -51,6 +53,7 @@ pub(crate) fn every() -> Vec<String> {
         every.extend(sorts.map(|column| sorted(members::LIST, column, order)));
         let sorts = workspaces::Sort::ALL.map(workspaces::Sort::column);
         every.extend(sorts.map(|column| sorted(workspaces::LIST, column, order)));
+        every.push(sorted(credentials::LIST, "id", order));
         every.extend(timelines(order));
     }
     every.sort_unstable();

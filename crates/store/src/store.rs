@@ -20,6 +20,15 @@ use crate::{migrate, statements};
 #[derive(Clone, Debug)]
 pub struct Store(Pools);
 
+/// Connections to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Open, and waiting for work.
+    pub idle: u32,
+    /// At work.
+    pub used: u32,
+}
+
 #[derive(Clone, Debug)]
 enum Pools {
     /// SQLite has one writer at a time. One connection that everybody queues for in order is
@@ -151,6 +160,22 @@ impl Store {
                 Read::on(Lease::postgres(pool.acquire().await?, trust))
             }
         })
+    }
+
+    /// How many connections there are at this moment.
+    pub fn pool(&self) -> Pool {
+        let (all, idle) = match &self.0 {
+            Pools::Sqlite { writer, readers } => (
+                writer.size() + readers.size(),
+                writer.num_idle() + readers.num_idle(),
+            ),
+            Pools::Postgres { pool, .. } => (pool.size(), pool.num_idle()),
+        };
+        let idle = u32::try_from(idle).unwrap_or(u32::MAX).min(all);
+        Pool {
+            idle,
+            used: all - idle,
+        }
     }
 
     /// Whether the database answers, for readiness checks.

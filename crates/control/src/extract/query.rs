@@ -71,6 +71,18 @@ impl Query {
             .transpose()
     }
 
+    /// Takes a word of a closed set out.
+    pub fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Answer<Option<T>> {
+        let Some(given) = self.text(name) else {
+            return Ok(None);
+        };
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == given) {
+            return Ok(Some(*value));
+        }
+        let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        Err(bad(name, &format!("is not one of {}", known.join(", "))))
+    }
+
     /// Takes `page` and `pageSize` out.
     pub fn page(&mut self) -> Answer<Page> {
         let page = self.integer("page", 1, MAX_PAGE)?.unwrap_or(1);

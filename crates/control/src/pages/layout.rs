@@ -40,6 +40,15 @@ pub fn page_with(status: StatusCode, template: &impl Template) -> Response {
     }
 }
 
+/// A page with the script of passkeys.
+pub fn script_page(status: StatusCode, template: &impl Template) -> Response {
+    let mut response = page_with(status, template);
+    response
+        .headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, SCRIPT_POLICY.clone());
+    response
+}
+
 /// 303 to a path of ours, after a form (RFC 9110 section 15.4.4).
 pub fn see_other(path: &str) -> Response {
     let mut response = Response::new(Body::empty());
@@ -158,15 +167,23 @@ fn html_response(status: StatusCode, html: String) -> Response {
 }
 
 /// No scripts, no frames, nothing from elsewhere; the one style by its hash (CSP level 3).
-static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| policy(""));
+
+/// The same, and what the script of passkeys needs: to be loaded from its file, and to ask us for a
+/// challenge. Nothing that it does can make text into markup or code (Trusted Types).
+static SCRIPT_POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    policy("; script-src 'self'; connect-src 'self'; require-trusted-types-for 'script'")
+});
+
+fn policy(more: &str) -> HeaderValue {
     let hash = BASE64_STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; \
-         frame-ancestors 'none'; base-uri 'none'"
+         frame-ancestors 'none'; base-uri 'none'{more}"
     );
     // Base64 is visible ASCII; were it not, nothing at all would be allowed.
     HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
-});
+}
 
 const DEFAULT_NEXT: &str = "/account";
 

@@ -2,6 +2,7 @@
 
 mod browser;
 mod promised;
+mod statements;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,7 @@ use tower::ServiceExt as _;
 use types::id::{ProjectId, SessionId, UserId, WorkspaceId};
 
 pub(crate) use self::browser::Browser;
+pub(crate) use self::statements::recorded;
 use crate::postgres;
 
 pub(crate) const BASE_URL: &str = "https://svc.example";
@@ -106,6 +108,23 @@ impl TestControl {
         Self::open("", Some(postgres::new_database().await)).await
     }
 
+    /// One on each database, for tests that have a table of their own to go through.
+    pub(crate) async fn both() -> [Self; 2] {
+        [Self::start("").await, Self::postgres().await]
+    }
+
+    /// One on each database, and beside each a second process with a directory of its own and the
+    /// same secret, as two machines would have it.
+    pub(crate) async fn pairs(sections: &str) -> [[Self; 2]; 2] {
+        let mut pairs = Vec::new();
+        for database in [None, Some(postgres::new_database().await)] {
+            let first = Self::open(sections, database).await;
+            let second = first.beside().await.unwrap();
+            pairs.push([first, second]);
+        }
+        pairs.try_into().ok().unwrap()
+    }
+
     /// One on a database at this address, or on the embedded one.
     pub(crate) async fn start_on(sections: &str, database: Option<&str>) -> Self {
         Self::open(sections, database.map(str::to_owned)).await
@@ -130,12 +149,39 @@ impl TestControl {
         control
     }
 
+    /// One that is reached at `base_url`, whose clock stands at `now`.
+    pub(crate) async fn at(base_url: &str, now: Timestamp) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = configuration(directory.path(), None, "");
+        let config = Config {
+            base_url: base_url.to_owned(),
+            ..config
+        };
+        let clock = Arc::new(ManualClock::at(now));
+        Self::opened(config, clock, directory).await.unwrap()
+    }
+
     /// Another process on what a platform left in its directory.
     pub(crate) async fn again_in(directory: &Path) -> Self {
         let config = Config::load(Some(&directory.join("platform.yaml")), []).unwrap();
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
         let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
-        let app = app.unwrap();
+        Self::over(app.unwrap(), clock, directory)
+    }
+
+    /// A platform with this configuration, if it starts.
+    pub(crate) async fn opened(
+        config: Config,
+        clock: Arc<ManualClock>,
+        directory: TempDir,
+    ) -> Result<Self, control::StartError> {
+        let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await?;
+        let mut control = Self::over(app, clock, directory.path());
+        control.kept = Some(directory);
+        Ok(control)
+    }
+
+    fn over(app: Arc<App>, clock: Arc<ManualClock>, directory: &Path) -> Self {
         Self {
             router: router(Arc::clone(&app)),
             app,
@@ -144,6 +190,25 @@ impl TestControl {
             directory: directory.to_owned(),
             kept: None,
         }
+    }
+
+    /// The configuration of a second process on the same database, and where its directory is.
+    pub(crate) fn config_beside(&self) -> (Config, TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = self.app.config.clone();
+        let own = std::mem::replace(&mut config.data_dir, directory.path().join("data"));
+        if config.database_url.is_none() {
+            let url = format!("sqlite://{}", own.join("platform.db").display());
+            config.database_url = Some(daemon::config::SecretString::new(url));
+        }
+        (config, directory)
+    }
+
+    /// A second process on the same database, with the same secret and under the same clock.
+    pub(crate) async fn beside(&self) -> Result<Self, control::StartError> {
+        let (mut config, directory) = self.config_beside();
+        config.secret_file = Some(self.app.config.data_dir.join("platform.secret"));
+        Self::opened(config, Arc::clone(&self.clock), directory).await
     }
 
     /// The same database, keys and clock under a new process.
@@ -263,10 +328,10 @@ impl TestControl {
             id: SessionId::new(self.millis(), unique()),
             hash: SecretHash(secret.hash()),
             user_id: of.user,
-            csrf_hash: SecretHash(LinkSecret::draw().unwrap().hash()),
             user_agent: None,
             ip: None,
             second_factor_at: None,
+            proved_at: now,
             created_at: now,
             rotated_at: now,
             last_seen_at: now,
@@ -410,7 +475,8 @@ impl TestControl {
 /// Where requests come from when nobody says where.
 pub(crate) const PEER: [u8; 4] = [192, 0, 2, 1];
 
-fn configuration(directory: &Path, database: Option<&str>, sections: &str) -> Config {
+/// A configuration that keeps its data in a directory.
+pub(crate) fn configuration(directory: &Path, database: Option<&str>, sections: &str) -> Config {
     let file = directory.join("platform.yaml");
     let platform = json!({
         "base_url": BASE_URL,

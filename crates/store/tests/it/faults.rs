@@ -200,7 +200,8 @@ async fn faulty(
     options.connect().await.unwrap()
 }
 
-const INSERT: &str = "INSERT INTO throttles (subject, failures, window_ends_at) VALUES (hex(randomblob(500000)), 1, 1)";
+const INSERT: &str =
+    "INSERT INTO used_challenges (hash, expires_at) VALUES (randomblob(1000000), 1)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sqlite_that_is_full_read_only_or_busy_says_so() {
