@@ -181,6 +181,7 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
             .as_deref()
             .map(token::resources)
             .transpose()?,
+        tunnels_grants: None,
         expires_at: args.ttl.map(end).transpose()?,
         public_key_pem: args.public_key_file.as_deref().map(read).transpose()?,
         certificate_pem: args.certificate_file.as_deref().map(read).transpose()?,
@@ -236,6 +237,7 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
     });
     let body = RotateCredential {
         overlap_seconds: overlap.transpose()?,
+        ..RotateCredential::default()
     };
     let call = session.platform.call(ROTATE, &[&args.id]).body(&body)?;
     let issued = call
