@@ -113,6 +113,12 @@ class World {
   }
 }
 
+/** Waits until the field with this label has the focus, as pages give it when they are shown. */
+export async function focused(page, label) {
+  const field = await page.getByLabel(label).first().elementHandle();
+  await page.waitForFunction((node) => node === document.activeElement, field);
+}
+
 /** axe-core finds nothing on the page. */
 export async function accessible(page, name) {
   // Through the debugger, as an extension would: the page's policy allows no script to be added.

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 
-import { accessible, drive } from "./browser.mjs";
+import { accessible, drive, focused } from "./browser.mjs";
 
 const SIZES = { phone: { width: 390, height: 844 }, desk: { width: 1280, height: 800 } };
 
@@ -53,12 +53,14 @@ async function prepare(world) {
   await grace.getByRole("button", { name: "Set up an app" }).click();
   const key = await grace.locator("code").textContent();
   await grace.getByRole("img", { name: "QR code" }).waitFor();
+  await focused(grace, "The code that it shows now");
   await grace.keyboard.type(world.code(key, -1));
   await grace.keyboard.press("Enter");
   await grace.getByRole("heading", { name: "Keep these codes" }).waitFor();
   const codes = await grace.locator("code").allTextContents();
 
   await page.goto("/reset");
+  await focused(page, "Email");
   await page.keyboard.type("ada@example.com");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Look into your mail" }).waitFor();
@@ -228,11 +230,6 @@ async function signIn(world, page, email) {
   await page.getByLabel("Password").fill(world.given.password);
   await page.keyboard.press("Enter");
   await page.waitForURL(`${world.url}/account`);
-}
-
-async function focused(page, label) {
-  const field = page.getByLabel(label, { exact: false }).first();
-  assert.ok(await field.evaluate((node) => node === document.activeElement), `focus: ${label}`);
 }
 
 /** A page holds: it fits, axe finds nothing, the keyboard reaches all of it and shows where it is. */

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 
-import { accessible, drive } from "./browser.mjs";
+import { accessible, drive, focused } from "./browser.mjs";
 
 await drive(async (world) => {
   const page = await world.open();
@@ -23,6 +23,7 @@ await drive(async (world) => {
 
   const password = async () => {
     await page.goto("/login");
+    await focused(page, "Email");
     await page.keyboard.type(world.given.email);
     await page.getByLabel("Password").fill(world.given.password);
     await page.keyboard.press("Enter");
@@ -39,6 +40,7 @@ await drive(async (world) => {
   await page.waitForURL(`${world.url}/account/passkeys/new`);
   await accessible(page, "add a passkey");
   await world.shoot(page, "add-passkey");
+  await focused(page, "Name");
   await page.keyboard.type("Laptop");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Keep these codes" }).waitFor();
@@ -52,6 +54,8 @@ await drive(async (world) => {
 
   // The same device holds one already: the browser does not ask it for another.
   await page.getByRole("link", { name: "Add a passkey" }).click();
+  await page.waitForURL(`${world.url}/account/passkeys/new`);
+  await focused(page, "Name");
   await page.keyboard.type("Laptop again");
   await page.keyboard.press("Enter");
   await page.getByRole("alert").filter({ hasText: "already" }).waitFor();

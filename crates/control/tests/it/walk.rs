@@ -194,13 +194,20 @@ async fn cp_7_nothing_is_served_beside_the_document_and_the_pages() {
 }
 
 /// What is served to browsers, apart from the API, and whether it is for everybody.
-const PAGES: [(&str, bool); 22] = [
+const PAGES: [(&str, bool); 38] = [
     ("/", false),
     ("/account", false),
+    ("/account/confirm", false),
+    ("/account/confirm/passkey", false),
+    ("/account/confirm/passkey/options", false),
     ("/account/email", false),
     ("/account/email/confirm", false),
     ("/account/email/{secret}", true),
     ("/account/name", false),
+    ("/account/passkeys", false),
+    ("/account/passkeys/new", false),
+    ("/account/passkeys/options", false),
+    ("/account/passkeys/{passkey_id}/remove", false),
     ("/account/password", false),
     ("/account/second-factor", false),
     ("/account/second-factor/confirm", false),
@@ -213,8 +220,17 @@ const PAGES: [(&str, bool); 22] = [
     ("/login", true),
     ("/login/openid", true),
     ("/login/openid/callback", true),
+    ("/login/passkey", true),
+    ("/login/passkey/options", true),
     ("/login/second-factor", false),
+    ("/login/second-factor/passkey", false),
+    ("/login/second-factor/passkey/options", false),
     ("/logout", true),
+    ("/operator", true),
+    ("/operator/{kind}", false),
+    ("/operator/{kind}/{id}/resume", false),
+    ("/operator/{kind}/{id}/suspend", false),
+    ("/passkeys.js", true),
     ("/reset", true),
     ("/reset/{secret}", true),
 ];
@@ -224,6 +240,7 @@ const PAGES: [(&str, bool); 22] = [
 async fn pages_send_strangers_to_the_sign_in() {
     let control = TestControl::start("").await;
     for (path, _) in PAGES.iter().filter(|(_, for_everybody)| !for_everybody) {
+        let path = &path.replace("{kind}", "users");
         let mut browser = control.browser();
         for answer in [browser.open(path).await, browser.submit(path, &[]).await] {
             let to = answer.location.as_deref().unwrap_or_default();

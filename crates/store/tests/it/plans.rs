@@ -86,7 +86,12 @@ async fn fill(database: &Database, person: Person) {
         "INSERT INTO sessions (id, hash, user_id, created_at, rotated_at, last_seen_at, expires_at) \
          {numbers} SELECT 'ses_' || {pad}, {blob}, 'usr_' || {pad}, 0, 0, 0, 0 FROM numbers WHERE i <= 20000"
     );
+    let revoked = format!(
+        "INSERT INTO revoked_tokens (jti, expires_at, revoked_at) \
+         {numbers} SELECT 'tok_' || i, 0, 0 FROM numbers WHERE i <= 20000"
+    );
     for statement in [
+        revoked,
         people,
         sessions,
         spaces,
