@@ -150,6 +150,7 @@ impl Error {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Class {
     Unavailable(Reason),
     Conflict(Conflict),
