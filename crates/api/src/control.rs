@@ -7,6 +7,7 @@
 pub mod contracts;
 pub mod credentials;
 mod document;
+pub mod oauth;
 mod operation;
 mod paging;
 pub mod people;
@@ -40,6 +41,7 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> {
         turn::OPERATIONS,
         credentials::OPERATIONS,
         tokens::OPERATIONS,
+        oauth::OPERATIONS,
     ]
     .into_iter()
     .flatten()
@@ -74,6 +76,7 @@ fn schemas() -> Schemas {
     turn::schemas(&mut schemas);
     credentials::schemas(&mut schemas);
     tokens::schemas(&mut schemas);
+    oauth::schemas(&mut schemas);
     add::<types::problem::ProblemBody>(&mut schemas);
     schemas.sort_by(|(left, _), (right, _)| left.cmp(right));
     schemas.dedup_by(|(left, _), (right, _)| left == right);

@@ -15,12 +15,13 @@ use types::problem::Problem;
 
 use crate::config::Config;
 use crate::keys::Keys;
+use crate::oauth::Oauth;
 use crate::people::People;
 use crate::plans::Shop;
 use crate::problem::Refusal;
 use crate::{
-    audit, billing, contracts, credentials, keys, logs, pages, people, plans, projects, settings,
-    tokens, turn, usage, whoami, workspaces,
+    audit, billing, contracts, credentials, keys, logs, oauth, pages, people, plans, projects,
+    settings, tokens, turn, usage, whoami, workspaces,
 };
 
 /// What every handler has. One for a process.
@@ -38,6 +39,8 @@ pub struct App {
     pub people: People,
     /// What can be created, where, and for how much.
     pub shop: Shop,
+    /// What handlers of OAuth count.
+    pub oauth: Oauth,
 }
 
 impl App {
@@ -56,6 +59,7 @@ pub fn router(app: Arc<App>) -> Router {
         credentials::routes(),
         keys::routes(),
         logs::routes(),
+        oauth::routes(),
         pages::routes(),
         people::routes(),
         plans::routes(),

@@ -116,6 +116,7 @@ pub enum Target {
     User(UserId),
     Workspace(WorkspaceId),
     Invitation(InvitationId),
+    Credential(CredentialId),
 }
 
 impl Target {
@@ -124,6 +125,7 @@ impl Target {
             Self::User(id) => ("user", id.to_string()),
             Self::Workspace(id) => ("workspace", id.to_string()),
             Self::Invitation(id) => ("invitation", id.to_string()),
+            Self::Credential(id) => ("credential", id.to_string()),
         }
     }
 }
@@ -164,4 +166,9 @@ actions! {
     InvitationSent "invitation.sent"
     InvitationRevoked "invitation.revoked"
     InvitationAccepted "invitation.accepted"
+    OauthApproved "oauth.approved"
+    OauthDenied "oauth.denied"
+    OauthTokenIssued "oauth.token_issued"
+    OauthTokenRevoked "oauth.token_revoked"
+    OauthCodeReused "oauth.code_reused"
 }

@@ -13,6 +13,7 @@ use daemon::config::ConfigError;
 use daemon::logs::Level;
 use ipnet::IpNet;
 
+use crate::oauth::Clients;
 use crate::plans::Catalogue;
 
 /// What a platform runs with. Every value is checked, and so is what the values say together.
@@ -42,6 +43,8 @@ pub struct Config {
     pub geoip_file: Option<PathBuf>,
     /// The TURN relay.
     pub turn: TurnConfig,
+    /// The OAuth clients.
+    pub oauth: Clients,
     /// Mail to people is written into this folder.
     pub mail_folder: PathBuf,
     /// Whether the other brand's spellings are accepted and sent beside ours.

@@ -21,6 +21,7 @@ pub mod keys;
 mod listener;
 pub mod logs;
 pub mod mail;
+pub mod oauth;
 pub mod pages;
 pub mod people;
 pub mod plans;

@@ -15,6 +15,7 @@ use crate::app::{App, router};
 use crate::config::Config;
 use crate::keys::{KeyError, Keys};
 use crate::listener;
+use crate::oauth::Oauth;
 use crate::people::People;
 use crate::people::password::HashError;
 use crate::plans::{Shop, ShopError};
@@ -80,6 +81,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         keys,
         people,
         shop,
+        oauth: Oauth::default(),
     }))
 }
 

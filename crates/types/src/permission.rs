@@ -225,6 +225,8 @@ impl Serialize for Permissions {
 pub struct Bundle {
     /// Key in `x-svc-use-case-permissions`.
     pub name: &'static str,
+    /// The work, in words for people.
+    pub title: &'static str,
     /// What the work needs.
     pub permissions: &'static [Permission],
 }
@@ -238,18 +240,22 @@ pub const ENGINE_BUNDLES: &[Bundle] = {
     &[
         Bundle {
             name: "inspect-engine-state",
+            title: "Follow live tunnels and clients",
             permissions: &[TunnelsResourcesReadOnly],
         },
         Bundle {
             name: "expose-service-from-cli",
+            title: "Open a tunnel and follow live state",
             permissions: &[TunnelsResourcesReadOnly, TunnelsTunnelsCreateDelete],
         },
         Bundle {
             name: "connect-private-tunnel",
+            title: "Connect to private tunnels",
             permissions: &[TunnelsResourcesReadOnly, TunnelsStreamsCreateDelete],
         },
         Bundle {
             name: "run-tunnel-webtty",
+            title: "Run a terminal through a tunnel",
             permissions: &[
                 TunnelsResourcesReadOnly,
                 TunnelsTunnelsCreateDelete,
@@ -258,6 +264,7 @@ pub const ENGINE_BUNDLES: &[Bundle] = {
         },
         Bundle {
             name: "join-managed-webtty",
+            title: "Watch terminal sessions",
             permissions: &[
                 TunnelsResourcesReadOnly,
                 TunnelsStreamsCreateDelete,
@@ -266,6 +273,7 @@ pub const ENGINE_BUNDLES: &[Bundle] = {
         },
         Bundle {
             name: "control-managed-webtty",
+            title: "Take part in terminal sessions",
             permissions: &[
                 TunnelsResourcesReadOnly,
                 TunnelsStreamsCreateDelete,
@@ -274,6 +282,7 @@ pub const ENGINE_BUNDLES: &[Bundle] = {
         },
         Bundle {
             name: "read-managed-webtty-recordings",
+            title: "Read recordings of terminal sessions",
             permissions: &[WebttyLogsReadOnly],
         },
     ]
@@ -290,6 +299,7 @@ pub const CONTROL_PLANE_BUNDLES: &[Bundle] = {
     &[
         Bundle {
             name: "create-project-and-expose-service",
+            title: "Create or select a project, open a tunnel, follow live state, read logs",
             permissions: &[
                 AccountProjectsReadWrite,
                 AccountProjectsReadOnly,
@@ -302,6 +312,7 @@ pub const CONTROL_PLANE_BUNDLES: &[Bundle] = {
         },
         Bundle {
             name: "expose-service-in-project",
+            title: "Use an existing project and open a tunnel",
             permissions: &[
                 AccountProjectsReadOnly,
                 TunnelsResourcesReadOnly,
@@ -310,6 +321,7 @@ pub const CONTROL_PLANE_BUNDLES: &[Bundle] = {
         },
         Bundle {
             name: "connect-private-tunnel",
+            title: "Connect to private tunnels",
             permissions: &[
                 AccountProjectsReadOnly,
                 TunnelsResourcesReadOnly,

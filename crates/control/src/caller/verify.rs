@@ -1,7 +1,7 @@
 //! From a bearer token to a principal: the signature first, then what is stored of it.
 
 use api::control::whoami::CallerKind;
-use credentials::{Identity, Keyring, TokenKind, Verified, inspect};
+use credentials::{Identity, Keyring, TokenKind, Verified, access_claims, inspect};
 use jiff::Timestamp;
 use serde_json::Value;
 use store::credentials::{self as stored, Credential, Kind};
@@ -13,6 +13,8 @@ use types::problem::Problem;
 
 use super::principal::{Principal, Source, both_permissions, both_resources};
 use crate::app::App;
+use crate::oauth::Client;
+use crate::people::session::limits;
 use crate::problem::Answer;
 
 /// The principal of a token. Every reason for a refusal looks alike from outside; the log has it.
@@ -55,7 +57,13 @@ pub(super) async fn principal(app: &App, token: &str) -> Answer<Principal> {
         (Some(credential), TokenKind::App) => {
             of_credential(&credential, &verified, resources, now, CallerKind::App)
         }
-        (None, TokenKind::Pat) => pat(&mut read, &verified, resources, now).await?,
+        (None, TokenKind::Pat) => {
+            let client = match oauth_client(app, &claims) {
+                Ok(client) => client,
+                Err(reason) => return refused(reason),
+            };
+            pat(&mut read, &verified, client, resources, now).await?
+        }
         (None, TokenKind::Auth) => delegated(&mut read, &verified, resources, now).await?,
         _ => None,
     };
@@ -108,10 +116,26 @@ async fn application(conn: &mut Conn, claims: &Value) -> Answer<Option<Credentia
     Ok(credential.filter(|credential| credential.kind == Kind::App))
 }
 
-/// A personal access token is the secret of its credential: found by its hash alone.
+/// The client of an OAuth access token (OA-8, MC-4): what the token says of itself is whole and
+/// consistent, for this platform, and of a client that is still registered.
+fn oauth_client<'a>(app: &'a App, claims: &Value) -> Result<Option<&'a Client>, String> {
+    let base_url = &app.config.base_url;
+    let claims = access_claims(claims, base_url, base_url).map_err(|bad| bad.to_string())?;
+    let Some(claims) = claims else {
+        return Ok(None);
+    };
+    let client = app.config.oauth.client(&claims.client_id);
+    client
+        .map(Some)
+        .ok_or_else(|| "its client is not registered".to_owned())
+}
+
+/// A personal access token is the secret of its credential: found by its hash alone, so that what
+/// was revoked is refused from then on, by every process (OA-8).
 async fn pat(
     conn: &mut Conn,
     verified: &Verified,
+    client: Option<&Client>,
     resources: Option<Value>,
     now: Timestamp,
 ) -> Answer<Option<Found>> {
@@ -119,6 +143,7 @@ async fn pat(
     Ok(credential
         .filter(|credential| {
             credential.kind == Kind::Pat
+                && credential.oauth_client.as_deref() == client.map(Client::id)
                 && credential.token_endpoint == verified.credential_id
                 && verified.user_id.as_deref() == Some(credential.user_id.as_str())
         })
@@ -151,16 +176,19 @@ async fn delegated(
     };
     let sessions = sessions::of_user(conn, owner, now).await?;
     let session = sessions.into_iter().find(|session| session.id == id);
-    Ok(session.map(|session| Found {
-        kind: CallerKind::Auth,
-        owner,
-        source: Source::Session(id),
-        updated_at: session.rotated_at,
-        permissions: verified.permissions,
-        boundary: verified.boundary.clone(),
-        resources,
-        expires_at: verified.expires_at.and_then(at),
-        last_used: None,
+    Ok(session.map(|session| {
+        let (permissions, boundary) = limits(&session);
+        Found {
+            kind: CallerKind::Auth,
+            owner,
+            source: Source::Session(id),
+            updated_at: session.rotated_at,
+            permissions: both_permissions(verified.permissions, permissions),
+            boundary: verified.boundary.and(&boundary),
+            resources,
+            expires_at: verified.expires_at.and_then(at),
+            last_used: None,
+        }
     }))
 }
 

@@ -6,6 +6,7 @@ use daemon::logs::Level;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::oauth::OauthSection;
 use crate::plans::CatalogSection;
 
 /// The configuration of `svc platform`.
@@ -21,6 +22,8 @@ pub(super) struct PlatformFile {
     pub(super) catalog: CatalogSection,
     /// The location of addresses.
     pub(super) geoip: GeoipSection,
+    /// The OAuth authorization server.
+    pub(super) oauth: OauthSection,
     /// The TURN relay.
     pub(super) turn: TurnSection,
     /// Mail to people.

@@ -8,7 +8,9 @@ use api::control::credentials::{
 use api::control::whoami::CallerKind;
 use axum::Json;
 use axum::extract::State;
-use credentials::{Identity, MintRequest, Provenance, Secret, TokenKind, digest, mint_from};
+use credentials::{
+    AccessClaims, Identity, MintRequest, Provenance, Secret, TokenKind, digest, mint_from,
+};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -48,6 +50,7 @@ pub(super) async fn create(
         grant,
         expires_at,
         material,
+        access: None,
     };
     // A public id of 32 bits is drawn again where it is taken.
     for _ in 0..MAX_DRAWS {
@@ -76,6 +79,8 @@ pub(super) struct Draft {
     pub(super) grant: Grant,
     pub(super) expires_at: Option<Timestamp>,
     pub(super) material: Material,
+    /// The OAuth client that gets the token, where it is one.
+    pub(super) access: Option<AccessClaims>,
 }
 
 /// A credential and, where it has one, its secret.
@@ -112,8 +117,32 @@ pub fn issue_pat(
         },
         expires_at,
         material: Material::Token,
+        access: None,
     };
     issue(app, draft, app.now())
+}
+
+/// The access token of an OAuth client, which is not stored yet.
+pub(crate) fn issue_access_token(
+    app: &App,
+    owner: UserId,
+    client_name: &str,
+    claims: AccessClaims,
+    resources: Option<Value>,
+    (now, expires_at): (Timestamp, Timestamp),
+) -> Answer<Issued> {
+    let draft = Draft {
+        owner,
+        name: client_name.to_owned(),
+        grant: Grant {
+            permissions: Some(claims.scope.iter().collect()),
+            resources,
+        },
+        expires_at: Some(expires_at),
+        material: Material::Token,
+        access: Some(claims),
+    };
+    issue(app, draft, now)
 }
 
 /// Makes a credential out of a draft, and its token where it is a personal access token.
@@ -124,6 +153,7 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
         grant,
         expires_at,
         material,
+        access,
     } = draft;
     let mut credential = Credential {
         id: CredentialId::new(unix_millis(now), random::bytes()?),
@@ -145,12 +175,20 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
         revoked_at: None,
         last_used_at: None,
         rotated_to: None,
+        oauth_client: access.as_ref().map(|access| access.client_id.clone()),
     };
     let mut token = None;
     match material {
         Material::Token => {
             let endpoint = hex(&random::bytes::<4>()?);
-            let secret = personal_token(app, &credential, &endpoint, grant, now)?;
+            let source = match access {
+                Some(claims) => credentials::Source::AccessToken {
+                    endpoint: endpoint.clone(),
+                    claims,
+                },
+                None => credentials::Source::TokenEndpoint(endpoint.clone()),
+            };
+            let secret = personal_token(app, &credential, source, grant, now)?;
             credential.token_hash = Some(hash(&secret)?);
             credential.token_endpoint = Some(endpoint);
             token = Some(secret);
@@ -176,7 +214,7 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
 fn personal_token(
     app: &App,
     credential: &Credential,
-    endpoint: &str,
+    source: credentials::Source,
     grant: Grant,
     now: Timestamp,
 ) -> Answer<Secret> {
@@ -194,7 +232,7 @@ fn personal_token(
     let provenance = Provenance {
         issuer: app.config.base_url.clone(),
         id: token_id(now)?,
-        source: credentials::Source::TokenEndpoint(endpoint.to_owned()),
+        source,
     };
     let key = app.keys.signing();
     Ok(mint_from(

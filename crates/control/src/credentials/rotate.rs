@@ -44,6 +44,11 @@ pub(super) async fn rotate(
         return Err(Problem::not_found().into());
     };
     require_no_more(&who, &old)?;
+    if old.oauth_client.is_some() {
+        // A successor by hand would outlive what was approved (OA-7).
+        let detail = "An OAuth client holds this token: the client is linked anew instead.";
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
     if old.kind != Kind::Pat {
         let detail = "Only a personal access token has a secret of ours to replace.";
         return Err(Problem::conflict().with_detail(detail).into());
@@ -59,6 +64,7 @@ pub(super) async fn rotate(
             },
             expires_at: old.expires_at,
             material: Material::Token,
+            access: None,
         },
         now,
     )?;

@@ -15,6 +15,7 @@ pub(super) fn view(credential: &stored::Credential) -> Credential {
         },
         name: credential.name.clone(),
         token_endpoint: credential.token_endpoint.clone(),
+        oauth_client_id: credential.oauth_client.clone(),
         fingerprint: credential.certificate_fingerprint.as_deref().map(hex),
         // A name that this version does not know gives nothing, and is not shown.
         permissions: credential

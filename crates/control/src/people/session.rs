@@ -14,6 +14,7 @@ use store::users::{self, Status, User};
 use store::{SecretHash, Tx};
 use types::boundary::Boundary;
 use types::id::SessionId;
+use types::permission::{Permission, Permissions};
 
 use super::cookie::SessionCookie;
 use super::secret_link::LinkSecret;
@@ -36,19 +37,33 @@ pub struct SignedIn {
 }
 
 impl SignedIn {
-    /// The person as a caller of service functions: a session is not narrowed.
+    /// The person as a caller of service functions, within the limits of the session.
     pub fn principal(&self) -> Principal {
+        let (permissions, boundary) = limits(&self.session);
         Principal {
             kind: CallerKind::Session,
             user: self.user.clone(),
             source: Source::Session(self.session.id),
             source_updated_at: self.session.rotated_at,
-            permissions: None,
-            boundary: Boundary::none(),
-            resources: None,
+            permissions,
+            boundary,
+            resources: self.session.resources.clone(),
             expires_at: Some(self.session.expires_at),
         }
     }
+}
+
+/// The permissions and boundaries of a session. A permission that this version does not know gives
+/// nothing, a boundary that it cannot read refuses everything.
+pub(crate) fn limits(session: &Session) -> (Option<Permissions>, Boundary) {
+    let permissions = session.permissions.as_ref().map(|names| {
+        names
+            .iter()
+            .flat_map(|name| name.parse::<Permission>())
+            .collect()
+    });
+    let boundary = Boundary::parse(session.resources.as_ref(), true);
+    (permissions, boundary)
 }
 
 /// Who looks at a page.
@@ -202,6 +217,8 @@ pub async fn begin(
         rotated_at: now,
         last_seen_at: now,
         expires_at: later(now, lifetime),
+        permissions: None,
+        resources: None,
     };
     sessions::insert(tx, &session).await?;
     Ok(Begun {

@@ -19,6 +19,10 @@ use tower::ServiceExt as _;
 use types::id::{UserId, WorkspaceId};
 
 pub(crate) const BASE: &str = "https://svc.example.com";
+/// A callback of the client `web`.
+pub(crate) const CALLBACK: &str = "https://client.example/callback?x=1";
+/// Another one, on the machine of the person.
+pub(crate) const LOOPBACK: &str = "http://127.0.0.1:49152/callback";
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
 /// Runs tests on both databases: functions of the same file that take a [`Platform`].
@@ -47,7 +51,7 @@ pub(crate) struct Platform {
     pub(crate) app: Arc<App>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) directory: TempDir,
-    router: Router,
+    pub(crate) router: Router,
 }
 
 impl Platform {
@@ -59,7 +63,11 @@ impl Platform {
             "base_url": BASE,
             "data_dir": directory.path().join("data"),
             "database_url": url,
-        }, "engines": [{"cluster_domain": "engine.example.com"}]});
+        }, "engines": [{"cluster_domain": "engine.example.com"}], "oauth": {"clients": [
+            {"id": "web", "name": "Web Client", "redirect_uris": [CALLBACK, LOOPBACK]},
+            {"id": "other", "redirect_uris": ["https://other.example/callback"]},
+            {"id": "agent", "name": "Agent <b>"},
+        ]}});
         std::fs::write(&file, config.to_string()).unwrap();
         std::fs::create_dir_all(directory.path().join("data")).unwrap();
         let config = Config::load(Some(&file), []).unwrap();

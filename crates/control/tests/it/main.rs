@@ -12,6 +12,7 @@ mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod oauth;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;

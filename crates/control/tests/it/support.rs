@@ -183,6 +183,8 @@ impl TestControl {
             rotated_at: now,
             last_seen_at: now,
             expires_at: now + SignedDuration::from_hours(1),
+            permissions: None,
+            resources: None,
         };
         let mut tx = self.app.store.begin().await.unwrap();
         sessions::insert(&mut tx, &session).await.unwrap();

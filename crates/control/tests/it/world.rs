@@ -118,6 +118,7 @@ impl World {
             revoked_at: None,
             last_used_at: None,
             rotated_to: None,
+            oauth_client: None,
         };
         let mut tx = self.app.store.begin().await.unwrap();
         users::insert(&mut tx, &user).await.unwrap();
