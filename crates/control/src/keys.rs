@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::control::contracts::JWKS;
 use aws_lc_rs::hkdf;
-use axum::{Router, middleware};
+use axum::Router;
 use bytes::Bytes;
 use credentials::{Keyring, Secret, SigningKey};
 use types::problem::Problem;
@@ -15,7 +15,7 @@ use types::problem::Problem;
 pub use self::files::KeyError;
 use crate::app::App;
 use crate::config::Config;
-use crate::oauth::any_origin;
+use crate::oauth::for_any_origin;
 use crate::problem::Answer;
 use crate::route::Serve as _;
 
@@ -68,7 +68,5 @@ impl Keys {
 
 /// The public keys, for engines and for whoever verifies tokens of the platform.
 pub fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .serve(JWKS, jwks::serve)
-        .layer(middleware::from_fn(any_origin))
+    for_any_origin(Router::new().serve(JWKS, jwks::serve), &[JWKS.path])
 }

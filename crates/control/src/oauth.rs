@@ -34,12 +34,12 @@ use api::control::oauth::{
     AUTHORIZATION_SERVER, AUTHORIZE, DEVICE_AUTHORIZATION, PROTECTED_RESOURCE,
     PROTECTED_RESOURCE_OF_MCP, REVOKE, TOKEN,
 };
+use axum::Router;
 use axum::routing::{get, post};
-use axum::{Router, middleware};
 use types::id::UserId;
 
 pub use self::clients::{Client, Clients, OauthSection};
-pub(crate) use self::cors::any_origin;
+pub(crate) use self::cors::for_any_origin;
 use crate::app::App;
 use crate::people::throttle::{Limits, Throttle};
 use crate::route::Serve as _;
@@ -81,8 +81,14 @@ pub fn routes() -> Router<Arc<App>> {
         .serve(PROTECTED_RESOURCE, metadata::protected_resource)
         .serve(PROTECTED_RESOURCE_OF_MCP, metadata::protected_resource)
         .route(TOKEN, post(token::token))
-        .route(REVOKE, post(revoke::revoke))
-        .layer(middleware::from_fn(any_origin));
+        .route(REVOKE, post(revoke::revoke));
+    let paths = [
+        AUTHORIZATION_SERVER.path,
+        PROTECTED_RESOURCE.path,
+        PROTECTED_RESOURCE_OF_MCP.path,
+        TOKEN,
+        REVOKE,
+    ];
     let pages = Router::new()
         .route(AUTHORIZE, get(authorize::show).post(authorize::submit))
         .route(
@@ -91,5 +97,5 @@ pub fn routes() -> Router<Arc<App>> {
         )
         .route("/device", get(device::show).post(device::submit))
         .route("/device/approve", post(device::decide));
-    public.merge(pages)
+    for_any_origin(public, &paths).merge(pages)
 }

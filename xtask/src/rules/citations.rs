@@ -1,10 +1,11 @@
 //! Where rule ids stand in the sources: in code, and at tests.
 //!
-//! A test is found by its attribute. What belongs to it are the comments and attributes directly
-//! above its function, and its body, which ends where rustfmt puts its closing brace. Everything
-//! in a test file or below `#[cfg(test)]` that is outside of a test function cites nothing.
+//! A test is found by its attribute, or by its name in a `both!` list, whose macro makes a test on
+//! each database of it. What belongs to it are the comments and attributes directly above its
+//! function, and its body, which ends where rustfmt puts its closing brace. Everything in a test
+//! file or below `#[cfg(test)]` that is outside of a test function cites nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rule id → places, each list in order and without repetition.
 #[derive(Default)]
@@ -65,12 +66,14 @@ struct Test {
 
 fn tests(source: &str) -> Vec<Test> {
     let lines: Vec<&str> = source.lines().collect();
+    let listed = listed(&lines);
     let mut tests = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        if !is_test_attribute(line) {
+        let (before, rest) = lines.split_at(at);
+        let is_listed = function_name(line).is_some_and(|name| listed.contains(name));
+        if !is_listed && !is_test_attribute(line) {
             continue;
         }
-        let (before, rest) = lines.split_at(at);
         let above = before.iter().rev().take_while(|line| is_attached(line));
         let Some((length, name)) = function(rest) else {
             continue;
@@ -82,6 +85,15 @@ fn tests(source: &str) -> Vec<Test> {
         });
     }
     tests
+}
+
+/// The functions that `both!` makes tests of: one name a line, from `both! {` to the brace below it.
+fn listed<'a>(lines: &[&'a str]) -> BTreeSet<&'a str> {
+    let lists = lines.split(|line| *line == "both! {").skip(1);
+    lists
+        .flat_map(|list| list.iter().take_while(|line| **line != "}"))
+        .map(|line| line.trim().trim_end_matches(','))
+        .collect()
 }
 
 /// `#[test]`, `#[tokio::test]`, with or without arguments.
@@ -104,15 +116,27 @@ fn function(lines: &[&str]) -> Option<(usize, String)> {
         .iter()
         .position(|line| !is_attached(line) && line.contains("fn "))?;
     let line = lines.get(head)?;
-    let (indent, signature) = line.split_at(line.len() - line.trim_start().len());
-    let (_, name) = signature.split_once("fn ")?;
-    let name = name.split(['(', '<']).next()?.to_owned();
+    let name = function_name(line)?.to_owned();
     if line.trim_end().ends_with('}') {
         return Some((head + 1, name));
     }
-    let end = format!("{indent}}}");
+    let indent = line.len() - line.trim_start().len();
+    let end = format!("{:indent$}}}", "");
     let body = lines.get(head..)?.iter().position(|line| *line == end)?;
     Some((head + body + 1, name))
+}
+
+/// The name of the function whose signature begins in this line.
+fn function_name(line: &str) -> Option<&str> {
+    let (before, name) = line.split_once("fn ")?;
+    let words = before.split_whitespace();
+    let is_signature = words
+        .map(|word| word.split('(').next().unwrap_or_default())
+        .all(|word| ["pub", "const", "async", "unsafe"].contains(&word));
+    if !is_signature {
+        return None;
+    }
+    name.split(['(', '<']).next()
 }
 
 /// The rule ids in a text: two capitals of a known area, a dash, a number and at most one letter.
@@ -165,6 +189,50 @@ fn helper() {}
         assert_eq!(test.name, "first");
         assert!(test.text.contains("above") && test.text.contains("inside"));
         assert!(!test.text.contains("not this one") && !test.text.contains("helper"));
+    }
+
+    #[test]
+    fn a_function_in_a_list_of_both_is_a_test_and_another_is_not() {
+        let source = "\
+use crate::support::both;
+
+both! {
+    first,
+    second,
+}
+
+/// CP-2.
+async fn first(control: TestControl) {
+    // CP-4
+}
+
+/// CP-5, of a helper that calls first(
+async fn helper() {}
+
+/// CP-11
+#[expect(lint)]
+async fn second(control: TestControl) {
+    // async fn first( is a word here.
+}
+";
+        let files = BTreeMap::from([("crates/a/tests/it/a.rs".to_owned(), source.to_owned())]);
+        let cited = Citations::of(&files).tests;
+        let place = |name| vec![format!("crates/a/tests/it/a.rs::{name}")];
+        let wanted = [
+            ("CP-11", place("second")),
+            ("CP-2", place("first")),
+            ("CP-4", place("first")),
+        ];
+        let wanted = wanted.map(|(id, places)| (id.to_owned(), places));
+        assert_eq!(cited, BTreeMap::from(wanted));
+    }
+
+    /// The macro's definition and its import list nothing.
+    #[test]
+    fn without_a_list_only_attributes_make_tests() {
+        let source = "macro_rules! both {\n    ($($name:ident,)+) => {};\n}\nuse both;\n\
+                      /// CP-2\nasync fn first() {}\n";
+        assert!(tests(source).is_empty());
     }
 
     #[test]

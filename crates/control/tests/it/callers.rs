@@ -6,7 +6,13 @@ use serde_json::json;
 use store::sessions;
 use store::users::{self, Status};
 
-use crate::support::{Answer, BASE_URL, TestControl};
+use crate::support::{Answer, BASE_URL, TestControl, both};
+
+both! {
+    cp_10_suspended_users_have_no_valid_credential,
+    cp_13_a_bearer_wins_over_a_cookie_and_a_cookie_rescues_nothing,
+    cp_13_a_cookie_writes_from_this_origin_only,
+}
 
 /// CP-10.
 #[tokio::test]
@@ -62,7 +68,7 @@ async fn cp_10_a_bad_bearer_is_a_401_that_tells_nothing() {
                 .header("www-authenticate")
                 .contains("resource_metadata=")
         );
-        bodies.push(answer.bytes);
+        bodies.push(answer.text);
     }
     bodies.dedup();
     assert_eq!(bodies.len(), 1);
@@ -88,19 +94,16 @@ async fn cp_10_another_platforms_token_is_no_token_here() {
 }
 
 /// CP-10: what ended is over at once, for the credential and for all that came from it.
-#[tokio::test]
-async fn cp_10_suspended_users_have_no_valid_credential() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let delegated = control.delegated(&ada, json!({"permissions": null})).await;
-        let mut tx = control.app.store.begin().await.unwrap();
-        users::set_status(&mut tx, ada.user, Status::Suspended, control.now())
-            .await
-            .unwrap();
-        tx.commit().await.unwrap();
-        for token in [&ada.token, &delegated] {
-            assert_eq!(control.get("/api/whoami", token).await.status, 401);
-        }
+async fn cp_10_suspended_users_have_no_valid_credential(control: TestControl) {
+    let ada = control.person("ada").await;
+    let delegated = control.delegated(&ada, json!({"permissions": null})).await;
+    let mut tx = control.app.store.begin().await.unwrap();
+    users::set_status(&mut tx, ada.user, Status::Suspended, control.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    for token in [&ada.token, &delegated] {
+        assert_eq!(control.get("/api/whoami", token).await.status, 401);
     }
 }
 
@@ -138,27 +141,24 @@ async fn whoami(control: &TestControl, cookie: &str, bearer: Option<&str>) -> An
 }
 
 /// CP-13: what was sent explicitly counts; what a browser adds by itself does not.
-#[tokio::test]
-async fn cp_13_a_bearer_wins_over_a_cookie_and_a_cookie_rescues_nothing() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let eve = control.person("eve").await;
-        let cookie = control.session(&ada).await;
-        let who = whoami(&control, &cookie, None).await.json();
-        assert_eq!(
-            (&who["type"], &who["id"]),
-            (&json!("session"), &json!(ada.user))
-        );
-        let who = whoami(&control, &cookie, Some(&eve.token)).await.json();
-        assert_eq!(
-            (&who["type"], &who["id"]),
-            (&json!("pat"), &json!(eve.user))
-        );
-        let answer = whoami(&control, &cookie, Some("a.b.c")).await;
-        assert_eq!(answer.problem(), (401, "invalid_token".to_owned()));
-        let answer = whoami(&control, "__Host-svc_session=nothing", Some(&eve.token)).await;
-        assert_eq!(answer.status, 200);
-    }
+async fn cp_13_a_bearer_wins_over_a_cookie_and_a_cookie_rescues_nothing(control: TestControl) {
+    let ada = control.person("ada").await;
+    let eve = control.person("eve").await;
+    let cookie = control.session(&ada).await;
+    let who = whoami(&control, &cookie, None).await.json();
+    assert_eq!(
+        (&who["type"], &who["id"]),
+        (&json!("session"), &json!(ada.user))
+    );
+    let who = whoami(&control, &cookie, Some(&eve.token)).await.json();
+    assert_eq!(
+        (&who["type"], &who["id"]),
+        (&json!("pat"), &json!(eve.user))
+    );
+    let answer = whoami(&control, &cookie, Some("a.b.c")).await;
+    assert_eq!(answer.problem(), (401, "invalid_token".to_owned()));
+    let answer = whoami(&control, "__Host-svc_session=nothing", Some(&eve.token)).await;
+    assert_eq!(answer.status, 200);
 }
 
 /// Mints with the cookie alone.
@@ -174,43 +174,40 @@ async fn mint(control: &TestControl, cookie: &str, headers: &[(&str, &str)]) -> 
 }
 
 /// CP-13: a cookie alone writes from our own pages only; what it minted ends with the session.
-#[tokio::test]
-async fn cp_13_a_cookie_writes_from_this_origin_only() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let cookie = control.session(&ada).await;
-        for foreign in [
-            &[][..],
-            &[("origin", "https://evil.example")],
-            &[("sec-fetch-site", "cross-site")],
-            &[("sec-fetch-site", "same-site"), ("origin", BASE_URL)],
-        ] {
-            let answer = mint(&control, &cookie, foreign).await;
-            assert_eq!(answer.problem().0, 403, "{foreign:?}");
-        }
-        let ours = [("sec-fetch-site", "same-origin"), ("origin", BASE_URL)];
-        let answer = mint(&control, &cookie, &ours).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        let token = answer.json()["token"].as_str().unwrap().to_owned();
-        assert_eq!(control.get("/api/whoami", &token).await.status, 200);
-        // A person who is there makes credentials that outlive the session.
-        let pat = json!({"type": "pat", "name": "a"});
-        let request = Request::post("/api/credentials")
-            .header("cookie", &cookie)
-            .header("content-type", "application/json")
-            .header("sec-fetch-site", "same-origin");
-        let answer = control
-            .send_raw(request.body(Body::from(pat.to_string())).unwrap())
-            .await;
-        assert_eq!(answer.status, 201);
-        assert_eq!(answer.json()["credential"].get("expiresAt"), None);
-        let mut tx = control.app.store.begin().await.unwrap();
-        sessions::end_all(&mut tx, ada.user, None).await.unwrap();
-        tx.commit().await.unwrap();
-        assert_eq!(control.get("/api/whoami", &token).await.status, 401);
-        let pat = answer.json()["token"].as_str().unwrap().to_owned();
-        assert_eq!(control.get("/api/whoami", &pat).await.status, 200);
+async fn cp_13_a_cookie_writes_from_this_origin_only(control: TestControl) {
+    let ada = control.person("ada").await;
+    let cookie = control.session(&ada).await;
+    for foreign in [
+        &[][..],
+        &[("origin", "https://evil.example")],
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site"), ("origin", BASE_URL)],
+    ] {
+        let answer = mint(&control, &cookie, foreign).await;
+        assert_eq!(answer.problem().0, 403, "{foreign:?}");
     }
+    let ours = [("sec-fetch-site", "same-origin"), ("origin", BASE_URL)];
+    let answer = mint(&control, &cookie, &ours).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let token = answer.json()["token"].as_str().unwrap().to_owned();
+    assert_eq!(control.get("/api/whoami", &token).await.status, 200);
+    // A person who is there makes credentials that outlive the session.
+    let pat = json!({"type": "pat", "name": "a"});
+    let request = Request::post("/api/credentials")
+        .header("cookie", &cookie)
+        .header("content-type", "application/json")
+        .header("sec-fetch-site", "same-origin");
+    let answer = control
+        .send_raw(request.body(Body::from(pat.to_string())).unwrap())
+        .await;
+    assert_eq!(answer.status, 201);
+    assert_eq!(answer.json()["credential"].get("expiresAt"), None);
+    let mut tx = control.app.store.begin().await.unwrap();
+    sessions::end_all(&mut tx, ada.user, None).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(control.get("/api/whoami", &token).await.status, 401);
+    let pat = answer.json()["token"].as_str().unwrap().to_owned();
+    assert_eq!(control.get("/api/whoami", &pat).await.status, 200);
 }
 
 /// The first operator is made once, and signs in with what was shown.

@@ -3,14 +3,14 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::browser::{BASE, Browser, Platform};
-use crate::world::both;
+use crate::support::both;
+use crate::support::{BASE_URL, Browser, TestControl};
 
 /// Sends the form of the page.
 async fn confirm(
     browser: &mut Browser<'_>,
-    page: &crate::browser::Answer,
-) -> crate::browser::Answer {
+    page: &crate::support::Answer,
+) -> crate::support::Answer {
     let names = [
         "workspaceId",
         "name",
@@ -38,66 +38,112 @@ async fn preview(browser: &mut Browser<'_>, creation: &str) -> Value {
 }
 
 both! {
-    /// CP-4d, CP-4e: the answer of the creation leads to a page that creates and pays, once; after
-    /// it, a further project needs no checkout.
-    async fn cp_4d_a_first_project_is_paid_for_on_the_hosted_page(url) {
-        let platform = Platform::start(url).await;
-        let (_, workspace) = platform.person("ada").await;
-        let mut browser = platform.browser();
-        browser.sign_in("ada", crate::browser::PASSWORD).await;
-        let creation = format!("/api/workspaces/{workspace}/projects/tunnels");
-        let shown = preview(&mut browser, &creation).await;
-        let order = json!({
-            "name": "<b>Ada & co</b>", "plan": "pro", "provider": "other", "region": "local",
-            "creationFingerprint": shown["creationFingerprint"], "idempotencyKey": "api",
-        });
-        let refused = browser.api(Method::POST, &creation, order).await;
-        assert_eq!(refused.status, 402);
-        let address = refused.json()["url"].as_str().unwrap().to_owned();
-        let path = address.strip_prefix(BASE).unwrap();
+    cp_4d_a_first_project_is_paid_for_on_the_hosted_page,
+    cp_4b_a_stale_checkout_shows_the_current_offer,
+}
 
-        // Whoever is not signed in signs in first, and comes back.
-        let stranger = platform.browser().open(path).await;
-        assert_eq!(stranger.status, 303);
-        let login = stranger.location.unwrap();
-        assert!(login.starts_with("/login?next=/billing/checkout?workspaceId=wks_"), "{login}");
+/// CP-4d, CP-4e: the answer of the creation leads to a page that creates and pays, once; after
+/// it, a further project needs no checkout.
+async fn cp_4d_a_first_project_is_paid_for_on_the_hosted_page(control: TestControl) {
+    let workspace = control.person("ada").await.workspace;
+    let mut browser = control.browser();
+    browser.sign_in("ada", crate::support::PASSWORD).await;
+    let creation = format!("/api/workspaces/{workspace}/projects/tunnels");
+    let shown = preview(&mut browser, &creation).await;
+    let order = json!({
+        "name": "<b>Ada & co</b>", "plan": "pro", "provider": "other", "region": "local",
+        "creationFingerprint": shown["creationFingerprint"], "idempotencyKey": "api",
+    });
+    let refused = browser.api(Method::POST, &creation, order).await;
+    assert_eq!(refused.status, 402);
+    let address = refused.json()["url"].as_str().unwrap().to_owned();
+    let path = address.strip_prefix(BASE_URL).unwrap();
 
-        let page = browser.open(path).await;
-        assert_eq!(page.status, 200);
-        assert!(page.text.contains("19.00 EUR") && !page.text.contains("<b>Ada"), "{}", page.text);
-        let encoded = page.text.replace("&#60;", "<").replace("&#62;", ">").replace("&#38;", "&").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-        let page = crate::browser::Answer { text: encoded, ..page };
-        let done = confirm(&mut browser, &page).await;
-        assert_eq!(done.status, 200, "{}", done.text);
-        // Sent twice, it is created once.
-        assert_eq!(confirm(&mut browser, &page).await.text, done.text);
-        let list = browser.api(Method::GET, "/api/projects/tunnels", Value::Null).await.json();
-        assert_eq!((&list["total"], &list["projects"][0]["name"]), (&json!(1), &json!("<b>Ada & co</b>")));
-        assert_eq!(preview(&mut browser, &creation).await["billingAction"]["type"], "update_subscription");
+    // Whoever is not signed in signs in first, and comes back.
+    let stranger = control.browser().open(path).await;
+    assert_eq!(stranger.status, 303);
+    let login = stranger.location.unwrap();
+    assert!(
+        login.starts_with("/login?next=/billing/checkout?workspaceId=wks_"),
+        "{login}"
+    );
+
+    let page = browser.open(path).await;
+    assert_eq!(page.status, 200);
+    assert!(
+        page.text.contains("19.00 EUR") && !page.text.contains("<b>Ada"),
+        "{}",
+        page.text
+    );
+    let encoded = page
+        .text
+        .replace("&#60;", "<")
+        .replace("&#62;", ">")
+        .replace("&#38;", "&")
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&");
+    let page = crate::support::Answer {
+        text: encoded,
+        ..page
+    };
+    let done = confirm(&mut browser, &page).await;
+    assert_eq!(done.status, 200, "{}", done.text);
+    // Sent twice, it is created once.
+    assert_eq!(confirm(&mut browser, &page).await.text, done.text);
+    let list = browser
+        .api(Method::GET, "/api/projects/tunnels", Value::Null)
+        .await
+        .json();
+    assert_eq!(
+        (&list["total"], &list["projects"][0]["name"]),
+        (&json!(1), &json!("<b>Ada & co</b>"))
+    );
+    assert_eq!(
+        preview(&mut browser, &creation).await["billingAction"]["type"],
+        "update_subscription"
+    );
+}
+
+/// CP-4b: on the page too, what is confirmed is what was shown.
+async fn cp_4b_a_stale_checkout_shows_the_current_offer(control: TestControl) {
+    let workspace = control.person("ada").await.workspace;
+    let mut browser = control.browser();
+    browser.sign_in("ada", crate::support::PASSWORD).await;
+    let path = format!(
+        "/billing/checkout?workspaceId={workspace}&plan=pro&provider=other&region=local&name=One"
+    );
+    let page = browser.open(&path).await;
+    let setup = browser
+        .submit("/billing/setup", &[("workspaceId", workspace.as_str())])
+        .await;
+    assert_eq!(setup.status, 303);
+    let stale = confirm(&mut browser, &page).await;
+    assert_eq!(stale.status, 409);
+    assert!(
+        stale.text.contains("The offer has changed"),
+        "{}",
+        stale.text
+    );
+    assert_eq!(confirm(&mut browser, &stale).await.status, 200);
+    for bad in [
+        "plan=gold&provider=other&region=local&name=One",
+        "plan=pro&provider=other&region=local&name=",
+    ] {
+        let page = browser
+            .open(&format!("/billing/checkout?workspaceId={workspace}&{bad}"))
+            .await;
+        assert_eq!(page.status, 400, "{bad}");
     }
-
-    /// CP-4b: on the page too, what is confirmed is what was shown.
-    async fn cp_4b_a_stale_checkout_shows_the_current_offer(url) {
-        let platform = Platform::start(url).await;
-        let (_, workspace) = platform.person("ada").await;
-        let mut browser = platform.browser();
-        browser.sign_in("ada", crate::browser::PASSWORD).await;
-        let path = format!("/billing/checkout?workspaceId={workspace}&plan=pro&provider=other&region=local&name=One");
-        let page = browser.open(&path).await;
-        let setup = browser.submit("/billing/setup", &[("workspaceId", workspace.as_str())]).await;
-        assert_eq!(setup.status, 303);
-        let stale = confirm(&mut browser, &page).await;
-        assert_eq!(stale.status, 409);
-        assert!(stale.text.contains("The offer has changed"), "{}", stale.text);
-        assert_eq!(confirm(&mut browser, &stale).await.status, 200);
-        for bad in ["plan=gold&provider=other&region=local&name=One", "plan=pro&provider=other&region=local&name="] {
-            let page = browser.open(&format!("/billing/checkout?workspaceId={workspace}&{bad}")).await;
-            assert_eq!(page.status, 400, "{bad}");
-        }
-        let foreign = "/billing/setup?workspaceId=wks_01h455vb4pex5vsknk084sn02q";
-        assert_eq!(browser.open(foreign).await.status, 404);
-        let forged = [("sec-fetch-site", "cross-site")];
-        let forged = browser.submit_from("/billing/setup", &[("workspaceId", workspace.as_str())], &forged).await;
-        assert_eq!(forged.status, 403);
-    }
+    let foreign = "/billing/setup?workspaceId=wks_01h455vb4pex5vsknk084sn02q";
+    assert_eq!(browser.open(foreign).await.status, 404);
+    let forged = [("sec-fetch-site", "cross-site")];
+    let forged = browser
+        .submit_from(
+            "/billing/setup",
+            &[("workspaceId", workspace.as_str())],
+            &forged,
+        )
+        .await;
+    assert_eq!(forged.status, 403);
 }

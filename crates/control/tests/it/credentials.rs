@@ -5,7 +5,16 @@ use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
 use serde_json::{Value, json};
 use store::{audit, credentials};
 
-use crate::support::{Person, TestControl};
+use crate::support::{Person, TestControl, both};
+
+both! {
+    cp_16_a_pat_is_shown_once_and_stored_as_a_hash,
+    cp_16_an_application_signs_with_its_own_key,
+    cp_16_certificates_are_kept_by_fingerprint_or_authority,
+    cp_11_a_credential_never_holds_more_than_its_maker,
+    cp_11_rotation_overlaps_and_then_the_old_secret_ends,
+    cp_11_revocation_takes_everything_that_came_from_it,
+}
 
 async fn create(control: &TestControl, who: &Person, body: Value) -> Value {
     let answer = control.post("/api/credentials", &who.token, &body).await;
@@ -27,165 +36,152 @@ async fn field(control: &TestControl, who: &Person, body: Value) -> String {
 }
 
 /// CP-16: a personal access token is shown once and kept as a hash.
-#[tokio::test]
-async fn cp_16_a_pat_is_shown_once_and_stored_as_a_hash() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        // Ids of one millisecond have no order.
-        control.clock.advance(1);
+async fn cp_16_a_pat_is_shown_once_and_stored_as_a_hash(control: TestControl) {
+    let ada = control.person("ada").await;
+    // Ids of one millisecond have no order.
+    control.clock.advance(1);
+    let issued = create(
+        &control,
+        &ada,
+        json!({
+            "type": "pat",
+            "name": " laptop ",
+            "permissions": ["account.projects.read-only", "account.credentials.read-only"],
+            "resources": {"tunnels": {"workspaces": [ada.workspace]}},
+            "expiresAt": "2026-02-01T00:00:00.9Z",
+        }),
+    )
+    .await;
+    let token = issued["token"].as_str().unwrap();
+    let claims = ::credentials::inspect(token).unwrap()["claims"].clone();
+    assert_eq!(
+        (&claims["type"], &claims["iss"]),
+        (&json!("pat"), &json!("https://svc.example"))
+    );
+    assert_eq!(
+        claims["token_endpoint"],
+        issued["credential"]["tokenEndpoint"]
+    );
+    assert_eq!(claims["exp"], 1_769_904_000);
+    assert_eq!(
+        issued["credential"]["expiresAt"],
+        "2026-02-01T00:00:00.000Z"
+    );
+    assert_eq!(issued["credential"]["name"], "laptop");
+    let who = control.get("/api/whoami", token).await.json();
+    assert_eq!(who["permissions"].as_array().unwrap().len(), 2);
+    let list = control.get("/api/credentials", token).await;
+    assert!(!list.text.contains(token));
+    let list = list.json();
+    assert_eq!((&list["total"], &list["page"]), (&json!(2), &json!(1)));
+    assert_eq!(list["credentials"][1]["id"], issued["credential"]["id"]);
+    let id = issued["credential"]["id"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let mut read = control.app.store.read().await.unwrap();
+    let row = credentials::by_id(&mut read, id).await.unwrap().unwrap();
+    assert_eq!(row.token_hash.unwrap().0, ::credentials::digest(token));
+    // Past its end it is no credential.
+    drop(read);
+    control.clock.advance(31 * 24 * 3600);
+    assert_eq!(control.get("/api/whoami", token).await.status, 401);
+}
+
+/// CP-16: an application signs its tokens with its own key, and is its owner within its limits.
+async fn cp_16_an_application_signs_with_its_own_key(control: TestControl) {
+    let ada = control.person("ada").await;
+    for (kind, algorithm) in [
+        (&PKCS_ED25519, Algorithm::EdDSA),
+        (&PKCS_ECDSA_P256_SHA256, Algorithm::ES256),
+    ] {
+        let key = KeyPair::generate_for(kind).unwrap();
         let issued = create(
             &control,
             &ada,
             json!({
-                "type": "pat",
-                "name": " laptop ",
-                "permissions": ["account.projects.read-only", "account.credentials.read-only"],
-                "resources": {"tunnels": {"workspaces": [ada.workspace]}},
-                "expiresAt": "2026-02-01T00:00:00.9Z",
+                "type": "app",
+                "name": "build",
+                "permissions": ["account.projects.read-only"],
+                "publicKeyPem": key.public_key_pem(),
             }),
         )
         .await;
-        let token = issued["token"].as_str().unwrap();
-        let claims = ::credentials::inspect(token).unwrap()["claims"].clone();
-        assert_eq!(
-            (&claims["type"], &claims["iss"]),
-            (&json!("pat"), &json!("https://svc.example"))
-        );
-        assert_eq!(
-            claims["token_endpoint"],
-            issued["credential"]["tokenEndpoint"]
-        );
-        assert_eq!(claims["exp"], 1_769_904_000);
-        assert_eq!(
-            issued["credential"]["expiresAt"],
-            "2026-02-01T00:00:00.000Z"
-        );
-        assert_eq!(issued["credential"]["name"], "laptop");
-        let who = control.get("/api/whoami", token).await.json();
-        assert_eq!(who["permissions"].as_array().unwrap().len(), 2);
-        let list = control.get("/api/credentials", token).await;
-        assert!(
-            !String::from_utf8(list.bytes.clone())
-                .unwrap()
-                .contains(token)
-        );
-        let list = list.json();
-        assert_eq!((&list["total"], &list["page"]), (&json!(2), &json!(1)));
-        assert_eq!(list["credentials"][1]["id"], issued["credential"]["id"]);
-        let id = issued["credential"]["id"]
-            .as_str()
-            .unwrap()
-            .parse()
-            .unwrap();
-        let mut read = control.app.store.read().await.unwrap();
-        let row = credentials::by_id(&mut read, id).await.unwrap().unwrap();
-        assert_eq!(row.token_hash.unwrap().0, ::credentials::digest(token));
-        // Past its end it is no credential.
-        drop(read);
-        control.clock.advance(31 * 24 * 3600);
-        assert_eq!(control.get("/api/whoami", token).await.status, 401);
-    }
-}
-
-/// CP-16: an application signs its tokens with its own key, and is its owner within its limits.
-#[tokio::test]
-async fn cp_16_an_application_signs_with_its_own_key() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        for (kind, algorithm) in [
-            (&PKCS_ED25519, Algorithm::EdDSA),
-            (&PKCS_ECDSA_P256_SHA256, Algorithm::ES256),
-        ] {
-            let key = KeyPair::generate_for(kind).unwrap();
-            let issued = create(
-                &control,
-                &ada,
-                json!({
-                    "type": "app",
-                    "name": "build",
-                    "permissions": ["account.projects.read-only"],
-                    "publicKeyPem": key.public_key_pem(),
-                }),
-            )
-            .await;
-            assert_eq!(issued.get("token"), None);
-            let id = &issued["credential"]["id"];
-            let sign = |claims: &Value, key: &KeyPair| {
-                let key = match algorithm {
-                    Algorithm::EdDSA => EncodingKey::from_ed_der(key.serialized_der()),
-                    _ => EncodingKey::from_ec_der(key.serialized_der()),
-                };
-                jsonwebtoken::encode(&Header::new(algorithm), claims, &key).unwrap()
+        assert_eq!(issued.get("token"), None);
+        let id = &issued["credential"]["id"];
+        let sign = |claims: &Value, key: &KeyPair| {
+            let key = match algorithm {
+                Algorithm::EdDSA => EncodingKey::from_ed_der(key.serialized_der()),
+                _ => EncodingKey::from_ec_der(key.serialized_der()),
             };
-            let claims = json!({"type": "app", "clientId": id, "iat": 1_767_225_600, "exp": 1_767_225_660,
-                "permissions": ["account.projects.read-only", "account.tokens.create"]});
-            let token = sign(&claims, &key);
-            let who = control.get("/api/whoami", &token).await;
-            assert_eq!(who.status, 200, "{who:?}");
-            let who = who.json();
-            assert_eq!(
-                (&who["type"], &who["id"]),
-                (&json!("app"), &json!(ada.user))
-            );
-            // What the token claims beyond its credential is not held.
-            assert_eq!(who["permissions"], json!(["account.projects.read-only"]));
-            let another = KeyPair::generate_for(kind).unwrap();
-            for bad in [
-                sign(&claims, &another),
-                sign(
-                    &json!({"type": "auth", "userId": ada.user, "exp": 1_767_225_660}),
-                    &key,
-                ),
-                sign(
-                    &json!({"type": "app", "clientId": "crd_x", "exp": 1_767_225_660}),
-                    &key,
-                ),
-                sign(
-                    &json!({"type": "app", "clientId": id, "exp": 1_767_225_600}),
-                    &key,
-                ),
-            ] {
-                assert_eq!(control.get("/api/whoami", &bad).await.status, 401);
-            }
-            let path = format!("/api/credentials/{}", id.as_str().unwrap());
-            assert_eq!(control.delete(&path, &ada.token).await.status, 204);
-            assert_eq!(control.get("/api/whoami", &token).await.status, 401);
+            jsonwebtoken::encode(&Header::new(algorithm), claims, &key).unwrap()
+        };
+        let claims = json!({"type": "app", "clientId": id, "iat": 1_767_225_600, "exp": 1_767_225_660,
+            "permissions": ["account.projects.read-only", "account.tokens.create"]});
+        let token = sign(&claims, &key);
+        let who = control.get("/api/whoami", &token).await;
+        assert_eq!(who.status, 200, "{who:?}");
+        let who = who.json();
+        assert_eq!(
+            (&who["type"], &who["id"]),
+            (&json!("app"), &json!(ada.user))
+        );
+        // What the token claims beyond its credential is not held.
+        assert_eq!(who["permissions"], json!(["account.projects.read-only"]));
+        let another = KeyPair::generate_for(kind).unwrap();
+        for bad in [
+            sign(&claims, &another),
+            sign(
+                &json!({"type": "auth", "userId": ada.user, "exp": 1_767_225_660}),
+                &key,
+            ),
+            sign(
+                &json!({"type": "app", "clientId": "crd_x", "exp": 1_767_225_660}),
+                &key,
+            ),
+            sign(
+                &json!({"type": "app", "clientId": id, "exp": 1_767_225_600}),
+                &key,
+            ),
+        ] {
+            assert_eq!(control.get("/api/whoami", &bad).await.status, 401);
         }
+        let path = format!("/api/credentials/{}", id.as_str().unwrap());
+        assert_eq!(control.delete(&path, &ada.token).await.status, 204);
+        assert_eq!(control.get("/api/whoami", &token).await.status, 401);
     }
 }
 
 /// CP-16: client certificates, one by one or by their authority.
-#[tokio::test]
-async fn cp_16_certificates_are_kept_by_fingerprint_or_authority() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let eve = control.person("eve").await;
-        let key = KeyPair::generate().unwrap();
-        let leaf = CertificateParams::new(["client".to_owned()]).unwrap();
-        let leaf = leaf.self_signed(&key).unwrap();
-        let body = json!({"type": "mtls", "name": "door", "certificatePem": leaf.pem()});
-        let issued = create(&control, &ada, body.clone()).await;
-        let fingerprint = issued["credential"]["fingerprint"].as_str().unwrap();
-        assert_eq!(fingerprint.len(), 64);
-        // The same certificate is one credential, whoever sends it.
-        let twice = control.post("/api/credentials", &eve.token, &body).await;
-        assert_eq!(twice.problem(), (409, "conflict".to_owned()));
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let authority = params.self_signed(&key).unwrap();
-        let body = json!({"type": "mtls", "name": "fleet", "issuerPem": authority.pem(),
-        "permissionPolicy": {
-            "control": {"mode": "none"},
-            "engine": {"mode": "select", "permissions": ["tunnels.streams.create-delete"]},
-        }});
-        let issued = create(&control, &ada, body).await;
-        assert_eq!(
-            issued["credential"]["permissions"],
-            json!(["tunnels.streams.create-delete"])
-        );
-        let not_an_authority = json!({"type": "mtls", "name": "x", "issuerPem": leaf.pem()});
-        assert_eq!(field(&control, &ada, not_an_authority).await, "issuerPem");
-    }
+async fn cp_16_certificates_are_kept_by_fingerprint_or_authority(control: TestControl) {
+    let ada = control.person("ada").await;
+    let eve = control.person("eve").await;
+    let key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(["client".to_owned()]).unwrap();
+    let leaf = leaf.self_signed(&key).unwrap();
+    let body = json!({"type": "mtls", "name": "door", "certificatePem": leaf.pem()});
+    let issued = create(&control, &ada, body.clone()).await;
+    let fingerprint = issued["credential"]["fingerprint"].as_str().unwrap();
+    assert_eq!(fingerprint.len(), 64);
+    // The same certificate is one credential, whoever sends it.
+    let twice = control.post("/api/credentials", &eve.token, &body).await;
+    assert_eq!(twice.problem(), (409, "conflict".to_owned()));
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key).unwrap();
+    let body = json!({"type": "mtls", "name": "fleet", "issuerPem": authority.pem(),
+    "permissionPolicy": {
+        "control": {"mode": "none"},
+        "engine": {"mode": "select", "permissions": ["tunnels.streams.create-delete"]},
+    }});
+    let issued = create(&control, &ada, body).await;
+    assert_eq!(
+        issued["credential"]["permissions"],
+        json!(["tunnels.streams.create-delete"])
+    );
+    let not_an_authority = json!({"type": "mtls", "name": "x", "issuerPem": leaf.pem()});
+    assert_eq!(field(&control, &ada, not_an_authority).await, "issuerPem");
 }
 
 #[tokio::test]
@@ -266,149 +262,140 @@ async fn what_is_wrong_with_a_credential_is_named() {
 }
 
 /// CP-11: nobody issues more than they hold, and nothing that outlives what it was made with.
-#[tokio::test]
-async fn cp_11_a_credential_never_holds_more_than_its_maker() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let resources = json!({"tunnels": {"projects": ["p1"]}});
-        let narrow = json!({
-            "permissions": ["account.credentials.read-write", "account.projects.read-only"],
-            "resources": resources,
-            "ttlSeconds": 600,
-        });
-        let narrow = control.delegated(&ada, narrow).await;
-        control.clock.advance(1);
-        let more = json!({"type": "pat", "name": "a", "permissions": ["account.tokens.create"]});
-        let answer = control.post("/api/credentials", &narrow, &more).await;
-        assert_eq!(answer.problem(), (403, "insufficient_scope".to_owned()));
-        assert_eq!(answer.json()["scope"], "account.tokens.create");
-        let later = json!({"type": "pat", "name": "a", "expiresAt": "2026-01-01T00:20:00Z"});
-        let answer = control.post("/api/credentials", &narrow, &later).await;
-        assert_eq!(
-            (answer.status, &answer.json()["field"]),
-            (400, &json!("expiresAt"))
-        );
-        let all = json!({"type": "pat", "name": "a"});
-        let answer = control.post("/api/credentials", &narrow, &all).await;
-        assert_eq!(answer.status, 201, "{answer:?}");
-        let credential = answer.json()["credential"].clone();
-        assert_eq!(credential["resources"], resources);
-        assert_eq!(credential["expiresAt"], "2026-01-01T00:10:00.000Z");
-        assert_eq!(credential["permissions"].as_array().unwrap().len(), 2);
-        // Nor by replacing the secret of one that holds more.
-        let list = control.get("/api/credentials", &ada.token).await.json();
-        let broad = list["credentials"][0]["id"].as_str().unwrap();
-        let path = format!("/api/credentials/{broad}/rotate");
-        let answer = control
-            .send(http::Method::POST, &path, Some(&narrow), None)
-            .await;
-        assert_eq!(answer.problem(), (403, "insufficient_scope".to_owned()));
-    }
+async fn cp_11_a_credential_never_holds_more_than_its_maker(control: TestControl) {
+    let ada = control.person("ada").await;
+    let resources = json!({"tunnels": {"projects": ["p1"]}});
+    let narrow = json!({
+        "permissions": ["account.credentials.read-write", "account.projects.read-only"],
+        "resources": resources,
+        "ttlSeconds": 600,
+    });
+    let narrow = control.delegated(&ada, narrow).await;
+    control.clock.advance(1);
+    let more = json!({"type": "pat", "name": "a", "permissions": ["account.tokens.create"]});
+    let answer = control.post("/api/credentials", &narrow, &more).await;
+    assert_eq!(answer.problem(), (403, "insufficient_scope".to_owned()));
+    assert_eq!(answer.json()["scope"], "account.tokens.create");
+    let later = json!({"type": "pat", "name": "a", "expiresAt": "2026-01-01T00:20:00Z"});
+    let answer = control.post("/api/credentials", &narrow, &later).await;
+    assert_eq!(
+        (answer.status, &answer.json()["field"]),
+        (400, &json!("expiresAt"))
+    );
+    let all = json!({"type": "pat", "name": "a"});
+    let answer = control.post("/api/credentials", &narrow, &all).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let credential = answer.json()["credential"].clone();
+    assert_eq!(credential["resources"], resources);
+    assert_eq!(credential["expiresAt"], "2026-01-01T00:10:00.000Z");
+    assert_eq!(credential["permissions"].as_array().unwrap().len(), 2);
+    // Nor by replacing the secret of one that holds more.
+    let list = control.get("/api/credentials", &ada.token).await.json();
+    let broad = list["credentials"][0]["id"].as_str().unwrap();
+    let path = format!("/api/credentials/{broad}/rotate");
+    let answer = control
+        .send(http::Method::POST, &path, Some(&narrow), None)
+        .await;
+    assert_eq!(answer.problem(), (403, "insufficient_scope".to_owned()));
 }
 
 /// CP-11: rotation with an overlap, in which both secrets are good.
-#[tokio::test]
-async fn cp_11_rotation_overlaps_and_then_the_old_secret_ends() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let body = json!({"type": "pat", "name": "a", "permissions": ["account.tokens.create"]});
-        let issued = create(&control, &ada, body).await;
-        let old = issued["token"].as_str().unwrap();
-        let delegated = control
-            .post(
-                "/api/tokens",
-                old,
-                &json!({"permissions": null, "ttlSeconds": 3600}),
-            )
-            .await;
-        let delegated = delegated.json()["token"].as_str().unwrap().to_owned();
-        let id = issued["credential"]["id"].as_str().unwrap();
-        let path = format!("/api/credentials/{id}/rotate");
-        let answer = control
-            .post(&path, &ada.token, &json!({"overlapSeconds": 60}))
-            .await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        let rotated = answer.json();
-        let new = rotated["token"].as_str().unwrap();
-        assert_ne!(new, old);
+async fn cp_11_rotation_overlaps_and_then_the_old_secret_ends(control: TestControl) {
+    let ada = control.person("ada").await;
+    let body = json!({"type": "pat", "name": "a", "permissions": ["account.tokens.create"]});
+    let issued = create(&control, &ada, body).await;
+    let old = issued["token"].as_str().unwrap();
+    let delegated = control
+        .post(
+            "/api/tokens",
+            old,
+            &json!({"permissions": null, "ttlSeconds": 3600}),
+        )
+        .await;
+    let delegated = delegated.json()["token"].as_str().unwrap().to_owned();
+    let id = issued["credential"]["id"].as_str().unwrap();
+    let path = format!("/api/credentials/{id}/rotate");
+    let answer = control
+        .post(&path, &ada.token, &json!({"overlapSeconds": 60}))
+        .await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let rotated = answer.json();
+    let new = rotated["token"].as_str().unwrap();
+    assert_ne!(new, old);
+    assert_eq!(
+        rotated["credential"]["permissions"],
+        issued["credential"]["permissions"]
+    );
+    for token in [old, new, &delegated] {
+        assert_eq!(control.get("/api/whoami", token).await.status, 200);
+    }
+    let again = control
+        .send(http::Method::POST, &path, Some(&ada.token), None)
+        .await;
+    assert_eq!(again.problem(), (409, "conflict".to_owned()));
+    control.clock.advance(60);
+    for (token, status) in [(old, 401), (new, 200), (&delegated, 401)] {
+        assert_eq!(control.get("/api/whoami", token).await.status, status);
+    }
+    for bad in [json!(-1), json!(604_801), json!(1.0)] {
+        let body = json!({"overlapSeconds": bad});
+        let answer = control.post(&path, &ada.token, &body).await;
         assert_eq!(
-            rotated["credential"]["permissions"],
-            issued["credential"]["permissions"]
+            (answer.status, &answer.json()["field"]),
+            (400, &json!("overlapSeconds"))
         );
-        for token in [old, new, &delegated] {
-            assert_eq!(control.get("/api/whoami", token).await.status, 200);
-        }
-        let again = control
-            .send(http::Method::POST, &path, Some(&ada.token), None)
-            .await;
-        assert_eq!(again.problem(), (409, "conflict".to_owned()));
-        control.clock.advance(60);
-        for (token, status) in [(old, 401), (new, 200), (&delegated, 401)] {
-            assert_eq!(control.get("/api/whoami", token).await.status, status);
-        }
-        for bad in [json!(-1), json!(604_801), json!(1.0)] {
-            let body = json!({"overlapSeconds": bad});
-            let answer = control.post(&path, &ada.token, &body).await;
-            assert_eq!(
-                (answer.status, &answer.json()["field"]),
-                (400, &json!("overlapSeconds"))
-            );
-        }
     }
 }
 
 /// CP-11: revocation is in force with its answer; it is written down who did it.
-#[tokio::test]
-async fn cp_11_revocation_takes_everything_that_came_from_it() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let eve = control.person("eve").await;
-        let issued = create(&control, &ada, json!({"type": "pat", "name": "a"})).await;
-        let token = issued["token"].as_str().unwrap().to_owned();
-        let holder = Person {
-            token: token.clone(),
-            ..ada.clone()
-        };
-        let child = control
-            .delegated(&holder, json!({"permissions": null}))
-            .await;
-        let grandchild = Person {
-            token: child.clone(),
-            ..ada.clone()
-        };
-        let grandchild = control
-            .delegated(&grandchild, json!({"permissions": null}))
-            .await;
-        let path = format!(
-            "/api/credentials/{}",
-            issued["credential"]["id"].as_str().unwrap()
-        );
-        control.clock.advance(1);
-        // To somebody else it is not there.
-        assert_eq!(control.delete(&path, &eve.token).await.problem().0, 404);
-        assert_eq!(control.delete(&path, &ada.token).await.status, 204);
-        for token in [&token, &child, &grandchild] {
-            assert_eq!(control.get("/api/whoami", token).await.status, 401);
-        }
-        assert_eq!(control.delete(&path, &ada.token).await.problem().0, 404);
-        assert_eq!(
-            control
-                .delete("/api/credentials/x", &ada.token)
-                .await
-                .problem()
-                .0,
-            404
-        );
-        let mut read = control.app.store.read().await.unwrap();
-        let page = store::Paging::new(1, 10).unwrap();
-        let entries = audit::of_user(&mut read, ada.user, page).await.unwrap();
-        let actions: Vec<_> = entries
-            .items
-            .iter()
-            .map(|entry| entry.action.as_str())
-            .collect();
-        assert_eq!(actions, ["credential.revoked", "credential.issued"]);
+async fn cp_11_revocation_takes_everything_that_came_from_it(control: TestControl) {
+    let ada = control.person("ada").await;
+    let eve = control.person("eve").await;
+    let issued = create(&control, &ada, json!({"type": "pat", "name": "a"})).await;
+    let token = issued["token"].as_str().unwrap().to_owned();
+    let holder = Person {
+        token: token.clone(),
+        ..ada.clone()
+    };
+    let child = control
+        .delegated(&holder, json!({"permissions": null}))
+        .await;
+    let grandchild = Person {
+        token: child.clone(),
+        ..ada.clone()
+    };
+    let grandchild = control
+        .delegated(&grandchild, json!({"permissions": null}))
+        .await;
+    let path = format!(
+        "/api/credentials/{}",
+        issued["credential"]["id"].as_str().unwrap()
+    );
+    control.clock.advance(1);
+    // To somebody else it is not there.
+    assert_eq!(control.delete(&path, &eve.token).await.problem().0, 404);
+    assert_eq!(control.delete(&path, &ada.token).await.status, 204);
+    for token in [&token, &child, &grandchild] {
+        assert_eq!(control.get("/api/whoami", token).await.status, 401);
     }
+    assert_eq!(control.delete(&path, &ada.token).await.problem().0, 404);
+    assert_eq!(
+        control
+            .delete("/api/credentials/x", &ada.token)
+            .await
+            .problem()
+            .0,
+        404
+    );
+    let mut read = control.app.store.read().await.unwrap();
+    let page = store::Paging::new(1, 10).unwrap();
+    let entries = audit::of_user(&mut read, ada.user, page).await.unwrap();
+    let actions: Vec<_> = entries
+        .items
+        .iter()
+        .map(|entry| entry.action.as_str())
+        .collect();
+    assert_eq!(actions, ["credential.revoked", "credential.issued"]);
 }
 
 #[tokio::test]

@@ -7,7 +7,6 @@
     reason = "a test ends where it fails"
 )]
 
-mod browser;
 mod callers;
 mod checkout;
 mod contracts;
@@ -28,4 +27,3 @@ mod turn;
 mod walk;
 mod whoami;
 mod workspaces;
-mod world;

@@ -10,7 +10,7 @@ mod validation;
 use http::Method;
 use types::form::{Form, encode};
 
-use crate::browser::{Answer, Browser, CALLBACK, Platform};
+use crate::support::{Answer, Browser, CALLBACK, TestControl};
 
 /// The pair of RFC 7636, appendix B.
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
@@ -66,7 +66,7 @@ fn at_callback(answer: &Answer) -> Form {
     let location = answer.location.as_deref().unwrap();
     let query = location.strip_prefix(CALLBACK).unwrap();
     let mut form = Form::parse(query).unwrap();
-    assert_eq!(form.take("iss").as_deref(), Some(crate::browser::BASE));
+    assert_eq!(form.take("iss").as_deref(), Some(crate::support::BASE_URL));
     form
 }
 
@@ -79,12 +79,12 @@ async fn code(browser: &mut Browser<'_>, changes: &[(&str, &str)]) -> String {
 }
 
 /// What a program sends: a form, without a cookie and without a word of where it comes from.
-async fn program(platform: &Platform, path: &str, fields: &[(&str, &str)]) -> Answer {
-    platform.browser().submit_from(path, fields, &[]).await
+async fn program(control: &TestControl, path: &str, fields: &[(&str, &str)]) -> Answer {
+    control.browser().submit_from(path, fields, &[]).await
 }
 
 /// Redeems a code.
-async fn redeem(platform: &Platform, code: &str, changes: &[(&str, &str)]) -> Answer {
+async fn redeem(control: &TestControl, code: &str, changes: &[(&str, &str)]) -> Answer {
     let fields = [
         ("grant_type", "authorization_code"),
         ("client_id", "web"),
@@ -92,37 +92,37 @@ async fn redeem(platform: &Platform, code: &str, changes: &[(&str, &str)]) -> An
         ("code", code),
         ("code_verifier", VERIFIER),
     ];
-    program(platform, "/oauth/token", &changed(&fields, changes)).await
+    program(control, "/oauth/token", &changed(&fields, changes)).await
 }
 
 /// An access token that the person in the browser approved.
-async fn access_token(browser: &mut Browser<'_>, platform: &Platform) -> String {
+async fn access_token(browser: &mut Browser<'_>, control: &TestControl) -> String {
     let code = code(browser, &[]).await;
-    let answer = redeem(platform, &code, &[]).await;
+    let answer = redeem(control, &code, &[]).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer.json()["access_token"].as_str().unwrap().to_owned()
 }
 
 /// A request to the API with a token.
-async fn with_token(platform: &Platform, path: &str, token: &str) -> Answer {
+async fn with_token(control: &TestControl, path: &str, token: &str) -> Answer {
     let bearer = format!("Bearer {token}");
     let headers = [("authorization", bearer.as_str())];
-    let mut browser = platform.browser();
+    let mut browser = control.browser();
     browser.send(Method::GET, path, None, &headers).await
 }
 
 /// The error of a refusal.
 #[track_caller]
 fn error(answer: &Answer) -> String {
-    assert!(!answer.status.is_success(), "{}", answer.text);
+    assert!(!(200..300).contains(&answer.status), "{}", answer.text);
     assert_eq!(answer.headers["cache-control"], "no-store");
     assert_eq!(answer.headers["content-type"], "application/json");
     answer.json()["error"].as_str().unwrap().to_owned()
 }
 
 /// What was done, oldest first; what was done at the same time, by its name.
-async fn audit(platform: &Platform) -> Vec<(String, serde_json::Value)> {
-    let mut read = platform.app.store.read().await.unwrap();
+async fn audit(control: &TestControl) -> Vec<(String, serde_json::Value)> {
+    let mut read = control.app.store.read().await.unwrap();
     let all = store::audit::list_all(&mut read, store::Paging::DEFAULT).await;
     let mut entries = all.unwrap().items;
     entries.sort_by_key(|entry| (entry.created_at, entry.action.clone()));

@@ -8,17 +8,17 @@ mod read;
 
 use serde_json::{Value, json};
 
-use crate::world::{Person, Reply, World, next};
+use crate::support::{Answer, Person, TestControl, next};
 
 /// Where the workspace's projects are created.
-fn creation(person: Person) -> String {
+fn creation(person: &Person) -> String {
     format!("/api/workspaces/{}/projects/tunnels", person.workspace)
 }
 
 /// The preview of one plan.
-async fn preview(world: &World, person: Person, plan: &str) -> Value {
+async fn preview(control: &TestControl, person: &Person, plan: &str) -> Value {
     let path = format!("{}/plan/config", creation(person));
-    let config = world.get(&world.token(person), &path).await.expect(200);
+    let config = control.get(&path, &person.token).await.expect(200);
     let plans = config["plans"].as_array().unwrap();
     plans
         .iter()
@@ -40,21 +40,21 @@ fn order(preview: &Value) -> Value {
     })
 }
 
-async fn place(world: &World, person: Person, order: &Value) -> Reply {
+async fn place(control: &TestControl, person: &Person, order: &Value) -> Answer {
     let path = creation(person);
-    world.post(&world.token(person), &path, order.clone()).await
+    control.post(&path, &person.token, &order.clone()).await
 }
 
 /// A project on the free plan.
-pub(crate) async fn project(world: &World, person: Person) -> Value {
-    let order = order(&preview(world, person, "basic").await);
-    place(world, person, &order).await.expect(201)
+pub(crate) async fn project(control: &TestControl, person: &Person) -> Value {
+    let order = order(&preview(control, person, "basic").await);
+    place(control, person, &order).await.expect(201)
 }
 
 /// The names of the projects that the person sees, in the order of their ids.
-async fn names(world: &World, person: Person) -> Vec<String> {
+async fn names(control: &TestControl, person: &Person) -> Vec<String> {
     let path = "/api/projects/tunnels?pageSize=100";
-    let list = world.get(&world.token(person), path).await.expect(200);
+    let list = control.get(path, &person.token).await.expect(200);
     let projects = list["projects"].as_array().unwrap();
     let name = |project: &Value| project["name"].as_str().unwrap().to_owned();
     projects.iter().map(name).collect()

@@ -2,33 +2,33 @@
 
 use http::StatusCode;
 
-use crate::browser::{BASE, PASSWORD, Platform, both};
+use crate::support::{BASE_URL, PASSWORD, TestControl, both};
 
 both! {
-    a_link_sets_a_new_password_once_and_signs_everybody_out
-    asking_for_a_link_tells_nothing
-    the_newest_link_is_the_only_one_and_it_ages
-    a_mailbox_gets_few_links
-    a_link_ends_the_wait_after_failed_sign_ins
-    a_link_works_once_also_at_the_same_time
+    a_link_sets_a_new_password_once_and_signs_everybody_out,
+    asking_for_a_link_tells_nothing,
+    the_newest_link_is_the_only_one_and_it_ages,
+    a_mailbox_gets_few_links,
+    a_link_ends_the_wait_after_failed_sign_ins,
+    a_link_works_once_also_at_the_same_time,
 }
 
 const NEW: &str = "another long password";
 
 /// The path of the link in a mail.
 fn link(mail: &str) -> String {
-    let start = mail.find(BASE).map(|at| at + BASE.len());
+    let start = mail.find(BASE_URL).map(|at| at + BASE_URL.len());
     let links: Vec<&str> = mail
         .split_whitespace()
-        .filter_map(|word| word.strip_prefix(BASE))
+        .filter_map(|word| word.strip_prefix(BASE_URL))
         .filter(|path| path.starts_with("/reset/"))
         .collect();
     assert!(start.is_some() && links.len() == 1, "{mail}");
     links[0].to_owned()
 }
 
-async fn request(platform: &Platform, email: &str) -> String {
-    let answer = platform
+async fn request(control: &TestControl, email: &str) -> String {
+    let answer = control
         .browser()
         .submit("/reset", &[("email", email)])
         .await;
@@ -36,11 +36,11 @@ async fn request(platform: &Platform, email: &str) -> String {
     answer.text
 }
 
-async fn a_link_sets_a_new_password_once_and_signs_everybody_out(platform: Platform) {
-    platform.person("Ada").await;
-    let mut before = platform.signed_in("Ada").await;
-    request(&platform, "ADA@example.com").await;
-    let mails = platform.mails().await;
+async fn a_link_sets_a_new_password_once_and_signs_everybody_out(control: TestControl) {
+    control.person("Ada").await;
+    let mut before = control.signed_in("Ada").await;
+    request(&control, "ADA@example.com").await;
+    let mails = control.mails().await;
     assert_eq!(mails.len(), 1);
     assert!(
         mails[0].contains("\r\nTo: ada@example.com\r\n"),
@@ -49,7 +49,7 @@ async fn a_link_sets_a_new_password_once_and_signs_everybody_out(platform: Platf
     );
     let path = link(&mails[0]);
 
-    let mut browser = platform.browser();
+    let mut browser = control.browser();
     let page = browser.open(&path).await;
     assert_eq!(page.status, StatusCode::OK);
     assert!(page.text.contains("ada@example.com"), "{}", page.text);
@@ -74,31 +74,31 @@ async fn a_link_sets_a_new_password_once_and_signs_everybody_out(platform: Platf
         .await;
     assert_eq!(again.status, StatusCode::NOT_FOUND);
     assert_eq!(
-        platform.browser().sign_in("Ada", NEW).await.status,
+        control.browser().sign_in("Ada", NEW).await.status,
         StatusCode::SEE_OTHER
     );
 }
 
 /// The page does not say who has an account.
-async fn asking_for_a_link_tells_nothing(platform: Platform) {
-    platform.person("Ada").await;
-    let known = request(&platform, "ada@example.com").await;
-    let unknown = request(&platform, "nobody@example.com").await;
+async fn asking_for_a_link_tells_nothing(control: TestControl) {
+    control.person("Ada").await;
+    let known = request(&control, "ada@example.com").await;
+    let unknown = request(&control, "nobody@example.com").await;
     assert_eq!(known, unknown);
-    assert_eq!(platform.mails().await.len(), 1);
+    assert_eq!(control.mails().await.len(), 1);
 }
 
-async fn the_newest_link_is_the_only_one_and_it_ages(platform: Platform) {
-    platform.person("Ada").await;
-    request(&platform, "ada@example.com").await;
-    let first = link(&platform.mails().await[0]);
-    platform.clock.advance(1);
-    request(&platform, "ada@example.com").await;
-    let second = link(&platform.mails().await[1]);
-    let mut browser = platform.browser();
+async fn the_newest_link_is_the_only_one_and_it_ages(control: TestControl) {
+    control.person("Ada").await;
+    request(&control, "ada@example.com").await;
+    let first = link(&control.mails().await[0]);
+    control.clock.advance(1);
+    request(&control, "ada@example.com").await;
+    let second = link(&control.mails().await[1]);
+    let mut browser = control.browser();
     assert_eq!(browser.open(&first).await.status, StatusCode::NOT_FOUND);
     assert_eq!(browser.open(&second).await.status, StatusCode::OK);
-    platform.clock.advance(3600);
+    control.clock.advance(3600);
     assert_eq!(browser.open(&second).await.status, StatusCode::NOT_FOUND);
     let late = browser.submit(&second, &[("password", NEW)]).await;
     assert_eq!(late.status, StatusCode::NOT_FOUND);
@@ -109,22 +109,22 @@ async fn the_newest_link_is_the_only_one_and_it_ages(platform: Platform) {
 }
 
 /// A stranger cannot fill somebody's mailbox, and is not told so.
-async fn a_mailbox_gets_few_links(platform: Platform) {
-    platform.person("Ada").await;
+async fn a_mailbox_gets_few_links(control: TestControl) {
+    control.person("Ada").await;
     for _ in 0..10 {
-        request(&platform, "ada@example.com").await;
+        request(&control, "ada@example.com").await;
     }
-    assert_eq!(platform.mails().await.len(), 4);
+    assert_eq!(control.mails().await.len(), 4);
 }
 
-async fn a_link_ends_the_wait_after_failed_sign_ins(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.browser();
+async fn a_link_ends_the_wait_after_failed_sign_ins(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.browser();
     for _ in 0..6 {
         browser.sign_in("Ada", "wrong password").await;
     }
-    request(&platform, "ada@example.com").await;
-    let path = link(&platform.mails().await[0]);
+    request(&control, "ada@example.com").await;
+    let path = link(&control.mails().await[0]);
     browser.submit(&path, &[("password", NEW)]).await;
     assert_eq!(
         browser.sign_in("Ada", NEW).await.status,
@@ -133,15 +133,15 @@ async fn a_link_ends_the_wait_after_failed_sign_ins(platform: Platform) {
 }
 
 /// Of two that use one link at once, one does.
-async fn a_link_works_once_also_at_the_same_time(platform: Platform) {
-    platform.person("Ada").await;
-    request(&platform, "ada@example.com").await;
-    let path = link(&platform.mails().await[0]);
-    let (mut left, mut right) = (platform.browser(), platform.browser());
+async fn a_link_works_once_also_at_the_same_time(control: TestControl) {
+    control.person("Ada").await;
+    request(&control, "ada@example.com").await;
+    let path = link(&control.mails().await[0]);
+    let (mut left, mut right) = (control.browser(), control.browser());
     let fields = |password: &'static str| [("password", password)];
     let (of_left, of_right) = (fields("the left password"), fields("the right password"));
     let (one, two) = tokio::join!(left.submit(&path, &of_left), right.submit(&path, &of_right));
     let mut statuses = [one.status, two.status];
-    statuses.sort();
+    statuses.sort_unstable();
     assert_eq!(statuses, [StatusCode::SEE_OTHER, StatusCode::NOT_FOUND]);
 }

@@ -3,17 +3,17 @@
 use aws_lc_rs::hmac;
 use http::{Method, StatusCode};
 
-use crate::browser::{Browser, PASSWORD, Platform, both};
+use crate::support::{Browser, PASSWORD, TestControl, both};
 
 both! {
-    a_password_alone_opens_nothing_once_the_second_factor_is_on
-    a_code_opens_one_session
-    a_recovery_code_works_once_and_in_any_spelling
-    codes_are_not_guessed_in_bulk
-    the_step_in_between_does_not_wait_for_long
-    turning_it_off_takes_the_password
-    a_second_factor_in_force_is_not_replaced
-    the_secret_is_sealed_where_it_is_kept
+    a_password_alone_opens_nothing_once_the_second_factor_is_on,
+    a_code_opens_one_session,
+    a_recovery_code_works_once_and_in_any_spelling,
+    codes_are_not_guessed_in_bulk,
+    the_step_in_between_does_not_wait_for_long,
+    turning_it_off_takes_the_password,
+    a_second_factor_in_force_is_not_replaced,
+    the_secret_is_sealed_where_it_is_kept,
 }
 
 /// An authenticator app of another maker: it knows the key that the page shows.
@@ -40,8 +40,8 @@ impl Authenticator {
         Self(bytes)
     }
 
-    fn code(&self, platform: &Platform) -> String {
-        let step = platform.app.now().as_second() / 30;
+    fn code(&self, control: &TestControl) -> String {
+        let step = control.app.now().as_second() / 30;
         let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &self.0);
         let tag = hmac::sign(&key, &step.to_be_bytes());
         let tag = tag.as_ref();
@@ -52,18 +52,18 @@ impl Authenticator {
 }
 
 /// Turns the second factor on; the app, and the recovery codes.
-async fn turn_on(platform: &Platform, browser: &mut Browser<'_>) -> (Authenticator, Vec<String>) {
+async fn turn_on(control: &TestControl, browser: &mut Browser<'_>) -> (Authenticator, Vec<String>) {
     let page = browser.submit("/account/second-factor", &[]).await;
     let app = Authenticator::scan(page.between("<code>", "</code>"));
     assert!(
         page.text
-            .contains("otpauth://totp/svc.example.com:ada%40example.com?secret=")
+            .contains("otpauth://totp/svc.example:ada%40example.com?secret=")
     );
     let wrong = browser
         .submit("/account/second-factor/confirm", &[("code", "000000")])
         .await;
     assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
-    let code = app.code(platform);
+    let code = app.code(control);
     let page = browser
         .submit("/account/second-factor/confirm", &[("code", &code)])
         .await;
@@ -73,23 +73,23 @@ async fn turn_on(platform: &Platform, browser: &mut Browser<'_>) -> (Authenticat
         .map(|rest| rest.split('<').next().unwrap().to_owned())
         .collect();
     assert_eq!(codes.len(), 8);
-    platform.clock.advance(30);
+    control.clock.advance(30);
     (app, codes)
 }
 
-async fn half_way(platform: &Platform) -> Browser<'_> {
-    let mut browser = platform.browser();
+async fn half_way(control: &TestControl) -> Browser<'_> {
+    let mut browser = control.browser();
     let answer = browser.sign_in("Ada", PASSWORD).await;
     let on = answer.location.as_deref();
     assert_eq!(on, Some("/login/second-factor?next=/account"));
     browser
 }
 
-async fn a_password_alone_opens_nothing_once_the_second_factor_is_on(platform: Platform) {
-    platform.person("Ada").await;
-    let mut stolen = platform.signed_in("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let (app, _) = turn_on(&platform, &mut browser).await;
+async fn a_password_alone_opens_nothing_once_the_second_factor_is_on(control: TestControl) {
+    control.person("Ada").await;
+    let mut stolen = control.signed_in("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let (app, _) = turn_on(&control, &mut browser).await;
     assert_eq!(
         browser.open("/account").await.status,
         StatusCode::OK,
@@ -101,7 +101,7 @@ async fn a_password_alone_opens_nothing_once_the_second_factor_is_on(platform: P
         "others do not"
     );
 
-    let mut browser = half_way(&platform).await;
+    let mut browser = half_way(&control).await;
     let planted = browser.cookie.clone();
     let account = browser.open("/account").await;
     let first = account.location.as_deref();
@@ -118,7 +118,7 @@ async fn a_password_alone_opens_nothing_once_the_second_factor_is_on(platform: P
         .await;
     assert_eq!(off.status, StatusCode::SEE_OTHER);
 
-    let code = app.code(&platform);
+    let code = app.code(&control);
     let wrong = browser
         .submit("/login/second-factor", &[("code", "000000")])
         .await;
@@ -134,13 +134,13 @@ async fn a_password_alone_opens_nothing_once_the_second_factor_is_on(platform: P
 }
 
 /// RFC 6238 section 5.2.
-async fn a_code_opens_one_session(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let (app, _) = turn_on(&platform, &mut browser).await;
-    let code = app.code(&platform);
+async fn a_code_opens_one_session(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let (app, _) = turn_on(&control, &mut browser).await;
+    let code = app.code(&control);
     for status in [StatusCode::SEE_OTHER, StatusCode::UNAUTHORIZED] {
-        let mut browser = half_way(&platform).await;
+        let mut browser = half_way(&control).await;
         let answer = browser
             .submit("/login/second-factor", &[("code", &code)])
             .await;
@@ -148,13 +148,13 @@ async fn a_code_opens_one_session(platform: Platform) {
     }
 }
 
-async fn a_recovery_code_works_once_and_in_any_spelling(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let (_, codes) = turn_on(&platform, &mut browser).await;
+async fn a_recovery_code_works_once_and_in_any_spelling(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let (_, codes) = turn_on(&control, &mut browser).await;
     let typed = codes[3].to_uppercase().replace('-', " ");
     for status in [StatusCode::SEE_OTHER, StatusCode::UNAUTHORIZED] {
-        let mut browser = half_way(&platform).await;
+        let mut browser = half_way(&control).await;
         let answer = browser
             .submit("/login/second-factor", &[("code", &typed)])
             .await;
@@ -162,11 +162,11 @@ async fn a_recovery_code_works_once_and_in_any_spelling(platform: Platform) {
     }
 }
 
-async fn codes_are_not_guessed_in_bulk(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let (app, _) = turn_on(&platform, &mut browser).await;
-    let mut browser = half_way(&platform).await;
+async fn codes_are_not_guessed_in_bulk(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let (app, _) = turn_on(&control, &mut browser).await;
+    let mut browser = half_way(&control).await;
     for _ in 0..6 {
         let answer = browser
             .submit("/login/second-factor", &[("code", "000000")])
@@ -174,51 +174,51 @@ async fn codes_are_not_guessed_in_bulk(platform: Platform) {
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     }
     // Another session of the same person waits too.
-    let mut browser = half_way(&platform).await;
-    let code = app.code(&platform);
+    let mut browser = half_way(&control).await;
+    let code = app.code(&control);
     let answer = browser
         .submit("/login/second-factor", &[("code", &code)])
         .await;
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
 }
 
-async fn the_step_in_between_does_not_wait_for_long(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let (app, _) = turn_on(&platform, &mut browser).await;
-    let mut browser = half_way(&platform).await;
-    platform.clock.advance(600);
-    let code = app.code(&platform);
+async fn the_step_in_between_does_not_wait_for_long(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let (app, _) = turn_on(&control, &mut browser).await;
+    let mut browser = half_way(&control).await;
+    control.clock.advance(600);
+    let code = app.code(&control);
     let answer = browser
         .submit("/login/second-factor", &[("code", &code)])
         .await;
     assert_eq!(answer.location.as_deref(), Some("/login?next=/account"));
 }
 
-async fn turning_it_off_takes_the_password(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    turn_on(&platform, &mut browser).await;
+async fn turning_it_off_takes_the_password(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    turn_on(&control, &mut browser).await;
     let path = "/account/second-factor/remove";
     let wrong = browser
         .submit(path, &[("password", "wrong password")])
         .await;
     assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
-    half_way(&platform).await;
+    half_way(&control).await;
     let off = browser.submit(path, &[("password", PASSWORD)]).await;
     assert_eq!(off.status, StatusCode::SEE_OTHER);
-    platform.signed_in("Ada").await;
+    control.signed_in("Ada").await;
 }
 
 /// A second set-up does not replace the secret that is in force.
-async fn a_second_factor_in_force_is_not_replaced(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let (app, _) = turn_on(&platform, &mut browser).await;
+async fn a_second_factor_in_force_is_not_replaced(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let (app, _) = turn_on(&control, &mut browser).await;
     let again = browser.submit("/account/second-factor", &[]).await;
     assert_eq!(again.status, StatusCode::CONFLICT);
-    let mut browser = half_way(&platform).await;
-    let code = app.code(&platform);
+    let mut browser = half_way(&control).await;
+    let code = app.code(&control);
     let answer = browser
         .submit("/login/second-factor", &[("code", &code)])
         .await;
@@ -226,11 +226,11 @@ async fn a_second_factor_in_force_is_not_replaced(platform: Platform) {
 }
 
 /// The database alone does not give the secret away.
-async fn the_secret_is_sealed_where_it_is_kept(platform: Platform) {
-    let (ada, _) = platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let (app, _) = turn_on(&platform, &mut browser).await;
-    let mut read = platform.app.store.read().await.unwrap();
+async fn the_secret_is_sealed_where_it_is_kept(control: TestControl) {
+    let ada = control.person("Ada").await.user;
+    let mut browser = control.signed_in("Ada").await;
+    let (app, _) = turn_on(&control, &mut browser).await;
+    let mut read = control.app.store.read().await.unwrap();
     let user = store::users::by_id(&mut read, ada).await.unwrap().unwrap();
     let sealed = user.totp_secret.unwrap().0;
     assert_eq!(app.0.len(), 20);

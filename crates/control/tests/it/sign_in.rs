@@ -4,29 +4,29 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 use store::users::{self, Status};
 
-use crate::browser::{BASE, PASSWORD, Platform, both};
+use crate::support::{BASE_URL, PASSWORD, TestControl, both};
 
 both! {
-    a_person_signs_in_and_out
-    signing_in_goes_on_to_a_path_of_ours_alone
-    failures_look_alike
-    suspension_ends_sessions
-    signing_in_replaces_the_cookie_and_ends_the_session_before
-    guessing_is_slowed_down_and_the_owner_is_not_kept_out
-    one_place_cannot_try_many_accounts
-    a_session_ends_when_nobody_uses_it_and_after_a_month_anyway
-    forms_of_other_sites_are_refused
-    a_session_calls_the_api_where_no_bearer_is_sent
-    a_session_writes_through_the_api_from_this_origin_alone
-    a_person_sees_and_ends_other_sessions
-    nobody_ends_the_session_of_another
-    a_new_password_takes_the_old_one_and_ends_other_sessions
-    sign_ins_are_in_the_audit
+    a_person_signs_in_and_out,
+    signing_in_goes_on_to_a_path_of_ours_alone,
+    failures_look_alike,
+    suspension_ends_sessions,
+    signing_in_replaces_the_cookie_and_ends_the_session_before,
+    guessing_is_slowed_down_and_the_owner_is_not_kept_out,
+    one_place_cannot_try_many_accounts,
+    a_session_ends_when_nobody_uses_it_and_after_a_month_anyway,
+    forms_of_other_sites_are_refused,
+    a_session_calls_the_api_where_no_bearer_is_sent,
+    a_session_writes_through_the_api_from_this_origin_alone,
+    a_person_sees_and_ends_other_sessions,
+    nobody_ends_the_session_of_another,
+    a_new_password_takes_the_old_one_and_ends_other_sessions,
+    sign_ins_are_in_the_audit,
 }
 
-async fn a_person_signs_in_and_out(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.browser();
+async fn a_person_signs_in_and_out(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.browser();
     let front = browser.open("/").await;
     assert_eq!(front.location.as_deref(), Some("/account"));
     let asked = browser.open("/account").await;
@@ -51,8 +51,8 @@ async fn a_person_signs_in_and_out(platform: Platform) {
     assert_eq!(after.location.as_deref(), Some("/login?next=/account"));
 }
 
-async fn signing_in_goes_on_to_a_path_of_ours_alone(platform: Platform) {
-    platform.person("Ada").await;
+async fn signing_in_goes_on_to_a_path_of_ours_alone(control: TestControl) {
+    control.person("Ada").await;
     for (next, on) in [
         ("/oauth/x?a=b", "/oauth/x?a=b"),
         ("//evil.example", "/account"),
@@ -62,17 +62,17 @@ async fn signing_in_goes_on_to_a_path_of_ours_alone(platform: Platform) {
             ("password", PASSWORD),
             ("next", next),
         ];
-        let answer = platform.browser().submit("/login", &fields).await;
+        let answer = control.browser().submit("/login", &fields).await;
         assert_eq!(answer.location.as_deref(), Some(on));
     }
 }
 
 /// Nothing tells who has an account: a wrong password, nobody, and somebody suspended look alike.
-async fn failures_look_alike(platform: Platform) {
-    platform.person("Ada").await;
-    let (eve, _) = platform.person("Eve").await;
-    let mut tx = platform.app.store.begin().await.unwrap();
-    let now = platform.app.now();
+async fn failures_look_alike(control: TestControl) {
+    control.person("Ada").await;
+    let eve = control.person("Eve").await.user;
+    let mut tx = control.app.store.begin().await.unwrap();
+    let now = control.app.now();
     users::set_status(&mut tx, eve, Status::Suspended, now)
         .await
         .unwrap();
@@ -83,7 +83,7 @@ async fn failures_look_alike(platform: Platform) {
         ("Xyz", PASSWORD),
         ("Eve", PASSWORD),
     ] {
-        let answer = platform.browser().sign_in(name, password).await;
+        let answer = control.browser().sign_in(name, password).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
         assert!(!answer.headers.contains_key("set-cookie"));
         let email = format!("{}@example.com", name.to_lowercase());
@@ -94,11 +94,11 @@ async fn failures_look_alike(platform: Platform) {
 }
 
 /// Somebody who is suspended is out at once, not at the end of the session.
-async fn suspension_ends_sessions(platform: Platform) {
-    let (ada, _) = platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let mut tx = platform.app.store.begin().await.unwrap();
-    let now = platform.app.now();
+async fn suspension_ends_sessions(control: TestControl) {
+    let ada = control.person("Ada").await.user;
+    let mut browser = control.signed_in("Ada").await;
+    let mut tx = control.app.store.begin().await.unwrap();
+    let now = control.app.now();
     users::set_status(&mut tx, ada, Status::Suspended, now)
         .await
         .unwrap();
@@ -110,9 +110,9 @@ async fn suspension_ends_sessions(platform: Platform) {
     );
 }
 
-async fn signing_in_replaces_the_cookie_and_ends_the_session_before(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn signing_in_replaces_the_cookie_and_ends_the_session_before(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let mut planted = browser.clone();
     browser.sign_in("Ada", PASSWORD).await;
     assert_ne!(browser.cookie, planted.cookie);
@@ -120,9 +120,9 @@ async fn signing_in_replaces_the_cookie_and_ends_the_session_before(platform: Pl
     assert_eq!(planted.open("/account").await.status, StatusCode::SEE_OTHER);
 }
 
-async fn guessing_is_slowed_down_and_the_owner_is_not_kept_out(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.browser();
+async fn guessing_is_slowed_down_and_the_owner_is_not_kept_out(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.browser();
     for _ in 0..6 {
         let answer = browser.sign_in("Ada", "wrong password").await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
@@ -131,19 +131,19 @@ async fn guessing_is_slowed_down_and_the_owner_is_not_kept_out(platform: Platfor
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(answer.headers["retry-after"], "1");
     // From elsewhere too: it is the account that waits.
-    let mut elsewhere = platform.browser();
+    let mut elsewhere = control.browser();
     elsewhere.ip = [198, 51, 100, 7];
     let answer = elsewhere.sign_in("ADA", PASSWORD).await;
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
-    platform.clock.advance(1);
+    control.clock.advance(1);
     assert_eq!(
         elsewhere.sign_in("Ada", PASSWORD).await.status,
         StatusCode::SEE_OTHER
     );
 }
 
-async fn one_place_cannot_try_many_accounts(platform: Platform) {
-    let mut browser = platform.browser();
+async fn one_place_cannot_try_many_accounts(control: TestControl) {
+    let mut browser = control.browser();
     for number in 0..31 {
         let answer = browser
             .sign_in(&format!("user{number}"), "wrong password")
@@ -157,23 +157,23 @@ async fn one_place_cannot_try_many_accounts(platform: Platform) {
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
 }
 
-async fn a_session_ends_when_nobody_uses_it_and_after_a_month_anyway(platform: Platform) {
-    platform.person("Ada").await;
-    let mut idle = platform.signed_in("Ada").await;
-    let mut used = platform.signed_in("Ada").await;
+async fn a_session_ends_when_nobody_uses_it_and_after_a_month_anyway(control: TestControl) {
+    control.person("Ada").await;
+    let mut idle = control.signed_in("Ada").await;
+    let mut used = control.signed_in("Ada").await;
     for _ in 0..4 {
-        platform.clock.advance(7 * DAY - 1);
+        control.clock.advance(7 * DAY - 1);
         assert_eq!(used.open("/account").await.status, StatusCode::OK);
     }
     assert_eq!(idle.open("/account").await.status, StatusCode::SEE_OTHER);
-    platform.clock.advance(2 * DAY + 4);
+    control.clock.advance(2 * DAY + 4);
     assert_eq!(used.open("/account").await.status, StatusCode::SEE_OTHER);
 }
 
 /// Whatever changes something has to come from a page of ours.
-async fn forms_of_other_sites_are_refused(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn forms_of_other_sites_are_refused(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let secret = "A".repeat(43);
     let paths = [
         "/login".to_owned(),
@@ -197,7 +197,7 @@ async fn forms_of_other_sites_are_refused(platform: Platform) {
             ],
             &[
                 ("sec-fetch-site", "same-site"),
-                ("origin", "https://x.svc.example.com"),
+                ("origin", "https://x.svc.example"),
             ],
             &[("origin", "null")],
         ] {
@@ -206,13 +206,13 @@ async fn forms_of_other_sites_are_refused(platform: Platform) {
         }
     }
     assert_eq!(browser.open("/account").await.status, StatusCode::OK);
-    assert!(platform.mails().await.is_empty());
+    assert!(control.mails().await.is_empty());
 }
 
 /// CP-13: the header wins, and a bad bearer is never rescued by a good cookie.
-async fn a_session_calls_the_api_where_no_bearer_is_sent(platform: Platform) {
-    let (ada, _) = platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn a_session_calls_the_api_where_no_bearer_is_sent(control: TestControl) {
+    let ada = control.person("Ada").await.user;
+    let mut browser = control.signed_in("Ada").await;
     let answer = browser.open("/api/user").await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
     assert_eq!(answer.json()["id"], ada.as_str());
@@ -229,9 +229,9 @@ async fn a_session_calls_the_api_where_no_bearer_is_sent(platform: Platform) {
     );
 }
 
-async fn a_session_writes_through_the_api_from_this_origin_alone(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn a_session_writes_through_the_api_from_this_origin_alone(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let path = "/api/workspaces";
     for headers in [
         &[][..],
@@ -244,15 +244,15 @@ async fn a_session_writes_through_the_api_from_this_origin_alone(platform: Platf
     }
     let body = Some(("application/json", r#"{"name":"x"}"#.to_owned()));
     let answer = browser
-        .send(Method::POST, path, body, &[("origin", BASE)])
+        .send(Method::POST, path, body, &[("origin", BASE_URL)])
         .await;
     assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
 }
 
-async fn a_person_sees_and_ends_other_sessions(platform: Platform) {
-    platform.person("Ada").await;
-    let mut other = platform.signed_in("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn a_person_sees_and_ends_other_sessions(control: TestControl) {
+    control.person("Ada").await;
+    let mut other = control.signed_in("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let page = browser.open("/account").await;
     assert_eq!(page.text.matches("(this one)").count(), 1);
     let path = page.between("action=\"/account/sessions/", "\"");
@@ -264,13 +264,13 @@ async fn a_person_sees_and_ends_other_sessions(platform: Platform) {
 }
 
 /// Somebody else's session is not there.
-async fn nobody_ends_the_session_of_another(platform: Platform) {
-    let (ada, _) = platform.person("Ada").await;
-    platform.person("Eve").await;
-    let mut adas = platform.signed_in("Ada").await;
-    let mut eves = platform.signed_in("Eve").await;
-    let mut read = platform.app.store.read().await.unwrap();
-    let sessions = store::sessions::of_user(&mut read, ada, platform.app.now())
+async fn nobody_ends_the_session_of_another(control: TestControl) {
+    let ada = control.person("Ada").await.user;
+    control.person("Eve").await;
+    let mut adas = control.signed_in("Ada").await;
+    let mut eves = control.signed_in("Eve").await;
+    let mut read = control.app.store.read().await.unwrap();
+    let sessions = store::sessions::of_user(&mut read, ada, control.app.now())
         .await
         .unwrap();
     drop(read);
@@ -279,11 +279,11 @@ async fn nobody_ends_the_session_of_another(platform: Platform) {
     assert_eq!(adas.open("/account").await.status, StatusCode::OK);
 }
 
-async fn a_new_password_takes_the_old_one_and_ends_other_sessions(platform: Platform) {
-    platform.person("Ada").await;
-    let mut other = platform.signed_in("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let change = async |browser: &mut crate::browser::Browser<'_>, current: &str, new: &str| {
+async fn a_new_password_takes_the_old_one_and_ends_other_sessions(control: TestControl) {
+    control.person("Ada").await;
+    let mut other = control.signed_in("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let change = async |browser: &mut crate::support::Browser<'_>, current: &str, new: &str| {
         browser
             .submit("/account/password", &[("current", current), ("new", new)])
             .await
@@ -306,11 +306,11 @@ async fn a_new_password_takes_the_old_one_and_ends_other_sessions(platform: Plat
 }
 
 /// The audit knows who signed in and from where, and no secret.
-async fn sign_ins_are_in_the_audit(platform: Platform) {
-    let (ada, _) = platform.person("Ada").await;
-    platform.clock.advance(1);
-    platform.signed_in("Ada").await;
-    let mut read = platform.app.store.read().await.unwrap();
+async fn sign_ins_are_in_the_audit(control: TestControl) {
+    let ada = control.person("Ada").await.user;
+    control.clock.advance(1);
+    control.signed_in("Ada").await;
+    let mut read = control.app.store.read().await.unwrap();
     let paging = store::Paging::DEFAULT;
     let entries = store::audit::of_user(&mut read, ada, paging)
         .await

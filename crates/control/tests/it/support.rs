@@ -1,5 +1,7 @@
 //! A platform in this process, people in it, and what they send.
 
+mod browser;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,34 +11,67 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use control::app::{App, router};
 use control::config::Config;
+use control::people::password::Password;
 use control::people::secret_link::LinkSecret;
 use daemon::clock::{Clock as _, ManualClock};
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::members::Role;
 use store::projects::NewProject;
 use store::sessions::Session;
 use store::users::NewUser;
-use store::{SecretHash, credentials, members, projects, sessions, users, workspaces};
+use store::{PasswordHash, SecretHash, credentials, members, projects, sessions, users};
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
 use tower::ServiceExt as _;
 use types::id::{ProjectId, SessionId, UserId, WorkspaceId};
 
+pub(crate) use self::browser::Browser;
 use crate::postgres;
+
+pub(crate) const BASE_URL: &str = "https://svc.example";
+pub(crate) const START: &str = "2026-01-01T00:00:00Z";
+/// A callback of the OAuth client `web`.
+pub(crate) const CALLBACK: &str = "https://client.example/callback?x=1";
+/// Another one, on the machine of the person.
+pub(crate) const LOOPBACK: &str = "http://127.0.0.1:49152/callback";
+/// Everybody's.
+pub(crate) const PASSWORD: &str = "correct horse battery";
+
+/// Makes each of these functions a test on SQLite and one on PostgreSQL. They are functions of the
+/// same file that take a [`TestControl`].
+macro_rules! both {
+    ($($name:ident,)+) => {
+        mod on_sqlite {$(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                Box::pin(super::$name($crate::support::TestControl::start("").await)).await;
+            }
+        )+}
+
+        mod on_postgres {$(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                Box::pin(super::$name($crate::support::TestControl::postgres().await)).await;
+            }
+        )+}
+    };
+}
+pub(crate) use both;
 
 /// A platform on a database of its own, whose clock stands still.
 pub(crate) struct TestControl {
     pub(crate) app: Arc<App>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) router: Router,
-    ids: AtomicU64,
+    database: Option<String>,
     directory: TempDir,
 }
 
-/// Somebody with a workspace, and a personal access token that is not narrowed.
+/// Somebody with [`PASSWORD`], a workspace, and a personal access token that is not narrowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Person {
     pub(crate) user: UserId,
@@ -52,40 +87,28 @@ pub(crate) struct Project {
 }
 
 /// What came back.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) location: Option<String>,
+    pub(crate) text: String,
 }
 
 impl TestControl {
-    /// One on each database.
-    pub(crate) async fn both() -> [Self; 2] {
-        let address = postgres::new_database().await;
-        [
-            Self::start("").await,
-            Self::start_on("", Some(&address)).await,
-        ]
-    }
-
     /// One on the embedded database, with further sections of the configuration.
     pub(crate) async fn start(sections: &str) -> Self {
-        Self::start_on(sections, None).await
+        Self::open(sections, None).await
     }
 
-    async fn start_on(sections: &str, database: Option<&str>) -> Self {
+    /// One on PostgreSQL.
+    pub(crate) async fn postgres() -> Self {
+        Self::open("", Some(postgres::new_database().await)).await
+    }
+
+    async fn open(sections: &str, database: Option<String>) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("platform.yaml");
-        let database = database.map_or(String::new(), |url| format!(", database_url: '{url}'"));
-        let yaml = format!(
-            "platform: {{base_url: '{BASE_URL}', data_dir: '{}'{database}}}\n\
-             engines: [{{cluster_domain: engine.example}}]\n\
-             {sections}\n",
-            directory.path().join("data").display(),
-        );
-        std::fs::write(&file, yaml).unwrap();
-        let config = Config::load(Some(&file), []).unwrap();
+        let config = configuration(&directory, database.as_deref(), sections);
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
         let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
         let app = app.unwrap();
@@ -93,7 +116,7 @@ impl TestControl {
             router: router(Arc::clone(&app)),
             app,
             clock,
-            ids: AtomicU64::new(1),
+            database,
             directory,
         }
     }
@@ -101,6 +124,23 @@ impl TestControl {
     /// The same database, keys and clock under a new process.
     pub(crate) async fn restarted(self) -> Self {
         let config = self.app.config.clone();
+        self.under(config).await
+    }
+
+    /// The same under a new process whose configuration has these sections too.
+    pub(crate) async fn configured(self, sections: Value) -> Self {
+        let sections: Vec<_> = sections
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, section)| format!("{name}: {section}\n"))
+            .collect();
+        let database = self.database.as_deref();
+        let config = configuration(&self.directory, database, &sections.concat());
+        self.under(config).await
+    }
+
+    async fn under(self, config: Config) -> Self {
         self.app.store.close().await;
         let clock = self.clock;
         let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
@@ -109,7 +149,7 @@ impl TestControl {
             router: router(Arc::clone(&app)),
             app,
             clock,
-            ids: self.ids,
+            database: self.database,
             directory: self.directory,
         }
     }
@@ -122,32 +162,29 @@ impl TestControl {
         self.directory.path()
     }
 
-    /// Bytes that no other id of this platform has.
-    fn unique(&self) -> [u8; 10] {
-        let mut bytes = [0; 10];
-        let number = self.ids.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-        bytes[2..].copy_from_slice(&number);
-        bytes
+    fn millis(&self) -> u64 {
+        u64::try_from(self.now().as_millisecond()).unwrap()
     }
 
     /// Somebody with a workspace of their own.
     pub(crate) async fn person(&self, name: &str) -> Person {
         let now = self.now();
-        let millis = u64::try_from(now.as_millisecond()).unwrap();
-        let user = UserId::new(millis, self.unique());
-        let workspace = WorkspaceId::new(millis, self.unique());
+        let user = UserId::new(self.millis(), unique());
+        let workspace = WorkspaceId::new(self.millis(), unique());
+        let password = self.hashed_password().await;
         let mut tx = self.app.store.begin().await.unwrap();
         let new = NewUser {
             id: user,
-            email: format!("{name}@example.com"),
+            email: format!("{}@example.com", name.to_lowercase()),
             name: name.to_owned(),
-            password_hash: None,
+            password_hash: Some(password),
             role: users::Role::User,
             email_verified: true,
             now,
         };
         users::insert(&mut tx, &new).await.unwrap();
-        workspaces::insert(&mut tx, workspace, workspaces::Type::Personal, name, now)
+        let kind = store::workspaces::Type::Personal;
+        store::workspaces::insert(&mut tx, workspace, kind, name, now)
             .await
             .unwrap();
         members::insert(&mut tx, workspace, user, Role::Owner, None, now)
@@ -166,13 +203,38 @@ impl TestControl {
         }
     }
 
+    /// Made once: it is slow on purpose.
+    async fn hashed_password(&self) -> PasswordHash {
+        static HASH: OnceCell<String> = OnceCell::const_new();
+        let make = || {
+            self.app
+                .people
+                .passwords
+                .hash(Password::typed(PASSWORD).unwrap())
+        };
+        let hash = HASH.get_or_try_init(make).await.unwrap();
+        PasswordHash(hash.clone())
+    }
+
+    /// A browser in which nobody is signed in.
+    pub(crate) fn browser(&self) -> Browser<'_> {
+        Browser::new(self)
+    }
+
+    /// A browser in which this person is signed in.
+    pub(crate) async fn signed_in(&self, name: &str) -> Browser<'_> {
+        let mut browser = self.browser();
+        let answer = browser.sign_in(name, PASSWORD).await;
+        assert_eq!(answer.location.as_deref(), Some("/account"));
+        browser
+    }
+
     /// A session of somebody, as the `Cookie` header that their browser sends.
     pub(crate) async fn session(&self, of: &Person) -> String {
         let now = self.now();
-        let millis = u64::try_from(now.as_millisecond()).unwrap();
         let secret = LinkSecret::draw().unwrap();
         let session = Session {
-            id: SessionId::new(millis, self.unique()),
+            id: SessionId::new(self.millis(), unique()),
             hash: SecretHash(secret.hash()),
             user_id: of.user,
             csrf_hash: SecretHash(LinkSecret::draw().unwrap().hash()),
@@ -192,6 +254,20 @@ impl TestControl {
         format!("__Host-svc_session={}", secret.reveal())
     }
 
+    /// The mails that were sent, oldest first.
+    pub(crate) async fn mails(&self) -> Vec<String> {
+        self.app.people.finish().await;
+        let Ok(entries) = std::fs::read_dir(self.directory().join("data/mail")) else {
+            return Vec::new();
+        };
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+            .iter()
+            .map(|file| std::fs::read_to_string(file).unwrap())
+            .collect()
+    }
+
     /// Makes somebody a member of another's workspace.
     pub(crate) async fn join(&self, who: &Person, workspace: WorkspaceId, role: Role) {
         let mut tx = self.app.store.begin().await.unwrap();
@@ -201,11 +277,21 @@ impl TestControl {
         tx.commit().await.unwrap();
     }
 
+    /// Gives the workspace a subscription in good standing.
+    pub(crate) async fn subscribe(&self, workspace: WorkspaceId) {
+        let mut tx = self.app.store.begin().await.unwrap();
+        let billing = self.app.shop.billing();
+        billing
+            .subscribe(&mut tx, workspace, "EUR", self.now())
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    }
+
     /// A project in somebody's workspace.
     pub(crate) async fn project(&self, of: &Person) -> Project {
-        let unique = self.unique();
-        let now = self.now();
-        let id = ProjectId::new(u64::try_from(now.as_millisecond()).unwrap(), unique);
+        let unique = unique();
+        let id = ProjectId::new(self.millis(), unique);
         let endpoint = format!(
             "{:08x}",
             u32::from_be_bytes([7, unique[7], unique[8], unique[9]])
@@ -222,7 +308,7 @@ impl TestControl {
             routing: "regional".to_owned(),
             deployment: "shared".to_owned(),
             created_by: of.user,
-            now,
+            now: self.now(),
         };
         projects::insert(&mut tx, &new).await.unwrap();
         tx.commit().await.unwrap();
@@ -270,33 +356,79 @@ impl TestControl {
         self.send_raw(request.body(body).unwrap()).await
     }
 
-    /// Sends a request as it is.
-    pub(crate) async fn send_raw(&self, mut request: Request<Body>) -> Answer {
-        let peer = SocketAddr::from(([192, 0, 2, 1], 40_000));
+    /// Sends a request as it is, from [`PEER`].
+    pub(crate) async fn send_raw(&self, request: Request<Body>) -> Answer {
+        self.send_from(SocketAddr::from((PEER, 40_000)), request)
+            .await
+    }
+
+    /// Sends a request as it is, from this address.
+    pub(crate) async fn send_from(&self, peer: SocketAddr, mut request: Request<Body>) -> Answer {
         request.extensions_mut().insert(ConnectInfo(peer));
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let location = parts.headers.get(LOCATION);
         Answer {
             status: parts.status.as_u16(),
+            location: location.map(|path| path.to_str().unwrap().to_owned()),
             headers: parts.headers,
-            bytes: body.collect().await.unwrap().to_bytes().to_vec(),
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
         }
     }
 }
 
+/// Where requests come from when nobody says where.
+pub(crate) const PEER: [u8; 4] = [192, 0, 2, 1];
+
+fn configuration(directory: &TempDir, database: Option<&str>, sections: &str) -> Config {
+    let file = directory.path().join("platform.yaml");
+    let platform = json!({
+        "base_url": BASE_URL,
+        "data_dir": directory.path().join("data"),
+        "database_url": database,
+    });
+    let engines = json!([{"cluster_domain": "engine.example"}]);
+    let oauth = json!({"clients": [
+        {"id": "web", "name": "Web Client", "redirect_uris": [CALLBACK, LOOPBACK]},
+        {"id": "other", "redirect_uris": ["https://other.example/callback"]},
+        {"id": "agent", "name": "Agent <b>"},
+    ]});
+    let yaml = format!("platform: {platform}\nengines: {engines}\noauth: {oauth}\n{sections}\n");
+    std::fs::write(&file, yaml).unwrap();
+    Config::load(Some(&file), []).unwrap()
+}
+
 impl Answer {
+    #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.bytes)
-            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.bytes)))
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    /// The body, of an answer with this status.
+    #[track_caller]
+    pub(crate) fn expect(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        if self.text.is_empty() {
+            return Value::Null;
+        }
+        self.json()
     }
 
     /// The status and the code of a problem.
+    #[track_caller]
     pub(crate) fn problem(&self) -> (u16, String) {
         assert_eq!(self.header("content-type"), "application/problem+json");
-        (
-            self.status,
-            self.json()["code"].as_str().unwrap().to_owned(),
-        )
+        let code = self.json()["code"].as_str().unwrap().to_owned();
+        (self.status, code)
+    }
+
+    /// The code and the field of a problem with this status.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16) -> (String, Option<String>) {
+        assert_eq!(self.status, status, "{}", self.text);
+        let field = self.json()["field"].as_str().map(str::to_owned);
+        (self.problem().1, field)
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
@@ -304,7 +436,25 @@ impl Answer {
             .get(name)
             .map_or("", |value| value.to_str().unwrap())
     }
+
+    /// What stands between two pieces of the page.
+    #[track_caller]
+    pub(crate) fn between(&self, before: &str, after: &str) -> &str {
+        let start = self.text.find(before).expect(before) + before.len();
+        let rest = &self.text[start..];
+        &rest[..rest.find(after).expect(after)]
+    }
 }
 
-pub(crate) const BASE_URL: &str = "https://svc.example";
-pub(crate) const START: &str = "2026-01-01T00:00:00Z";
+/// Counts up, for what must differ.
+pub(crate) fn next() -> u64 {
+    static COUNTER: AtomicU64 = AtomicU64::new(1);
+    COUNTER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Bytes that no other id has.
+fn unique() -> [u8; 10] {
+    let mut bytes = [0; 10];
+    bytes[2..].copy_from_slice(&next().to_be_bytes());
+    bytes
+}

@@ -2,7 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Person, TestControl};
+use crate::support::{Person, TestControl, both};
+
+both! {
+    cp_11_a_token_says_what_it_was_asked_to,
+    cp_11_a_token_never_holds_more_than_its_parent,
+}
 
 async fn refusal(control: &TestControl, token: &str, body: &Value) -> (u16, String) {
     let answer = control.post("/api/tokens", token, body).await;
@@ -13,100 +18,93 @@ async fn refusal(control: &TestControl, token: &str, body: &Value) -> (u16, Stri
 }
 
 /// CP-11.
-#[tokio::test]
-async fn cp_11_a_token_says_what_it_was_asked_to() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let resources = json!({"tunnels": {"scopes": {"tunnels": {"list": true}}}});
-        let body = json!({"permissions": ["tunnels.resources.read-only"], "resources": resources});
-        let answer = control.post("/api/tokens", &ada.token, &body).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        let minted = answer.json();
-        assert_eq!(minted["expiresAt"], "2026-01-01T00:05:00.000Z");
-        let token = ::credentials::inspect(minted["token"].as_str().unwrap()).unwrap();
-        assert_eq!(token["header"]["alg"], "EdDSA");
-        let claims = &token["claims"];
-        assert_eq!(
-            (&claims["type"], &claims["userId"]),
-            (&json!("auth"), &json!(ada.user))
-        );
-        assert_eq!(
-            claims["permissions"],
-            json!(["tunnels.resources.read-only"])
-        );
-        assert_eq!(claims["resources"], resources);
-        let (iat, exp) = (
-            claims["iat"].as_i64().unwrap(),
-            claims["exp"].as_i64().unwrap(),
-        );
-        assert_eq!(exp - iat, 300);
-        assert!(
-            claims["sourceCredentialId"]
-                .as_str()
-                .unwrap()
-                .starts_with("crd_")
-        );
-    }
+async fn cp_11_a_token_says_what_it_was_asked_to(control: TestControl) {
+    let ada = control.person("ada").await;
+    let resources = json!({"tunnels": {"scopes": {"tunnels": {"list": true}}}});
+    let body = json!({"permissions": ["tunnels.resources.read-only"], "resources": resources});
+    let answer = control.post("/api/tokens", &ada.token, &body).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let minted = answer.json();
+    assert_eq!(minted["expiresAt"], "2026-01-01T00:05:00.000Z");
+    let token = ::credentials::inspect(minted["token"].as_str().unwrap()).unwrap();
+    assert_eq!(token["header"]["alg"], "EdDSA");
+    let claims = &token["claims"];
+    assert_eq!(
+        (&claims["type"], &claims["userId"]),
+        (&json!("auth"), &json!(ada.user))
+    );
+    assert_eq!(
+        claims["permissions"],
+        json!(["tunnels.resources.read-only"])
+    );
+    assert_eq!(claims["resources"], resources);
+    let (iat, exp) = (
+        claims["iat"].as_i64().unwrap(),
+        claims["exp"].as_i64().unwrap(),
+    );
+    assert_eq!(exp - iat, 300);
+    assert!(
+        claims["sourceCredentialId"]
+            .as_str()
+            .unwrap()
+            .starts_with("crd_")
+    );
 }
 
 /// CP-11: permissions and boundaries only ever shrink, and so does the time.
-#[tokio::test]
-async fn cp_11_a_token_never_holds_more_than_its_parent() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let project = control.project(&ada).await;
-        let inside = json!({"tunnels": {"projects": [project.id]}});
-        let parent = control
-            .delegated(
-                &ada,
-                json!({
-                    "permissions": ["account.tokens.create", "turn.credentials.create"],
-                    "resources": inside,
-                    "ttlSeconds": 120,
-                }),
-            )
-            .await;
-        let body =
-            json!({"permissions": ["account.projects.read-only", "turn.credentials.create"]});
-        assert_eq!(
-            refusal(&control, &parent, &body).await,
-            (403, "account.projects.read-only".to_owned())
-        );
-        control.clock.advance(60);
-        let parent = Person {
-            token: parent,
-            ..ada.clone()
-        };
-        let child = json!({
-            "permissions": null,
-            "resources": {"tunnels": {"projects": ["prj_other"]}},
-            "ttlSeconds": 3600,
-        });
-        let child = control.delegated(&parent, child).await;
-        let who = control.get("/api/whoami", &child).await.json();
-        assert_eq!(who["expiresAt"], "2026-01-01T00:02:00.000Z");
-        assert_eq!(
-            who["permissions"],
-            json!(["account.tokens.create", "turn.credentials.create"])
-        );
-        // The boundaries of both hold: a wish for another project leads nowhere.
-        assert_eq!(who["workspaceIds"], json!([]));
-        let path = format!(
-            "/api/projects/tunnels/{}/turn-server/credentials",
-            project.id
-        );
-        let answer = control
-            .send(http::Method::POST, &path, Some(&child), None)
-            .await;
-        assert_eq!(answer.problem().0, 403);
-        let free = control
-            .delegated(&parent, json!({"permissions": null}))
-            .await;
-        let answer = control
-            .send(http::Method::POST, &path, Some(&free), None)
-            .await;
-        assert_eq!(answer.status, 200);
-    }
+async fn cp_11_a_token_never_holds_more_than_its_parent(control: TestControl) {
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    let inside = json!({"tunnels": {"projects": [project.id]}});
+    let parent = control
+        .delegated(
+            &ada,
+            json!({
+                "permissions": ["account.tokens.create", "turn.credentials.create"],
+                "resources": inside,
+                "ttlSeconds": 120,
+            }),
+        )
+        .await;
+    let body = json!({"permissions": ["account.projects.read-only", "turn.credentials.create"]});
+    assert_eq!(
+        refusal(&control, &parent, &body).await,
+        (403, "account.projects.read-only".to_owned())
+    );
+    control.clock.advance(60);
+    let parent = Person {
+        token: parent,
+        ..ada.clone()
+    };
+    let child = json!({
+        "permissions": null,
+        "resources": {"tunnels": {"projects": ["prj_other"]}},
+        "ttlSeconds": 3600,
+    });
+    let child = control.delegated(&parent, child).await;
+    let who = control.get("/api/whoami", &child).await.json();
+    assert_eq!(who["expiresAt"], "2026-01-01T00:02:00.000Z");
+    assert_eq!(
+        who["permissions"],
+        json!(["account.tokens.create", "turn.credentials.create"])
+    );
+    // The boundaries of both hold: a wish for another project leads nowhere.
+    assert_eq!(who["workspaceIds"], json!([]));
+    let path = format!(
+        "/api/projects/tunnels/{}/turn-server/credentials",
+        project.id
+    );
+    let answer = control
+        .send(http::Method::POST, &path, Some(&child), None)
+        .await;
+    assert_eq!(answer.problem().0, 403);
+    let free = control
+        .delegated(&parent, json!({"permissions": null}))
+        .await;
+    let answer = control
+        .send(http::Method::POST, &path, Some(&free), None)
+        .await;
+    assert_eq!(answer.status, 200);
 }
 
 /// CP-11: permissions and actions have to fit together, and every part has its form.

@@ -7,7 +7,12 @@ use http::Method;
 use serde_json::{Value, json};
 use store::members::Role;
 
-use crate::support::{Person, Project, TestControl};
+use crate::support::{Person, Project, TestControl, both};
+
+both! {
+    cp_6_both_routes_issue_a_credential,
+    tu_3_access_permission_and_boundary_are_needed,
+}
 
 fn routes(project: &Project) -> [String; 2] {
     [
@@ -25,39 +30,36 @@ fn routes(project: &Project) -> [String; 2] {
 const NOW: i64 = 1_767_225_600;
 
 /// CP-6, TU-2.
-#[tokio::test]
-async fn cp_6_both_routes_issue_a_credential() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let project = control.project(&ada).await;
-        for path in routes(&project) {
-            let answer = control
-                .send(Method::POST, &path, Some(&ada.token), None)
-                .await;
-            assert_eq!(answer.status, 200, "{answer:?}");
-            let body = answer.json();
-            let username = format!("v1:{}:api:{}:{}", NOW + 600, project.endpoint, ada.user);
-            assert_eq!(body["username"], username);
-            assert_eq!(body["ttl"], 600);
-            assert_eq!(
-                body["urls"],
-                json!([
-                    "turn:engine.example:3478?transport=udp",
-                    "turn:engine.example:3478?transport=tcp",
-                    "turns:engine.example:5349?transport=udp",
-                    "turns:engine.example:5349?transport=tcp",
-                ])
-            );
-            // What a relay does: the key from the shared secret, the tag over the username.
-            let secret = std::fs::read(control.directory().join("data/turn.secret")).unwrap();
-            let salt = hmac::Key::new(hmac::HMAC_SHA256, b"engine.example");
-            let extracted = hmac::sign(&salt, secret.trim_ascii());
-            let extracted = hmac::Key::new(hmac::HMAC_SHA256, extracted.as_ref());
-            let key = hmac::sign(&extracted, b"turn-api-v1\x01");
-            let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_ref());
-            let password = STANDARD.encode(hmac::sign(&key, username.as_bytes()));
-            assert_eq!(body["credential"], password);
-        }
+async fn cp_6_both_routes_issue_a_credential(control: TestControl) {
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    for path in routes(&project) {
+        let answer = control
+            .send(Method::POST, &path, Some(&ada.token), None)
+            .await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let body = answer.json();
+        let username = format!("v1:{}:api:{}:{}", NOW + 600, project.endpoint, ada.user);
+        assert_eq!(body["username"], username);
+        assert_eq!(body["ttl"], 600);
+        assert_eq!(
+            body["urls"],
+            json!([
+                "turn:engine.example:3478?transport=udp",
+                "turn:engine.example:3478?transport=tcp",
+                "turns:engine.example:5349?transport=udp",
+                "turns:engine.example:5349?transport=tcp",
+            ])
+        );
+        // What a relay does: the key from the shared secret, the tag over the username.
+        let secret = std::fs::read(control.directory().join("data/turn.secret")).unwrap();
+        let salt = hmac::Key::new(hmac::HMAC_SHA256, b"engine.example");
+        let extracted = hmac::sign(&salt, secret.trim_ascii());
+        let extracted = hmac::Key::new(hmac::HMAC_SHA256, extracted.as_ref());
+        let key = hmac::sign(&extracted, b"turn-api-v1\x01");
+        let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_ref());
+        let password = STANDARD.encode(hmac::sign(&key, username.as_bytes()));
+        assert_eq!(body["credential"], password);
     }
 }
 
@@ -130,52 +132,49 @@ async fn statuses(
 }
 
 /// TU-3: access to the project; a restricted credential needs permission and boundary.
-#[tokio::test]
-async fn tu_3_access_permission_and_boundary_are_needed() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let eve = control.person("eve").await;
-        let project = control.project(&ada).await;
-        let foreign = control.project(&eve).await;
-        let permitted = json!({"permissions": ["turn.credentials.create"]});
+async fn tu_3_access_permission_and_boundary_are_needed(control: TestControl) {
+    let ada = control.person("ada").await;
+    let eve = control.person("eve").await;
+    let project = control.project(&ada).await;
+    let foreign = control.project(&eve).await;
+    let permitted = json!({"permissions": ["turn.credentials.create"]});
+    assert_eq!(
+        statuses(&control, &ada, &permitted, &project).await,
+        [200, 200]
+    );
+    let without = json!({"permissions": ["turn.relay.allocate"]});
+    assert_eq!(
+        statuses(&control, &ada, &without, &project).await,
+        [403, 403]
+    );
+    assert_eq!(
+        statuses(&control, &ada, &permitted, &foreign).await,
+        [404, 404]
+    );
+    for (resources, status) in [
+        (json!({"tunnels": {"projects": [project.id]}}), 200),
+        (json!({"tunnels": {"workspaces": [ada.workspace]}}), 200),
+        (json!({"tunnels": {"projects": [foreign.id]}}), 403),
+        (json!({"tunnels": {"workspaces": [eve.workspace]}}), 403),
+    ] {
+        let body = json!({"permissions": ["turn.credentials.create"], "resources": resources});
         assert_eq!(
-            statuses(&control, &ada, &permitted, &project).await,
-            [200, 200]
-        );
-        let without = json!({"permissions": ["turn.relay.allocate"]});
-        assert_eq!(
-            statuses(&control, &ada, &without, &project).await,
-            [403, 403]
-        );
-        assert_eq!(
-            statuses(&control, &ada, &permitted, &foreign).await,
-            [404, 404]
-        );
-        for (resources, status) in [
-            (json!({"tunnels": {"projects": [project.id]}}), 200),
-            (json!({"tunnels": {"workspaces": [ada.workspace]}}), 200),
-            (json!({"tunnels": {"projects": [foreign.id]}}), 403),
-            (json!({"tunnels": {"workspaces": [eve.workspace]}}), 403),
-        ] {
-            let body = json!({"permissions": ["turn.credentials.create"], "resources": resources});
-            assert_eq!(
-                statuses(&control, &ada, &body, &project).await,
-                [status; 2],
-                "{body}"
-            );
-        }
-        // Who only looks at the workspace gets no relay.
-        let bob = control.person("bob").await;
-        assert_eq!(
-            statuses(&control, &bob, &permitted, &project).await,
-            [404, 404]
-        );
-        control.join(&bob, ada.workspace, Role::Viewer).await;
-        assert_eq!(
-            statuses(&control, &bob, &permitted, &project).await,
-            [403, 403]
+            statuses(&control, &ada, &body, &project).await,
+            [status; 2],
+            "{body}"
         );
     }
+    // Who only looks at the workspace gets no relay.
+    let bob = control.person("bob").await;
+    assert_eq!(
+        statuses(&control, &bob, &permitted, &project).await,
+        [404, 404]
+    );
+    control.join(&bob, ada.workspace, Role::Viewer).await;
+    assert_eq!(
+        statuses(&control, &bob, &permitted, &project).await,
+        [403, 403]
+    );
 }
 
 /// TU-3: what is foreign looks like what does not exist.
@@ -196,7 +195,7 @@ async fn tu_3_a_foreign_project_is_one_that_does_not_exist() {
         let not = control
             .send(Method::POST, not, Some(&ada.token), None)
             .await;
-        assert_eq!((there.status, &there.bytes), (404, &not.bytes));
+        assert_eq!((there.status, &there.text), (404, &not.text));
     }
 }
 

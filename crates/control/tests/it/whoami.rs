@@ -2,49 +2,48 @@
 
 use serde_json::json;
 
-use crate::support::TestControl;
+use crate::support::{TestControl, both};
+
+both! {
+    cp_1_any_valid_credential_is_told_who_it_is,
+    cp_1_limits_permissions_and_boundaries_are_told,
+}
 
 /// CP-1.
-#[tokio::test]
-async fn cp_1_any_valid_credential_is_told_who_it_is() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let who = control.get("/api/whoami", &ada.token).await;
-        assert_eq!(who.status, 200, "{who:?}");
-        let who = who.json();
-        assert_eq!(who["id"], ada.user.as_str());
-        assert_eq!(who["email"], "ada@example.com");
-        assert_eq!(
-            (&who["type"], &who["role"]),
-            (&json!("pat"), &json!("user"))
-        );
-        assert_eq!(who["workspaceIds"], json!([ada.workspace]));
-        assert_eq!(who.get("resources"), None);
-        assert_eq!(who.get("expiresAt"), None);
-    }
+async fn cp_1_any_valid_credential_is_told_who_it_is(control: TestControl) {
+    let ada = control.person("ada").await;
+    let who = control.get("/api/whoami", &ada.token).await;
+    assert_eq!(who.status, 200, "{who:?}");
+    let who = who.json();
+    assert_eq!(who["id"], ada.user.as_str());
+    assert_eq!(who["email"], "ada@example.com");
+    assert_eq!(
+        (&who["type"], &who["role"]),
+        (&json!("pat"), &json!("user"))
+    );
+    assert_eq!(who["workspaceIds"], json!([ada.workspace]));
+    assert_eq!(who.get("resources"), None);
+    assert_eq!(who.get("expiresAt"), None);
 }
 
 /// CP-1: a narrowed credential sees itself as narrow as it is, and needs no permission for it.
-#[tokio::test]
-async fn cp_1_limits_permissions_and_boundaries_are_told() {
-    for control in TestControl::both().await {
-        let ada = control.person("ada").await;
-        let other = control.person("eve").await;
-        let project = control.project(&ada).await;
-        let resources = json!({"tunnels": {"projects": [project.id]}});
-        let body = json!({"permissions": ["network.streams.read-only"], "resources": resources});
-        let token = control.delegated(&ada, body).await;
-        let who = control.get("/api/whoami", &token).await.json();
-        assert_eq!(who["type"], "auth");
-        assert_eq!(who["permissions"], json!(["network.streams.read-only"]));
-        assert_eq!(who["resources"], resources);
-        assert_eq!(who["expiresAt"], "2026-01-01T00:05:00.000Z");
-        assert_eq!(who["workspaceIds"], json!([ada.workspace]));
-        let elsewhere = json!({"tunnels": {"workspaces": [other.workspace]}});
-        let body = json!({"permissions": [], "resources": elsewhere});
-        let token = control.delegated(&ada, body).await;
-        let who = control.get("/api/whoami", &token).await.json();
-        assert_eq!(who["workspaceIds"], json!([]));
-        assert_eq!(who["permissions"], json!([]));
-    }
+async fn cp_1_limits_permissions_and_boundaries_are_told(control: TestControl) {
+    let ada = control.person("ada").await;
+    let other = control.person("eve").await;
+    let project = control.project(&ada).await;
+    let resources = json!({"tunnels": {"projects": [project.id]}});
+    let body = json!({"permissions": ["network.streams.read-only"], "resources": resources});
+    let token = control.delegated(&ada, body).await;
+    let who = control.get("/api/whoami", &token).await.json();
+    assert_eq!(who["type"], "auth");
+    assert_eq!(who["permissions"], json!(["network.streams.read-only"]));
+    assert_eq!(who["resources"], resources);
+    assert_eq!(who["expiresAt"], "2026-01-01T00:05:00.000Z");
+    assert_eq!(who["workspaceIds"], json!([ada.workspace]));
+    let elsewhere = json!({"tunnels": {"workspaces": [other.workspace]}});
+    let body = json!({"permissions": [], "resources": elsewhere});
+    let token = control.delegated(&ada, body).await;
+    let who = control.get("/api/whoami", &token).await.json();
+    assert_eq!(who["workspaceIds"], json!([]));
+    assert_eq!(who["permissions"], json!([]));
 }

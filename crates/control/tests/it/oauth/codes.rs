@@ -4,38 +4,38 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::{Request, StatusCode};
+use http::Request;
 use http_body_util::BodyExt as _;
 use store::users::Status;
 use tower::ServiceExt as _;
 use types::form::encode;
 
 use super::{VERIFIER, audit, code, error, program, redeem, with_token};
-use crate::browser::{CALLBACK, LOOPBACK, Platform, both};
+use crate::support::{CALLBACK, LOOPBACK, TestControl, both};
 
 both! {
-    oa_3_a_code_is_good_for_five_minutes
-    oa_3_a_code_that_comes_again_takes_its_token_along
-    oa_3_of_many_at_once_one_redeems_and_the_others_revoke
-    oa_3_a_code_is_bound_to_client_callback_and_verifier
-    oa_5_what_a_token_request_lacks_is_named
-    a_code_dies_with_what_approved_it
+    oa_3_a_code_is_good_for_five_minutes,
+    oa_3_a_code_that_comes_again_takes_its_token_along,
+    oa_3_of_many_at_once_one_redeems_and_the_others_revoke,
+    oa_3_a_code_is_bound_to_client_callback_and_verifier,
+    oa_5_what_a_token_request_lacks_is_named,
+    a_code_dies_with_what_approved_it,
 }
 
-async fn oa_3_a_code_is_good_for_five_minutes(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn oa_3_a_code_is_good_for_five_minutes(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     for (seconds, status) in [(299, 200), (300, 400), (3600, 400)] {
         let code = code(&mut browser, &[]).await;
-        platform.clock.advance(seconds);
-        let answer = redeem(&platform, &code, &[]).await;
-        assert_eq!(answer.status.as_u16(), status, "{seconds}: {}", answer.text);
+        control.clock.advance(seconds);
+        let answer = redeem(&control, &code, &[]).await;
+        assert_eq!(answer.status, status, "{seconds}: {}", answer.text);
     }
 }
 
-async fn oa_3_a_code_that_comes_again_takes_its_token_along(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn oa_3_a_code_that_comes_again_takes_its_token_along(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     // Whoever shows it, and in whatever way: it was seen.
     for changes in [
         &[][..],
@@ -46,30 +46,24 @@ async fn oa_3_a_code_that_comes_again_takes_its_token_along(platform: Platform) 
         )],
     ] {
         let code = code(&mut browser, &[]).await;
-        let issued = redeem(&platform, &code, &[]).await.json();
+        let issued = redeem(&control, &code, &[]).await.json();
         let token = issued["access_token"].as_str().unwrap();
         // A minute or an hour later.
-        platform.clock.advance(3600);
+        control.clock.advance(3600);
+        assert_eq!(with_token(&control, "/api/whoami", token).await.status, 200);
         assert_eq!(
-            with_token(&platform, "/api/whoami", token).await.status,
-            200
-        );
-        assert_eq!(
-            error(&redeem(&platform, &code, changes).await),
+            error(&redeem(&control, &code, changes).await),
             "invalid_grant"
         );
-        let who = with_token(&platform, "/api/whoami", token).await;
-        assert_eq!(who.status, StatusCode::UNAUTHORIZED, "{changes:?}");
-        assert_eq!(
-            audit(&platform).await.last().unwrap().0,
-            "oauth.code_reused"
-        );
+        let who = with_token(&control, "/api/whoami", token).await;
+        assert_eq!(who.status, 401, "{changes:?}");
+        assert_eq!(audit(&control).await.last().unwrap().0, "oauth.code_reused");
     }
 }
 
-async fn oa_3_of_many_at_once_one_redeems_and_the_others_revoke(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn oa_3_of_many_at_once_one_redeems_and_the_others_revoke(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let code = code(&mut browser, &[]).await;
     let body = encode([
         ("grant_type", "authorization_code"),
@@ -81,7 +75,7 @@ async fn oa_3_of_many_at_once_one_redeems_and_the_others_revoke(platform: Platfo
     let start = Arc::new(tokio::sync::Barrier::new(64));
     let tries: Vec<_> = (0..64)
         .map(|_| {
-            let (router, body, start) = (platform.router.clone(), body.clone(), Arc::clone(&start));
+            let (router, body, start) = (control.router.clone(), body.clone(), Arc::clone(&start));
             tokio::spawn(async move {
                 let request = Request::post("/oauth/token")
                     .header("content-type", "application/x-www-form-urlencoded")
@@ -111,24 +105,24 @@ async fn oa_3_of_many_at_once_one_redeems_and_the_others_revoke(platform: Platfo
         }
     }
     assert_eq!(tokens.len(), 1);
-    let who = with_token(&platform, "/api/whoami", &tokens[0]).await;
-    assert_eq!(who.status, StatusCode::UNAUTHORIZED);
-    let done: Vec<_> = audit(&platform)
+    let who = with_token(&control, "/api/whoami", &tokens[0]).await;
+    assert_eq!(who.status, 401);
+    let done: Vec<_> = audit(&control)
         .await
         .into_iter()
         .map(|(action, _)| action)
         .collect();
     assert_eq!(
         done,
-        ["oauth.approved", "oauth.token_issued", "oauth.code_reused"]
+        ["oauth.approved", "oauth.code_reused", "oauth.token_issued"]
     );
 }
 
 /// OA-3, RFC 9700 section 4.5: whoever lacks a part of the proof gets nothing, and does not use up
 /// what the client is about to redeem.
-async fn oa_3_a_code_is_bound_to_client_callback_and_verifier(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn oa_3_a_code_is_bound_to_client_callback_and_verifier(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let code = code(&mut browser, &[]).await;
     for (name, value, expected) in [
         ("client_id", "other", "invalid_grant"),
@@ -155,17 +149,17 @@ async fn oa_3_a_code_is_bound_to_client_callback_and_verifier(platform: Platform
         ),
         ("resource", "https://other.example", "invalid_target"),
     ] {
-        let answer = redeem(&platform, &code, &[(name, value)]).await;
+        let answer = redeem(&control, &code, &[(name, value)]).await;
         assert_eq!(error(&answer), expected, "{name}={value}");
-        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        assert_eq!(answer.status, 400);
     }
-    let answer = redeem(&platform, &code, &[]).await;
-    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    let answer = redeem(&control, &code, &[]).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
 }
 
-async fn oa_5_what_a_token_request_lacks_is_named(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn oa_5_what_a_token_request_lacks_is_named(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let code = code(&mut browser, &[]).await;
     for name in [
         "grant_type",
@@ -174,7 +168,7 @@ async fn oa_5_what_a_token_request_lacks_is_named(platform: Platform) {
         "code",
         "code_verifier",
     ] {
-        let answer = redeem(&platform, &code, &[(name, "")]).await;
+        let answer = redeem(&control, &code, &[(name, "")]).await;
         assert_eq!(error(&answer), "invalid_request", "{name}");
         let described = answer.json()["error_description"].to_string();
         assert!(described.contains(name), "{described}");
@@ -185,23 +179,23 @@ async fn oa_5_what_a_token_request_lacks_is_named(platform: Platform) {
         ([("client_assertion", "a.b.c")], "invalid_client"),
         ([("extra", "is ignored")], "good"),
     ] {
-        let answer = redeem(&platform, &code, &changes).await;
+        let answer = redeem(&control, &code, &changes).await;
         match expected {
-            "good" => assert_eq!(answer.status, StatusCode::OK, "{}", answer.text),
+            "good" => assert_eq!(answer.status, 200, "{}", answer.text),
             expected => assert_eq!(error(&answer), expected, "{changes:?}"),
         }
     }
     let twice = [("grant_type", "authorization_code"), ("a", "1"), ("a", "2")];
-    let answer = program(&platform, "/oauth/token", &twice).await;
+    let answer = program(&control, "/oauth/token", &twice).await;
     assert_eq!(error(&answer), "invalid_request");
     // A client that believes to have proved itself is told that it has not.
     let basic = [("authorization", "Basic d2ViOg==")];
-    let answer = platform
+    let answer = control
         .browser()
         .submit_from("/oauth/token", &twice[..1], &basic)
         .await;
     assert_eq!(
-        (answer.status.as_u16(), error(&answer).as_str()),
+        (answer.status, error(&answer).as_str()),
         (401, "invalid_client")
     );
     assert!(
@@ -220,7 +214,7 @@ async fn oa_5_what_a_token_request_lacks_is_named(platform: Platform) {
             format!("a={}", "a".repeat(20_000)),
         ),
     ] {
-        let mut browser = platform.browser();
+        let mut browser = control.browser();
         let body = Some((kind, body));
         let answer = browser
             .send(http::Method::POST, "/oauth/token", body, &[])
@@ -229,30 +223,24 @@ async fn oa_5_what_a_token_request_lacks_is_named(platform: Platform) {
     }
 }
 
-async fn a_code_dies_with_what_approved_it(platform: Platform) {
-    let (ada, _) = platform.person("Ada").await;
-    let now = platform.app.now();
+async fn a_code_dies_with_what_approved_it(control: TestControl) {
+    let ada = control.person("Ada").await.user;
+    let now = control.app.now();
     // Signed out meanwhile.
-    let mut browser = platform.signed_in("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let given = code(&mut browser, &[]).await;
     browser.submit("/logout", &[]).await;
-    assert_eq!(
-        error(&redeem(&platform, &given, &[]).await),
-        "invalid_grant"
-    );
+    assert_eq!(error(&redeem(&control, &given, &[]).await), "invalid_grant");
     // Suspended meanwhile: the code, and a token that was issued before.
-    let mut browser = platform.signed_in("Ada").await;
-    let token = super::access_token(&mut browser, &platform).await;
+    let mut browser = control.signed_in("Ada").await;
+    let token = super::access_token(&mut browser, &control).await;
     let given = code(&mut browser, &[]).await;
-    let mut tx = platform.app.store.begin().await.unwrap();
+    let mut tx = control.app.store.begin().await.unwrap();
     store::users::set_status(&mut tx, ada, Status::Suspended, now)
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(
-        error(&redeem(&platform, &given, &[]).await),
-        "invalid_grant"
-    );
-    let who = with_token(&platform, "/api/whoami", &token).await;
-    assert_eq!(who.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(error(&redeem(&control, &given, &[]).await), "invalid_grant");
+    let who = with_token(&control, "/api/whoami", &token).await;
+    assert_eq!(who.status, 401);
 }

@@ -1,51 +1,50 @@
 //! OA-4: a device is let in by a person who looked at it (RFC 8628).
 
-use http::StatusCode;
 use serde_json::{Value, json};
 use store::users::Status;
 
 use super::{SCOPE, audit, changed, error, program, with_token};
-use crate::browser::{Answer, BASE, Browser, Platform, both};
+use crate::support::{Answer, BASE_URL, Browser, TestControl, both};
 
 both! {
-    oa_4_a_person_types_the_code_looks_and_approves
-    oa_4_the_approval_screen_says_who_asks_from_where_and_since_when
-    oa_4_a_denied_device_gets_nothing
-    oa_4_a_code_is_read_however_it_is_typed
-    oa_4_a_device_that_asks_too_often_is_slowed_down
-    oa_4_codes_end_after_ten_minutes
-    oa_4_an_approval_is_decided_once_and_redeemed_once
-    oa_4_codes_are_not_guessed
-    oa_4_the_screen_is_never_skipped
-    what_a_device_sends_is_checked
-    an_approval_dies_with_what_gave_it
-    askers_are_held_back
+    oa_4_a_person_types_the_code_looks_and_approves,
+    oa_4_the_approval_screen_says_who_asks_from_where_and_since_when,
+    oa_4_a_denied_device_gets_nothing,
+    oa_4_a_code_is_read_however_it_is_typed,
+    oa_4_a_device_that_asks_too_often_is_slowed_down,
+    oa_4_codes_end_after_ten_minutes,
+    oa_4_an_approval_is_decided_once_and_redeemed_once,
+    oa_4_codes_are_not_guessed,
+    oa_4_the_screen_is_never_skipped,
+    what_a_device_sends_is_checked,
+    an_approval_dies_with_what_gave_it,
+    askers_are_held_back,
 }
 
 /// A device asks.
-async fn ask(platform: &Platform, changes: &[(&str, &str)]) -> Answer {
+async fn ask(control: &TestControl, changes: &[(&str, &str)]) -> Answer {
     let fields = [("client_id", "svc-cli"), ("scope", SCOPE)];
     program(
-        platform,
+        control,
         "/oauth/device_authorization",
         &changed(&fields, changes),
     )
     .await
 }
 
-async fn asked(platform: &Platform) -> (String, String) {
-    let answer = ask(platform, &[]).await.json();
+async fn asked(control: &TestControl) -> (String, String) {
+    let answer = ask(control, &[]).await.json();
     let text = |name: &str| answer[name].as_str().unwrap().to_owned();
     (text("device_code"), text("user_code"))
 }
 
-async fn poll(platform: &Platform, device_code: &str) -> Answer {
+async fn poll(control: &TestControl, device_code: &str) -> Answer {
     let fields = [
         ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
         ("client_id", "svc-cli"),
         ("device_code", device_code),
     ];
-    program(platform, "/oauth/token", &fields).await
+    program(control, "/oauth/token", &fields).await
 }
 
 /// Types a code.
@@ -55,7 +54,7 @@ async fn type_in(browser: &mut Browser<'_>, user_code: &str) -> Answer {
 
 /// Presses a button of the approval screen.
 async fn press(browser: &mut Browser<'_>, screen: &Answer, decision: &str) -> Answer {
-    assert_eq!(screen.status, StatusCode::OK, "{}", screen.text);
+    assert_eq!(screen.status, 200, "{}", screen.text);
     let fields = [
         (
             "user_code",
@@ -67,18 +66,18 @@ async fn press(browser: &mut Browser<'_>, screen: &Answer, decision: &str) -> An
     browser.submit("/device/approve", &fields).await
 }
 
-async fn oa_4_a_person_types_the_code_looks_and_approves(platform: Platform) {
-    let (ada, _) = platform.person("Ada").await;
-    let answer = ask(&platform, &[("resource", &format!("{BASE}/"))]).await;
-    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+async fn oa_4_a_person_types_the_code_looks_and_approves(control: TestControl) {
+    let ada = control.person("Ada").await.user;
+    let answer = ask(&control, &[("resource", &format!("{BASE_URL}/"))]).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.headers["cache-control"], "no-store");
     let given = answer.json();
     let user_code = given["user_code"].as_str().unwrap();
-    assert_eq!(given["verification_uri"], format!("{BASE}/device"));
+    assert_eq!(given["verification_uri"], format!("{BASE_URL}/device"));
     let complete = format!("/device?user_code={user_code}");
     assert_eq!(
         given["verification_uri_complete"],
-        format!("{BASE}{complete}")
+        format!("{BASE_URL}{complete}")
     );
     assert_eq!(
         (&given["expires_in"], &given["interval"]),
@@ -86,15 +85,15 @@ async fn oa_4_a_person_types_the_code_looks_and_approves(platform: Platform) {
     );
     let device_code = given["device_code"].as_str().unwrap();
     assert_eq!(
-        error(&poll(&platform, device_code).await),
+        error(&poll(&control, device_code).await),
         "authorization_pending"
     );
 
-    let mut browser = platform.browser();
+    let mut browser = control.browser();
     let answer = browser.open(&complete).await;
     let login = format!("/login?next=/device?user_code={user_code}");
     assert_eq!(answer.location.as_deref(), Some(login.as_str()));
-    let mut browser = platform.signed_in("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let form = browser.open(&complete).await;
     assert!(
         form.text.contains(&format!("value=\"{user_code}\"")),
@@ -105,9 +104,9 @@ async fn oa_4_a_person_types_the_code_looks_and_approves(platform: Platform) {
     let done = press(&mut browser, &screen, "approve").await;
     assert!(done.text.contains("<h1>Approved</h1>"), "{}", done.text);
 
-    platform.clock.advance(5);
-    let answer = poll(&platform, device_code).await;
-    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    control.clock.advance(5);
+    let answer = poll(&control, device_code).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.headers["cache-control"], "no-store");
     let issued = answer.json();
     assert_eq!(issued["scope"], SCOPE);
@@ -115,11 +114,11 @@ async fn oa_4_a_person_types_the_code_looks_and_approves(platform: Platform) {
     let claims = &::credentials::inspect(token).unwrap()["claims"];
     assert_eq!(
         (&claims["client_id"], &claims["aud"]),
-        (&json!("svc-cli"), &json!(BASE))
+        (&json!("svc-cli"), &json!(BASE_URL))
     );
-    let who = with_token(&platform, "/api/whoami", token).await.json();
+    let who = with_token(&control, "/api/whoami", token).await.json();
     assert_eq!((&who["id"], &who["type"]), (&json!(ada), &json!("pat")));
-    let done: Vec<_> = audit(&platform)
+    let done: Vec<_> = audit(&control)
         .await
         .into_iter()
         .map(|(action, _)| action)
@@ -127,14 +126,14 @@ async fn oa_4_a_person_types_the_code_looks_and_approves(platform: Platform) {
     assert_eq!(done, ["oauth.approved", "oauth.token_issued"]);
 }
 
-async fn oa_4_the_approval_screen_says_who_asks_from_where_and_since_when(platform: Platform) {
-    platform.person("Ada").await;
+async fn oa_4_the_approval_screen_says_who_asks_from_where_and_since_when(control: TestControl) {
+    control.person("Ada").await;
     let source = json!([
         {"key": "hostname", "value": "<i>laptop</i>", "label": "Host"},
         {"key": "os", "value": "linux"},
     ]);
     let source = source.to_string();
-    let mut device = platform.browser();
+    let mut device = control.browser();
     device.ip = [198, 51, 100, 7];
     let fields = [
         ("client_id", "agent"),
@@ -146,8 +145,8 @@ async fn oa_4_the_approval_screen_says_who_asks_from_where_and_since_when(platfo
         .await;
     let given = answer.json();
     let user_code = given["user_code"].as_str().unwrap();
-    platform.clock.advance(150);
-    let mut browser = platform.signed_in("Ada").await;
+    control.clock.advance(150);
+    let mut browser = control.signed_in("Ada").await;
     let screen = type_in(&mut browser, user_code).await;
     for expected in [
         "Let Agent &#60;b&#62; in?",
@@ -174,30 +173,30 @@ async fn oa_4_the_approval_screen_says_who_asks_from_where_and_since_when(platfo
     assert!(!screen.text.contains("not where you are now"));
 }
 
-async fn oa_4_a_denied_device_gets_nothing(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let (device_code, user_code) = asked(&platform).await;
+async fn oa_4_a_denied_device_gets_nothing(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let (device_code, user_code) = asked(&control).await;
     let screen = type_in(&mut browser, &user_code).await;
     let done = press(&mut browser, &screen, "deny").await;
     assert!(done.text.contains("<h1>Denied</h1>"), "{}", done.text);
-    assert_eq!(error(&poll(&platform, &device_code).await), "access_denied");
+    assert_eq!(error(&poll(&control, &device_code).await), "access_denied");
     let again = press(&mut browser, &screen, "approve").await;
-    assert_eq!(again.status, StatusCode::NOT_FOUND);
-    assert_eq!(error(&poll(&platform, &device_code).await), "access_denied");
+    assert_eq!(again.status, 404);
+    assert_eq!(error(&poll(&control, &device_code).await), "access_denied");
 }
 
-async fn oa_4_a_code_is_read_however_it_is_typed(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let (_, user_code) = asked(&platform).await;
+async fn oa_4_a_code_is_read_however_it_is_typed(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let (_, user_code) = asked(&control).await;
     for typed in [
         user_code.to_lowercase(),
         user_code.replace('-', ""),
         user_code.replace('-', " "),
     ] {
         let screen = type_in(&mut browser, &typed).await;
-        assert_eq!(screen.status, StatusCode::OK, "{typed}");
+        assert_eq!(screen.status, 200, "{typed}");
         assert!(
             screen.text.contains(&user_code),
             "it is shown as the device shows it"
@@ -206,8 +205,8 @@ async fn oa_4_a_code_is_read_however_it_is_typed(platform: Platform) {
 }
 
 /// RFC 8628 section 3.5: five seconds more, for good.
-async fn oa_4_a_device_that_asks_too_often_is_slowed_down(platform: Platform) {
-    let (device_code, _) = asked(&platform).await;
+async fn oa_4_a_device_that_asks_too_often_is_slowed_down(control: TestControl) {
+    let (device_code, _) = asked(&control).await;
     for (wait, expected) in [
         (0, "authorization_pending"),
         (4, "slow_down"),
@@ -216,54 +215,48 @@ async fn oa_4_a_device_that_asks_too_often_is_slowed_down(platform: Platform) {
         (14, "slow_down"),
         (20, "authorization_pending"),
     ] {
-        platform.clock.advance(wait);
+        control.clock.advance(wait);
         assert_eq!(
-            error(&poll(&platform, &device_code).await),
+            error(&poll(&control, &device_code).await),
             expected,
             "{wait}"
         );
     }
 }
 
-async fn oa_4_codes_end_after_ten_minutes(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let (pending, user_code) = asked(&platform).await;
-    platform.clock.advance(599);
+async fn oa_4_codes_end_after_ten_minutes(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let (pending, user_code) = asked(&control).await;
+    control.clock.advance(599);
     let screen = type_in(&mut browser, &user_code).await;
-    platform.clock.advance(1);
-    assert_eq!(
-        press(&mut browser, &screen, "approve").await.status,
-        StatusCode::NOT_FOUND
-    );
-    assert_eq!(
-        type_in(&mut browser, &user_code).await.status,
-        StatusCode::UNPROCESSABLE_ENTITY
-    );
-    assert_eq!(error(&poll(&platform, &pending).await), "expired_token");
+    control.clock.advance(1);
+    assert_eq!(press(&mut browser, &screen, "approve").await.status, 404);
+    assert_eq!(type_in(&mut browser, &user_code).await.status, 422);
+    assert_eq!(error(&poll(&control, &pending).await), "expired_token");
     // Also one that was approved, and not asked for in time.
-    let (approved, user_code) = asked(&platform).await;
+    let (approved, user_code) = asked(&control).await;
     let screen = type_in(&mut browser, &user_code).await;
     press(&mut browser, &screen, "approve").await;
-    platform.clock.advance(600);
-    assert_eq!(error(&poll(&platform, &approved).await), "expired_token");
-    platform.clock.advance(3600);
-    asked(&platform).await;
+    control.clock.advance(600);
+    assert_eq!(error(&poll(&control, &approved).await), "expired_token");
+    control.clock.advance(3600);
+    asked(&control).await;
     assert_eq!(
-        error(&poll(&platform, &approved).await),
+        error(&poll(&control, &approved).await),
         "invalid_grant",
         "it is forgotten"
     );
 }
 
-async fn oa_4_an_approval_is_decided_once_and_redeemed_once(platform: Platform) {
-    platform.person("Ada").await;
-    platform.person("Eve").await;
+async fn oa_4_an_approval_is_decided_once_and_redeemed_once(control: TestControl) {
+    control.person("Ada").await;
+    control.person("Eve").await;
     let (mut ada, mut eve) = (
-        platform.signed_in("Ada").await,
-        platform.signed_in("Eve").await,
+        control.signed_in("Ada").await,
+        control.signed_in("Eve").await,
     );
-    let (device_code, user_code) = asked(&platform).await;
+    let (device_code, user_code) = asked(&control).await;
     let screen = type_in(&mut ada, &user_code).await;
     let of_eve = type_in(&mut eve, &user_code).await;
     // A screen that another session saw is shown again, and decides nothing.
@@ -271,12 +264,12 @@ async fn oa_4_an_approval_is_decided_once_and_redeemed_once(platform: Platform) 
     assert!(again.text.contains("eve@example.com"), "{}", again.text);
     press(&mut ada, &screen, "approve").await;
     let late = press(&mut eve, &of_eve, "approve").await;
-    assert_eq!(late.status, StatusCode::NOT_FOUND);
+    assert_eq!(late.status, 404);
     let answers = tokio::join!(
-        poll(&platform, &device_code),
-        poll(&platform, &device_code),
-        poll(&platform, &device_code),
-        poll(&platform, &device_code),
+        poll(&control, &device_code),
+        poll(&control, &device_code),
+        poll(&control, &device_code),
+        poll(&control, &device_code),
     );
     let answers: [Answer; 4] = answers.into();
     let issued: Vec<_> = answers
@@ -292,58 +285,52 @@ async fn oa_4_an_approval_is_decided_once_and_redeemed_once(platform: Platform) 
         .unwrap()
         .to_owned();
     assert_eq!(
-        with_token(&platform, "/api/whoami", &token).await.status,
-        StatusCode::OK
+        with_token(&control, "/api/whoami", &token).await.status,
+        200
     );
 }
 
 /// RFC 8628 section 5.1: by person and by place, and a good code in between forgives nothing.
-async fn oa_4_codes_are_not_guessed(platform: Platform) {
-    platform.person("Ada").await;
-    platform.person("Eve").await;
-    let (_, user_code) = asked(&platform).await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn oa_4_codes_are_not_guessed(control: TestControl) {
+    control.person("Ada").await;
+    control.person("Eve").await;
+    let (_, user_code) = asked(&control).await;
+    let mut browser = control.signed_in("Ada").await;
     for guess in 0..5 {
-        assert_eq!(
-            type_in(&mut browser, &user_code).await.status,
-            StatusCode::OK
-        );
+        assert_eq!(type_in(&mut browser, &user_code).await.status, 200);
         let answer = type_in(&mut browser, "BCDF-GHJK").await;
-        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{guess}");
+        assert_eq!(answer.status, 422, "{guess}");
         assert!(answer.text.contains("role=\"alert\""));
     }
     // Another session and another place of the same person change nothing.
-    let mut other = platform.signed_in("Ada").await;
+    let mut other = control.signed_in("Ada").await;
     other.ip = [203, 0, 113, 5];
     type_in(&mut browser, "BCDF-GHJK").await;
     for browser in [&mut browser, &mut other] {
         let answer = type_in(browser, &user_code).await;
-        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(answer.status, 429);
         assert!(answer.headers.contains_key("retry-after"));
         let answer = browser
             .submit("/device/approve", &[("user_code", &user_code)])
             .await;
-        assert_eq!(answer.status, StatusCode::NOT_FOUND, "nor there");
+        assert_eq!(answer.status, 404, "nor there");
     }
     assert_eq!(
-        type_in(&mut platform.signed_in("Eve").await, &user_code)
+        type_in(&mut control.signed_in("Eve").await, &user_code)
             .await
             .status,
         200
     );
-    platform.clock.advance(60);
-    assert_eq!(
-        type_in(&mut browser, &user_code).await.status,
-        StatusCode::OK
-    );
+    control.clock.advance(60);
+    assert_eq!(type_in(&mut browser, &user_code).await.status, 200);
 }
 
 /// RFC 8628 section 5.4: an address with the code in it approves nothing, and neither does a form
 /// that did not come from the screen.
-async fn oa_4_the_screen_is_never_skipped(platform: Platform) {
-    platform.person("Ada").await;
-    let (device_code, user_code) = asked(&platform).await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn oa_4_the_screen_is_never_skipped(control: TestControl) {
+    control.person("Ada").await;
+    let (device_code, user_code) = asked(&control).await;
+    let mut browser = control.signed_in("Ada").await;
     let page = browser
         .open(&format!("/device?user_code={user_code}&decision=approve"))
         .await;
@@ -358,14 +345,14 @@ async fn oa_4_the_screen_is_never_skipped(platform: Platform) {
         screen.text
     );
     assert_eq!(
-        error(&poll(&platform, &device_code).await),
+        error(&poll(&control, &device_code).await),
         "authorization_pending"
     );
-    let answer = platform.browser().submit("/device/approve", &fields).await;
+    let answer = control.browser().submit("/device/approve", &fields).await;
     assert_eq!(answer.location.as_deref(), Some("/login?next=/device"));
 }
 
-async fn what_a_device_sends_is_checked(platform: Platform) {
+async fn what_a_device_sends_is_checked(control: TestControl) {
     for (name, value, expected) in [
         ("client_id", "", "invalid_request"),
         ("client_id", "nobody", "invalid_client"),
@@ -378,7 +365,7 @@ async fn what_a_device_sends_is_checked(platform: Platform) {
         ("svc_source", "[", "invalid_request"),
         ("svc_source", "[{\"key\":1}]", "invalid_request"),
     ] {
-        let answer = ask(&platform, &[(name, value)]).await;
+        let answer = ask(&control, &[(name, value)]).await;
         assert_eq!(error(&answer), expected, "{name}={value}");
     }
     let fields = [
@@ -386,16 +373,16 @@ async fn what_a_device_sends_is_checked(platform: Platform) {
         ("client_id", "svc-cli"),
         ("scope", SCOPE),
     ];
-    let answer = program(&platform, "/oauth/device_authorization", &fields).await;
+    let answer = program(&control, "/oauth/device_authorization", &fields).await;
     assert_eq!(error(&answer), "invalid_request");
     // A device code of another client is none.
-    let (device_code, _) = asked(&platform).await;
+    let (device_code, _) = asked(&control).await;
     let fields = [
         ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
         ("client_id", "agent"),
         ("device_code", device_code.as_str()),
     ];
-    let answer = program(&platform, "/oauth/token", &fields).await;
+    let answer = program(&control, "/oauth/token", &fields).await;
     assert_eq!(error(&answer), "invalid_grant");
     for (name, value, expected) in [
         ("client_id", "web", "unauthorized_client"),
@@ -403,7 +390,7 @@ async fn what_a_device_sends_is_checked(platform: Platform) {
         ("device_code", "short", "invalid_grant"),
     ] {
         let answer = program(
-            &platform,
+            &control,
             "/oauth/token",
             &changed(&fields, &[(name, value)]),
         )
@@ -412,37 +399,37 @@ async fn what_a_device_sends_is_checked(platform: Platform) {
     }
 }
 
-async fn an_approval_dies_with_what_gave_it(platform: Platform) {
-    let (ada, _) = platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let (device_code, user_code) = asked(&platform).await;
+async fn an_approval_dies_with_what_gave_it(control: TestControl) {
+    let ada = control.person("Ada").await.user;
+    let mut browser = control.signed_in("Ada").await;
+    let (device_code, user_code) = asked(&control).await;
     let screen = type_in(&mut browser, &user_code).await;
     press(&mut browser, &screen, "approve").await;
-    let now = platform.app.now();
-    let mut tx = platform.app.store.begin().await.unwrap();
+    let now = control.app.now();
+    let mut tx = control.app.store.begin().await.unwrap();
     store::users::set_status(&mut tx, ada, Status::Suspended, now)
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(error(&poll(&platform, &device_code).await), "invalid_grant");
+    assert_eq!(error(&poll(&control, &device_code).await), "invalid_grant");
     let list = browser
         .api(http::Method::GET, "/api/credentials", Value::Null)
         .await;
-    assert_eq!(list.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(list.status, 401);
 }
 
-async fn askers_are_held_back(platform: Platform) {
+async fn askers_are_held_back(control: TestControl) {
     for _ in 0..31 {
-        assert_eq!(ask(&platform, &[]).await.status, StatusCode::OK);
+        assert_eq!(ask(&control, &[]).await.status, 200);
     }
-    let answer = ask(&platform, &[]).await;
+    let answer = ask(&control, &[]).await;
     assert_eq!(error(&answer), "temporarily_unavailable");
     assert_eq!(answer.headers["retry-after"], "1");
-    let mut elsewhere = platform.browser();
+    let mut elsewhere = control.browser();
     elsewhere.ip = [198, 51, 100, 1];
     let fields = [("client_id", "svc-cli"), ("scope", SCOPE)];
     let answer = elsewhere
         .submit_from("/oauth/device_authorization", &fields, &[])
         .await;
-    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.status, 200);
 }

@@ -1,10 +1,10 @@
 //! OA-1: what clients discover, and from where they may read it.
 
-use http::{Method, StatusCode};
+use http::Method;
 use serde_json::json;
 use types::permission::Permission;
 
-use crate::browser::{BASE, Platform};
+use crate::support::{BASE_URL, TestControl};
 
 const PUBLIC: [&str; 4] = [
     "/.well-known/oauth-authorization-server",
@@ -16,19 +16,19 @@ const PUBLIC: [&str; 4] = [
 /// OA-1: RFC 8414 section 2, with what RFC 9207 and RFC 8628 add.
 #[tokio::test]
 async fn oa_1_the_authorization_server_says_what_it_does() {
-    let platform = Platform::start(None).await;
-    let answer = platform.browser().open(PUBLIC[0]).await;
+    let control = TestControl::start("").await;
+    let answer = control.browser().open(PUBLIC[0]).await;
     assert_eq!(answer.headers["content-type"], "application/json");
     let scopes: Vec<_> = Permission::ALL.iter().map(|one| one.as_str()).collect();
     assert_eq!(
         answer.json(),
         json!({
-            "issuer": BASE,
-            "authorization_endpoint": format!("{BASE}/oauth/authorize"),
-            "token_endpoint": format!("{BASE}/oauth/token"),
-            "device_authorization_endpoint": format!("{BASE}/oauth/device_authorization"),
-            "revocation_endpoint": format!("{BASE}/oauth/revoke"),
-            "jwks_uri": format!("{BASE}/.well-known/jwks.json"),
+            "issuer": BASE_URL,
+            "authorization_endpoint": format!("{BASE_URL}/oauth/authorize"),
+            "token_endpoint": format!("{BASE_URL}/oauth/token"),
+            "device_authorization_endpoint": format!("{BASE_URL}/oauth/device_authorization"),
+            "revocation_endpoint": format!("{BASE_URL}/oauth/revoke"),
+            "jwks_uri": format!("{BASE_URL}/.well-known/jwks.json"),
             "scopes_supported": scopes,
             "response_types_supported": ["code"],
             "response_modes_supported": ["query"],
@@ -38,7 +38,7 @@ async fn oa_1_the_authorization_server_says_what_it_does() {
             "revocation_endpoint_auth_methods_supported": ["none"],
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": true,
-            "protected_resources": [BASE],
+            "protected_resources": [BASE_URL],
         })
     );
 }
@@ -47,11 +47,11 @@ async fn oa_1_the_authorization_server_says_what_it_does() {
 /// tokens and credentials is not what clients ask for by themselves.
 #[tokio::test]
 async fn oa_1_the_protected_resource_is_the_origin() {
-    let platform = Platform::start(None).await;
+    let control = TestControl::start("").await;
     for path in &PUBLIC[1..3] {
-        let metadata = platform.browser().open(path).await.json();
-        assert_eq!(metadata["resource"], BASE, "{path}");
-        assert_eq!(metadata["authorization_servers"], json!([BASE]));
+        let metadata = control.browser().open(path).await.json();
+        assert_eq!(metadata["resource"], BASE_URL, "{path}");
+        assert_eq!(metadata["authorization_servers"], json!([BASE_URL]));
         assert_eq!(metadata["bearer_methods_supported"], json!(["header"]));
         let scopes = metadata["scopes_supported"].as_array().unwrap();
         assert_eq!(scopes.len(), Permission::ALL.len() - 3);
@@ -65,19 +65,19 @@ async fn oa_1_the_protected_resource_is_the_origin() {
         }
     }
     // The challenge of a 401 leads there (RFC 9728 section 5.1).
-    let answer = platform.browser().open("/api/whoami").await;
+    let answer = control.browser().open("/api/whoami").await;
     let challenge = answer.headers["www-authenticate"].to_str().unwrap();
-    assert!(challenge.contains(&format!("resource_metadata=\"{BASE}{}\"", PUBLIC[1])));
+    assert!(challenge.contains(&format!("resource_metadata=\"{BASE_URL}{}\"", PUBLIC[1])));
 }
 
 #[tokio::test]
 async fn public_documents_are_cached_and_read_from_any_origin() {
-    let platform = Platform::start(None).await;
+    let control = TestControl::start("").await;
     let foreign = [("origin", "https://page.example")];
     for path in PUBLIC {
-        let mut browser = platform.browser();
+        let mut browser = control.browser();
         let answer = browser.send(Method::GET, path, None, &foreign).await;
-        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(answer.status, 200);
         assert_eq!(
             answer.headers["cache-control"], "public, max-age=300",
             "{path}"
@@ -96,7 +96,7 @@ async fn public_documents_are_cached_and_read_from_any_origin() {
 /// devices are nothing that another origin reads.
 #[tokio::test]
 async fn the_endpoints_of_web_clients_answer_other_origins() {
-    let platform = Platform::start(None).await;
+    let control = TestControl::start("").await;
     let asks = [
         ("origin", "https://page.example"),
         ("access-control-request-method", "POST"),
@@ -106,9 +106,9 @@ async fn the_endpoints_of_web_clients_answer_other_origins() {
         ),
     ];
     for path in PUBLIC.into_iter().chain(["/oauth/token", "/oauth/revoke"]) {
-        let mut browser = platform.browser();
+        let mut browser = control.browser();
         let answer = browser.send(Method::OPTIONS, path, None, &asks).await;
-        assert_eq!(answer.status, StatusCode::NO_CONTENT, "{path}");
+        assert_eq!(answer.status, 204, "{path}");
         assert_eq!(answer.headers["access-control-allow-origin"], "*");
         let allowed = answer.headers["access-control-allow-headers"]
             .to_str()
@@ -122,7 +122,7 @@ async fn the_endpoints_of_web_clients_answer_other_origins() {
                 .contains_key("access-control-allow-credentials")
         );
     }
-    let answer = super::program(&platform, "/oauth/token", &[("a", "b")]).await;
+    let answer = super::program(&control, "/oauth/token", &[("a", "b")]).await;
     assert_eq!(
         answer.headers["access-control-allow-origin"], "*",
         "refusals are read too"
@@ -133,9 +133,9 @@ async fn the_endpoints_of_web_clients_answer_other_origins() {
         "/device",
         "/api/whoami",
     ] {
-        let mut browser = platform.browser();
+        let mut browser = control.browser();
         let answer = browser.send(Method::OPTIONS, path, None, &asks).await;
-        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        assert_eq!(answer.status, 405, "{path}");
         assert!(
             !answer.headers.contains_key("access-control-allow-origin"),
             "{path}"
@@ -146,7 +146,7 @@ async fn the_endpoints_of_web_clients_answer_other_origins() {
 /// What is not there is a problem in JSON, never a page.
 #[tokio::test]
 async fn unknown_paths_beside_the_endpoints_are_problems() {
-    let platform = Platform::start(None).await;
+    let control = TestControl::start("").await;
     for path in [
         "/oauth",
         "/oauth/nothing",
@@ -155,10 +155,10 @@ async fn unknown_paths_beside_the_endpoints_are_problems() {
         "/.well-known/oauth-authorization-server/api",
         "/.well-known/oauth-protected-resource/api",
     ] {
-        let answer = platform.browser().open(path).await;
-        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
+        let answer = control.browser().open(path).await;
+        assert_eq!(answer.status, 404, "{path}");
         assert_eq!(answer.headers["content-type"], "application/problem+json");
     }
-    let answer = platform.browser().open("/oauth/token").await;
-    assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
+    let answer = control.browser().open("/oauth/token").await;
+    assert_eq!(answer.status, 405);
 }

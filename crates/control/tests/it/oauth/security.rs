@@ -1,28 +1,28 @@
 //! RFC 9700, row by row, as far as a server of codes for public clients meets it. What is about
 //! tokens is in `validation`, what is about devices in `device`.
 
-use http::{Method, StatusCode};
+use http::Method;
 
 use super::{at_callback, authorize, code, error, press, redeem};
-use crate::browser::{BASE, CALLBACK, LOOPBACK, Platform, both};
+use crate::support::{BASE_URL, CALLBACK, LOOPBACK, TestControl, both};
 
 both! {
-    section_4_1_a_redirect_goes_to_a_registered_callback_alone
-    section_4_2_nothing_is_told_to_other_sites_by_the_referrer
-    section_4_3_tokens_never_travel_through_the_browser
-    section_4_4_every_answer_says_who_gives_it
-    section_4_5_an_injected_code_is_worth_nothing
-    section_4_7_another_site_cannot_approve
-    section_4_8_there_is_no_way_around_pkce
-    section_4_11_nobody_is_sent_on_by_a_stranger
-    section_4_12_a_form_is_never_sent_on
-    section_4_14_there_is_no_approval_without_a_person
-    section_4_16_no_page_is_put_into_another
+    section_4_1_a_redirect_goes_to_a_registered_callback_alone,
+    section_4_2_nothing_is_told_to_other_sites_by_the_referrer,
+    section_4_3_tokens_never_travel_through_the_browser,
+    section_4_4_every_answer_says_who_gives_it,
+    section_4_5_an_injected_code_is_worth_nothing,
+    section_4_7_another_site_cannot_approve,
+    section_4_8_there_is_no_way_around_pkce,
+    section_4_11_nobody_is_sent_on_by_a_stranger,
+    section_4_12_a_form_is_never_sent_on,
+    section_4_14_there_is_no_approval_without_a_person,
+    section_4_16_no_page_is_put_into_another,
 }
 
-async fn section_4_1_a_redirect_goes_to_a_registered_callback_alone(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn section_4_1_a_redirect_goes_to_a_registered_callback_alone(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     for (name, value) in [
         ("client_id", "nobody"),
         ("client_id", "svc-cli"),
@@ -42,21 +42,13 @@ async fn section_4_1_a_redirect_goes_to_a_registered_callback_alone(platform: Pl
         ("redirect_uri", "javascript:alert(1)"),
     ] {
         let page = browser.open(&authorize(&[(name, value)])).await;
-        assert_eq!(
-            (page.status, page.location),
-            (StatusCode::BAD_REQUEST, None),
-            "{value}"
-        );
+        assert_eq!((page.status, page.location), (400, None), "{value}");
         assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
         assert!(value.is_empty() || !page.text.contains(value), "{value}");
     }
     for twice in ["client_id=web", "state=b", "unknown=1&unknown=2"] {
         let page = browser.open(&format!("{}&{twice}", authorize(&[]))).await;
-        assert_eq!(
-            (page.status, page.location),
-            (StatusCode::BAD_REQUEST, None),
-            "{twice}"
-        );
+        assert_eq!((page.status, page.location), (400, None), "{twice}");
     }
     // The answer of the consent page is judged anew: it does not say where to go.
     let page = browser.open(&authorize(&[])).await;
@@ -68,15 +60,12 @@ async fn section_4_1_a_redirect_goes_to_a_registered_callback_alone(platform: Pl
         ("decision", "approve"),
     ];
     let answer = browser.submit("/oauth/authorize", &fields).await;
-    assert_eq!(
-        (answer.status, answer.location),
-        (StatusCode::BAD_REQUEST, None)
-    );
+    assert_eq!((answer.status, answer.location), (400, None));
 }
 
-async fn section_4_2_nothing_is_told_to_other_sites_by_the_referrer(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn section_4_2_nothing_is_told_to_other_sites_by_the_referrer(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let page = browser.open(&authorize(&[])).await;
     assert_eq!(page.headers["referrer-policy"], "same-origin");
     assert!(!page.text.contains("<img") && !page.text.contains("href=\"http"));
@@ -86,9 +75,9 @@ async fn section_4_2_nothing_is_told_to_other_sites_by_the_referrer(platform: Pl
     assert_eq!(answer.text, "");
 }
 
-async fn section_4_3_tokens_never_travel_through_the_browser(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn section_4_3_tokens_never_travel_through_the_browser(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     for (name, value, expected) in [
         ("response_type", "token", "unsupported_response_type"),
         ("response_type", "code token", "unsupported_response_type"),
@@ -101,18 +90,15 @@ async fn section_4_3_tokens_never_travel_through_the_browser(platform: Platform)
         );
     }
     // Nor is a bearer in the query one.
-    let token = super::access_token(&mut browser, &platform).await;
+    let token = super::access_token(&mut browser, &control).await;
     let path = format!("/api/whoami?access_token={token}");
-    assert_eq!(
-        platform.browser().open(&path).await.status,
-        StatusCode::UNAUTHORIZED
-    );
+    assert_eq!(control.browser().open(&path).await.status, 401);
 }
 
 /// Mix-up: RFC 9207, in what goes well and in what does not. [`at_callback`] looks at `iss`.
-async fn section_4_4_every_answer_says_who_gives_it(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn section_4_4_every_answer_says_who_gives_it(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let page = browser.open(&authorize(&[])).await;
     for decision in ["approve", "deny"] {
         at_callback(&press(&mut browser, &page, decision).await);
@@ -134,18 +120,18 @@ async fn section_4_4_every_answer_says_who_gives_it(platform: Platform) {
 }
 
 /// A code that a thief puts into the client's own session is bound to another challenge.
-async fn section_4_5_an_injected_code_is_worth_nothing(platform: Platform) {
+async fn section_4_5_an_injected_code_is_worth_nothing(control: TestControl) {
     const OF_THE_THIEF: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let stolen = code(&mut browser, &[]).await;
-    let answer = redeem(&platform, &stolen, &[("code_verifier", OF_THE_THIEF)]).await;
+    let answer = redeem(&control, &stolen, &[("code_verifier", OF_THE_THIEF)]).await;
     assert_eq!(error(&answer), "invalid_grant");
 }
 
-async fn section_4_7_another_site_cannot_approve(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn section_4_7_another_site_cannot_approve(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let page = browser.open(&authorize(&[])).await;
     let request = page
         .between("name=\"request\" value=\"", "\"")
@@ -160,22 +146,22 @@ async fn section_4_7_another_site_cannot_approve(platform: Platform) {
         &[][..],
         &[("origin", "https://evil.example")],
         &[("origin", "null")],
-        &[("sec-fetch-site", "cross-site"), ("origin", BASE)],
+        &[("sec-fetch-site", "cross-site"), ("origin", BASE_URL)],
         &[("sec-fetch-site", "same-site")],
     ] {
         for path in ["/oauth/authorize", "/device", "/device/approve"] {
             let answer = browser.submit_from(path, &fields, headers).await;
-            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path} {headers:?}");
+            assert_eq!(answer.status, 403, "{path} {headers:?}");
         }
     }
     // By its address alone it is never approved.
     let path = format!("{}&decision=approve", authorize(&[]));
-    assert_eq!(browser.open(&path).await.status, StatusCode::OK);
+    assert_eq!(browser.open(&path).await.status, 200);
 }
 
-async fn section_4_8_there_is_no_way_around_pkce(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn section_4_8_there_is_no_way_around_pkce(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     for changes in [
         &[("code_challenge", ""), ("code_challenge_method", "")][..],
         &[("code_challenge", "")],
@@ -192,40 +178,40 @@ async fn section_4_8_there_is_no_way_around_pkce(platform: Platform) {
     }
     let given = code(&mut browser, &[]).await;
     for verifier in ["", super::CHALLENGE] {
-        let answer = redeem(&platform, &given, &[("code_verifier", verifier)]).await;
-        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        let answer = redeem(&control, &given, &[("code_verifier", verifier)]).await;
+        assert_eq!(answer.status, 400);
     }
 }
 
-async fn section_4_11_nobody_is_sent_on_by_a_stranger(platform: Platform) {
-    platform.person("Ada").await;
+async fn section_4_11_nobody_is_sent_on_by_a_stranger(control: TestControl) {
+    control.person("Ada").await;
     // Back from the sign-in to a path of ours, and to nothing else.
     for next in ["//evil.example", "https://evil.example/", "/\\evil.example"] {
-        let mut browser = platform.browser();
+        let mut browser = control.browser();
         let fields = [
             ("email", "ada@example.com"),
-            ("password", crate::browser::PASSWORD),
+            ("password", crate::support::PASSWORD),
             ("next", next),
         ];
         let answer = browser.submit("/login", &fields).await;
         assert_eq!(answer.location.as_deref(), Some("/account"), "{next}");
     }
     // A code in a device's link that is none of ours is not carried along.
-    let answer = platform
+    let answer = control
         .browser()
         .open("/device?user_code=//evil.example")
         .await;
     assert_eq!(answer.location.as_deref(), Some("/login?next=/device"));
 }
 
-async fn section_4_12_a_form_is_never_sent_on(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.browser();
-    let answer = browser.sign_in("Ada", crate::browser::PASSWORD).await;
-    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+async fn section_4_12_a_form_is_never_sent_on(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.browser();
+    let answer = browser.sign_in("Ada", crate::support::PASSWORD).await;
+    assert_eq!(answer.status, 303);
     let page = browser.open(&authorize(&[])).await;
     let answer = press(&mut browser, &page, "approve").await;
-    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    assert_eq!(answer.status, 303);
     assert!(answer.location.unwrap().starts_with(CALLBACK));
     // Browsers hold the redirect to the form's policy, so the page allows it, and no more.
     for (callback, expected) in [
@@ -241,27 +227,27 @@ async fn section_4_12_a_form_is_never_sent_on(platform: Platform) {
 }
 
 /// A public client cannot prove to be the one that was approved before, so it is asked each time.
-async fn section_4_14_there_is_no_approval_without_a_person(platform: Platform) {
-    platform.person("Ada").await;
+async fn section_4_14_there_is_no_approval_without_a_person(control: TestControl) {
+    control.person("Ada").await;
     let silent = authorize(&[("prompt", "none")]);
-    let answer = platform.browser().open(&silent).await;
+    let answer = control.browser().open(&silent).await;
     let told = at_callback(&answer).take("error");
     assert_eq!(told.as_deref(), Some("login_required"));
-    let mut browser = platform.signed_in("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     for _ in 0..2 {
         let answer = browser.open(&silent).await;
         let mut callback = at_callback(&answer);
         assert_eq!(callback.take("error").as_deref(), Some("consent_required"));
         assert_eq!(callback.take("code"), None);
-        super::access_token(&mut browser, &platform).await;
+        super::access_token(&mut browser, &control).await;
     }
     let answer = browser.send(Method::HEAD, &authorize(&[]), None, &[]).await;
     assert_eq!(answer.location, None);
 }
 
-async fn section_4_16_no_page_is_put_into_another(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn section_4_16_no_page_is_put_into_another(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     for path in [
         authorize(&[]),
         authorize(&[("client_id", "x")]),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use control::app::router;
 use control::config::Config;
 use control::oauth::OauthSection;
-use http::StatusCode;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use store::members;
@@ -13,38 +12,38 @@ use store::users::Status;
 use types::id::CredentialId;
 
 use super::{SCOPE, access_token, with_token};
-use crate::browser::{BASE, Browser, Platform, both};
+use crate::support::{BASE_URL, Browser, TestControl, both};
 
 both! {
-    oa_8_every_claim_is_validated
-    oa_8_without_its_record_a_token_is_nothing
-    oa_8_revocation_is_seen_by_the_next_request_of_every_process
-    oa_8_a_client_that_is_no_more_has_no_tokens
-    mc_4_a_token_without_oauth_claims_is_welcome
-    a_token_is_never_more_than_its_owner
+    oa_8_every_claim_is_validated,
+    oa_8_without_its_record_a_token_is_nothing,
+    oa_8_revocation_is_seen_by_the_next_request_of_every_process,
+    oa_8_a_client_that_is_no_more_has_no_tokens,
+    mc_4_a_token_without_oauth_claims_is_welcome,
+    a_token_is_never_more_than_its_owner,
 }
 
-async fn whoami(platform: &Platform, token: &str) -> StatusCode {
-    with_token(platform, "/api/whoami", token).await.status
+async fn whoami(control: &TestControl, token: &str) -> u16 {
+    with_token(control, "/api/whoami", token).await.status
 }
 
 /// Signs claims with the platform's own key, and gives them a record like that of `like`: what is
 /// refused then is refused for its claims.
-async fn forge(platform: &Platform, like: &str, claims: &Value) -> String {
-    let file = platform.directory.path().join("data/signing-key.pem");
+async fn forge(control: &TestControl, like: &str, claims: &Value) -> String {
+    let file = control.directory().join("data/signing-key.pem");
     let key = EncodingKey::from_ed_pem(&std::fs::read(file).unwrap()).unwrap();
     let mut header = Header::new(Algorithm::EdDSA);
     header.typ = Some("at+jwt".to_owned());
     let token = jsonwebtoken::encode(&header, claims, &key).unwrap();
-    let mut tx = platform.app.store.begin().await.unwrap();
+    let mut tx = control.app.store.begin().await.unwrap();
     let hash = |token: &str| store::SecretHash(::credentials::digest(token));
     let found = store::credentials::by_token(&mut tx, hash(like)).await;
     let mut credential = found.unwrap().unwrap();
-    let now = platform.app.now();
+    let now = control.app.now();
     store::credentials::revoke(&mut tx, credential.user_id, credential.id, now)
         .await
         .unwrap();
-    let number = crate::world::next();
+    let number = crate::support::next();
     credential.id = CredentialId::new(number, [3; 10]);
     credential.token_hash = Some(hash(&token));
     credential.token_endpoint = claims["token_endpoint"].as_str().map(str::to_owned);
@@ -58,12 +57,12 @@ async fn forge(platform: &Platform, like: &str, claims: &Value) -> String {
 
 /// MC-4, OA-6, OA-8: a claim that is missing, of another value, or at odds with the others, in a
 /// token whose signature and record are good.
-async fn oa_8_every_claim_is_validated(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let mut like = access_token(&mut browser, &platform).await;
+async fn oa_8_every_claim_is_validated(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let mut like = access_token(&mut browser, &control).await;
     let good = ::credentials::inspect(&like).unwrap()["claims"].clone();
-    let now = platform.app.now().as_second();
+    let now = control.app.now().as_second();
     let cases = [
         ("exp", Value::Null),
         ("exp", json!(now)),
@@ -72,9 +71,9 @@ async fn oa_8_every_claim_is_validated(platform: Platform) {
         ("iss", json!("https://other.example")),
         ("aud", Value::Null),
         ("aud", json!("https://other.example")),
-        ("aud", json!([BASE, "https://other.example"])),
+        ("aud", json!([BASE_URL, "https://other.example"])),
         ("resource", Value::Null),
-        ("resource", json!(format!("{BASE}/api/mcp"))),
+        ("resource", json!(format!("{BASE_URL}/api/mcp"))),
         ("client_id", Value::Null),
         ("client_id", json!("other")),
         ("client_id", json!("nobody")),
@@ -100,13 +99,13 @@ async fn oa_8_every_claim_is_validated(platform: Platform) {
             Value::Null => members.remove(name),
             value => members.insert(name.to_owned(), value.clone()),
         };
-        let token = forge(&platform, &like, &claims).await;
+        let token = forge(&control, &like, &claims).await;
         if name == "token_endpoint" {
             // This one is what its record says; all the others were refused for their claims.
-            assert_eq!(whoami(&platform, &token).await, StatusCode::OK);
+            assert_eq!(whoami(&control, &token).await, 200);
         } else {
-            let answer = with_token(&platform, "/api/whoami", &token).await;
-            assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{name}: {value}");
+            let answer = with_token(&control, "/api/whoami", &token).await;
+            assert_eq!(answer.status, 401, "{name}: {value}");
             assert_eq!(answer.json()["code"], "invalid_token");
         }
         like = token;
@@ -114,69 +113,75 @@ async fn oa_8_every_claim_is_validated(platform: Platform) {
 }
 
 /// OA-8: a signature alone lets nobody in.
-async fn oa_8_without_its_record_a_token_is_nothing(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let token = access_token(&mut browser, &platform).await;
+async fn oa_8_without_its_record_a_token_is_nothing(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let token = access_token(&mut browser, &control).await;
     let mut claims = ::credentials::inspect(&token).unwrap()["claims"].clone();
     claims["jti"] = json!("another");
-    let file = platform.directory.path().join("data/signing-key.pem");
+    let file = control.directory().join("data/signing-key.pem");
     let key = EncodingKey::from_ed_pem(&std::fs::read(file).unwrap()).unwrap();
     let forged = jsonwebtoken::encode(&Header::new(Algorithm::EdDSA), &claims, &key).unwrap();
-    assert_eq!(whoami(&platform, &forged).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(whoami(&control, &forged).await, 401);
     // The same claims under another signature are another token.
     let (head, _) = token.rsplit_once('.').unwrap();
     let (_, signature) = forged.rsplit_once('.').unwrap();
     let crossed = format!("{head}.{signature}");
-    assert_eq!(whoami(&platform, &crossed).await, StatusCode::UNAUTHORIZED);
-    assert_eq!(whoami(&platform, &token).await, StatusCode::OK);
+    assert_eq!(whoami(&control, &crossed).await, 401);
+    assert_eq!(whoami(&control, &token).await, 200);
 }
 
 /// Another process on the same database and keys.
-async fn other_process(platform: &Platform, config: Config) -> axum::Router {
-    let clock = Arc::clone(&platform.clock);
+async fn other_process(control: &TestControl, config: Config) -> axum::Router {
+    let clock = Arc::clone(&control.clock);
     router(control::open(config, clock as _).await.unwrap())
 }
 
 /// The answer of another process to `GET /api/whoami`.
-async fn whoami_there(router: &axum::Router, token: &str) -> StatusCode {
+async fn whoami_there(router: &axum::Router, token: &str) -> u16 {
     use tower::ServiceExt as _;
     let request =
         http::Request::get("/api/whoami").header("authorization", format!("Bearer {token}"));
     let request = request.body(axum::body::Body::empty()).unwrap();
-    router.clone().oneshot(request).await.unwrap().status()
+    router
+        .clone()
+        .oneshot(request)
+        .await
+        .unwrap()
+        .status()
+        .as_u16()
 }
 
 /// OA-8: nothing remembers a token as good.
-async fn oa_8_revocation_is_seen_by_the_next_request_of_every_process(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let token = access_token(&mut browser, &platform).await;
-    let other = other_process(&platform, platform.app.config.clone()).await;
+async fn oa_8_revocation_is_seen_by_the_next_request_of_every_process(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let token = access_token(&mut browser, &control).await;
+    let other = other_process(&control, control.app.config.clone()).await;
     for _ in 0..2 {
-        assert_eq!(whoami(&platform, &token).await, StatusCode::OK);
-        assert_eq!(whoami_there(&other, &token).await, StatusCode::OK);
+        assert_eq!(whoami(&control, &token).await, 200);
+        assert_eq!(whoami_there(&other, &token).await, 200);
     }
-    let minted = mint(&platform, &mut browser).await;
-    super::program(&platform, "/oauth/revoke", &[("token", &token)]).await;
-    assert_eq!(whoami(&platform, &token).await, StatusCode::UNAUTHORIZED);
-    assert_eq!(whoami_there(&other, &token).await, StatusCode::UNAUTHORIZED);
+    let minted = mint(&control, &mut browser).await;
+    super::program(&control, "/oauth/revoke", &[("token", &token)]).await;
+    assert_eq!(whoami(&control, &token).await, 401);
+    assert_eq!(whoami_there(&other, &token).await, 401);
     // And what was minted from an access token dies with it.
     let (token, child) = minted;
-    assert_eq!(whoami(&platform, &child).await, StatusCode::OK);
-    super::program(&platform, "/oauth/revoke", &[("token", &token)]).await;
-    assert_eq!(whoami(&platform, &child).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(whoami(&control, &child).await, 200);
+    super::program(&control, "/oauth/revoke", &[("token", &token)]).await;
+    assert_eq!(whoami(&control, &child).await, 401);
 }
 
 /// An access token, and a token that was minted from it.
-async fn mint(platform: &Platform, browser: &mut Browser<'_>) -> (String, String) {
+async fn mint(control: &TestControl, browser: &mut Browser<'_>) -> (String, String) {
     let scope = "account.tokens.create account.projects.read-only";
     let code = super::code(browser, &[("scope", scope)]).await;
-    let issued = super::redeem(platform, &code, &[]).await.json();
+    let issued = super::redeem(control, &code, &[]).await.json();
     let token = issued["access_token"].as_str().unwrap().to_owned();
     let bearer = format!("Bearer {token}");
     let body = json!({"permissions": ["account.projects.read-only"]}).to_string();
-    let mut program = platform.browser();
+    let mut program = control.browser();
     let answer = program
         .send(
             http::Method::POST,
@@ -190,95 +195,75 @@ async fn mint(platform: &Platform, browser: &mut Browser<'_>) -> (String, String
 }
 
 /// OA-8: the client of a token is registered still.
-async fn oa_8_a_client_that_is_no_more_has_no_tokens(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
-    let token = access_token(&mut browser, &platform).await;
-    let mut config = platform.app.config.clone();
+async fn oa_8_a_client_that_is_no_more_has_no_tokens(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let token = access_token(&mut browser, &control).await;
+    let mut config = control.app.config.clone();
     config.oauth = OauthSection::default().check(false).unwrap();
-    let without = other_process(&platform, config).await;
-    assert_eq!(
-        whoami_there(&without, &token).await,
-        StatusCode::UNAUTHORIZED
-    );
-    assert_eq!(whoami(&platform, &token).await, StatusCode::OK);
+    let without = other_process(&control, config).await;
+    assert_eq!(whoami_there(&without, &token).await, 401);
+    assert_eq!(whoami(&control, &token).await, 200);
 }
 
 /// MC-4: a PAT that says nothing of OAuth.
-async fn mc_4_a_token_without_oauth_claims_is_welcome(platform: Platform) {
-    platform.person("Ada").await;
-    let mut browser = platform.signed_in("Ada").await;
+async fn mc_4_a_token_without_oauth_claims_is_welcome(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let body = json!({"type": "pat", "name": "mine"});
     let pat = browser
         .api(http::Method::POST, "/api/credentials", body)
         .await
         .json();
     let pat = pat["token"].as_str().unwrap().to_owned();
-    assert_eq!(whoami(&platform, &pat).await, StatusCode::OK);
+    assert_eq!(whoami(&control, &pat).await, 200);
     // One such claim, and it has to be an access token in full; also by its record.
     let claims = ::credentials::inspect(&pat).unwrap()["claims"].clone();
     let mut like = pat;
     for (number, name) in (2_u32..).zip(["client_id", "aud", "resource", "scope"]) {
         let mut part = claims.clone();
-        part[name] = json!(if name == "client_id" { "web" } else { BASE });
+        part[name] = json!(if name == "client_id" { "web" } else { BASE_URL });
         part["token_endpoint"] = json!(format!("{number:08x}"));
-        let token = forge(&platform, &like, &part).await;
-        assert_eq!(
-            whoami(&platform, &token).await,
-            StatusCode::UNAUTHORIZED,
-            "{name}"
-        );
+        let token = forge(&control, &like, &part).await;
+        assert_eq!(whoami(&control, &token).await, 401, "{name}");
         like = token;
     }
-    let token = access_token(&mut browser, &platform).await;
+    let token = access_token(&mut browser, &control).await;
     let whole = ::credentials::inspect(&token).unwrap()["claims"].clone();
     let mut whole = whole;
     whole["token_endpoint"] = json!("000000ff");
-    let token = forge(&platform, &like, &whole).await;
-    assert_eq!(
-        whoami(&platform, &token).await,
-        StatusCode::UNAUTHORIZED,
-        "no client holds it"
-    );
+    let token = forge(&control, &like, &whole).await;
+    assert_eq!(whoami(&control, &token).await, 401, "no client holds it");
 }
 
 /// Suspended, or put out of a workspace: at once.
-async fn a_token_is_never_more_than_its_owner(platform: Platform) {
-    let (ada, _) = platform.person("Ada").await;
-    let (_, shared) = platform.person("Eve").await;
-    let now = platform.app.now();
-    let mut tx = platform.app.store.begin().await.unwrap();
+async fn a_token_is_never_more_than_its_owner(control: TestControl) {
+    let ada = control.person("Ada").await.user;
+    let shared = control.person("Eve").await.workspace;
+    let now = control.app.now();
+    let mut tx = control.app.store.begin().await.unwrap();
     members::insert(&mut tx, shared, ada, members::Role::Viewer, None, now)
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    let mut browser = platform.signed_in("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
     let scope = "account.plan.read-only account.workspace-protection.read-write";
     let code = super::code(&mut browser, &[("scope", scope)]).await;
-    let issued = super::redeem(&platform, &code, &[]).await.json();
+    let issued = super::redeem(&control, &code, &[]).await.json();
     let token = issued["access_token"].as_str().unwrap();
     let plans = format!("/api/workspaces/{shared}/projects/tunnels/plan/config");
-    assert_eq!(
-        with_token(&platform, &plans, token).await.status,
-        StatusCode::OK
-    );
+    assert_eq!(with_token(&control, &plans, token).await.status, 200);
     // The scope is there; the role is a viewer's.
     let audit = format!("/api/workspaces/{shared}/audit");
-    assert_eq!(
-        with_token(&platform, &audit, token).await.status,
-        StatusCode::FORBIDDEN
-    );
-    let mut tx = platform.app.store.begin().await.unwrap();
+    assert_eq!(with_token(&control, &audit, token).await.status, 403);
+    let mut tx = control.app.store.begin().await.unwrap();
     members::delete(&mut tx, shared, ada).await.unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(
-        with_token(&platform, &plans, token).await.status,
-        StatusCode::NOT_FOUND
-    );
-    let mut tx = platform.app.store.begin().await.unwrap();
+    assert_eq!(with_token(&control, &plans, token).await.status, 404);
+    let mut tx = control.app.store.begin().await.unwrap();
     store::users::set_status(&mut tx, ada, Status::Suspended, now)
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(whoami(&platform, token).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(whoami(&control, token).await, 401);
 }

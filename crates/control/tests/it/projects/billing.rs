@@ -4,106 +4,169 @@ use serde_json::{Value, json};
 use store::{Paging, billing};
 
 use super::{names, order, path, place, preview};
-use crate::world::{Person, World, both};
+use crate::support::{Person, TestControl, both};
 
 both! {
-    /// CP-4d: a first payment and a billing set-up are hosted steps; the answer says where.
-    async fn cp_4d_a_hosted_step_is_not_confirmed_here(url) {
-        let world = World::new(url, json!({})).await;
-        let person = world.person().await;
-        let option = preview(&world, person, "pro").await;
-        assert_eq!(option["billingAction"]["type"], "checkout");
-        assert_eq!(option["billingImpact"]["type"], "new_charge");
-        let order = order(&option);
-        let refused = place(&world, person, &order).await.expect(402);
-        assert_eq!(refused["code"], "payment_required");
-        let url = refused["url"].as_str().unwrap();
-        let wanted = format!(
-            "https://svc.example.com/billing/checkout?workspaceId={}&plan=pro&provider=other&region=local&name=My%20project",
-            person.workspace
-        );
-        assert_eq!(url, wanted);
-        assert!(names(&world, person).await.is_empty());
-
-        world.subscribe(person.workspace).await;
-        set_standing(&world, person, "past_due").await;
-        let option = preview(&world, person, "pro").await;
-        assert_eq!(option["billingAction"]["type"], "billing_setup");
-        let refused = place(&world, person, &super::order(&option)).await.expect(402);
-        let url = refused["url"].as_str().unwrap();
-        assert!(url.starts_with("https://svc.example.com/billing/setup?workspaceId=wks_"), "{url}");
-        assert!(names(&world, person).await.is_empty());
-    }
-
-    /// CP-4b, CP-4e: once there is a subscription, the checkout that was shown is stale; the fresh
-    /// preview updates the subscription, which the ledger keeps.
-    async fn cp_4e_a_subscription_is_updated_once_the_impact_is_confirmed(url) {
-        let world = World::new(url, json!({"plans": [{"plan": "pro", "monthly_price": 3000}]})).await;
-        let person = world.person().await;
-        let shown = order(&preview(&world, person, "pro").await);
-        world.subscribe(person.workspace).await;
-        assert_eq!(place(&world, person, &shown).await.problem(409).0, "creation_preview_stale");
-
-        // The month began on the 16th of April: half of it is over on the 1st of May.
-        world.clock.set("2026-05-01T09:00:00Z".parse().unwrap());
-        let option = preview(&world, person, "pro").await;
-        assert_eq!(option["billingAction"]["type"], "update_subscription");
-        let impact = &option["billingImpact"];
-        assert_eq!(impact["type"], "prorated_charge");
-        assert_eq!(impact["price"], json!({"amountMinor": 1500, "currency": "EUR"}));
-        assert_eq!(impact["recurring"], json!({"amountMinor": 3000, "currency": "EUR", "interval": "month"}));
-        let order = order(&option);
-        let project = place(&world, person, &order).await.expect(201);
-        // Asked again, nothing is charged again.
-        assert_eq!(place(&world, person, &order).await.expect(201), project);
-
-        let mut conn = world.app.store.read().await.unwrap();
-        let subscription = billing::open(&mut conn, person.workspace).await.unwrap().unwrap();
-        assert_eq!(subscription.monthly_amount, 3000);
-        let id = project["id"].as_str().unwrap();
-        assert_eq!(subscription.items, json!([{"projectId": id, "plan": "pro", "monthly": 3000}]));
-        let invoices = billing::invoices(&mut conn, person.workspace, Paging::DEFAULT).await.unwrap();
-        let [invoice] = &invoices.items[..] else { panic!("{invoices:?}") };
-        assert_eq!((invoice.amount, invoice.currency.as_str()), (1500, "EUR"));
-        assert_eq!(invoice.period_end.to_string(), "2026-05-16T00:00:00Z");
-        let changes = billing::changes(&mut conn, person.workspace, Paging::DEFAULT).await.unwrap();
-        let kinds: Vec<_> = changes.items.iter().map(|change| (change.kind.as_str(), change.amount)).collect();
-        assert_eq!(kinds, [("project_added", 1500), ("subscribed", 0)]);
-        drop(conn);
-
-        let deleted = world.call(http::Method::DELETE, &path(&project), &world.token(person), None).await;
-        assert_eq!(deleted.expect(204), Value::Null);
-        let mut conn = world.app.store.read().await.unwrap();
-        let subscription = billing::open(&mut conn, person.workspace).await.unwrap().unwrap();
-        assert_eq!((subscription.monthly_amount, subscription.items), (0, json!([])));
-    }
-
-    /// CP-4b: the rest of the month is cheaper tomorrow, so today's preview does not confirm it.
-    async fn cp_4b_a_preview_of_yesterday_is_stale(url) {
-        let world = World::new(url, json!({})).await;
-        let person = world.person().await;
-        world.subscribe(person.workspace).await;
-        let order = order(&preview(&world, person, "pro").await);
-        world.clock.advance(24 * 3600);
-        assert_eq!(place(&world, person, &order).await.problem(409).0, "creation_preview_stale");
-    }
-
-    /// CP-4f: without server-confirmed creation, what would update a subscription is unavailable.
-    async fn cp_4f_updates_are_unavailable_where_they_are_switched_off(url) {
-        let world = World::new(url, json!({"server_confirmed_creation": false})).await;
-        let person = world.person().await;
-        assert_eq!(preview(&world, person, "pro").await["available"], true);
-        world.subscribe(person.workspace).await;
-        let option = preview(&world, person, "pro").await;
-        assert_eq!(option["unavailableReasonCode"], "server_confirmation_disabled");
-        assert_eq!(place(&world, person, &order(&option)).await.problem(409).0, "conflict");
-        assert!(names(&world, person).await.is_empty());
-        super::project(&world, person).await;
-    }
+    cp_4d_a_hosted_step_is_not_confirmed_here,
+    cp_4e_a_subscription_is_updated_once_the_impact_is_confirmed,
+    cp_4b_a_preview_of_yesterday_is_stale,
+    cp_4f_updates_are_unavailable_where_they_are_switched_off,
 }
 
-async fn set_standing(world: &World, person: Person, status: &str) {
-    let mut tx = world.app.store.begin().await.unwrap();
+/// CP-4d: a first payment and a billing set-up are hosted steps; the answer says where.
+async fn cp_4d_a_hosted_step_is_not_confirmed_here(control: TestControl) {
+    let person = control.person("ada").await;
+    let option = preview(&control, &person, "pro").await;
+    assert_eq!(option["billingAction"]["type"], "checkout");
+    assert_eq!(option["billingImpact"]["type"], "new_charge");
+    let order = order(&option);
+    let refused = place(&control, &person, &order).await.expect(402);
+    assert_eq!(refused["code"], "payment_required");
+    let url = refused["url"].as_str().unwrap();
+    let wanted = format!(
+        "https://svc.example/billing/checkout?workspaceId={}&plan=pro&provider=other&region=local&name=My%20project",
+        person.workspace
+    );
+    assert_eq!(url, wanted);
+    assert!(names(&control, &person).await.is_empty());
+
+    control.subscribe(person.workspace).await;
+    set_standing(&control, &person, "past_due").await;
+    let option = preview(&control, &person, "pro").await;
+    assert_eq!(option["billingAction"]["type"], "billing_setup");
+    let refused = place(&control, &person, &super::order(&option))
+        .await
+        .expect(402);
+    let url = refused["url"].as_str().unwrap();
+    assert!(
+        url.starts_with("https://svc.example/billing/setup?workspaceId=wks_"),
+        "{url}"
+    );
+    assert!(names(&control, &person).await.is_empty());
+}
+
+/// CP-4b, CP-4e: once there is a subscription, the checkout that was shown is stale; the fresh
+/// preview updates the subscription, which the ledger keeps.
+async fn cp_4e_a_subscription_is_updated_once_the_impact_is_confirmed(control: TestControl) {
+    let control = control
+        .configured(json!({"catalog": {"plans": [{"plan": "pro", "monthly_price": 3000}]}}))
+        .await;
+    control.clock.set("2026-04-16T12:00:00Z".parse().unwrap());
+    let person = control.person("ada").await;
+    let shown = order(&preview(&control, &person, "pro").await);
+    control.subscribe(person.workspace).await;
+    assert_eq!(
+        place(&control, &person, &shown).await.refused(409).0,
+        "creation_preview_stale"
+    );
+
+    // The month began on the 16th of April: half of it is over on the 1st of May.
+    control.clock.set("2026-05-01T09:00:00Z".parse().unwrap());
+    let option = preview(&control, &person, "pro").await;
+    assert_eq!(option["billingAction"]["type"], "update_subscription");
+    let impact = &option["billingImpact"];
+    assert_eq!(impact["type"], "prorated_charge");
+    assert_eq!(
+        impact["price"],
+        json!({"amountMinor": 1500, "currency": "EUR"})
+    );
+    assert_eq!(
+        impact["recurring"],
+        json!({"amountMinor": 3000, "currency": "EUR", "interval": "month"})
+    );
+    let order = order(&option);
+    let project = place(&control, &person, &order).await.expect(201);
+    // Asked again, nothing is charged again.
+    assert_eq!(place(&control, &person, &order).await.expect(201), project);
+
+    let mut conn = control.app.store.read().await.unwrap();
+    let subscription = billing::open(&mut conn, person.workspace)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(subscription.monthly_amount, 3000);
+    let id = project["id"].as_str().unwrap();
+    assert_eq!(
+        subscription.items,
+        json!([{"projectId": id, "plan": "pro", "monthly": 3000}])
+    );
+    let invoices = billing::invoices(&mut conn, person.workspace, Paging::DEFAULT)
+        .await
+        .unwrap();
+    let [invoice] = &invoices.items[..] else {
+        panic!("{invoices:?}")
+    };
+    assert_eq!((invoice.amount, invoice.currency.as_str()), (1500, "EUR"));
+    assert_eq!(invoice.period_end.to_string(), "2026-05-16T00:00:00Z");
+    let changes = billing::changes(&mut conn, person.workspace, Paging::DEFAULT)
+        .await
+        .unwrap();
+    let kinds: Vec<_> = changes
+        .items
+        .iter()
+        .map(|change| (change.kind.as_str(), change.amount))
+        .collect();
+    assert_eq!(kinds, [("project_added", 1500), ("subscribed", 0)]);
+    drop(conn);
+
+    let deleted = control
+        .send(
+            http::Method::DELETE,
+            &path(&project),
+            Some(&person.token),
+            None,
+        )
+        .await;
+    assert_eq!(deleted.expect(204), Value::Null);
+    let mut conn = control.app.store.read().await.unwrap();
+    let subscription = billing::open(&mut conn, person.workspace)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (subscription.monthly_amount, subscription.items),
+        (0, json!([]))
+    );
+}
+
+/// CP-4b: the rest of the month is cheaper tomorrow, so today's preview does not confirm it.
+async fn cp_4b_a_preview_of_yesterday_is_stale(control: TestControl) {
+    let person = control.person("ada").await;
+    control.subscribe(person.workspace).await;
+    let order = order(&preview(&control, &person, "pro").await);
+    control.clock.advance(24 * 3600);
+    assert_eq!(
+        place(&control, &person, &order).await.refused(409).0,
+        "creation_preview_stale"
+    );
+}
+
+/// CP-4f: without server-confirmed creation, what would update a subscription is unavailable.
+async fn cp_4f_updates_are_unavailable_where_they_are_switched_off(control: TestControl) {
+    let control = control
+        .configured(json!({"catalog": {"server_confirmed_creation": false}}))
+        .await;
+    let person = control.person("ada").await;
+    assert_eq!(preview(&control, &person, "pro").await["available"], true);
+    control.subscribe(person.workspace).await;
+    let option = preview(&control, &person, "pro").await;
+    assert_eq!(
+        option["unavailableReasonCode"],
+        "server_confirmation_disabled"
+    );
+    assert_eq!(
+        place(&control, &person, &order(&option))
+            .await
+            .refused(409)
+            .0,
+        "conflict"
+    );
+    assert!(names(&control, &person).await.is_empty());
+    super::project(&control, &person).await;
+}
+
+async fn set_standing(control: &TestControl, person: &Person, status: &str) {
+    let mut tx = control.app.store.begin().await.unwrap();
     let subscription = billing::open(&mut tx, person.workspace)
         .await
         .unwrap()

@@ -6,244 +6,324 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::{creation, names, order, place, preview, project};
-use crate::world::{World, both, next};
+use crate::support::{TestControl, both, next};
 
 both! {
-    /// CP-3, CP-4, CP-5: what was previewed is created, and found by its endpoint.
-    async fn cp_4_a_project_is_created_as_it_was_previewed(url) {
-        let world = World::new(url, json!({})).await;
-        let person = world.person().await;
-        let project = project(&world, person).await;
-        let endpoint = project["endpoint"].as_str().unwrap();
-        assert_eq!(endpoint.len(), 8);
-        assert_eq!(project["workspaceId"], person.workspace.as_str());
-        assert_eq!(project["domain"], "engine.example.com");
-        assert_eq!(project["enginePort"], 443);
-        assert_eq!(project["url"], format!("{endpoint}.engine.example.com:443"));
-        assert_eq!((&project["routing"], &project["placement"]), (&json!("regional"), &json!("regional")));
-        assert_eq!((&project["plan"], &project["status"]), (&json!("basic"), &json!("active")));
-        let token = world.token(person);
-        let resolve = format!("/api/projects/tunnels/resolve/{endpoint}");
-        assert_eq!(world.get(&token, &resolve).await.expect(200), project);
-        assert_eq!(world.get(&token, &super::path(&project)).await.expect(200), project);
-    }
+    cp_4_a_project_is_created_as_it_was_previewed,
+    cp_4a_one_key_makes_one_project,
+    cp_4a_another_body_is_refused,
+    cp_4b_capacity_that_is_gone_makes_the_preview_stale,
+    cp_4b_the_last_place_is_given_once,
+    cp_4b_an_unavailable_plan_is_refused,
+    cp_4b_a_fingerprint_is_bound_to_its_workspace,
+    cp_4c_no_caller_chooses_a_billing_mode,
+    parallel_creations_do_not_make_each_other_stale,
+    cp_4_tenancy_comes_before_the_role,
+}
 
-    /// CP-4a: the same key with the same body answers the same project, one after the other and
-    /// all at once.
-    async fn cp_4a_one_key_makes_one_project(url) {
-        let world = Arc::new(World::new(url, json!({})).await);
-        let person = world.person().await;
-        let order = order(&preview(&world, person, "basic").await);
-        let mut posts = JoinSet::new();
-        for _ in 0..16 {
-            let (world, order) = (Arc::clone(&world), order.clone());
-            posts.spawn(async move { place(&world, person, &order).await });
-        }
-        let replies = posts.join_all().await;
-        let first = replies[0].clone().expect(201);
-        for reply in replies {
-            assert_eq!(reply.expect(201), first);
-        }
-        // The preview is stale by now or not: the answer is the same.
-        world.clock.advance(3 * 24 * 3600);
-        assert_eq!(place(&world, person, &order).await.expect(201), first);
-        assert_eq!(names(&world, person).await, ["My project"]);
-        // White space and the order of members are no other body.
-        let mut reordered = serde_json::Map::new();
-        for (name, value) in order.as_object().unwrap().iter().rev() {
-            reordered.insert(name.clone(), value.clone());
-        }
-        assert_eq!(place(&world, person, &reordered.into()).await.expect(201), first);
-    }
+/// CP-3, CP-4, CP-5: what was previewed is created, and found by its endpoint.
+async fn cp_4_a_project_is_created_as_it_was_previewed(control: TestControl) {
+    let person = control.person("ada").await;
+    let project = project(&control, &person).await;
+    let endpoint = project["endpoint"].as_str().unwrap();
+    assert_eq!(endpoint.len(), 8);
+    assert_eq!(project["workspaceId"], person.workspace.as_str());
+    assert_eq!(project["domain"], "engine.example");
+    assert_eq!(project["enginePort"], 443);
+    assert_eq!(project["url"], format!("{endpoint}.engine.example:443"));
+    assert_eq!(
+        (&project["routing"], &project["placement"]),
+        (&json!("regional"), &json!("regional"))
+    );
+    assert_eq!(
+        (&project["plan"], &project["status"]),
+        (&json!("basic"), &json!("active"))
+    );
+    let token = &person.token;
+    let resolve = format!("/api/projects/tunnels/resolve/{endpoint}");
+    assert_eq!(control.get(&resolve, token).await.expect(200), project);
+    assert_eq!(
+        control.get(&super::path(&project), token).await.expect(200),
+        project
+    );
+}
 
-    /// CP-4a: the same key with another body is refused, whatever differs.
-    async fn cp_4a_another_body_is_refused(url) {
-        let world = World::new(url, json!({})).await;
-        let person = world.person().await;
-        let order = order(&preview(&world, person, "basic").await);
-        place(&world, person, &order).await.expect(201);
-        for (member, value) in [
-            ("name", json!("Another")),
-            ("plan", json!("pro")),
-            ("region", json!("elsewhere")),
-            ("creationFingerprint", json!("x")),
-        ] {
-            let mut other = order.clone();
-            other[member] = value;
-            let refused = place(&world, person, &other).await.problem(422);
-            assert_eq!(refused, ("idempotency_key_reused".to_owned(), Some("idempotencyKey".to_owned())), "{member}");
-        }
-        assert_eq!(names(&world, person).await.len(), 1);
-        // Another workspace's keys are its own.
-        let neighbour = world.person().await;
-        let mut own = super::order(&preview(&world, neighbour, "basic").await);
-        own["idempotencyKey"] = order["idempotencyKey"].clone();
-        place(&world, neighbour, &own).await.expect(201);
+/// CP-4a: the same key with the same body answers the same project, one after the other and
+/// all at once.
+async fn cp_4a_one_key_makes_one_project(control: TestControl) {
+    let control = Arc::new(control);
+    let person = control.person("ada").await;
+    let order = order(&preview(&control, &person, "basic").await);
+    let mut posts = JoinSet::new();
+    for _ in 0..16 {
+        let (control, person, order) = (Arc::clone(&control), person.clone(), order.clone());
+        posts.spawn(async move { place(&control, &person, &order).await });
     }
-
-    /// CP-4b: without room the preview is stale, nothing is created, and a fresh preview works.
-    async fn cp_4b_capacity_that_is_gone_makes_the_preview_stale(url) {
-        let catalog = json!({"regions": [
-            {"provider": "aws", "region": "eu", "capacity": {"basic": 1}},
-            {"provider": "aws", "region": "us"},
-        ]});
-        let world = World::new(url, catalog).await;
-        let (early, late) = (world.person().await, world.person().await);
-        let mut stale = order(&preview(&world, late, "basic").await);
-        assert_eq!(stale["region"], "eu");
-        project(&world, early).await;
-        let refused = place(&world, late, &stale).await.problem(409);
-        assert_eq!(refused.0, "creation_preview_stale");
-        assert!(names(&world, late).await.is_empty());
-        // The key was not used up by the refusal.
-        let fresh = order(&preview(&world, late, "basic").await);
-        assert_eq!(fresh["region"], "us");
-        stale["region"] = fresh["region"].clone();
-        stale["creationFingerprint"] = fresh["creationFingerprint"].clone();
-        assert_eq!(place(&world, late, &stale).await.expect(201)["region"], "us");
+    let replies = posts.join_all().await;
+    let first = replies[0].clone().expect(201);
+    for reply in replies {
+        assert_eq!(reply.expect(201), first);
     }
-
-    /// CP-4b: of sixteen who want the last place at once, one has it.
-    async fn cp_4b_the_last_place_is_given_once(url) {
-        let catalog = json!({"regions": [{"provider": "aws", "region": "eu", "capacity": {"basic": 2}}]});
-        let world = Arc::new(World::new(url, catalog).await);
-        let mut orders = Vec::new();
-        for _ in 0..16 {
-            let person = world.person().await;
-            orders.push((person, order(&preview(&world, person, "basic").await)));
-        }
-        let mut posts = JoinSet::new();
-        for (person, order) in orders {
-            let world = Arc::clone(&world);
-            posts.spawn(async move { place(&world, person, &order).await });
-        }
-        let mut replies: Vec<_> = posts.join_all().await.iter().map(|reply| reply.status.as_u16()).collect();
-        replies.sort_unstable();
-        let mut wanted = vec![201; 2];
-        wanted.extend([409; 14]);
-        assert_eq!(replies, wanted);
-        let late = world.person().await;
-        let full = preview(&world, late, "basic").await;
-        assert_eq!((&full["available"], &full["unavailableReasonCode"]), (&json!(false), &json!("no_capacity")));
-        assert_eq!(full["providers"], json!([]));
+    // The preview is stale by now or not: the answer is the same.
+    control.clock.advance(3 * 24 * 3600);
+    assert_eq!(place(&control, &person, &order).await.expect(201), first);
+    assert_eq!(names(&control, &person).await, ["My project"]);
+    // White space and the order of members are no other body.
+    let mut reordered = serde_json::Map::new();
+    for (name, value) in order.as_object().unwrap().iter().rev() {
+        reordered.insert(name.clone(), value.clone());
     }
+    assert_eq!(
+        place(&control, &person, &reordered.into())
+            .await
+            .expect(201),
+        first
+    );
+}
 
-    /// CP-4b: an unavailable plan is not created by confirming that it is unavailable.
-    async fn cp_4b_an_unavailable_plan_is_refused(url) {
-        let catalog = json!({
-            "plans": [{"plan": "basic", "projects_per_workspace": 1}],
-            "regions": [{"provider": "aws", "region": "eu"}, {"provider": "gcp", "region": "us", "plans": ["pro"]}],
-        });
-        let world = World::new(url, catalog).await;
-        let person = world.person().await;
-        let wrong = |member: &str, value: serde_json::Value, order: &serde_json::Value| {
-            let mut order = order.clone();
-            order[member] = value;
-            order
+/// CP-4a: the same key with another body is refused, whatever differs.
+async fn cp_4a_another_body_is_refused(control: TestControl) {
+    let person = control.person("ada").await;
+    let order = order(&preview(&control, &person, "basic").await);
+    place(&control, &person, &order).await.expect(201);
+    for (member, value) in [
+        ("name", json!("Another")),
+        ("plan", json!("pro")),
+        ("region", json!("elsewhere")),
+        ("creationFingerprint", json!("x")),
+    ] {
+        let mut other = order.clone();
+        other[member] = value;
+        let refused = place(&control, &person, &other).await.refused(422);
+        assert_eq!(
+            refused,
+            (
+                "idempotency_key_reused".to_owned(),
+                Some("idempotencyKey".to_owned())
+            ),
+            "{member}"
+        );
+    }
+    assert_eq!(names(&control, &person).await.len(), 1);
+    // Another workspace's keys are its own.
+    let neighbour = control.person("eve").await;
+    let mut own = super::order(&preview(&control, &neighbour, "basic").await);
+    own["idempotencyKey"] = order["idempotencyKey"].clone();
+    place(&control, &neighbour, &own).await.expect(201);
+}
+
+/// CP-4b: without room the preview is stale, nothing is created, and a fresh preview works.
+async fn cp_4b_capacity_that_is_gone_makes_the_preview_stale(control: TestControl) {
+    let catalog = json!({"regions": [
+        {"provider": "aws", "region": "eu", "capacity": {"basic": 1}},
+        {"provider": "aws", "region": "us"},
+    ]});
+    let control = control.configured(json!({"catalog": catalog})).await;
+    let (early, late) = (control.person("ada").await, control.person("eve").await);
+    let mut stale = order(&preview(&control, &late, "basic").await);
+    assert_eq!(stale["region"], "eu");
+    project(&control, &early).await;
+    let refused = place(&control, &late, &stale).await.refused(409);
+    assert_eq!(refused.0, "creation_preview_stale");
+    assert!(names(&control, &late).await.is_empty());
+    // The key was not used up by the refusal.
+    let fresh = order(&preview(&control, &late, "basic").await);
+    assert_eq!(fresh["region"], "us");
+    stale["region"] = fresh["region"].clone();
+    stale["creationFingerprint"] = fresh["creationFingerprint"].clone();
+    assert_eq!(
+        place(&control, &late, &stale).await.expect(201)["region"],
+        "us"
+    );
+}
+
+/// CP-4b: of sixteen who want the last place at once, one has it.
+async fn cp_4b_the_last_place_is_given_once(control: TestControl) {
+    let catalog =
+        json!({"regions": [{"provider": "aws", "region": "eu", "capacity": {"basic": 2}}]});
+    let control = Arc::new(control.configured(json!({"catalog": catalog})).await);
+    let mut orders = Vec::new();
+    for number in 0..16 {
+        let person = control.person(&format!("person{number}")).await;
+        let order = order(&preview(&control, &person, "basic").await);
+        orders.push((person, order));
+    }
+    let mut posts = JoinSet::new();
+    for (person, order) in orders {
+        let control = Arc::clone(&control);
+        posts.spawn(async move { place(&control, &person, &order).await });
+    }
+    let mut replies: Vec<_> = posts
+        .join_all()
+        .await
+        .iter()
+        .map(|reply| reply.status)
+        .collect();
+    replies.sort_unstable();
+    let mut wanted = vec![201; 2];
+    wanted.extend([409; 14]);
+    assert_eq!(replies, wanted);
+    let late = control.person("eve").await;
+    let full = preview(&control, &late, "basic").await;
+    assert_eq!(
+        (&full["available"], &full["unavailableReasonCode"]),
+        (&json!(false), &json!("no_capacity"))
+    );
+    assert_eq!(full["providers"], json!([]));
+}
+
+/// CP-4b: an unavailable plan is not created by confirming that it is unavailable.
+async fn cp_4b_an_unavailable_plan_is_refused(control: TestControl) {
+    let catalog = json!({
+        "plans": [{"plan": "basic", "projects_per_workspace": 1}],
+        "regions": [{"provider": "aws", "region": "eu"}, {"provider": "gcp", "region": "us", "plans": ["pro"]}],
+    });
+    let control = control.configured(json!({"catalog": catalog})).await;
+    let person = control.person("ada").await;
+    let wrong = |member: &str, value: serde_json::Value, order: &serde_json::Value| {
+        let mut order = order.clone();
+        order[member] = value;
+        order
+    };
+    let fresh = order(&preview(&control, &person, "basic").await);
+    for (member, value) in [("region", json!("moon")), ("provider", json!("gcp"))] {
+        let reply = place(&control, &person, &wrong(member, value, &fresh)).await;
+        assert_eq!(reply.refused(400).1.as_deref(), Some("region"), "{member}");
+    }
+    place(&control, &person, &fresh).await.expect(201);
+    let full = preview(&control, &person, "basic").await;
+    assert_eq!(full["unavailableReasonCode"], "project_limit");
+    assert_eq!(
+        place(&control, &person, &order(&full)).await.refused(409).0,
+        "conflict"
+    );
+    let arranged = preview(&control, &person, "enterprise").await;
+    assert_eq!(arranged["unavailableReasonCode"], "by_arrangement");
+    assert_eq!(
+        place(&control, &person, &order(&arranged))
+            .await
+            .refused(409)
+            .0,
+        "conflict"
+    );
+    // Another workspace has its own limit.
+    project(&control, &control.person("eve").await).await;
+}
+
+/// CP-4b: a fingerprint of another workspace, or of nobody, confirms nothing.
+async fn cp_4b_a_fingerprint_is_bound_to_its_workspace(control: TestControl) {
+    let (person, other) = (control.person("ada").await, control.person("eve").await);
+    let foreign = order(&preview(&control, &other, "basic").await);
+    assert_eq!(
+        place(&control, &person, &foreign).await.refused(409).0,
+        "creation_preview_stale"
+    );
+    let mut invented = foreign;
+    invented["creationFingerprint"] = json!("A".repeat(43));
+    assert_eq!(
+        place(&control, &person, &invented).await.refused(409).0,
+        "creation_preview_stale"
+    );
+    assert!(names(&control, &person).await.is_empty());
+}
+
+/// CP-4c, CP-4a: what a body may not say, and what it must.
+async fn cp_4c_no_caller_chooses_a_billing_mode(control: TestControl) {
+    let person = control.person("ada").await;
+    let good = order(&preview(&control, &person, "basic").await);
+    for (member, value) in [
+        ("billingMode", json!("invoice")),
+        ("billingAction", json!({"type": "create"})),
+        ("price", json!(0)),
+        ("name", json!("")),
+        ("name", json!(" a")),
+        ("name", json!(7)),
+        ("plan", json!("gold")),
+        ("provider", json!("Aws")),
+        ("routing", json!("global")),
+        ("idempotencyKey", json!("")),
+        ("idempotencyKey", json!("a b")),
+        ("creationFingerprint", json!("")),
+        ("region", json!("")),
+    ] {
+        let mut bad = good.clone();
+        bad[member] = value.clone();
+        let refused = place(&control, &person, &bad).await.refused(400);
+        assert_eq!(
+            refused,
+            ("invalid_request".to_owned(), Some(member.to_owned())),
+            "{value}"
+        );
+    }
+    for member in [
+        "name",
+        "plan",
+        "provider",
+        "region",
+        "creationFingerprint",
+        "idempotencyKey",
+    ] {
+        let mut bad = good.clone();
+        bad.as_object_mut().unwrap().remove(member);
+        place(&control, &person, &bad).await.refused(400);
+    }
+    assert!(names(&control, &person).await.is_empty());
+}
+
+/// Sixteen creators at once in one workspace: each has a project of its own.
+async fn parallel_creations_do_not_make_each_other_stale(control: TestControl) {
+    let control = Arc::new(control);
+    let person = control.person("ada").await;
+    let order = order(&preview(&control, &person, "basic").await);
+    let mut posts = JoinSet::new();
+    for number in 0..16 {
+        let (control, person, mut order) = (Arc::clone(&control), person.clone(), order.clone());
+        order["name"] = json!(format!("p{number:02}"));
+        order["idempotencyKey"] = json!(format!("parallel-{}", next()));
+        posts.spawn(async move { place(&control, &person, &order).await.expect(201) });
+    }
+    posts.join_all().await;
+    let mut names = names(&control, &person).await;
+    names.sort();
+    let wanted: Vec<_> = (0..16).map(|number| format!("p{number:02}")).collect();
+    assert_eq!(names, wanted);
+}
+
+/// CP-3, CP-4: the workspace of others is not there, and a role that only looks creates nothing.
+async fn cp_4_tenancy_comes_before_the_role(control: TestControl) {
+    use store::members::Role;
+    let (owner, viewer) = (control.person("ada").await, control.person("eve").await);
+    let token = &viewer.token;
+    let order = order(&preview(&control, &owner, "basic").await);
+    let nowhere = "/api/workspaces/wks_01h455vb4pex5vsknk084sn02q/projects/tunnels";
+    let foreign = creation(&owner);
+    for tail in ["", "/plan/config"] {
+        let method = if tail.is_empty() {
+            http::Method::POST
+        } else {
+            http::Method::GET
         };
-        let fresh = order(&preview(&world, person, "basic").await);
-        for (member, value) in [("region", json!("moon")), ("provider", json!("gcp"))] {
-            let reply = place(&world, person, &wrong(member, value, &fresh)).await;
-            assert_eq!(reply.problem(400).1.as_deref(), Some("region"), "{member}");
-        }
-        place(&world, person, &fresh).await.expect(201);
-        let full = preview(&world, person, "basic").await;
-        assert_eq!(full["unavailableReasonCode"], "project_limit");
-        assert_eq!(place(&world, person, &order(&full)).await.problem(409).0, "conflict");
-        let arranged = preview(&world, person, "enterprise").await;
-        assert_eq!(arranged["unavailableReasonCode"], "by_arrangement");
-        assert_eq!(place(&world, person, &order(&arranged)).await.problem(409).0, "conflict");
-        // Another workspace has its own limit.
-        project(&world, world.person().await).await;
+        let body = tail.is_empty().then(|| order.clone());
+        let ask = async |path: &str| {
+            control
+                .send(
+                    method.clone(),
+                    &format!("{path}{tail}"),
+                    Some(token),
+                    body.as_ref(),
+                )
+                .await
+        };
+        let missing = ask(nowhere).await;
+        assert_eq!(missing.status, 404);
+        assert_eq!(ask(&foreign).await, missing);
+        assert_eq!(ask("/api/workspaces/x/projects/tunnels").await, missing);
     }
-
-    /// CP-4b: a fingerprint of another workspace, or of nobody, confirms nothing.
-    async fn cp_4b_a_fingerprint_is_bound_to_its_workspace(url) {
-        let world = World::new(url, json!({})).await;
-        let (person, other) = (world.person().await, world.person().await);
-        let foreign = order(&preview(&world, other, "basic").await);
-        assert_eq!(place(&world, person, &foreign).await.problem(409).0, "creation_preview_stale");
-        let mut invented = foreign;
-        invented["creationFingerprint"] = json!("A".repeat(43));
-        assert_eq!(place(&world, person, &invented).await.problem(409).0, "creation_preview_stale");
-        assert!(names(&world, person).await.is_empty());
-    }
-
-    /// CP-4c, CP-4a: what a body may not say, and what it must.
-    async fn cp_4c_no_caller_chooses_a_billing_mode(url) {
-        let world = World::new(url, json!({})).await;
-        let person = world.person().await;
-        let good = order(&preview(&world, person, "basic").await);
-        for (member, value) in [
-            ("billingMode", json!("invoice")),
-            ("billingAction", json!({"type": "create"})),
-            ("price", json!(0)),
-            ("name", json!("")),
-            ("name", json!(" a")),
-            ("name", json!(7)),
-            ("plan", json!("gold")),
-            ("provider", json!("Aws")),
-            ("routing", json!("global")),
-            ("idempotencyKey", json!("")),
-            ("idempotencyKey", json!("a b")),
-            ("creationFingerprint", json!("")),
-            ("region", json!("")),
-        ] {
-            let mut bad = good.clone();
-            bad[member] = value.clone();
-            let refused = place(&world, person, &bad).await.problem(400);
-            assert_eq!(refused, ("invalid_request".to_owned(), Some(member.to_owned())), "{value}");
-        }
-        for member in ["name", "plan", "provider", "region", "creationFingerprint", "idempotencyKey"] {
-            let mut bad = good.clone();
-            bad.as_object_mut().unwrap().remove(member);
-            place(&world, person, &bad).await.problem(400);
-        }
-        assert!(names(&world, person).await.is_empty());
-    }
-
-    /// Sixteen creators at once in one workspace: each has a project of its own.
-    async fn parallel_creations_do_not_make_each_other_stale(url) {
-        let world = Arc::new(World::new(url, json!({})).await);
-        let person = world.person().await;
-        let order = order(&preview(&world, person, "basic").await);
-        let mut posts = JoinSet::new();
-        for number in 0..16 {
-            let (world, mut order) = (Arc::clone(&world), order.clone());
-            order["name"] = json!(format!("p{number:02}"));
-            order["idempotencyKey"] = json!(format!("parallel-{}", next()));
-            posts.spawn(async move { place(&world, person, &order).await.expect(201) });
-        }
-        posts.join_all().await;
-        let mut names = names(&world, person).await;
-        names.sort();
-        let wanted: Vec<_> = (0..16).map(|number| format!("p{number:02}")).collect();
-        assert_eq!(names, wanted);
-    }
-
-    /// CP-3, CP-4: the workspace of others is not there, and a role that only looks creates nothing.
-    async fn cp_4_tenancy_comes_before_the_role(url) {
-        use store::members::Role;
-        let world = World::new(url, json!({})).await;
-        let (owner, viewer) = (world.person().await, world.person().await);
-        let token = world.token(viewer);
-        let order = order(&preview(&world, owner, "basic").await);
-        let nowhere = "/api/workspaces/wks_01h455vb4pex5vsknk084sn02q/projects/tunnels";
-        let foreign = creation(owner);
-        for tail in ["", "/plan/config"] {
-            let method = if tail.is_empty() { http::Method::POST } else { http::Method::GET };
-            let body = tail.is_empty().then(|| order.clone());
-            let ask = async |path: &str| {
-                world.call(method.clone(), &format!("{path}{tail}"), &token, body.clone()).await
-            };
-            let missing = ask(nowhere).await;
-            assert_eq!(missing.status, 404);
-            assert_eq!(ask(&foreign).await, missing);
-            assert_eq!(ask("/api/workspaces/x/projects/tunnels").await, missing);
-        }
-        world.join(viewer, owner.workspace, Role::Viewer).await;
-        let reply = world.post(&token, &foreign, order).await;
-        assert_eq!(reply.problem(403).0, "insufficient_scope");
-        world.get(&token, &format!("{foreign}/plan/config")).await.expect(200);
-    }
+    control.join(&viewer, owner.workspace, Role::Viewer).await;
+    let reply = control.post(&foreign, token, &order).await;
+    assert_eq!(reply.refused(403).0, "insufficient_scope");
+    control
+        .get(&format!("{foreign}/plan/config"), token)
+        .await
+        .expect(200);
 }

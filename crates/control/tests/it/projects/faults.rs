@@ -7,37 +7,42 @@ use std::task::Poll;
 use serde_json::json;
 
 use super::{names, order, place, preview};
-use crate::world::{World, both, next};
+use crate::support::{TestControl, both, next};
 
 both! {
-    /// CP-4a: a creation that ends at any point, before or after its commit, and is asked for
-    /// again makes one project, takes one place and charges once.
-    async fn cp_4a_a_creation_cut_off_anywhere_is_all_or_nothing(url) {
-        let catalog = json!({"regions": [{"provider": "aws", "region": "eu", "capacity": {"pro": 1000}}]});
-        let world = World::new(url, catalog).await;
-        let person = world.person().await;
-        world.subscribe(person.workspace).await;
-        let mut order = order(&preview(&world, person, "pro").await);
-        let (mut made, mut cut_off) = (0, 0);
-        // Each wait of the request is a place where it can end. How often it waits differs from
-        // one time to the next: an answer may be there before it is waited for.
-        for polls in (1..=12).cycle().take(36) {
-            order["idempotencyKey"] = json!(format!("cut-{}", next()));
-            cut_off += usize::from(!cut(place(&world, person, &order), polls).await);
-            let project = place(&world, person, &order).await.expect(201);
-            assert_eq!(place(&world, person, &order).await.expect(201), project);
-            made += 1;
-            assert_eq!(names(&world, person).await.len(), made);
-        }
-        assert!(cut_off > 0, "no creation was cut off");
-        let mut conn = world.app.store.read().await.unwrap();
-        let places = store::capacity::all(&mut conn).await.unwrap();
-        let place = places.iter().find(|place| place.plan == "pro").unwrap();
-        assert_eq!(place.used, i64::try_from(made).unwrap());
-        let paging = store::Paging::new(1, 1).unwrap();
-        let invoices = store::billing::invoices(&mut conn, person.workspace, paging).await.unwrap();
-        assert_eq!(invoices.total, u64::try_from(made).unwrap());
+    cp_4a_a_creation_cut_off_anywhere_is_all_or_nothing,
+}
+
+/// CP-4a: a creation that ends at any point, before or after its commit, and is asked for
+/// again makes one project, takes one place and charges once.
+async fn cp_4a_a_creation_cut_off_anywhere_is_all_or_nothing(control: TestControl) {
+    let catalog =
+        json!({"regions": [{"provider": "aws", "region": "eu", "capacity": {"pro": 1000}}]});
+    let control = control.configured(json!({"catalog": catalog})).await;
+    let person = control.person("ada").await;
+    control.subscribe(person.workspace).await;
+    let mut order = order(&preview(&control, &person, "pro").await);
+    let (mut made, mut cut_off) = (0, 0);
+    // Each wait of the request is a place where it can end. How often it waits differs from
+    // one time to the next: an answer may be there before it is waited for.
+    for polls in (1..=12).cycle().take(36) {
+        order["idempotencyKey"] = json!(format!("cut-{}", next()));
+        cut_off += usize::from(!cut(place(&control, &person, &order), polls).await);
+        let project = place(&control, &person, &order).await.expect(201);
+        assert_eq!(place(&control, &person, &order).await.expect(201), project);
+        made += 1;
+        assert_eq!(names(&control, &person).await.len(), made);
     }
+    assert!(cut_off > 0, "no creation was cut off");
+    let mut conn = control.app.store.read().await.unwrap();
+    let places = store::capacity::all(&mut conn).await.unwrap();
+    let place = places.iter().find(|place| place.plan == "pro").unwrap();
+    assert_eq!(place.used, i64::try_from(made).unwrap());
+    let paging = store::Paging::new(1, 1).unwrap();
+    let invoices = store::billing::invoices(&mut conn, person.workspace, paging)
+        .await
+        .unwrap();
+    assert_eq!(invoices.total, u64::try_from(made).unwrap());
 }
 
 /// Polls the future so many times and lets go of it. Whether it was finished by then.

@@ -1,191 +1,350 @@
 //! Lists and look-ups: who sees what.
 
+use axum::body::Body;
+use http::Request;
 use serde_json::{Value, json};
 use store::members::Role;
 use types::permission::Permission;
 
 use super::{order, path, place, preview, project};
-use crate::world::{Person, World, both, next};
+use crate::support::{Person, TestControl, both, next};
 
-async fn named(world: &World, person: Person, name: &str) -> Value {
+async fn named(control: &TestControl, person: &Person, name: &str) -> Value {
     // Ids of one millisecond have no order.
-    world.clock.advance(1);
-    let mut order = order(&preview(world, person, "basic").await);
+    control.clock.advance(1);
+    let mut order = order(&preview(control, person, "basic").await);
     order["name"] = json!(name);
     order["idempotencyKey"] = json!(format!("named-{}", next()));
-    place(world, person, &order).await.expect(201)
+    place(control, person, &order).await.expect(201)
 }
 
 both! {
-    /// CP-2: pages, search and order.
-    async fn cp_2_projects_are_listed_by_page_search_and_order(url) {
-        let world = World::new(url, json!({})).await;
-        let person = world.person().await;
-        for name in ["beta", "Alpha", "gamma", "50% off"] {
-            named(&world, person, name).await;
-        }
-        let token = world.token(person);
-        let ask = async |query: &str| {
-            let list = world.get(&token, &format!("/api/projects/tunnels{query}")).await.expect(200);
-            let names: Vec<_> = list["projects"].as_array().unwrap().iter().map(|project| project["name"].as_str().unwrap().to_owned()).collect();
-            (names, list["page"].as_u64().unwrap(), list["pageSize"].as_u64().unwrap(), list["total"].as_u64().unwrap(), list["totalPages"].as_u64().unwrap())
-        };
-        let (names, page, size, total, pages) = ask("").await;
-        assert_eq!((names.len(), page, size, total, pages), (4, 1, 20, 4, 1));
-        let (names, page, size, total, pages) = ask("?page=2&pageSize=3&sort=id&order=desc").await;
-        assert_eq!((names, page, size, total, pages), (vec!["beta".to_owned()], 2, 3, 4, 2));
-        assert_eq!(ask("?q=ALPHA").await.0, ["Alpha"]);
-        assert_eq!(ask("?q=%25").await.0, ["50% off"]);
-        assert_eq!(ask("?q=_").await.0, Vec::<String>::new());
-        assert_eq!(ask(&format!("?workspaceId={}", person.workspace)).await.3, 4);
-        assert_eq!(ask("?workspaceId=wks_01h455vb4pex5vsknk084sn02q").await.3, 0);
-        for (query, field) in [
-            ("?page=0", "page"), ("?pageSize=101", "pageSize"), ("?sort=plans", "sort"),
-            ("?order=up", "order"), ("?colour=red", "colour"), ("?q=a&q=b", "q"),
-        ] {
-            let reply = world.get(&token, &format!("/api/projects/tunnels{query}")).await;
-            assert_eq!(reply.problem(400).1.as_deref(), Some(field), "{query}");
-        }
-    }
+    cp_2_projects_are_listed_by_page_search_and_order,
+    cp_5_a_project_of_others_is_not_there,
+    cp_11_each_route_asks_for_its_permission,
+    a_boundary_narrows_what_is_seen_and_changed,
+    cp_3_the_region_near_the_caller_is_recommended,
+}
 
-    /// CP-5, CP-2: what is another workspace's answers as what does not exist, byte for byte, and
-    /// is in no list.
-    async fn cp_5_a_project_of_others_is_not_there(url) {
-        let world = World::new(url, json!({})).await;
-        let (owner, stranger) = (world.person().await, world.person().await);
-        let project = project(&world, owner).await;
-        let endpoint = project["endpoint"].as_str().unwrap();
-        let token = world.token(stranger);
-        let missing = world.get(&token, "/api/projects/tunnels/prj_01h455vb4pex5vsknk084sn02q").await;
-        assert_eq!(missing.clone().problem(404).0, "not_found");
-        let own = path(&project);
-        for path in [
+/// CP-2: pages, search and order.
+async fn cp_2_projects_are_listed_by_page_search_and_order(control: TestControl) {
+    let person = control.person("ada").await;
+    for name in ["beta", "Alpha", "gamma", "50% off"] {
+        named(&control, &person, name).await;
+    }
+    let token = &person.token;
+    let ask = async |query: &str| {
+        let list = control
+            .get(&format!("/api/projects/tunnels{query}"), token)
+            .await
+            .expect(200);
+        let names: Vec<_> = list["projects"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|project| project["name"].as_str().unwrap().to_owned())
+            .collect();
+        (
+            names,
+            list["page"].as_u64().unwrap(),
+            list["pageSize"].as_u64().unwrap(),
+            list["total"].as_u64().unwrap(),
+            list["totalPages"].as_u64().unwrap(),
+        )
+    };
+    let (names, page, size, total, pages) = ask("").await;
+    assert_eq!((names.len(), page, size, total, pages), (4, 1, 20, 4, 1));
+    let (names, page, size, total, pages) = ask("?page=2&pageSize=3&sort=id&order=desc").await;
+    assert_eq!(
+        (names, page, size, total, pages),
+        (vec!["beta".to_owned()], 2, 3, 4, 2)
+    );
+    assert_eq!(ask("?q=ALPHA").await.0, ["Alpha"]);
+    assert_eq!(ask("?q=%25").await.0, ["50% off"]);
+    assert_eq!(ask("?q=_").await.0, Vec::<String>::new());
+    assert_eq!(
+        ask(&format!("?workspaceId={}", person.workspace)).await.3,
+        4
+    );
+    assert_eq!(
+        ask("?workspaceId=wks_01h455vb4pex5vsknk084sn02q").await.3,
+        0
+    );
+    for (query, field) in [
+        ("?page=0", "page"),
+        ("?pageSize=101", "pageSize"),
+        ("?sort=plans", "sort"),
+        ("?order=up", "order"),
+        ("?colour=red", "colour"),
+        ("?q=a&q=b", "q"),
+    ] {
+        let reply = control
+            .get(&format!("/api/projects/tunnels{query}"), token)
+            .await;
+        assert_eq!(reply.refused(400).1.as_deref(), Some(field), "{query}");
+    }
+}
+
+/// CP-5, CP-2: what is another workspace's answers as what does not exist, byte for byte, and
+/// is in no list.
+async fn cp_5_a_project_of_others_is_not_there(control: TestControl) {
+    let (owner, stranger) = (control.person("ada").await, control.person("eve").await);
+    let project = project(&control, &owner).await;
+    let endpoint = project["endpoint"].as_str().unwrap();
+    let token = &stranger.token;
+    let missing = control
+        .get(
+            "/api/projects/tunnels/prj_01h455vb4pex5vsknk084sn02q",
+            token,
+        )
+        .await;
+    assert_eq!(missing.clone().refused(404).0, "not_found");
+    let own = path(&project);
+    for path in [
+        own.clone(),
+        "/api/projects/tunnels/x".to_owned(),
+        "/api/projects/tunnels/%FF".to_owned(),
+        format!("/api/projects/tunnels/resolve/{endpoint}"),
+        "/api/projects/tunnels/resolve/00000000".to_owned(),
+        "/api/projects/tunnels/resolve/nothing".to_owned(),
+        format!("{own}/settings"),
+        format!("{own}/plan"),
+        format!("{own}/usage"),
+        format!("{own}/turn/usage"),
+        format!("{own}/logs"),
+        format!("{own}/events"),
+    ] {
+        assert_eq!(control.get(&path, token).await, missing, "{path}");
+    }
+    for (method, path, body) in [
+        (
+            http::Method::PATCH,
             own.clone(),
-            "/api/projects/tunnels/x".to_owned(),
-            "/api/projects/tunnels/%FF".to_owned(),
-            format!("/api/projects/tunnels/resolve/{endpoint}"),
-            "/api/projects/tunnels/resolve/00000000".to_owned(),
-            "/api/projects/tunnels/resolve/nothing".to_owned(),
+            Some(json!({"name": "Mine now"})),
+        ),
+        (http::Method::DELETE, own.clone(), None),
+        (
+            http::Method::POST,
+            format!("{own}/transfer"),
+            Some(json!({"workspaceId": stranger.workspace})),
+        ),
+        (
+            http::Method::PATCH,
             format!("{own}/settings"),
-            format!("{own}/plan"),
-            format!("{own}/usage"),
-            format!("{own}/turn/usage"),
-            format!("{own}/logs"),
-            format!("{own}/events"),
-        ] {
-            assert_eq!(world.get(&token, &path).await, missing, "{path}");
-        }
-        for (method, path, body) in [
-            (http::Method::PATCH, own.clone(), Some(json!({"name": "Mine now"}))),
-            (http::Method::DELETE, own.clone(), None),
-            (http::Method::POST, format!("{own}/transfer"), Some(json!({"workspaceId": stranger.workspace}))),
-            (http::Method::PATCH, format!("{own}/settings"), Some(json!({}))),
-            (http::Method::PUT, format!("{own}/settings"), Some(json!({}))),
-            (http::Method::DELETE, format!("{own}/settings"), None),
-        ] {
-            assert_eq!(world.call(method, &path, &token, body).await, missing, "{path}");
-        }
-        assert!(super::names(&world, stranger).await.is_empty());
-        assert_eq!(world.get(&world.token(owner), &own).await.expect(200), project);
-        // A member sees it, until the membership ends.
-        world.join(stranger, owner.workspace, Role::Viewer).await;
-        assert_eq!(world.get(&token, &own).await.expect(200), project);
-        assert_eq!(super::names(&world, stranger).await, ["My project"]);
+            Some(json!({})),
+        ),
+        (
+            http::Method::PUT,
+            format!("{own}/settings"),
+            Some(json!({})),
+        ),
+        (http::Method::DELETE, format!("{own}/settings"), None),
+    ] {
+        assert_eq!(
+            control
+                .send(method, &path, Some(token), body.as_ref())
+                .await,
+            missing,
+            "{path}"
+        );
     }
+    assert!(super::names(&control, &stranger).await.is_empty());
+    assert_eq!(control.get(&own, &owner.token).await.expect(200), project);
+    // A member sees it, until the membership ends.
+    control.join(&stranger, owner.workspace, Role::Viewer).await;
+    assert_eq!(control.get(&own, token).await.expect(200), project);
+    assert_eq!(super::names(&control, &stranger).await, ["My project"]);
+}
 
-    /// CP-11: each route asks for the permission of its task, exactly.
-    async fn cp_11_each_route_asks_for_its_permission(url) {
-        use Permission::{
-            AccountPlanReadOnly, AccountProjectsReadOnly, AccountProjectsReadWrite,
-            NetworkEventsReadOnly, NetworkStreamsReadOnly,
-        };
-        let world = World::new(url, json!({})).await;
-        let person = world.person().await;
-        let project = project(&world, person).await;
-        let own = path(&project);
-        let endpoint = project["endpoint"].as_str().unwrap();
-        let creation = super::creation(person);
-        for (method, path, permission) in [
-            ("GET", "/api/projects/tunnels".to_owned(), AccountProjectsReadOnly),
-            ("GET", own.clone(), AccountProjectsReadOnly),
-            ("GET", format!("/api/projects/tunnels/resolve/{endpoint}"), AccountProjectsReadOnly),
-            ("GET", format!("{creation}/plan/config"), AccountPlanReadOnly),
-            ("GET", format!("{own}/plan"), AccountPlanReadOnly),
-            ("GET", format!("{own}/usage"), AccountPlanReadOnly),
-            ("GET", format!("{own}/turn/usage"), AccountPlanReadOnly),
-            ("GET", format!("{own}/logs"), NetworkStreamsReadOnly),
-            ("GET", format!("{own}/events"), NetworkEventsReadOnly),
-            ("GET", format!("{own}/settings"), AccountProjectsReadWrite),
-            ("POST", creation.clone(), AccountProjectsReadWrite),
-            ("PATCH", own.clone(), AccountProjectsReadWrite),
-            ("PATCH", format!("{own}/settings"), AccountProjectsReadWrite),
-            ("PUT", format!("{own}/settings"), AccountProjectsReadWrite),
-            ("DELETE", format!("{own}/settings"), AccountProjectsReadWrite),
-            ("POST", format!("{own}/transfer"), AccountProjectsReadWrite),
-            ("DELETE", own.clone(), AccountProjectsReadWrite),
-        ] {
-            let method: http::Method = method.parse().unwrap();
-            let all_others: Vec<_> = Permission::ALL.iter().copied().filter(|other| *other != permission).collect();
-            let weak = world.narrow_token(person, Some(&all_others), None);
-            // The permission is asked before the body is looked at.
-            let body = (method != http::Method::GET && method != http::Method::DELETE).then(|| json!({"x": 1}));
-            let refused = world.call(method.clone(), &path, &weak, body.clone()).await.expect(403);
-            assert_eq!(refused["code"], "insufficient_scope", "{method} {path}");
-            assert_eq!(refused["scope"], permission.as_str(), "{method} {path}");
-            assert_eq!(world.call(method.clone(), &path, "nonsense", body.clone()).await.problem(401).0, "invalid_token");
-            let enough = world.narrow_token(person, Some(&[permission]), None);
-            let allowed = world.call(method.clone(), &path, &enough, body).await;
-            assert_ne!(allowed.status, 403, "{method} {path}");
-        }
+/// CP-11: each route asks for the permission of its task, exactly.
+async fn cp_11_each_route_asks_for_its_permission(control: TestControl) {
+    use Permission::{
+        AccountPlanReadOnly, AccountProjectsReadOnly, AccountProjectsReadWrite,
+        NetworkEventsReadOnly, NetworkStreamsReadOnly,
+    };
+    let person = control.person("ada").await;
+    let project = project(&control, &person).await;
+    let own = path(&project);
+    let endpoint = project["endpoint"].as_str().unwrap();
+    let creation = super::creation(&person);
+    for (method, path, permission) in [
+        (
+            "GET",
+            "/api/projects/tunnels".to_owned(),
+            AccountProjectsReadOnly,
+        ),
+        ("GET", own.clone(), AccountProjectsReadOnly),
+        (
+            "GET",
+            format!("/api/projects/tunnels/resolve/{endpoint}"),
+            AccountProjectsReadOnly,
+        ),
+        (
+            "GET",
+            format!("{creation}/plan/config"),
+            AccountPlanReadOnly,
+        ),
+        ("GET", format!("{own}/plan"), AccountPlanReadOnly),
+        ("GET", format!("{own}/usage"), AccountPlanReadOnly),
+        ("GET", format!("{own}/turn/usage"), AccountPlanReadOnly),
+        ("GET", format!("{own}/logs"), NetworkStreamsReadOnly),
+        ("GET", format!("{own}/events"), NetworkEventsReadOnly),
+        ("GET", format!("{own}/settings"), AccountProjectsReadWrite),
+        ("POST", creation.clone(), AccountProjectsReadWrite),
+        ("PATCH", own.clone(), AccountProjectsReadWrite),
+        ("PATCH", format!("{own}/settings"), AccountProjectsReadWrite),
+        ("PUT", format!("{own}/settings"), AccountProjectsReadWrite),
+        (
+            "DELETE",
+            format!("{own}/settings"),
+            AccountProjectsReadWrite,
+        ),
+        ("POST", format!("{own}/transfer"), AccountProjectsReadWrite),
+        ("DELETE", own.clone(), AccountProjectsReadWrite),
+    ] {
+        let method: http::Method = method.parse().unwrap();
+        let all_others: Vec<_> = Permission::ALL
+            .iter()
+            .copied()
+            .filter(|other| *other != permission)
+            .collect();
+        let weak = control
+            .delegated(&person, json!({"permissions": all_others}))
+            .await;
+        // The permission is asked before the body is looked at.
+        let body = (method != http::Method::GET && method != http::Method::DELETE)
+            .then(|| json!({"x": 1}));
+        let refused = control
+            .send(method.clone(), &path, Some(&weak), body.as_ref())
+            .await
+            .expect(403);
+        assert_eq!(refused["code"], "insufficient_scope", "{method} {path}");
+        assert_eq!(refused["scope"], permission.as_str(), "{method} {path}");
+        assert_eq!(
+            control
+                .send(method.clone(), &path, Some("nonsense"), body.as_ref())
+                .await
+                .refused(401)
+                .0,
+            "invalid_token"
+        );
+        let enough = control
+            .delegated(&person, json!({"permissions": [permission]}))
+            .await;
+        let allowed = control
+            .send(method.clone(), &path, Some(&enough), body.as_ref())
+            .await;
+        assert_ne!(allowed.status, 403, "{method} {path}");
     }
+}
 
-    /// EN-7 on the control plane: a boundary leaves of the projects what it names.
-    async fn a_boundary_narrows_what_is_seen_and_changed(url) {
-        let world = World::new(url, json!({})).await;
-        let person = world.person().await;
-        let (inside, outside) = (named(&world, person, "inside").await, named(&world, person, "outside").await);
-        let bounded = world.narrow_token(person, None, Some(json!({"tunnels": {"projects": [inside["id"]]}})));
-        let list = world.get(&bounded, "/api/projects/tunnels").await.expect(200);
-        assert_eq!((&list["total"], &list["projects"][0]), (&json!(1), &inside));
-        world.get(&bounded, &path(&inside)).await.expect(200);
-        assert_eq!(world.get(&bounded, &path(&outside)).await.problem(403).0, "insufficient_scope");
-        let rename = json!({"name": "renamed"});
-        let renamed = world.call(http::Method::PATCH, &path(&outside), &bounded, Some(rename)).await;
-        assert_eq!(renamed.problem(403).0, "insufficient_scope");
-        // A project that is named is not the workspace.
-        let order = order(&preview(&world, person, "basic").await);
-        let reply = world.post(&bounded, &super::creation(person), order.clone()).await;
-        assert_eq!(reply.problem(403).0, "insufficient_scope");
-        let wide = json!({"tunnels": {"workspaces": [person.workspace]}});
-        let wide = world.narrow_token(person, None, Some(wide));
-        world.post(&wide, &super::creation(person), order).await.expect(201);
-        assert_eq!(world.get(&wide, "/api/projects/tunnels").await.expect(200)["total"], 3);
-        let elsewhere = json!({"tunnels": {"workspaces": ["wks_01h455vb4pex5vsknk084sn02q"]}});
-        let elsewhere = world.narrow_token(person, None, Some(elsewhere));
-        assert_eq!(world.get(&elsewhere, "/api/projects/tunnels").await.expect(200)["total"], 0);
-    }
+/// EN-7 on the control plane: a boundary leaves of the projects what it names.
+async fn a_boundary_narrows_what_is_seen_and_changed(control: TestControl) {
+    let person = control.person("ada").await;
+    let (inside, outside) = (
+        named(&control, &person, "inside").await,
+        named(&control, &person, "outside").await,
+    );
+    let bounded = control
+        .delegated(
+            &person,
+            json!({"permissions": Permission::ALL, "resources": {"tunnels": {"projects": [inside["id"]]}}}),
+        )
+        .await;
+    let list = control
+        .get("/api/projects/tunnels", &bounded)
+        .await
+        .expect(200);
+    assert_eq!((&list["total"], &list["projects"][0]), (&json!(1), &inside));
+    control.get(&path(&inside), &bounded).await.expect(200);
+    assert_eq!(
+        control.get(&path(&outside), &bounded).await.refused(403).0,
+        "insufficient_scope"
+    );
+    let rename = json!({"name": "renamed"});
+    let renamed = control
+        .send(
+            http::Method::PATCH,
+            &path(&outside),
+            Some(&bounded),
+            Some(&rename),
+        )
+        .await;
+    assert_eq!(renamed.refused(403).0, "insufficient_scope");
+    // A project that is named is not the workspace.
+    let order = order(&preview(&control, &person, "basic").await);
+    let reply = control
+        .post(&super::creation(&person), &bounded, &order.clone())
+        .await;
+    assert_eq!(reply.refused(403).0, "insufficient_scope");
+    let wide = json!({"tunnels": {"workspaces": [person.workspace]}});
+    let wide = control
+        .delegated(
+            &person,
+            json!({"permissions": Permission::ALL, "resources": wide}),
+        )
+        .await;
+    control
+        .post(&super::creation(&person), &wide, &order)
+        .await
+        .expect(201);
+    assert_eq!(
+        control
+            .get("/api/projects/tunnels", &wide)
+            .await
+            .expect(200)["total"],
+        3
+    );
+    let elsewhere = json!({"tunnels": {"workspaces": ["wks_01h455vb4pex5vsknk084sn02q"]}});
+    let elsewhere = control
+        .delegated(
+            &person,
+            json!({"permissions": Permission::ALL, "resources": elsewhere}),
+        )
+        .await;
+    assert_eq!(
+        control
+            .get("/api/projects/tunnels", &elsewhere)
+            .await
+            .expect(200)["total"],
+        0
+    );
+}
 
-    /// CP-3: a recommended region where the caller's place is known, and only there.
-    async fn cp_3_the_region_near_the_caller_is_recommended(url) {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/places.mmdb");
-        let regions = json!([
-            {"provider": "aws", "region": "us", "latitude": 39.0, "longitude": -77.5},
-            {"provider": "aws", "region": "eu", "latitude": 50.1, "longitude": 8.7},
-        ]);
-        let config = json!({"catalog": {"regions": regions}, "geoip": {"file": file}});
-        let world = World::with(url, config).await;
-        let person = world.person().await;
-        let token = world.token(person);
-        let path = format!("{}/plan/config", super::creation(person));
-        let ask = async |peer| world.call_from(peer, http::Method::GET, &path, &token, None).await.expect(200);
-        let near = ask("192.0.2.9:7").await;
-        assert_eq!(near["recommended"], json!({"plan": "basic", "provider": "aws", "region": "eu"}));
-        assert_eq!(near["plans"][0]["providers"][0]["regions"], json!([
+/// CP-3: a recommended region where the caller's place is known, and only there.
+async fn cp_3_the_region_near_the_caller_is_recommended(control: TestControl) {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/places.mmdb");
+    let regions = json!([
+        {"provider": "aws", "region": "us", "latitude": 39.0, "longitude": -77.5},
+        {"provider": "aws", "region": "eu", "latitude": 50.1, "longitude": 8.7},
+    ]);
+    let config = json!({"catalog": {"regions": regions}, "geoip": {"file": file}});
+    let control = control.configured(config).await;
+    let person = control.person("ada").await;
+    let token = &person.token;
+    let path = format!("{}/plan/config", super::creation(&person));
+    let ask = async |peer: &str| {
+        let request = Request::get(&path).header("authorization", format!("Bearer {token}"));
+        let request = request.body(Body::empty()).unwrap();
+        let answer = control.send_from(peer.parse().unwrap(), request).await;
+        answer.expect(200)
+    };
+    let near = ask("192.0.2.9:7").await;
+    assert_eq!(
+        near["recommended"],
+        json!({"plan": "basic", "provider": "aws", "region": "eu"})
+    );
+    assert_eq!(
+        near["plans"][0]["providers"][0]["regions"],
+        json!([
             {"region": "us", "recommended": false}, {"region": "eu", "recommended": true},
-        ]));
-        let unknown = ask("127.0.0.1:7").await;
-        assert_eq!(unknown.get("recommended"), None);
-        // Whoever confirms from another address confirms the same offer.
-        assert_eq!(unknown["plans"][0]["creationFingerprint"], near["plans"][0]["creationFingerprint"]);
-    }
+        ])
+    );
+    let unknown = ask("127.0.0.1:7").await;
+    assert_eq!(unknown.get("recommended"), None);
+    // Whoever confirms from another address confirms the same offer.
+    assert_eq!(
+        unknown["plans"][0]["creationFingerprint"],
+        near["plans"][0]["creationFingerprint"]
+    );
 }
