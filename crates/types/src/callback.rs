@@ -152,26 +152,23 @@ impl Host<'_> {
 }
 
 fn host(authority: &str) -> Option<Host<'_>> {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (address, after) = rest.split_once(']')?;
-            let port = (!after.is_empty()).then(|| after.strip_prefix(':'));
-            (
-                Host::V6(address.parse().ok()?),
-                port.map_or(Some(None), |port| port.map(Some))?,
-            )
-        }
-        None => {
-            let (host, port) = match authority.split_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (authority, None),
-            };
-            let host = match host.parse() {
-                Ok(address) => Host::V4(address),
-                Err(_) => Host::Name(Some(host).filter(|host| is_name(host))?),
-            };
-            (host, port)
-        }
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (address, after) = rest.split_once(']')?;
+        let port = match after {
+            "" => None,
+            port => Some(port.strip_prefix(':')?),
+        };
+        (Host::V6(address.parse().ok()?), port)
+    } else {
+        let (host, port) = match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        };
+        let host = match host.parse() {
+            Ok(address) => Host::V4(address),
+            Err(_) => Host::Name(Some(host).filter(|host| is_name(host))?),
+        };
+        (host, port)
     };
     let is_port = |port: &str| {
         port.bytes().all(|byte| byte.is_ascii_digit())

@@ -83,7 +83,11 @@ fn escape(text: &mut String, value: &str) {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             text.push(char::from(byte));
         } else {
-            text.push_str(&format!("%{byte:02X}"));
+            text.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                let digit = char::from_digit(digit.into(), 16).unwrap_or('0');
+                text.push(digit.to_ascii_uppercase());
+            }
         }
     }
 }
