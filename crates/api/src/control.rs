@@ -20,6 +20,7 @@ pub mod turn;
 pub mod whoami;
 pub mod workspaces;
 
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
 
@@ -62,6 +63,11 @@ pub fn document_json() -> String {
 
 /// Component schemas by name.
 pub type Schemas = Vec<(String, RefOr<Schema>)>;
+
+/// Reads a member that may be absent, and is not `null` where it is there.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
+}
 
 fn schemas() -> Schemas {
     let mut schemas = Schemas::new();

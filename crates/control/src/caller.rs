@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use http::HeaderMap;
 use http::request::Parts;
 use types::problem::Problem;
 
@@ -51,8 +52,22 @@ impl<P: Needs> FromRequestParts<Arc<App>> for Caller<P> {
     }
 }
 
+/// The caller whom a surface in this process has identified at its own door, by bearer alone;
+/// `None` where no bearer was sent.
+pub async fn of_bearer(app: &App, headers: &HeaderMap) -> Answer<Option<Principal>> {
+    match bearer::of(headers) {
+        bearer::Bearer::Token(token) => verify::principal(app, token).await.map(Some),
+        bearer::Bearer::Malformed => Err(Problem::invalid_token().into()),
+        bearer::Bearer::Absent => Ok(None),
+    }
+}
+
 /// The credential that was sent explicitly is the one that counts (CP-13).
 async fn identify(parts: &Parts, app: &App) -> Answer<Principal> {
+    // Extensions never come over the network: a surface in this process has asked already.
+    if let Some(who) = parts.extensions.get::<Principal>() {
+        return Ok(who.clone());
+    }
     match bearer::of(&parts.headers) {
         bearer::Bearer::Token(token) => verify::principal(app, token).await,
         bearer::Bearer::Malformed => Err(Problem::invalid_token().into()),

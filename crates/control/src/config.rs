@@ -13,7 +13,10 @@ use daemon::config::ConfigError;
 use daemon::logs::Level;
 use ipnet::IpNet;
 
+pub(crate) use self::check::{host_name, is_loopback, path};
+use crate::mail::MailConfig;
 use crate::oauth::Clients;
+use crate::people::openid::OpenIdConfig;
 use crate::plans::Catalogue;
 
 /// What a platform runs with. Every value is checked, and so is what the values say together.
@@ -45,8 +48,10 @@ pub struct Config {
     pub turn: TurnConfig,
     /// The OAuth clients.
     pub oauth: Clients,
-    /// Mail to people is written into this folder.
-    pub mail_folder: PathBuf,
+    /// Mail to people.
+    pub mail: MailConfig,
+    /// The provider by which people sign in; `None`: with a password alone.
+    pub openid: Option<OpenIdConfig>,
     /// Whether the other brand's spellings are accepted and sent beside ours.
     pub compat_rstream: bool,
 }
@@ -90,6 +95,15 @@ impl Config {
     /// The address of a path of ours.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base_url)
+    }
+
+    /// The host of `base_url`, without the port.
+    pub fn host(&self) -> &str {
+        let rest = self.base_url.split_once("//").map_or("", |(_, rest)| rest);
+        match rest.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => rest,
+        }
     }
 
     /// Whether people reach the platform over TLS.

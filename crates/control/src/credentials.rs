@@ -13,8 +13,8 @@ use std::sync::Arc;
 use api::control::credentials::{CREATE, LIST, REVOKE, ROTATE};
 use axum::Router;
 
-pub(crate) use self::issue::issue_access_token;
 pub use self::issue::{Issued, issue_pat};
+pub(crate) use self::issue::{issue_access_token, issue_admin_pat};
 use crate::app::App;
 use crate::route::Serve as _;
 

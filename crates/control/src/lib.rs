@@ -39,5 +39,7 @@ pub mod whoami;
 mod wire;
 pub mod workspaces;
 
-pub use self::first_admin::first_admin;
-pub use self::server::{Running, StartError, open, start, start_on};
+pub use self::first_admin::{
+    Operator, draw_password, ensure_operator, first_admin, operator_token,
+};
+pub use self::server::{Running, StartError, backup, open, start, start_on, start_on_each};

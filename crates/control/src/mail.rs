@@ -1,61 +1,145 @@
 //! Mail to people: reset links, invitations.
 //!
-//! Without further configuration mail is written to a folder, one file each, where an operator
-//! (and a test) finds it. A mail holds a link that opens an account: files are for their owner's
-//! eyes alone, and nothing of a mail is logged but that it was sent.
+//! It goes to a mail server where one is configured, else to a folder, one file each, where an
+//! operator (and a test) finds it. A mail holds a link that opens an account: files are for their
+//! owner's eyes alone, and nothing of a mail is logged but that it was sent.
 
 mod message;
+mod section;
+mod sender;
+mod smtp;
 
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 pub use self::message::Message;
+pub use self::section::{MailConfig, MailSection, MailWay, SmtpConfig, SmtpTls};
+pub use self::sender::Sender;
+use self::smtp::Smtp;
+use crate::config::Config;
 use crate::random;
 
 /// Where mail goes.
 #[derive(Clone, Debug)]
 pub enum Mailer {
     /// Into this folder, one `.eml` file (RFC 5322) each.
-    Folder(Arc<Path>),
+    Folder(Arc<Path>, Sender),
+    /// To a server.
+    Server(Arc<Smtp>),
 }
 
 impl Mailer {
-    /// Mail into `folder`, which is made when the first mail is sent.
-    pub fn folder(folder: impl Into<PathBuf>) -> Self {
-        Self::Folder(folder.into().into())
+    /// As the configuration has it. A folder is made when the first mail is sent, and a server is
+    /// asked then.
+    ///
+    /// # Errors
+    /// A file that the configuration names cannot be used.
+    pub fn open(config: &Config) -> Result<Self, MailerError> {
+        let from = config.mail.from.clone();
+        Ok(match &config.mail.way {
+            MailWay::Folder(folder) => Self::Folder(folder.as_path().into(), from),
+            MailWay::Smtp(smtp) => Self::Server(Smtp::open(smtp, from, config.host())?),
+        })
     }
 
-    /// Hands the message over. When this returns, a reader finds it whole.
+    /// Hands the message over. With a folder, a reader finds it whole when this returns. A server
+    /// may take minutes: whoever answers a person calls this after the answer.
     ///
     /// # Errors
     /// The message could not be handed over; nobody gets it.
     pub async fn send(&self, message: Message, now: Timestamp) -> Result<(), MailError> {
-        let Self::Folder(folder) = self;
-        let folder = Arc::clone(folder);
-        let written = tokio::task::spawn_blocking(move || write(&folder, &message, now)).await;
+        let (folder, from) = match self {
+            Self::Server(smtp) => return smtp.send(&message, now).await,
+            Self::Folder(folder, from) => (Arc::clone(folder), from.clone()),
+        };
+        let write = move || write(&folder, &message, &from, now);
+        let written = tokio::task::spawn_blocking(write).await;
         written
             .map_err(std::io::Error::other)
             .flatten()
-            .map_err(MailError)
+            .map_err(MailError::File)
+    }
+
+    /// The process ends: mails that wait to be tried again are tried a last time.
+    pub fn hurry(&self) {
+        if let Self::Server(smtp) = self {
+            smtp.hurry();
+        }
     }
 }
 
-/// A mail that did not get out.
+/// A mail that did not get out. No text of the server is in it, and nobody's address.
 #[derive(Debug, thiserror::Error)]
-#[error("the mail could not be written")]
-pub struct MailError(#[source] std::io::Error);
+pub enum MailError {
+    /// The file.
+    #[error("the mail could not be written")]
+    File(#[source] std::io::Error),
+    /// Too many mails wait for the server.
+    #[error("too many mails wait for the mail server")]
+    QueueFull,
+    /// The server's answer: a reply code of RFC 5321 section 4.2.
+    #[error("the mail server refused with {0}")]
+    Refused(u16),
+    /// The server lacks what the configuration wants: STARTTLS, or a way to sign in.
+    #[error("the mail server does not offer the TLS or the sign-in that is configured")]
+    NotOffered,
+    /// No connection, a broken one, or not the server that was meant.
+    #[error("the connection to the mail server failed, or its certificate is not good")]
+    Connection,
+    /// The server took too long.
+    #[error("the mail server took too long")]
+    TooSlow,
+    /// An address that the library does not take.
+    #[error("an address is not one that can be sent to")]
+    Address,
+}
 
-fn write(folder: &Path, message: &Message, now: Timestamp) -> std::io::Result<()> {
+impl MailError {
+    /// Whether the same may work later: not where the server refused for good (5yz).
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused(code) => *code < 500,
+            Self::Connection | Self::TooSlow | Self::NotOffered => true,
+            Self::File(_) | Self::QueueFull | Self::Address => false,
+        }
+    }
+}
+
+/// A file that mail needs and that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct MailerError(String);
+
+impl MailerError {
+    fn new(file: &Path, message: impl std::fmt::Display) -> Self {
+        Self(format!("{}: {message}", file.display()))
+    }
+
+    fn system(message: String) -> Self {
+        Self(message)
+    }
+}
+
+/// A name that no other mail has.
+fn unique(now: Timestamp) -> std::io::Result<String> {
+    let id = random::bytes::<8>().map_err(|_| std::io::Error::other("no randomness"))?;
+    Ok(format!(
+        "{}-{:016x}",
+        now.as_millisecond(),
+        u64::from_be_bytes(id)
+    ))
+}
+
+fn write(folder: &Path, message: &Message, from: &Sender, now: Timestamp) -> std::io::Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)?;
-    let id = random::bytes::<8>().map_err(|_| std::io::Error::other("no randomness"))?;
-    let name = format!("{}-{:016x}", now.as_millisecond(), u64::from_be_bytes(id));
+    let name = unique(now)?;
     // Written under another name first: whoever watches for `.eml` never sees half of one.
     let unfinished = folder.join(format!(".{name}.part"));
     let mut file = std::fs::OpenOptions::new()
@@ -63,7 +147,7 @@ fn write(folder: &Path, message: &Message, now: Timestamp) -> std::io::Result<()
         .create_new(true)
         .mode(0o600)
         .open(&unfinished)?;
-    file.write_all(message.to_rfc_5322(now, &name).as_bytes())?;
+    file.write_all(message.to_rfc_5322(from, now, &name).as_bytes())?;
     file.sync_all()?;
     std::fs::rename(unfinished, folder.join(format!("{name}.eml")))
 }
@@ -82,7 +166,7 @@ mod tests {
         let to = Email::parse("ada@example.com").unwrap();
         let message = Message::new(to, "Hello", "A line.\n");
         let now = Timestamp::from_second(1_800_000_000).unwrap();
-        let mailer = Mailer::folder(&folder);
+        let mailer = Mailer::Folder(folder.as_path().into(), Sender::default());
         mailer.send(message.clone(), now).await.unwrap();
         mailer.send(message, now).await.unwrap();
         let mut files: Vec<_> = std::fs::read_dir(&folder)
@@ -106,7 +190,8 @@ mod tests {
     async fn a_folder_that_cannot_be_written_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let to = Email::parse("ada@example.com").unwrap();
-        let sent = Mailer::folder(file.path().join("outbox"))
+        let folder = file.path().join("outbox");
+        let sent = Mailer::Folder(folder.into(), Sender::default())
             .send(Message::new(to, "Hello", ""), Timestamp::UNIX_EPOCH)
             .await;
         assert!(sent.is_err());

@@ -5,10 +5,12 @@
 //! `workspaces`, and answers with a page or sends the browser on.
 
 mod account;
+mod email;
 pub mod form;
 mod invitation;
 pub mod layout;
 mod login;
+mod openid;
 mod reset;
 pub mod same_origin;
 mod second_factor;
@@ -34,6 +36,8 @@ pub fn routes() -> Router<Arc<App>> {
             "/login/second-factor",
             get(second_factor::show).post(second_factor::submit),
         )
+        .route("/login/openid", get(openid::begin))
+        .route("/login/openid/callback", get(openid::callback))
         .route("/logout", post(login::sign_out))
         .route("/reset", get(reset::show).post(reset::submit))
         .route(
@@ -45,6 +49,14 @@ pub fn routes() -> Router<Arc<App>> {
             get(invitation::show).post(invitation::accept),
         )
         .route("/account", get(account::show))
+        .route("/account/name", post(account::change_name))
+        .route("/account/email", post(account::change_email))
+        .route("/account/email/confirm", post(account::confirm_email))
+        .route(
+            "/account/email/{secret}",
+            get(email::show).post(email::submit),
+        )
+        .route("/account/sessions/end", post(account::end_sessions))
         .route("/account/password", post(account::change_password))
         .route(
             "/account/sessions/{session_id}/end",

@@ -3,6 +3,8 @@
 pub mod accounts;
 pub mod cookie;
 pub mod email;
+pub mod email_change;
+pub mod openid;
 pub mod password;
 pub mod recovery;
 pub mod reset;
@@ -16,15 +18,18 @@ pub mod totp;
 mod user;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::control::people::GET_USER;
 use axum::Router;
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use self::openid::Provider;
 use self::password::{HashError, Passwords};
 use crate::app::App;
 use crate::config::Config;
-use crate::mail::Mailer;
+use crate::mail::{Mailer, MailerError};
 use crate::route::Serve as _;
 
 /// What handlers about people share: one for a process, a part of [`App`].
@@ -38,23 +43,48 @@ pub struct People {
     pub attempts: sign_in::Attempts,
     /// Counts reset links.
     pub resets: reset::Requests,
+    /// Counts changes of address by whom the mail goes to.
+    pub changes: throttle::Throttle<email::Email>,
+    /// The provider by which people sign in, where there is one.
+    pub openid: Option<Provider>,
     /// Counts invitations by whom they are for.
     pub invitations: throttle::Throttle<email::Email>,
     /// Mails on their way: [`People::finish`] waits for them.
     background: TaskTracker,
 }
 
+/// Why nobody could come in.
+#[derive(Debug, thiserror::Error)]
+pub enum PeopleError {
+    /// The hash of passwords does not work.
+    #[error(transparent)]
+    Passwords(#[from] HashError),
+    /// What mail needs.
+    #[error("mail: {0}")]
+    Mail(#[from] MailerError),
+    /// What the OpenID provider needs.
+    #[error("openid: {0}")]
+    OpenId(String),
+}
+
 impl People {
     /// With nothing counted yet.
     ///
     /// # Errors
-    /// The hash of passwords does not work.
-    pub fn open(config: &Config) -> Result<Self, HashError> {
+    /// The hash of passwords does not work, or a file that the configuration names cannot be used.
+    pub fn open(config: &Config) -> Result<Self, PeopleError> {
         // Half of the cores: a flood of sign-ins leaves the others to everybody else.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             passwords: Passwords::new(cores.div_ceil(2))?,
-            mailer: Mailer::folder(&config.mail_folder),
+            mailer: Mailer::open(config)?,
+            changes: throttle::Throttle::new(throttle::Limits::MAIL),
+            openid: config
+                .openid
+                .as_ref()
+                .map(|openid| Provider::open(openid, config.url("/login/openid/callback")))
+                .transpose()
+                .map_err(PeopleError::OpenId)?,
             attempts: sign_in::Attempts::default(),
             resets: reset::Requests::default(),
             invitations: throttle::Throttle::new(throttle::Limits::MAIL),
@@ -67,13 +97,19 @@ impl People {
         self.background.spawn(work);
     }
 
-    /// Waits until the mails are out that were on their way. For the end of the process, when no
-    /// request can start another one.
+    /// Waits until the mails are out that were on their way, or were tried a last time. For the
+    /// end of the process, when no request can start another one.
     pub async fn finish(&self) {
+        self.mailer.hurry();
         self.background.close();
-        self.background.wait().await;
+        if timeout(LAST_TRIES, self.background.wait()).await.is_err() {
+            tracing::error!("mails are lost that no server took before the end");
+        }
     }
 }
+
+/// How long the end of the process waits for mails: a try that goes on, and the last one.
+const LAST_TRIES: Duration = Duration::from_secs(45);
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

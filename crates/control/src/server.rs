@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use daemon::clock::{Clock, SystemClock};
@@ -9,15 +10,14 @@ use daemon::config::SecretString;
 use daemon::shutdown::Shutdown;
 use store::Store;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::app::{App, router};
 use crate::config::Config;
 use crate::keys::{KeyError, Keys};
 use crate::listener;
 use crate::oauth::Oauth;
-use crate::people::People;
-use crate::people::password::HashError;
+use crate::people::{People, PeopleError};
 use crate::plans::{Shop, ShopError};
 
 /// A platform that serves.
@@ -61,9 +61,9 @@ pub enum StartError {
     /// The database.
     #[error("the database cannot be opened: {0}")]
     Database(#[from] store::Error),
-    /// The hash of passwords.
+    /// Passwords, mail, or the OpenID provider.
     #[error(transparent)]
-    Passwords(#[from] HashError),
+    People(#[from] PeopleError),
 }
 
 /// Opens what a platform works on: the keys, then the database, whose migrations apply themselves.
@@ -104,15 +104,47 @@ pub fn start_on(
     listener: TcpListener,
     shutdown: Shutdown,
 ) -> Result<Running, StartError> {
-    let address = listener.local_addr().map_err(|source| StartError::Listen {
-        address: app.config.listen,
+    start_on_each(app, vec![listener], shutdown)
+}
+
+/// Serves on several listeners at once, such as both loopback addresses. [`Running::address`] is
+/// that of the first.
+pub fn start_on_each(
+    app: Arc<App>,
+    listeners: Vec<TcpListener>,
+    shutdown: Shutdown,
+) -> Result<Running, StartError> {
+    let listen = app.config.listen;
+    let address = match listeners.first() {
+        Some(first) => first.local_addr(),
+        None => Err(io::ErrorKind::NotFound.into()),
+    };
+    let address = address.map_err(|source| StartError::Listen {
+        address: listen,
         source,
     })?;
     let task = tokio::spawn(async move {
-        listener::serve(listener, router(Arc::clone(&app)), shutdown).await;
+        let router = router(Arc::clone(&app));
+        let serving: JoinSet<()> = listeners
+            .into_iter()
+            .map(|listener| listener::serve(listener, router.clone(), shutdown.clone()))
+            .collect();
+        serving.join_all().await;
         // Mails on their way are sent; then nobody needs the database any more.
         app.people.finish().await;
         app.store.close().await;
     });
     Ok(Running { address, task })
+}
+
+/// Copies the embedded database to a file that is not there yet, beside whatever uses it.
+///
+/// # Errors
+/// The database is another one, is not there, or cannot be copied.
+pub async fn backup(
+    database_url: Option<&SecretString>,
+    data_dir: &Path,
+    target: &Path,
+) -> Result<(), store::Error> {
+    Store::backup_at(database_url.map(SecretString::expose), data_dir, target).await
 }

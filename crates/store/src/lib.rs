@@ -36,6 +36,7 @@ pub mod logs;
 pub mod members;
 pub mod oauth_codes;
 pub mod passkeys;
+pub mod pending_sign_ins;
 pub mod projects;
 pub mod revoked_tokens;
 pub mod sessions;

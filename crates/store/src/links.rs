@@ -42,6 +42,9 @@ statements! {
     USE = "UPDATE links SET used_at = $3 WHERE hash = $1 AND kind = $2 AND used_at IS NULL AND expires_at > $3 \
         RETURNING user_id, kind, email, created_at, expires_at";
     REVOKE = "UPDATE links SET used_at = $3 WHERE user_id = $1 AND kind = $2 AND used_at IS NULL";
+    PENDING = "SELECT user_id, kind, email, created_at, expires_at FROM links \
+        WHERE user_id = $1 AND kind = $2 AND used_at IS NULL AND expires_at > $3 \
+        ORDER BY created_at DESC LIMIT 1";
     PURGE = "DELETE FROM links WHERE expires_at <= $1";
 }
 
@@ -67,6 +70,16 @@ pub async fn live(
     now: Timestamp,
 ) -> Result<Option<Link>, Error> {
     sql(LIVE).bind(hash).bind(kind).bind(now).one(conn).await
+}
+
+/// The newest link of a kind that a person was sent and that still works.
+pub async fn pending(
+    conn: &mut Conn,
+    user: UserId,
+    kind: Kind,
+    now: Timestamp,
+) -> Result<Option<Link>, Error> {
+    sql(PENDING).bind(user).bind(kind).bind(now).one(conn).await
 }
 
 /// Uses the link up. `None` when it does not work (any more): of two that try, one gets it.

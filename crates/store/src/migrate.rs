@@ -34,6 +34,7 @@ migrations! {
     2 "projects" "0002_projects"
     3 "access" "0003_access"
     4 "records" "0004_records"
+    5 "sign_in" "0005_sign_in"
     10 "oauth" "0010_oauth"
 }
 

@@ -25,6 +25,7 @@ pub(crate) fn every() -> Vec<String> {
         members::STATEMENTS,
         crate::oauth_codes::STATEMENTS,
         crate::passkeys::STATEMENTS,
+        crate::pending_sign_ins::STATEMENTS,
         projects::STATEMENTS,
         crate::revoked_tokens::STATEMENTS,
         crate::sessions::STATEMENTS,

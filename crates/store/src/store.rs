@@ -1,13 +1,13 @@
 //! Opening a database, transactions, backup.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{PgPool, SqlitePool};
+use sqlx::{Connection as _, PgPool, SqliteConnection, SqlitePool};
 use tokio::fs::OpenOptions;
 
 use crate::connection::{Read, Tx};
@@ -39,24 +39,33 @@ impl Store {
     /// # Errors
     /// [`Bug::Schema`] when the schema was made by a newer version or is not what was shipped.
     pub async fn open(url: Option<&str>, data_dir: &Path) -> Result<Self, Error> {
-        let Some(url) = url else {
-            return Self::open_sqlite(&data_dir.join(FILE_NAME)).await;
+        match Place::of(url, data_dir)? {
+            Place::File(path) => Self::open_sqlite(&path).await,
+            Place::Server(options) => Self::open_postgres(*options).await,
+        }
+    }
+
+    /// [`Store::backup`] without opening the database for more: its schema stays as it is, so a
+    /// newer program can copy the database of a platform that is still running.
+    ///
+    /// # Errors
+    /// As [`Store::backup`]; and [`Bug::Address`] where there is no database to copy.
+    pub async fn backup_at(url: Option<&str>, data_dir: &Path, target: &Path) -> Result<(), Error> {
+        let Place::File(path) = Place::of(url, data_dir)? else {
+            return Err(only_embedded());
         };
-        if let Some(path) = url.strip_prefix("sqlite:") {
-            let path = path.strip_prefix("//").unwrap_or(path);
-            if path.is_empty() || path.starts_with(':') || path.contains('?') {
-                let message = "expected sqlite://<path of a file>".to_owned();
-                return Err(Bug::Address(message).into());
-            }
-            return Self::open_sqlite(&data_dir.join(path)).await;
+        if !tokio::fs::try_exists(&path)
+            .await
+            .map_err(sqlx::Error::Io)?
+        {
+            let message = format!("there is no database at {}", path.display());
+            return Err(Bug::Address(message).into());
         }
-        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            // The address holds a password, so the error repeats none of it.
-            let options = PgConnectOptions::from_str(url)
-                .map_err(|_| Bug::Address("not a PostgreSQL address".to_owned()))?;
-            return Self::open_postgres(options).await;
-        }
-        Err(Bug::Address("expected postgres:// or sqlite://".to_owned()).into())
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .busy_timeout(BUSY_TIMEOUT);
+        let connection = SqliteConnection::connect_with(&options).await?;
+        copy(connection, target).await
     }
 
     async fn open_sqlite(path: &Path) -> Result<Self, Error> {
@@ -137,40 +146,9 @@ impl Store {
     /// exists.
     pub async fn backup(&self, path: &Path) -> Result<(), Error> {
         let Pools::Sqlite { readers, .. } = &self.0 else {
-            let message = "only the embedded database is backed up here; use pg_dump".to_owned();
-            return Err(Bug::Address(message).into());
+            return Err(only_embedded());
         };
-        let target = path
-            .to_str()
-            .ok_or_else(|| Bug::Address("the backup's path is not UTF-8".to_owned()))?;
-        // VACUUM INTO takes an empty file too, so this one can be private and new.
-        private(OpenOptions::new().create_new(true).write(true), path)
-            .await
-            .map_err(|error| match error {
-                sqlx::Error::Io(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    Bug::Address("the backup's file exists already".to_owned()).into()
-                }
-                other => Error::from(other),
-            })?;
-        // `query_only` forbids VACUUM INTO too; this one connection goes without it for a while.
-        let mut connection = readers.acquire().await?.detach();
-        let copied = async {
-            sqlx::query("PRAGMA query_only = OFF")
-                .execute(&mut connection)
-                .await?;
-            sqlx::query("VACUUM INTO $1")
-                .bind(target)
-                .execute(&mut connection)
-                .await
-        };
-        let copied = copied.await;
-        sqlx::Connection::close(connection).await?;
-        if copied.is_err() {
-            // Half a backup is worse than none. If it cannot go either, the first error says why.
-            tokio::fs::remove_file(path).await.ok();
-        }
-        copied?;
-        Ok(())
+        copy(readers.acquire().await?.detach(), path).await
     }
 
     /// Closes every connection and waits for it; SQLite folds its log into the file.
@@ -195,6 +173,76 @@ impl Store {
         }
         Ok(count)
     }
+}
+
+/// Where a database is.
+enum Place {
+    /// The embedded one, in a file.
+    File(PathBuf),
+    /// `PostgreSQL`.
+    Server(Box<PgConnectOptions>),
+}
+
+impl Place {
+    fn of(url: Option<&str>, data_dir: &Path) -> Result<Self, Error> {
+        let Some(url) = url else {
+            return Ok(Self::File(data_dir.join(FILE_NAME)));
+        };
+        if let Some(path) = url.strip_prefix("sqlite:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() || path.starts_with(':') || path.contains('?') {
+                let message = "expected sqlite://<path of a file>".to_owned();
+                return Err(Bug::Address(message).into());
+            }
+            return Ok(Self::File(data_dir.join(path)));
+        }
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            // The address holds a password, so the error repeats none of it.
+            let options = PgConnectOptions::from_str(url)
+                .map_err(|_| Bug::Address("not a PostgreSQL address".to_owned()))?;
+            return Ok(Self::Server(Box::new(options)));
+        }
+        Err(Bug::Address("expected postgres:// or sqlite://".to_owned()).into())
+    }
+}
+
+/// Copies the database of `connection` to a file that is not there yet.
+async fn copy(mut connection: SqliteConnection, path: &Path) -> Result<(), Error> {
+    let target = path
+        .to_str()
+        .ok_or_else(|| Bug::Address("the backup's path is not UTF-8".to_owned()))?;
+    // VACUUM INTO takes an empty file too, so this one can be private and new.
+    private(OpenOptions::new().create_new(true).write(true), path)
+        .await
+        .map_err(|error| match error {
+            sqlx::Error::Io(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Bug::Address("the backup's file exists already".to_owned()).into()
+            }
+            other => Error::from(other),
+        })?;
+    let copied = async {
+        // `query_only`, under which readers are, forbids VACUUM INTO too.
+        sqlx::query("PRAGMA query_only = OFF")
+            .execute(&mut connection)
+            .await?;
+        sqlx::query("VACUUM INTO $1")
+            .bind(target)
+            .execute(&mut connection)
+            .await
+    };
+    let copied = copied.await;
+    sqlx::Connection::close(connection).await?;
+    if copied.is_err() {
+        // Half a backup is worse than none. If it cannot go either, the first error says why.
+        tokio::fs::remove_file(path).await.ok();
+    }
+    copied?;
+    Ok(())
+}
+
+fn only_embedded() -> Error {
+    let message = "only the embedded database is backed up here; use pg_dump".to_owned();
+    Bug::Address(message).into()
 }
 
 /// Opens or makes a file that only its owner can read.

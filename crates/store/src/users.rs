@@ -38,6 +38,18 @@ record! {
     }
 }
 
+record! {
+    /// Somebody as an OpenID provider knows them.
+    pub struct Identity from "identities" {
+        /// The provider.
+        pub issuer: String,
+        /// Whom it means, in words of its own.
+        pub subject: String,
+        /// Since when it signs the person in.
+        pub created_at: Timestamp,
+    }
+}
+
 words! {
     /// Whether a person may sign in and be used.
     pub enum Status {
@@ -125,6 +137,7 @@ statements! {
     SET_ROLE = "UPDATE users SET role = $2, updated_at = $3 WHERE id = $1";
     VERIFY_EMAIL = "UPDATE users SET email_verified = TRUE, updated_at = $3 WHERE id = $1 AND email_key = $2";
     LINK = "INSERT INTO identities (issuer, subject, user_id, created_at) VALUES ($1, $2, $3, $4)";
+    IDENTITIES = "SELECT issuer, subject, created_at FROM identities WHERE user_id = $1 ORDER BY issuer, subject";
     SET_TOTP = "UPDATE users SET totp_secret = $2, totp_confirmed_at = NULL, totp_last_step = NULL, \
         updated_at = $3 WHERE id = $1";
     CONFIRM_TOTP = "UPDATE users SET totp_confirmed_at = $2, updated_at = $2 \
@@ -182,6 +195,11 @@ pub async fn by_identity(
     subject: &str,
 ) -> Result<Option<User>, Error> {
     sql(BY_IDENTITY).bind(issuer).bind(subject).one(conn).await
+}
+
+/// The identities by which a person may sign in.
+pub async fn identities(conn: &mut Conn, id: UserId) -> Result<Vec<Identity>, Error> {
+    sql(IDENTITIES).bind(id).all(conn).await
 }
 
 /// Whether the installation has an operator.

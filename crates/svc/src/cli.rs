@@ -2,7 +2,10 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::commands::{clients, dial, engine, events, forward, platform, token, tunnels, up};
+use crate::commands::{
+    audit, clients, credential, dial, engine, events, forward, login, platform, project, token,
+    tunnels, turn_credentials, up, workspace,
+};
 
 /// Publish a private service, or dial one.
 #[derive(Debug, Parser)]
@@ -42,6 +45,25 @@ pub(crate) enum Command {
     Clients(clients::Args),
     /// Follow the events of an engine, one JSON object a line
     Events(events::Args),
+    /// Sign in to a platform
+    Login(login::LoginArgs),
+    /// Forget who signed in
+    Logout(login::LogoutArgs),
+    /// Show who the token speaks for, and what it allows
+    Whoami(login::WhoamiArgs),
+    /// Workspaces and their members
+    #[command(subcommand)]
+    Workspace(workspace::Command),
+    /// Projects: create, select, change, look into
+    #[command(subcommand)]
+    Project(project::Command),
+    /// Long-lived credentials: tokens, applications, client certificates
+    #[command(subcommand)]
+    Credential(credential::Command),
+    /// Issue a TURN credential for a project
+    TurnCredentials(turn_credentials::Args),
+    /// Show who did what in a workspace
+    Audit(audit::Args),
     /// Make tokens, and look into them
     #[command(subcommand)]
     Token(token::Command),

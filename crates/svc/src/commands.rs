@@ -1,14 +1,20 @@
 //! The commands, one file each.
 
+pub(crate) mod audit;
 pub(crate) mod clients;
+pub(crate) mod credential;
 pub(crate) mod dial;
 pub(crate) mod engine;
 pub(crate) mod events;
 pub(crate) mod forward;
+pub(crate) mod login;
 pub(crate) mod platform;
+pub(crate) mod project;
 pub(crate) mod token;
 pub(crate) mod tunnels;
+pub(crate) mod turn_credentials;
 pub(crate) mod up;
+pub(crate) mod workspace;
 
 use daemon::logs::{self, Level};
 
@@ -47,7 +53,39 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
             set_up_logs(Level::Error, log)?;
             events::run(args).await
         }
-        Command::Token(command) => token::run(command),
+        Command::Token(command) => {
+            set_up_logs(Level::Error, log)?;
+            token::run(command).await
+        }
+        Command::Login(args) => {
+            set_up_logs(Level::Error, log)?;
+            login::login(args).await
+        }
+        Command::Logout(args) => login::logout(&args),
+        Command::Whoami(args) => {
+            set_up_logs(Level::Error, log)?;
+            login::whoami(args).await
+        }
+        Command::Workspace(command) => {
+            set_up_logs(Level::Error, log)?;
+            workspace::run(command).await
+        }
+        Command::Project(command) => {
+            set_up_logs(Level::Error, log)?;
+            project::run(command).await
+        }
+        Command::Credential(command) => {
+            set_up_logs(Level::Error, log)?;
+            credential::run(command).await
+        }
+        Command::TurnCredentials(args) => {
+            set_up_logs(Level::Error, log)?;
+            turn_credentials::run(args).await
+        }
+        Command::Audit(args) => {
+            set_up_logs(Level::Error, log)?;
+            audit::run(args).await
+        }
     }
 }
 

@@ -49,46 +49,45 @@ impl Connection {
 
     /// The token that commands would use, without needing an engine.
     pub(crate) fn token(&self) -> Result<String, Failure> {
-        match self
-            .token
-            .as_deref()
-            .map(str::trim)
-            .filter(|token| !token.is_empty())
-        {
-            Some(token) => Ok(token.to_owned()),
-            None => self
-                .resolve()
-                .map(|config| config.token.expose().to_owned()),
+        let given = self.token.as_deref().map(str::trim);
+        if let Some(token) = given.filter(|token| !token.is_empty()) {
+            return Ok(token.to_owned());
         }
+        let context = self.read_context()?;
+        // Nothing is sent anywhere, so it does not matter whom it is for.
+        context.map(|context| context.token).ok_or_else(|| {
+            Failure::usage("no token is known").hint("give one, or sign in with `svc login`")
+        })
     }
 
     fn read_context(&self) -> Result<Option<Context>, Failure> {
         let Some(directory) = config_directory(self.config.as_ref()) else {
             return Ok(None);
         };
-        let name = self.context.as_deref().unwrap_or(context::LOCAL);
-        let context = Context::read(&directory, name)?;
-        if context.is_none() && self.context.is_some() {
-            return Err(Failure::usage(format!("there is no context `{name}`")));
-        }
+        let (_name, context) = context::pick(&directory, self.context.as_deref())?;
         Ok(context)
     }
 
     fn merge(&self, context: Option<Context>) -> Result<Config, Failure> {
         // A variable that is set to nothing is as good as none.
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        let engine = match (given(&self.engine), &context) {
-            (Some(engine), _) => engine,
-            (None, Some(context)) => context.engine.clone(),
-            (None, None) => {
-                return Err(Failure::usage("no engine is known")
-                    .hint("start one with `svc up`, or give --engine (or SVC_ENGINE)"));
-            }
+        let kept_engine = context.as_ref().and_then(|context| context.engine.clone());
+        let Some(engine) = given(&self.engine).or(kept_engine) else {
+            let failure = Failure::usage("no engine is known");
+            return Err(match &context {
+                // Signed in: the platform knows the engine of each project.
+                Some(_) => {
+                    failure.hint("select a project with `svc project use <name>`, or give --engine")
+                }
+                None => failure.hint("start one with `svc up`, or give --engine (or SVC_ENGINE)"),
+            });
         };
         let engine = parse_engine(&engine)?;
         // What a context keeps is for its own engine: its token must not be shown to another.
-        let context =
-            context.filter(|context| parse_engine(&context.engine).is_ok_and(|of| of == engine));
+        let context = context.filter(|context| {
+            let kept = context.engine.as_deref().map(parse_engine);
+            kept.is_some_and(|kept| kept.is_ok_and(|kept| kept == engine))
+        });
         let (kept_token, kept_ca) = context
             .map(|context| (context.token, context.ca_file))
             .unzip();
@@ -143,9 +142,10 @@ mod tests {
 
     fn context() -> Context {
         Context {
-            engine: "engine.localhost:8443".to_owned(),
+            engine: Some("engine.localhost:8443".to_owned()),
             token: "kept.kept.kept".to_owned(),
             ca_file: Some("ca.pem".into()),
+            ..Context::default()
         }
     }
 
@@ -183,5 +183,11 @@ mod tests {
     fn without_an_engine_the_next_step_is_told() {
         let failure = Connection::default().merge(None).unwrap_err();
         assert!(failure.to_string().contains("svc up"), "{failure}");
+        let signed_in = Context {
+            engine: None,
+            ..context()
+        };
+        let failure = Connection::default().merge(Some(signed_in)).unwrap_err();
+        assert!(failure.to_string().contains("project use"), "{failure}");
     }
 }

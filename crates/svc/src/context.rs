@@ -1,7 +1,8 @@
-//! Contexts: which engine, with which token, so that a second terminal needs no flags.
+//! Contexts: which platform and engine, with which token, so that a second terminal needs no flags.
 //!
 //! A context is a small JSON file, readable by its owner alone, in `contexts/` of the
-//! configuration directory. `svc up` writes the one called [`LOCAL`] and takes it away again.
+//! configuration directory. `svc up` writes the one called [`LOCAL`] and takes it away again;
+//! `svc login` writes the one called [`DEFAULT`], unless another is named.
 
 use std::{
     fs, io,
@@ -14,19 +15,62 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// The context that is used where none is named.
+/// The context of a running `svc up`. It is used where none is named, because who starts that
+/// wants to try it.
 pub(crate) const LOCAL: &str = "local";
 
+/// The context that is used where none is named and no `svc up` runs.
+pub(crate) const DEFAULT: &str = "default";
+
 /// Where to connect and with what.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Context {
+    /// Origin of the platform.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) api_url: Option<String>,
     /// `host:port` of the engine.
-    pub(crate) engine: String,
-    /// The token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) engine: Option<String>,
+    /// The token, for both.
     pub(crate) token: String,
-    /// The CA that vouches for the engine, where it is not a public one.
+    /// The CA that vouches for them, where it is not a public one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca_file: Option<PathBuf>,
+    /// The workspace that commands mean where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) workspace_id: Option<String>,
+    /// The project that commands mean where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) project: Option<SelectedProject>,
+}
+
+/// The project that commands mean where none is named.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SelectedProject {
+    /// Id.
+    pub(crate) id: String,
+    /// Endpoint.
+    pub(crate) endpoint: String,
+}
+
+/// The context that is named, which must be there; else that of a running `svc up`, else the
+/// default one. The name comes with it.
+pub(crate) fn pick(
+    directory: &Path,
+    name: Option<&str>,
+) -> Result<(String, Option<Context>), Failure> {
+    if let Some(name) = name.filter(|name| !name.is_empty()) {
+        let context = Context::read(directory, name)?;
+        let missing = || {
+            Failure::usage(format!("there is no context `{name}`"))
+                .hint(format!("`svc login --context {name}` writes it"))
+        };
+        return Ok((name.to_owned(), Some(context.ok_or_else(missing)?)));
+    }
+    if let Some(context) = Context::read(directory, LOCAL)? {
+        return Ok((LOCAL.to_owned(), Some(context)));
+    }
+    Ok((DEFAULT.to_owned(), Context::read(directory, DEFAULT)?))
 }
 
 impl Context {
@@ -49,30 +93,68 @@ impl Context {
         })
     }
 
-    /// Writes a context, for its owner alone, and returns the file that removes it.
-    pub(crate) fn write(&self, directory: &Path, name: &str) -> Result<Written, Failure> {
+    /// Writes a context, for its owner alone.
+    pub(crate) fn save(&self, directory: &Path, name: &str) -> Result<(), Failure> {
         let path = file(directory, name)?;
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| Failure::of("the context cannot be written", error))?;
         write_private(&path, &text)
-            .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
-        Ok(Written { path, text })
+            .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))
+    }
+
+    /// Removes a context; whether there was one.
+    pub(crate) fn remove(directory: &Path, name: &str) -> Result<bool, Failure> {
+        let path = file(directory, name)?;
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Failure::of(
+                &format!("cannot remove {}", path.display()),
+                error,
+            )),
+        }
+    }
+
+    /// Writes a context for as long as this process runs.
+    pub(crate) fn write(&self, directory: &Path, name: &str) -> Result<Written, Failure> {
+        self.save(directory, name)?;
+        Ok(Written {
+            directory: directory.to_owned(),
+            name: name.to_owned(),
+            context: self.clone(),
+        })
+    }
+
+    /// Whether both lead to the same places, whatever was selected there since.
+    fn leads_where(&self, other: &Self) -> bool {
+        (&self.api_url, &self.engine, &self.token) == (&other.api_url, &other.engine, &other.token)
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("api_url", &self.api_url)
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
     }
 }
 
 /// A context that this process wrote.
 #[derive(Debug)]
 pub(crate) struct Written {
-    path: PathBuf,
-    text: Vec<u8>,
+    directory: PathBuf,
+    name: String,
+    context: Context,
 }
 
 impl Drop for Written {
     /// Removes the file, unless somebody else has written it since.
     fn drop(&mut self) {
-        if fs::read(&self.path).is_ok_and(|now| now == self.text) {
+        let now = Context::read(&self.directory, &self.name);
+        if now.is_ok_and(|now| now.is_some_and(|now| now.leads_where(&self.context))) {
             // What is left behind names an engine that does not answer, which says enough.
-            drop(fs::remove_file(&self.path));
+            drop(Context::remove(&self.directory, &self.name));
         }
     }
 }
@@ -116,9 +198,10 @@ mod tests {
 
     fn context() -> Context {
         Context {
-            engine: "engine.localhost:8443".to_owned(),
+            engine: Some("engine.localhost:8443".to_owned()),
             token: "a.b.c".to_owned(),
             ca_file: Some("/data/ca.pem".into()),
+            ..Context::default()
         }
     }
 
@@ -126,9 +209,26 @@ mod tests {
     fn a_context_is_for_its_owner_alone_and_goes_with_its_writer() {
         let dir = tempfile::tempdir().unwrap();
         let written = context().write(dir.path(), LOCAL).unwrap();
-        let mode = fs::metadata(&written.path).unwrap().permissions().mode();
+        let path = file(dir.path(), LOCAL).unwrap();
+        let mode = fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert!(Context::read(dir.path(), LOCAL).unwrap() == Some(context()));
+        drop(written);
+        assert!(Context::read(dir.path(), LOCAL).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_context_goes_with_its_writer_when_a_project_was_selected_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let written = context().write(dir.path(), LOCAL).unwrap();
+        let selected = Context {
+            project: Some(SelectedProject {
+                id: "prj_1".to_owned(),
+                endpoint: "e7e8a732".to_owned(),
+            }),
+            ..context()
+        };
+        selected.save(dir.path(), LOCAL).unwrap();
         drop(written);
         assert!(Context::read(dir.path(), LOCAL).unwrap().is_none());
     }
@@ -138,13 +238,27 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let first = context().write(dir.path(), LOCAL).unwrap();
         let other = Context {
-            engine: "other:1".to_owned(),
+            engine: Some("other:1".to_owned()),
             ..context()
         };
         let second = other.write(dir.path(), LOCAL).unwrap();
         drop(first);
         assert!(Context::read(dir.path(), LOCAL).unwrap() == Some(other));
         drop(second);
+    }
+
+    #[test]
+    fn a_running_up_stands_above_the_default_and_a_name_above_both() {
+        let dir = tempfile::tempdir().unwrap();
+        let picked = |name| pick(dir.path(), name).map(|(name, _context)| name);
+        assert_eq!(picked(None).unwrap(), DEFAULT);
+        context().save(dir.path(), DEFAULT).unwrap();
+        assert_eq!(picked(None).unwrap(), DEFAULT);
+        context().save(dir.path(), LOCAL).unwrap();
+        assert_eq!(picked(None).unwrap(), LOCAL);
+        assert_eq!(picked(Some(DEFAULT)).unwrap(), DEFAULT);
+        let missing = picked(Some("work")).unwrap_err();
+        assert!(missing.to_string().contains("`work`"), "{missing}");
     }
 
     #[test]

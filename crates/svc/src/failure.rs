@@ -59,6 +59,12 @@ impl Failure {
         }
     }
 
+    /// The code alone.
+    #[cfg(test)]
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
     /// Tells the person and gives the process its code.
     #[expect(clippy::print_stderr, reason = "the one place that tells a failure")]
     pub(crate) fn report(&self) -> ExitCode {

@@ -13,7 +13,10 @@ mod environment;
 mod failure;
 mod filters;
 mod output;
+mod platform;
+mod prompt;
 mod properties;
+mod random;
 mod signals;
 mod time;
 

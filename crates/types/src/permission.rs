@@ -131,6 +131,18 @@ impl<'de> Deserialize<'de> for Permission {
     }
 }
 
+impl utoipa::PartialSchema for Permission {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::Type::String)
+            .description(Some("The name of a permission."))
+            .enum_values(Some(Self::ALL.iter().map(|permission| permission.as_str())))
+            .into()
+    }
+}
+
+impl utoipa::ToSchema for Permission {}
+
 /// No permission has this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown permission")]

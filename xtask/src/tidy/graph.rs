@@ -42,6 +42,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "control",
         &["api", "credentials", "daemon", "store", "types"],
     ),
+    ("mcp", &["api", "types"]),
     // Layer 3, wiring.
     (
         "svc",
@@ -52,6 +53,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "credentials",
             "daemon",
             "engine",
+            "mcp",
             "transport",
             "types",
         ],
@@ -95,6 +97,11 @@ const BARRIERS: &[Barrier] = &[
         crates: &["control"],
         never: &["engine", "client", "transport", "wire"],
         reason: "the control plane and the engines meet over the network only",
+    },
+    Barrier {
+        crates: &["mcp"],
+        never: &["store", "control", "engine", "client"],
+        reason: "tools are operations of the document, whoever serves it",
     },
     Barrier {
         crates: &["client"],

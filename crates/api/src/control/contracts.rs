@@ -80,7 +80,7 @@ const DOCUMENT: Operation = Operation {
         status: 200,
         content: Some((OPENAPI_MEDIA_TYPE, "AnyObject")),
     },
-    refusals: &[],
+    refusals: &[304],
 };
 
 pub(super) fn schemas(schemas: &mut Schemas) {

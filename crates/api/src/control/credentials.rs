@@ -21,7 +21,6 @@ pub const LIST: &Operation = &Operation {
             shape: Shape::Integer(1, 100),
         },
     ],
-    refusals: &[400],
     ..Operation::get(
         "list_credentials",
         "/api/credentials",
@@ -56,7 +55,7 @@ pub const CREATE: &Operation = &Operation {
         },
     }),
     answer: Answer::json(201, "IssuedCredential"),
-    refusals: &[400, 409, 413, 415],
+    refusals: &[409],
 };
 
 /// Replaces the secret of a personal access token.
@@ -77,7 +76,7 @@ pub const ROTATE: &Operation = &Operation {
         example: || json!({"overlapSeconds": 3600}),
     }),
     answer: Answer::json(200, "IssuedCredential"),
-    refusals: &[400, 404, 409, 413, 415],
+    refusals: &[409],
 };
 
 /// Revokes a credential, and with it every token that was minted from it.
@@ -94,7 +93,7 @@ pub const REVOKE: &Operation = &Operation {
     query: &[],
     body: None,
     answer: Answer::NO_CONTENT,
-    refusals: &[404],
+    refusals: &[],
 };
 
 /// The operations of this module.
@@ -143,12 +142,10 @@ pub struct CreateCredential {
     pub name: String,
     /// Permissions, all of them held by the caller; absent or `null`: all that the caller holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<String>>)]
     pub permissions: Option<Vec<Permission>>,
     /// The same in the form that SDKs send: those of `control` and `engine` together. Not beside
     /// `permissions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub permission_policy: Option<PermissionPolicy>,
     /// Boundaries. Those of the caller hold beside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,15 +157,12 @@ pub struct CreateCredential {
     pub expires_at: Option<String>,
     /// The public key of an application: `PUBLIC KEY` in PEM (P-256, P-521 or Ed25519).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub public_key_pem: Option<String>,
     /// The client certificate itself, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub certificate_pem: Option<String>,
     /// The authority whose client certificates are accepted, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub issuer_pem: Option<String>,
 }
 
@@ -178,11 +172,9 @@ pub struct CreateCredential {
 pub struct PermissionPolicy {
     /// Permissions of the control plane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub control: Option<PermissionGroup>,
     /// Permissions of the engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub engine: Option<PermissionGroup>,
 }
 
@@ -193,7 +185,6 @@ pub struct PermissionGroup {
     pub mode: GroupMode,
     /// The chosen ones; only with `select`.
     #[serde(default)]
-    #[schema(value_type = Vec<String>)]
     pub permissions: Vec<Permission>,
 }
 
@@ -213,7 +204,7 @@ pub enum GroupMode {
 pub struct RotateCredential {
     /// Seconds that the old secret stays valid; 0 where it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 604_800, nullable = false)]
+    #[schema(minimum = 0, maximum = 604_800)]
     pub overlap_seconds: Option<u32>,
 }
 
@@ -239,7 +230,7 @@ pub struct Credential {
     #[schema(nullable = false)]
     pub fingerprint: Option<String>,
     /// Permissions; `null` is not narrowed.
-    #[schema(value_type = Option<Vec<String>>, required = true)]
+    #[schema(required = true)]
     pub permissions: Option<Vec<Permission>>,
     /// Boundaries; absent where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -68,8 +68,14 @@ fn components() -> ComponentsBuilder {
     let mut components = ComponentsBuilder::new()
         .security_scheme(BEARER, SecurityScheme::Http(bearer.build()))
         .security_scheme(SESSION, SecurityScheme::ApiKey(ApiKey::Cookie(session)));
-    for (_, name, description) in REFUSALS {
-        components = components.response(*name, problem(description));
+    let is_used = |status| operations().any(|one| one.every_refusal().contains(status));
+    for (status, name, description) in REFUSALS.iter().filter(|(status, ..)| is_used(status)) {
+        let response = if *status == 304 {
+            ResponseBuilder::new().description(*description).build()
+        } else {
+            problem(description)
+        };
+        components = components.response(*name, response);
     }
     for (name, schema) in schemas() {
         components = components.schema(name, schema);
@@ -99,15 +105,7 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
         );
     }
     builder = builder.response(operation.answer.status.to_string(), answer);
-    let guarded: &[u16] = match operation.access {
-        Access::Public => &[],
-        Access::Authenticated => &[401],
-        Access::Permitted(..) => &[401, 403],
-    };
-    let mut refusals = [guarded, operation.refusals].concat();
-    refusals.sort_unstable();
-    refusals.dedup();
-    for status in refusals {
+    for status in operation.every_refusal() {
         if let Some((_, name, _)) = REFUSALS.iter().find(|(known, ..)| *known == status) {
             builder = builder.response(status.to_string(), Ref::from_response_name(*name));
         }
@@ -259,8 +257,13 @@ const fn phrase(status: u16) -> &'static str {
     }
 }
 
-/// What may go wrong: status, name of the component, description.
+/// What is answered when it does not go well: status, name of the component, description.
 const REFUSALS: &[(u16, &str, &str)] = &[
+    (
+        304,
+        "NotModified",
+        "What `If-None-Match` names is what is there.",
+    ),
     (
         400,
         "BadRequest",

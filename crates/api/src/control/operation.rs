@@ -23,7 +23,8 @@ pub struct Operation {
     pub body: Option<Body>,
     /// What is answered when it goes well.
     pub answer: Answer,
-    /// Statuses of refusals beside 401 and 403, which follow from `access`.
+    /// Statuses of refusals beside those that follow from the rest: see
+    /// [`Operation::every_refusal`].
     pub refusals: &'static [u16],
 }
 
@@ -48,6 +49,28 @@ impl Operation {
             answer: Answer::json(200, schema),
             refusals: &[],
         }
+    }
+
+    /// Statuses of everything that may be answered when it does not go well, ascending.
+    ///
+    /// Whoever is guarded reads the database, which may be away, and an address, which may have
+    /// parameters that nobody knows. What a path names may not be there. A body may be malformed,
+    /// too large, or declared as something else than JSON.
+    pub fn every_refusal(&self) -> Vec<u16> {
+        let guarded: &[u16] = match self.access {
+            Access::Public => &[],
+            Access::Authenticated => &[400, 401, 503],
+            Access::Permitted(..) => &[400, 401, 403, 503],
+        };
+        let named: &[u16] = if self.path.contains('{') { &[404] } else { &[] };
+        let sent: &[u16] = match self.body {
+            Some(_) => &[400, 413, 415],
+            None => &[],
+        };
+        let mut statuses = [guarded, named, sent, self.refusals].concat();
+        statuses.sort_unstable();
+        statuses.dedup();
+        statuses
     }
 }
 

@@ -19,7 +19,6 @@ pub const GET_USER: &Operation = &Operation::get(
 /// The audit log of a workspace, newest first.
 pub const LIST_AUDIT: &Operation = &Operation {
     query: &[PAGE, PAGE_SIZE],
-    refusals: &[400, 404],
     ..Operation::get(
         "list_workspace_audit",
         "/api/workspaces/{workspace_id}/audit",
@@ -63,6 +62,13 @@ pub struct User {
     pub id: String,
     #[schema(example = "ada@example.com")]
     pub email: String,
+    /// Whether the person proved to hold the address.
+    pub email_verified: bool,
+    /// The address that comes into force once the link that was sent to it is followed; absent:
+    /// no change is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub pending_email: Option<String>,
     pub name: String,
     /// What the person is to the installation: `user` or `admin`.
     #[schema(example = "user")]

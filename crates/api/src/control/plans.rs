@@ -9,7 +9,6 @@ use super::{Access, Operation, Schemas, add};
 /// What a project could be created as, priced for this workspace (CP-3).
 pub const PLAN_CONFIGURATION: &Operation = &Operation {
     stable: true,
-    refusals: &[404, 503],
     ..Operation::get(
         "get_tunnels_plan_configuration",
         "/api/workspaces/{workspace_id}/projects/tunnels/plan/config",

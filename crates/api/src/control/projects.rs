@@ -43,7 +43,6 @@ pub const LIST: &Operation = &Operation {
             shape: Shape::OneOf(&["asc", "desc"]),
         },
     ],
-    refusals: &[400, 503],
     ..Operation::get(
         "list_tunnels_projects",
         "/api/projects/tunnels",
@@ -55,7 +54,6 @@ pub const LIST: &Operation = &Operation {
 
 /// One project by its id.
 pub const GET: &Operation = &Operation {
-    refusals: &[404, 503],
     ..Operation::get(
         "get_tunnels_project",
         "/api/projects/tunnels/{project_id}",
@@ -68,7 +66,6 @@ pub const GET: &Operation = &Operation {
 /// One project by its endpoint (CP-5).
 pub const RESOLVE: &Operation = &Operation {
     stable: true,
-    refusals: &[404, 503],
     ..Operation::get(
         "resolve_tunnels_project",
         "/api/projects/tunnels/resolve/{project_endpoint}",
@@ -102,7 +99,7 @@ pub const CREATE: &Operation = &Operation {
         },
     }),
     answer: Answer::json(201, "Project"),
-    refusals: &[400, 402, 404, 409, 413, 415, 422, 503],
+    refusals: &[402, 409, 422],
 };
 
 /// Renames a project.
@@ -120,7 +117,7 @@ pub const UPDATE: &Operation = &Operation {
         example: || json!({"name": "production"}),
     }),
     answer: Answer::json(200, "Project"),
-    refusals: &[400, 404, 413, 415, 503],
+    refusals: &[],
 };
 
 /// Deletes a project.
@@ -134,7 +131,7 @@ pub const DELETE: &Operation = &Operation {
     query: &[],
     body: None,
     answer: Answer::NO_CONTENT,
-    refusals: &[404, 503],
+    refusals: &[],
 };
 
 /// Moves a project to another workspace.
@@ -152,7 +149,7 @@ pub const TRANSFER: &Operation = &Operation {
         example: || json!({"workspaceId": "wks_01h455vb4pex5vsknk084sn02q"}),
     }),
     answer: Answer::json(200, "Project"),
-    refusals: &[400, 402, 404, 409, 413, 415, 503],
+    refusals: &[402, 409],
 };
 
 /// The operations of this module.

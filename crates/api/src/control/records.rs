@@ -10,7 +10,6 @@ use super::{Access, Operation, Paging, Parameter, Schemas, Shape, add};
 
 /// The plan of the project.
 pub const PLAN: &Operation = &Operation {
-    refusals: &[404, 503],
     ..Operation::get(
         "get_tunnels_project_plan",
         "/api/projects/tunnels/{project_id}/plan",
@@ -23,7 +22,6 @@ pub const PLAN: &Operation = &Operation {
 /// What the project's tunnels carried.
 pub const USAGE: &Operation = &Operation {
     query: &[TIMELINE, START, END],
-    refusals: &[400, 404, 503],
     ..Operation::get(
         "get_tunnels_project_usage",
         "/api/projects/tunnels/{project_id}/usage",
@@ -47,7 +45,6 @@ pub const LOGS: &Operation = &Operation {
     query: &[
         TIMELINE, START, END, PAGE, PAGE_SIZE, ORDER, OUTCOME, TUNNEL, SEARCH, EVENT_TYPE, AFTER,
     ],
-    refusals: &[400, 404, 503],
     ..Operation::get(
         "list_tunnels_project_logs",
         "/api/projects/tunnels/{project_id}/logs",
@@ -62,7 +59,6 @@ pub const EVENTS: &Operation = &Operation {
     query: &[
         TIMELINE, START, END, PAGE, PAGE_SIZE, ORDER, EVENT_TYPE, AFTER,
     ],
-    refusals: &[400, 404, 503],
     ..Operation::get(
         "list_tunnels_project_events",
         "/api/projects/tunnels/{project_id}/events",

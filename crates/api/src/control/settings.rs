@@ -5,11 +5,10 @@ use serde_json::json;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Body, Method, Operation, Schemas, add};
+use super::{Access, Answer, Body, Method, Operation, Schemas, add, given};
 
 /// Reads the policy.
 pub const GET: &Operation = &Operation {
-    refusals: &[404, 503],
     ..Operation::get(
         "get_tunnels_project_settings",
         "/api/projects/tunnels/{project_id}/settings",
@@ -30,7 +29,7 @@ pub const PATCH: &Operation = &Operation {
         required: true,
         example: || json!({"publicAccessPolicy": "auth-required", "trustedIps": null}),
     }),
-    refusals: &[400, 404, 409, 413, 415, 503],
+    refusals: &[409],
     ..*GET
 };
 
@@ -61,7 +60,7 @@ pub const DELETE: &Operation = &Operation {
     summary: "Set the project-wide policy back to its defaults",
     access: WRITE,
     answer: Answer::NO_CONTENT,
-    refusals: &[404, 409, 503],
+    refusals: &[409],
     ..*GET
 };
 
@@ -101,15 +100,27 @@ pub struct ProjectSettings {
     #[schema(required = false, default = true)]
     pub published_tcp_enabled: bool,
     /// The only addresses and networks that visitors may come from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(nullable = false, max_items = 256)]
     pub trusted_ips: Option<Vec<String>>,
     /// The countries that visitors may or may not come from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(nullable = false)]
     pub geo_ip: Option<GeoIp>,
     /// The oldest TLS version that visitors may speak.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(nullable = false)]
     pub min_tls_version: Option<MinTlsVersion>,
 }
@@ -148,11 +159,19 @@ pub enum PublicAccessPolicy {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GeoIp {
     /// The only countries, by their codes of two capital letters (ISO 3166-1).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(nullable = false, min_items = 1)]
     pub allow: Option<Vec<String>>,
     /// All but these countries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(nullable = false, min_items = 1)]
     pub deny: Option<Vec<String>>,
 }

@@ -34,7 +34,7 @@ pub const MINT_TOKEN: &Operation = &Operation {
         },
     }),
     answer: Answer::json(200, "MintedToken"),
-    refusals: &[400, 413, 415],
+    refusals: &[],
 };
 
 /// The operations of this module.
@@ -55,7 +55,7 @@ pub const MAX_TTL_SECONDS: u32 = 3600;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MintToken {
     /// Permissions, all of them held by the caller; `null`: all that the caller holds.
-    #[schema(value_type = Option<Vec<String>>, required = true)]
+    #[schema(required = true)]
     #[serde(deserialize_with = "Option::deserialize")]
     pub permissions: Option<Vec<Permission>>,
     /// Further boundaries. Those of the caller hold beside them.
@@ -64,7 +64,7 @@ pub struct MintToken {
     pub resources: Option<Value>,
     /// Seconds to live; 300 where it is absent. Never longer than the caller's own credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 3600, nullable = false)]
+    #[schema(minimum = 1, maximum = 3600)]
     pub ttl_seconds: Option<u32>,
 }
 

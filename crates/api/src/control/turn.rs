@@ -5,7 +5,7 @@ use serde_json::json;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Body, Method, Operation, Schemas, add};
+use super::{Access, Answer, Body, Method, Operation, Schemas, add, given};
 
 /// Issues a TURN credential for the project with an id.
 pub const ISSUE_BY_ID: &Operation = &Operation {
@@ -46,7 +46,7 @@ const ISSUE: Operation = Operation {
         example: || json!({"ttlSeconds": 600}),
     }),
     answer: Answer::json(200, "TurnCredential"),
-    refusals: &[400, 404, 413, 415],
+    refusals: &[],
 };
 
 pub(super) fn schemas(schemas: &mut Schemas) {
@@ -64,7 +64,11 @@ pub const MAX_TTL_SECONDS: u32 = 3600;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct IssueTurnCredential {
     /// Seconds to live; 600 where it is absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(minimum = 1, maximum = 3600, nullable = false)]
     pub ttl_seconds: Option<u32>,
 }

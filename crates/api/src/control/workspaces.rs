@@ -22,7 +22,6 @@ pub const LIST: &Operation = &Operation {
             shape: Shape::OneOf(&["active", "suspended"]),
         },
     ],
-    refusals: &[400],
     ..Operation::get(
         "list_workspaces",
         "/api/workspaces",
@@ -36,7 +35,6 @@ pub const LIST: &Operation = &Operation {
 pub const CREATE: &Operation = &Operation {
     body: Some(NAME),
     answer: Answer::json(201, "Workspace"),
-    refusals: &[400, 413, 415],
     ..write(
         "create_workspace",
         Method::Post,
@@ -47,7 +45,6 @@ pub const CREATE: &Operation = &Operation {
 
 /// One workspace.
 pub const GET: &Operation = &Operation {
-    refusals: &[404],
     ..Operation::get(
         "get_workspace",
         "/api/workspaces/{workspace_id}",
@@ -61,7 +58,6 @@ pub const GET: &Operation = &Operation {
 pub const RENAME: &Operation = &Operation {
     body: Some(NAME),
     answer: Answer::json(200, "Workspace"),
-    refusals: &[400, 404, 413, 415],
     ..write(
         "rename_workspace",
         Method::Patch,
@@ -72,7 +68,7 @@ pub const RENAME: &Operation = &Operation {
 
 /// Deletes a workspace of a team that has no projects.
 pub const DELETE: &Operation = &Operation {
-    refusals: &[404, 409],
+    refusals: &[409],
     ..write(
         "delete_workspace",
         Method::Delete,
@@ -102,7 +98,6 @@ pub const LIST_MEMBERS: &Operation = &Operation {
             shape: Shape::OneOf(&["asc", "desc"]),
         },
     ],
-    refusals: &[400, 404],
     ..Operation::get(
         "list_workspace_members",
         "/api/workspaces/{workspace_id}/members",
@@ -120,7 +115,7 @@ pub const CHANGE_MEMBER: &Operation = &Operation {
         example: || json!({"role": "admin"}),
     }),
     answer: Answer::json(200, "Member"),
-    refusals: &[400, 404, 409, 413, 415],
+    refusals: &[409],
     ..write(
         "change_workspace_member",
         Method::Patch,
@@ -131,7 +126,7 @@ pub const CHANGE_MEMBER: &Operation = &Operation {
 
 /// Removes a member; everybody may leave.
 pub const REMOVE_MEMBER: &Operation = &Operation {
-    refusals: &[404, 409],
+    refusals: &[409],
     ..write(
         "remove_workspace_member",
         Method::Delete,
@@ -143,7 +138,6 @@ pub const REMOVE_MEMBER: &Operation = &Operation {
 /// The invitations into a workspace, newest first.
 pub const LIST_INVITATIONS: &Operation = &Operation {
     query: &[PAGE, PAGE_SIZE],
-    refusals: &[400, 404],
     ..Operation::get(
         "list_workspace_invitations",
         "/api/workspaces/{workspace_id}/invitations",
@@ -161,7 +155,7 @@ pub const INVITE: &Operation = &Operation {
         example: || json!({"email": "grace@example.com", "role": "member"}),
     }),
     answer: Answer::json(201, "SentInvitation"),
-    refusals: &[400, 404, 409, 413, 415],
+    refusals: &[409],
     ..write(
         "invite_workspace_member",
         Method::Post,
@@ -172,7 +166,6 @@ pub const INVITE: &Operation = &Operation {
 
 /// Takes an invitation back.
 pub const REVOKE_INVITATION: &Operation = &Operation {
-    refusals: &[404],
     ..write(
         "revoke_workspace_invitation",
         Method::Delete,

@@ -41,10 +41,8 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
         .map(|(index, section)| engine(index, section))
         .collect::<Checked<Vec<_>>>()?;
     let data_dir = path("platform.data_dir", section.data_dir)?;
-    let mail_folder = match file.mail.folder {
-        Some(folder) => path("mail.folder", folder)?,
-        None => data_dir.join("mail"),
-    };
+    let mail = file.mail.check(data_dir.join("mail"))?;
+    let openid = file.openid.check()?;
     let first_engine = engines.first().map(|engine| engine.cluster_domain.as_str());
     let catalogue = file.catalog.check(first_engine)?;
     let geoip_file = file.geoip.file;
@@ -53,7 +51,8 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
         listen,
         log_level: section.log_level,
         data_dir,
-        mail_folder,
+        mail,
+        openid,
         database_url: section.database_url,
         signing_keys,
         trusted_proxies,
@@ -78,15 +77,9 @@ fn base_url(value: Option<String>) -> Checked<String> {
         return refused("this is no address such as https://svc.example.com");
     };
     let host = uri.host().unwrap_or_default();
-    let is_loopback = host == "localhost"
-        || host.ends_with(".localhost")
-        || host
-            .trim_matches(['[', ']'])
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|ip| ip.is_loopback());
     match uri.scheme_str() {
         Some("https") => {}
-        Some("http") if is_loopback => {}
+        Some("http") if is_loopback(host) => {}
         Some("http") => return refused("people sign in here: it must be https, or on loopback"),
         _ => return refused("this is no address such as https://svc.example.com"),
     }
@@ -114,7 +107,7 @@ fn engine(index: usize, section: EngineSection) -> Checked<EngineConfig> {
         .ok_or_else(|| ConfigError::new(&key, "this key is required"))?;
     let secret = section.enrolment_secret_file;
     Ok(EngineConfig {
-        cluster_domain: host(&key, &value)?,
+        cluster_domain: cluster_domain(&key, &value)?,
         enrolment_secret_file: secret
             .map(|value| path(&format!("engines.{index}.enrolment_secret_file"), value))
             .transpose()?,
@@ -122,7 +115,9 @@ fn engine(index: usize, section: EngineSection) -> Checked<EngineConfig> {
 }
 
 fn turn(section: TurnSection) -> Checked<TurnConfig> {
-    let name = |key: &str, value: Option<String>| value.map(|value| host(key, &value)).transpose();
+    let name = |key: &str, value: Option<String>| {
+        value.map(|value| cluster_domain(key, &value)).transpose()
+    };
     for (key, port) in [
         ("turn.port", section.port),
         ("turn.tls_port", section.tls_port),
@@ -146,7 +141,18 @@ fn turn(section: TurnSection) -> Checked<TurnConfig> {
     })
 }
 
-fn path(key: &str, value: String) -> Checked<PathBuf> {
+/// Whether a host's name says that it is this machine.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host
+            .trim_matches(['[', ']'])
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback())
+}
+
+/// A path of the file.
+pub(crate) fn path(key: &str, value: String) -> Checked<PathBuf> {
     if value.is_empty() {
         return Err(ConfigError::new(key, "a path must not be empty"));
     }
@@ -172,10 +178,23 @@ fn network(key: &str, value: &str) -> Checked<IpNet> {
         })
 }
 
-/// Longest DNS name (RFC 1035 section 2.3.4), with room for the endpoint before it.
-const MAX_HOST_BYTES: usize = 253 - 63;
+/// Longest DNS name (RFC 1035 section 2.3.4).
+const MAX_HOST_BYTES: usize = 253;
 
-fn host(key: &str, value: &str) -> Checked<String> {
+/// With room for the endpoint before it.
+const MAX_CLUSTER_BYTES: usize = MAX_HOST_BYTES - 63;
+
+fn cluster_domain(key: &str, value: &str) -> Checked<String> {
+    let name = host_name(key, value)?;
+    if name.len() > MAX_CLUSTER_BYTES {
+        let message = format!("{value:?} leaves no room for the name of a project");
+        return Err(ConfigError::new(key, message));
+    }
+    Ok(name)
+}
+
+/// A DNS name, in lower case.
+pub(crate) fn host_name(key: &str, value: &str) -> Checked<String> {
     let label = |label: &str| {
         let inner = label
             .bytes()

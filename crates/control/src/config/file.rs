@@ -6,7 +6,9 @@ use daemon::logs::Level;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::mail::MailSection;
 use crate::oauth::OauthSection;
+use crate::people::openid::OpenIdSection;
 use crate::plans::CatalogSection;
 
 /// The configuration of `svc platform`.
@@ -26,6 +28,8 @@ pub(super) struct PlatformFile {
     pub(super) oauth: OauthSection,
     /// The TURN relay.
     pub(super) turn: TurnSection,
+    /// A provider by which people sign in.
+    pub(super) openid: OpenIdSection,
     /// Mail to people.
     pub(super) mail: MailSection,
     /// Spellings of other platforms.
@@ -112,13 +116,6 @@ impl Default for TurnSection {
             secret_file: None,
         }
     }
-}
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct MailSection {
-    /// Folder into which mails are written, one file each; absent: `mail` in the data directory.
-    pub(super) folder: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

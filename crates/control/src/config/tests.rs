@@ -78,3 +78,120 @@ fn bad_values_are_named_by_their_key() {
     let error = load("platform: {base_url: 'https://a'}\nturn: {port: 0}");
     assert!(error.unwrap_err().contains("turn.port"));
 }
+
+#[test]
+fn mail_goes_into_a_folder_or_to_a_server() {
+    let base = "platform: {base_url: 'https://a'}\n";
+    for (yaml, key) in [
+        ("mail: {smtp: {port: 25}, from: a@b.c}", "mail.smtp.host"),
+        ("mail: {smtp: {host: m.example}}", "mail.from"),
+        ("mail: {smtp: {host: m.example}, from: 'x'}", "mail.from"),
+        (
+            "mail: {smtp: {host: m.example}, from: a@b.c, folder: x}",
+            "mail.folder",
+        ),
+        ("mail: {folder: ''}", "mail.folder"),
+        (
+            "mail: {smtp: {host: m.example, tls: none}, from: a@b.c}",
+            "mail.smtp.tls",
+        ),
+        (
+            "mail: {smtp: {host: localhost, tls: none, ca_file: x}, from: a@b.c}",
+            "mail.smtp.ca_file",
+        ),
+        (
+            "mail: {smtp: {host: m.example, tls: ssl}, from: a@b.c}",
+            "mail.smtp.tls",
+        ),
+        (
+            "mail: {smtp: {host: m.example, username: x}, from: a@b.c}",
+            "mail.smtp.password_file",
+        ),
+        (
+            "mail: {smtp: {host: m.example, password_file: x}, from: a@b.c}",
+            "mail.smtp.username",
+        ),
+        (
+            "mail: {smtp: {host: 'm example'}, from: a@b.c}",
+            "mail.smtp.host",
+        ),
+        (
+            "mail: {smtp: {host: m.example, port: 0}, from: a@b.c}",
+            "mail.smtp.port",
+        ),
+        (
+            "mail: {smtp: {host: m.example, passwort_file: x}, from: a@b.c}",
+            "mail.smtp.passwort_file",
+        ),
+    ] {
+        let error = load(&format!("{base}{yaml}")).unwrap_err();
+        assert!(error.contains(&format!("{key}: ")), "{yaml}: {error}");
+    }
+    for (tls, port) in [("starttls", 587), ("implicit", 465), ("none", 25)] {
+        let yaml = format!("{base}mail: {{smtp: {{host: 127.0.0.1, tls: {tls}}}, from: a@b.c}}");
+        let crate::mail::MailWay::Smtp(smtp) = load(&yaml).unwrap().mail.way else {
+            panic!("a folder");
+        };
+        assert_eq!(smtp.port, port);
+    }
+}
+
+#[test]
+fn a_provider_is_named_in_full_or_not_at_all() {
+    let base = "platform: {base_url: 'https://a'}\n";
+    assert!(load(base).unwrap().openid.is_none());
+    for (yaml, key) in [
+        ("client_id: x", "openid.issuer"),
+        ("issuer: 'https://id.example'", "openid.client_id"),
+        ("issuer: 'http://id.example', client_id: x", "openid.issuer"),
+        ("issuer: 'id.example', client_id: x", "openid.issuer"),
+        (
+            "issuer: 'https://id.example?a=b', client_id: x",
+            "openid.issuer",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: ''",
+            "openid.client_id",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, scopes: [email]",
+            "openid.scopes",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, scopes: ['openid email']",
+            "openid.scopes.0",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, sign_up: domains",
+            "openid.domains",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, domains: [a.example]",
+            "openid.domains",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, sign_up: domains, domains: ['@a']",
+            "openid.domains.0",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, sign_up: everybody",
+            "openid.sign_up",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, client_secret_file: ''",
+            "openid.client_secret_file",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, client_secret: y",
+            "openid.client_secret",
+        ),
+    ] {
+        let error = load(&format!("{base}openid: {{{yaml}}}")).unwrap_err();
+        assert!(error.contains(&format!("{key}: ")), "{yaml}: {error}");
+    }
+    let good = "openid: {issuer: 'https://id.example/realm/', client_id: x}";
+    let openid = load(&format!("{base}{good}")).unwrap().openid.unwrap();
+    assert_eq!(openid.name, "id.example");
+    assert_eq!(openid.scope, "openid email profile");
+    assert_eq!(openid.sign_up, crate::people::openid::SignUp::Invited);
+}

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use store::Tx;
 use store::audit::{self, Entry};
-use types::id::{AuditId, CredentialId};
+use types::id::{AuditId, CredentialId, UserId};
 
 use crate::caller::Principal;
 use crate::problem::Answer;
@@ -26,6 +26,18 @@ pub(super) async fn record(
     credential: CredentialId,
     now: Timestamp,
 ) -> Answer<()> {
+    let by = (who.user.id, who.source.credential());
+    record_by(tx, by, action, credential, now).await
+}
+
+/// The same where nobody called: by a user and, where there was one, a credential.
+pub(super) async fn record_by(
+    tx: &mut Tx,
+    (user, with): (UserId, Option<CredentialId>),
+    action: Action,
+    credential: CredentialId,
+    now: Timestamp,
+) -> Answer<()> {
     let action = match action {
         Action::Issued => "credential.issued",
         Action::Rotated => "credential.rotated",
@@ -34,8 +46,8 @@ pub(super) async fn record(
     let entry = Entry {
         id: AuditId::new(unix_millis(now), random::bytes()?),
         workspace_id: None,
-        actor_user_id: Some(who.user.id),
-        actor_credential_id: who.source.credential(),
+        actor_user_id: Some(user),
+        actor_credential_id: with,
         action: action.to_owned(),
         target_kind: "credential".to_owned(),
         target_id: credential.to_string(),

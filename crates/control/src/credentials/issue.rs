@@ -145,6 +145,30 @@ pub(crate) fn issue_access_token(
     issue(app, draft, now)
 }
 
+/// Issues a personal access token to the operator of the installation: every permission, no
+/// boundary.
+pub(crate) async fn issue_admin_pat(
+    app: &App,
+    owner: UserId,
+    name: &str,
+    expires_at: Option<Timestamp>,
+) -> Answer<Secret> {
+    for _ in 0..MAX_DRAWS {
+        let now = app.now();
+        let Issued { credential, token } = issue_pat(app, owner, name, expires_at)?;
+        let mut tx = app.store.begin().await?;
+        match stored::insert(&mut tx, &credential).await {
+            Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
+            other => other?,
+        }
+        audit::record_by(&mut tx, (owner, None), Action::Issued, credential.id, now).await?;
+        tx.commit().await?;
+        return token.ok_or_else(|| Problem::internal().into());
+    }
+    tracing::error!("no free token endpoint was drawn");
+    Err(Problem::internal().into())
+}
+
 /// Makes a credential out of a draft, and its token where it is a personal access token.
 pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
     let Draft {

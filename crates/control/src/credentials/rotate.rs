@@ -53,6 +53,11 @@ pub(super) async fn rotate(
         let detail = "Only a personal access token has a secret of ours to replace.";
         return Err(Problem::conflict().with_detail(detail).into());
     }
+    // Seconds, as tokens have them: a successor that would not live one is none.
+    let has_ended = |end: Timestamp| end.as_second() <= now.as_second();
+    if old.expires_at.is_some_and(has_ended) {
+        return Err(Problem::conflict().with_detail(ENDED).into());
+    }
     let successor = issue(
         &app,
         Draft {
@@ -73,14 +78,15 @@ pub(super) async fn rotate(
         .saturating_add(SignedDuration::from_secs(i64::from(overlap)))
         .unwrap_or(Timestamp::MAX);
     if !stored::rotate(&mut tx, who.user.id, id, new, ends_at, now).await? {
-        let detail = "It was rotated already, or has ended.";
-        return Err(Problem::conflict().with_detail(detail).into());
+        return Err(Problem::conflict().with_detail(ENDED).into());
     }
     stored::insert(&mut tx, &successor.credential).await?;
     audit::record(&mut tx, &who, Action::Rotated, id, now).await?;
     tx.commit().await?;
     successor.shown().map(Json)
 }
+
+const ENDED: &str = "It was rotated already, or has ended.";
 
 fn parsed(names: &[String]) -> Vec<Permission> {
     names.iter().flat_map(|name| name.parse()).collect()

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 
+use super::Sender;
 use crate::people::email::Email;
 
 /// Plain text for one address. Silent in `Debug`: the text may hold a link that opens an account.
@@ -40,15 +41,15 @@ impl Message {
     }
 
     /// The message in the form of RFC 5322. `id` is unique among the mails of this platform.
-    pub fn to_rfc_5322(&self, now: Timestamp, id: &str) -> String {
+    pub fn to_rfc_5322(&self, from: &Sender, now: Timestamp, id: &str) -> String {
         let date = jiff::fmt::rfc2822::to_string(&now.to_zoned(jiff::tz::TimeZone::UTC));
         let mut mail = String::new();
         for (name, value) in [
-            ("From", "svc <no-reply@svc.invalid>"),
+            ("From", from.field().as_str()),
             ("To", self.to.as_str()),
             ("Subject", &encoded(&self.subject)),
             ("Date", date.as_deref().unwrap_or_default()),
-            ("Message-ID", &format!("<{id}@svc.invalid>")),
+            ("Message-ID", &format!("<{id}@{}>", from.domain())),
             // RFC 3834 section 5: no holiday replies, please.
             ("Auto-Submitted", "auto-generated"),
             ("MIME-Version", "1.0"),
@@ -109,7 +110,7 @@ mod tests {
     fn mail(subject: &str, text: &str) -> String {
         let to = Email::parse("ada@example.com").unwrap();
         let now = Timestamp::from_second(1_800_000_000).unwrap();
-        Message::new(to, subject, text).to_rfc_5322(now, "1")
+        Message::new(to, subject, text).to_rfc_5322(&Sender::default(), now, "1")
     }
 
     #[test]

@@ -192,25 +192,19 @@ async fn note(
     let hash = code.hash(app)?;
     let by = (who.user.id, who.session.id);
     let mut tx = app.store.begin().await?;
-    let (is_noted, action, details) = match &approval {
-        Some(approval) => {
-            let stored = device_grants::Approval {
-                permissions: &approval.names(),
-                resources: approval.resources.as_ref(),
-            };
-            let is_noted = device_grants::approve(&mut tx, hash, by, stored, now).await?;
-            let scope = approval.permissions.to_string();
-            let details = json!({"client": client.id(), "scope": scope});
-            (is_noted, Action::OauthApproved, details)
-        }
-        None => {
-            let is_noted = device_grants::deny(&mut tx, hash, by, now).await?;
-            (
-                is_noted,
-                Action::OauthDenied,
-                json!({"client": client.id()}),
-            )
-        }
+    let (is_noted, action, details) = if let Some(approval) = &approval {
+        let stored = device_grants::Approval {
+            permissions: &approval.names(),
+            resources: approval.resources.as_ref(),
+        };
+        let is_noted = device_grants::approve(&mut tx, hash, by, stored, now).await?;
+        let scope = approval.permissions.to_string();
+        let details = json!({"client": client.id(), "scope": scope});
+        (is_noted, Action::OauthApproved, details)
+    } else {
+        let is_noted = device_grants::deny(&mut tx, hash, by, now).await?;
+        let details = json!({"client": client.id()});
+        (is_noted, Action::OauthDenied, details)
     };
     if is_noted {
         let actor = Actor::person(who.user.id).at(ip);

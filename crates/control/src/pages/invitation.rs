@@ -9,6 +9,7 @@ use http::StatusCode;
 
 use super::form::Form;
 use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
+use super::openid::Button;
 use super::with_cookie;
 use crate::app::App;
 use crate::extract::Path;
@@ -26,6 +27,7 @@ struct InvitationPage<'a> {
     role: &'static str,
     looking: Looking<'a>,
     error: Option<&'a str>,
+    openid: Option<Button<'a>>,
 }
 
 /// Who looks at the invitation.
@@ -49,7 +51,14 @@ pub(super) async fn show(
     let Some((secret, open)) = find(&app, &secret).await? else {
         return Ok(gone());
     };
-    Ok(page(&shown(&path(&secret), &open, &visitor, "", None)))
+    Ok(page(&shown(
+        &app,
+        &path(&secret),
+        &open,
+        &visitor,
+        "",
+        None,
+    )))
 }
 
 /// Joins: as the person who is signed in, or with a new account.
@@ -66,7 +75,7 @@ pub(super) async fn accept(
     let action = path(&secret);
     if let Visitor::SignedIn(who) = &visitor {
         if !is_for(&open.invitation, &who.user) {
-            let again = shown(&action, &open, &visitor, "", None);
+            let again = shown(&app, &action, &open, &visitor, "", None);
             return Ok(page_with(StatusCode::FORBIDDEN, &again));
         }
         return Ok(
@@ -86,7 +95,7 @@ pub(super) async fn accept(
         Ok(None) => Ok(gone()),
         Err(refusal) if refusal.problem().status == 400 => {
             let error = refusal.problem().detail.clone();
-            let again = shown(&action, &open, &visitor, &name, Some(&error));
+            let again = shown(&app, &action, &open, &visitor, &name, Some(&error));
             Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again))
         }
         Err(refusal) => Err(refusal.into()),
@@ -102,6 +111,7 @@ async fn find(app: &App, secret: &str) -> Result<Option<(LinkSecret, Open)>, Pag
 }
 
 fn shown<'a>(
+    app: &'a App,
     action: &'a str,
     open: &'a Open,
     visitor: &'a Visitor,
@@ -124,6 +134,7 @@ fn shown<'a>(
         role: open.invitation.role.as_str(),
         looking,
         error,
+        openid: Button::new(app, action),
     }
 }
 

@@ -11,11 +11,12 @@ use store::SecretHash;
 
 use super::form::Form;
 use super::layout::{NextPath, PageRefusal, page, page_with, see_other};
+use super::openid::Button;
 use super::{with_cookie, with_next};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::extract::Query;
-use crate::people::cookie::SessionCookie;
+use crate::people::cookie::Cookie;
 use crate::people::session::{Browser, Visitor, cookie};
 use crate::people::sign_in::{SignInError, with_password};
 
@@ -26,10 +27,15 @@ struct LoginPage<'a> {
     email: &'a str,
     error: Option<&'a str>,
     note: Option<&'a str>,
+    openid: Option<Button<'a>>,
 }
 
 /// The form. Who is signed in already goes on.
-pub(super) async fn show(visitor: Visitor, mut query: Query) -> Response {
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    mut query: Query,
+) -> Response {
     let next = NextPath::parse(&query.text("next").unwrap_or_default());
     if let Visitor::SignedIn(_) = visitor {
         return see_other(next.as_str());
@@ -41,6 +47,7 @@ pub(super) async fn show(visitor: Visitor, mut query: Query) -> Response {
         email: "",
         error: None,
         note,
+        openid: Button::new(&app, next.as_str()),
     })
 }
 
@@ -66,6 +73,7 @@ pub(super) async fn submit(
             email: &email,
             error: Some(text),
             note: None,
+            openid: Button::new(&app, next.as_str()),
         }),
     }
 }
@@ -88,7 +96,7 @@ pub(super) async fn sign_out(
         }
         tx.commit().await?;
     }
-    let cleared = SessionCookie::of(&app.config.base_url).clear();
+    let cleared = Cookie::session(&app.config.base_url).clear();
     Ok(with_cookie(see_other("/login"), &cleared))
 }
 

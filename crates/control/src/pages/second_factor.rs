@@ -14,7 +14,7 @@ use super::login::refusal;
 use super::{signed_in, with_cookie, with_next};
 use crate::app::App;
 use crate::extract::{ClientIp, Query};
-use crate::people::accounts::check_password;
+use crate::people::accounts::prove;
 use crate::people::recovery::RecoveryCode;
 use crate::people::second_factor::{self, secret_of};
 use crate::people::session::{SignedIn, Visitor};
@@ -111,14 +111,14 @@ pub(super) async fn confirm(
     })
 }
 
-/// Turns the second factor off, for who knows the password.
+/// Turns the second factor off, for who proves to be the person.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
     let who = signed_in(visitor, "/account")?;
-    if let Err(error) = check_password(&app, &who.user, &form.text("password")).await {
+    if let Err(error) = prove(&app, &who, &form.text("password")).await {
         return account::again(&app, &who, error).await;
     }
     second_factor::remove(&app, &who).await?;

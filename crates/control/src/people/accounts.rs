@@ -1,6 +1,6 @@
 //! Accounts: making people, their passwords, the sessions that they see.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use store::users::{self, NewUser, Role, User};
 use store::workspaces::Type;
 use store::{PasswordHash, Store, Tx, members};
@@ -24,8 +24,8 @@ pub struct NewPerson {
     pub email: Email,
     /// Name to show: see [`name`].
     pub name: String,
-    /// The password's hash.
-    pub password: PasswordHash,
+    /// The password's hash; none for who signs in by an OpenID provider.
+    pub password: Option<PasswordHash>,
     /// What the person is to the installation.
     pub role: Role,
     /// Whether the address was proved.
@@ -47,7 +47,7 @@ pub async fn create(
         id,
         email: person.email.as_str().to_owned(),
         name: person.name.clone(),
-        password_hash: Some(person.password),
+        password_hash: person.password,
         role: person.role,
         email_verified: person.email_verified,
         now,
@@ -79,7 +79,7 @@ pub async fn create_admin(
     let person = NewPerson {
         email,
         name: name(given_name)?,
-        password: PasswordHash(hash),
+        password: Some(PasswordHash(hash)),
         role: Role::Admin,
         email_verified: true,
     };
@@ -99,6 +99,65 @@ pub fn name(given: &str) -> Answer<String> {
         return Err(Problem::invalid_request(detail).with_field("name").into());
     }
     Ok(name.to_owned())
+}
+
+/// Whether somebody who is signed in proves once more who they are: by the password, or by a
+/// sign-in a moment ago where there is none, which is how it is with an OpenID provider.
+pub async fn prove(app: &App, who: &SignedIn, password: &str) -> Result<(), SignInError> {
+    if who.user.password_hash.is_some() {
+        return check_password(app, &who.user, password).await;
+    }
+    if is_fresh(who, app.now()) {
+        Ok(())
+    } else {
+        Err(SignInError::Wrong)
+    }
+}
+
+/// Whether the sign-in of this session was a moment ago.
+pub fn is_fresh(who: &SignedIn, now: Timestamp) -> bool {
+    now.duration_since(who.session.rotated_at) < FRESH
+}
+
+/// Changes the name to show.
+pub async fn change_name(app: &App, who: &SignedIn, given: &str) -> Answer<()> {
+    let now = app.now();
+    let name = name(given)?;
+    let id = who.user.id;
+    let mut tx = app.store.begin().await?;
+    users::set_name(&mut tx, id, &name, now).await?;
+    let actor = Actor::person(id);
+    audit::record(
+        &mut tx,
+        &actor,
+        None,
+        Action::NameChanged,
+        Target::User(id),
+        now,
+    )
+    .await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Ends all of the person's sessions, this one too.
+pub async fn end_sessions(app: &App, who: &SignedIn) -> Answer<()> {
+    let now = app.now();
+    let id = who.user.id;
+    let mut tx = app.store.begin().await?;
+    store::sessions::end_all(&mut tx, id, None).await?;
+    let actor = Actor::person(id);
+    audit::record(
+        &mut tx,
+        &actor,
+        None,
+        Action::SessionsEnded,
+        Target::User(id),
+        now,
+    )
+    .await?;
+    tx.commit().await?;
+    Ok(())
 }
 
 /// Whether the text is the password of somebody who is signed in; counted like a sign-in.
@@ -158,6 +217,9 @@ pub async fn end_session(app: &App, who: &SignedIn, id: SessionId) -> Answer<()>
 fn bad(field: &str, error: &dyn std::error::Error) -> Problem {
     Problem::invalid_request(error.to_string()).with_field(field)
 }
+
+/// How long a sign-in counts as a proof by itself: long enough to fill in a form.
+const FRESH: SignedDuration = SignedDuration::from_mins(10);
 
 /// Longest name, in characters.
 const MAX_NAME: usize = 100;

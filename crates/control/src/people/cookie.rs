@@ -1,35 +1,44 @@
-//! The session cookie: its name, its attributes, and how it is read.
+//! Our cookies: their names, their attributes, and how they are read.
 
 use credentials::Secret;
 
 use super::secret_link::LinkSecret;
 
-/// How the cookie is written, decided by where the platform is served.
+/// A cookie that holds one secret.
+///
+/// Over TLS its name begins with `__Host-`: this host alone, every path, never set by another one.
+/// Only where the platform is served without TLS on loopback, where browsers take no such name, it
+/// has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionCookie {
-    /// `__Host-svc_session`: over TLS, this host alone, every path.
-    Host,
-    /// `svc_session`: only where the platform is served without TLS on loopback, where browsers
-    /// take no `__Host-` name.
-    Plain,
+pub struct Cookie {
+    /// With the prefix.
+    name: &'static str,
+    is_secure: bool,
 }
 
-impl SessionCookie {
-    /// The form for a platform at `base_url`.
-    pub fn of(base_url: &str) -> Self {
-        if base_url.starts_with("https://") {
-            Self::Host
-        } else {
-            Self::Plain
+impl Cookie {
+    /// The one by which a person is signed in at a platform at `base_url`.
+    pub fn session(base_url: &str) -> Self {
+        Self::named(base_url, "__Host-svc_session")
+    }
+
+    /// The one by which a browser is known that comes back from the OpenID provider.
+    pub fn sign_in(base_url: &str) -> Self {
+        Self::named(base_url, "__Host-svc_sign_in")
+    }
+
+    fn named(base_url: &str, name: &'static str) -> Self {
+        let is_secure = base_url.starts_with("https://");
+        let plain = name.strip_prefix("__Host-").unwrap_or(name);
+        Self {
+            name: if is_secure { name } else { plain },
+            is_secure,
         }
     }
 
     /// Name of the cookie.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Host => "__Host-svc_session",
-            Self::Plain => "svc_session",
-        }
+        self.name
     }
 
     /// Value of `Set-Cookie` that hands the secret to the browser for `seconds`.
@@ -39,7 +48,7 @@ impl SessionCookie {
     pub fn set(self, secret: &LinkSecret, seconds: u32) -> String {
         format!(
             "{}={}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{}",
-            self.name(),
+            self.name,
             secret.reveal(),
             self.secure()
         )
@@ -47,14 +56,14 @@ impl SessionCookie {
 
     /// Value of `Set-Cookie` that takes it away.
     pub fn clear(self) -> String {
-        let name = self.name();
+        let name = self.name;
         format!(
             "{name}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax{}",
             self.secure()
         )
     }
 
-    /// The secret in the request's `Cookie` fields: exactly one cookie of the name, well formed.
+    /// The secret in the `Cookie` fields of a request: exactly one cookie of the name, well formed.
     /// Two of them are none, because it is not known which one was planted.
     pub fn read<'a>(self, fields: impl IntoIterator<Item = &'a [u8]>) -> Option<LinkSecret> {
         let mut found = None;
@@ -63,7 +72,7 @@ impl SessionCookie {
             for pair in field.split(|byte| *byte == b';') {
                 let pair = pair.trim_ascii();
                 let value = pair
-                    .strip_prefix(self.name().as_bytes())
+                    .strip_prefix(self.name.as_bytes())
                     .and_then(|rest| rest.strip_prefix(b"="));
                 if let Some(value) = value {
                     if found.is_some() {
@@ -78,10 +87,7 @@ impl SessionCookie {
     }
 
     const fn secure(self) -> &'static str {
-        match self {
-            Self::Host => "; Secure",
-            Self::Plain => "",
-        }
+        if self.is_secure { "; Secure" } else { "" }
     }
 }
 
@@ -92,7 +98,7 @@ mod tests {
     #[test]
     fn the_cookie_is_bound_to_the_host_and_out_of_reach_of_scripts() {
         let secret = LinkSecret::parse(&"A".repeat(43)).unwrap();
-        let cookie = SessionCookie::of("https://svc.example");
+        let cookie = Cookie::session("https://svc.example");
         assert_eq!(
             cookie.set(&secret, 60),
             format!(
@@ -105,7 +111,7 @@ mod tests {
                 .clear()
                 .starts_with("__Host-svc_session=; Path=/; Max-Age=0;")
         );
-        let plain = SessionCookie::of("http://127.0.0.1:8080").set(&secret, 60);
+        let plain = Cookie::session("http://127.0.0.1:8080").set(&secret, 60);
         assert!(plain.starts_with("svc_session=") && !plain.contains("Secure"));
     }
 
@@ -113,8 +119,9 @@ mod tests {
     fn exactly_one_cookie_is_read() {
         let secret = LinkSecret::draw().unwrap();
         let text = secret.reveal();
-        let read =
-            |fields: &[&str]| SessionCookie::Host.read(fields.iter().map(|field| field.as_bytes()));
+        let read = |fields: &[&str]| {
+            Cookie::session("https://svc.example").read(fields.iter().map(|field| field.as_bytes()))
+        };
         let good = format!("a=1; __Host-svc_session={text};b=\u{e4}");
         assert_eq!(read(&[&good]), Some(secret));
         let good = good.as_str();

@@ -16,7 +16,7 @@ use types::boundary::Boundary;
 use types::id::SessionId;
 use types::permission::{Permission, Permissions};
 
-use super::cookie::SessionCookie;
+use super::cookie::Cookie;
 use super::secret_link::LinkSecret;
 use crate::app::App;
 use crate::caller::{Principal, Source};
@@ -147,8 +147,13 @@ pub async fn caller(app: &App, parts: &Parts) -> Answer<Option<Principal>> {
 
 /// The secret in the session cookie of a request, if there is one.
 pub fn cookie(app: &App, headers: &HeaderMap) -> Option<LinkSecret> {
+    cookie_of(Cookie::session(&app.config.base_url), headers)
+}
+
+/// The secret in one of our cookies of a request, if there is one.
+pub fn cookie_of(cookie: Cookie, headers: &HeaderMap) -> Option<LinkSecret> {
     let fields = headers.get_all(COOKIE).iter();
-    SessionCookie::of(&app.config.base_url).read(fields.map(http::HeaderValue::as_bytes))
+    cookie.read(fields.map(http::HeaderValue::as_bytes))
 }
 
 /// What a sign-in knows of the browser.
@@ -274,7 +279,7 @@ pub fn is_idle(session: &Session, now: Timestamp) -> bool {
 
 fn set_cookie(app: &App, secret: &LinkSecret, lifetime: SignedDuration) -> String {
     let seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
-    SessionCookie::of(&app.config.base_url).set(secret, seconds)
+    Cookie::session(&app.config.base_url).set(secret, seconds)
 }
 
 /// The longest that one sign-in lasts (OWASP ASVS 5.0, 7.3.2 asks for a documented limit): a month

@@ -43,6 +43,16 @@ impl Attempts {
         self.codes.succeeded(&user);
     }
 
+    /// Counts a sign-in that begins at this address.
+    pub(super) fn begin_at(&self, ip: IpAddr, now: jiff::Timestamp) -> Result<(), TooSoon> {
+        self.places.begin(&place(ip), now)
+    }
+
+    /// A sign-in that began at this address was good.
+    pub(super) fn succeeded_at(&self, ip: IpAddr) {
+        self.places.take_back(&place(ip));
+    }
+
     /// Counts an attempt with a password by somebody who is signed in already.
     pub(super) fn begin_with_password(
         &self,
@@ -102,8 +112,7 @@ pub async fn with_password(
 ) -> Result<Begun, SignInError> {
     let now = app.now();
     let attempts = &app.people.attempts;
-    let place = place(browser.ip);
-    attempts.places.begin(&place, now)?;
+    attempts.begin_at(browser.ip, now)?;
     let key = account_key(email);
     attempts.accounts.begin(&key, now)?;
     let user = match Email::parse(email) {
@@ -127,7 +136,7 @@ pub async fn with_password(
         Verdict::RightOnOldParameters => Some(PasswordHash(passwords.hash(password).await?)),
     };
     attempts.accounts.succeeded(&key);
-    attempts.places.take_back(&place);
+    attempts.succeeded_at(browser.ip);
     let mut tx = app.store.begin().await?;
     if let Some(hash) = renewed {
         users::set_password(&mut tx, user.id, Some(&hash), now).await?;

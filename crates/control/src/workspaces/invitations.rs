@@ -182,23 +182,48 @@ pub async fn accept_as_new(
     let person = NewPerson {
         email,
         name,
-        password: PasswordHash(hash),
+        password: Some(PasswordHash(hash)),
         role: users::Role::User,
         // The link may have come another way than by mail.
         email_verified: false,
     };
     let mut tx = app.store.begin().await?;
-    let (id, _) = accounts::create(&mut tx, person, now).await?;
-    let user = users::by_id(&mut tx, id)
-        .await?
-        .ok_or_else(Problem::internal)?;
-    let Some(invitation) = use_up(app, &mut tx, secret, &user, browser.ip).await? else {
+    let Some(user) = join_as_new(app, &mut tx, secret, person, browser.ip).await? else {
         return Ok(None);
     };
-    join(app, &mut tx, &invitation, &user).await?;
     let begun = session::begin(app, &mut tx, &user, browser, now).await?;
     tx.commit().await?;
     Ok(Some(begun))
+}
+
+/// Whether a link works and is for this address.
+pub(crate) async fn invites(
+    app: &App,
+    tx: &mut Tx,
+    secret: &LinkSecret,
+    email: &Email,
+) -> Answer<bool> {
+    let invitation = invitations::live(tx, SecretHash(secret.hash()), app.now()).await?;
+    Ok(invitation
+        .is_some_and(|invitation| store::fold(&invitation.email) == store::fold(email.as_str())))
+}
+
+/// Makes an account and joins with it, or does neither: the caller drops the transaction where
+/// this is `None`, because the link does not work (any more) or is for somebody else.
+pub(crate) async fn join_as_new(
+    app: &App,
+    tx: &mut Tx,
+    secret: &LinkSecret,
+    person: NewPerson,
+    ip: IpAddr,
+) -> Answer<Option<User>> {
+    let (id, _) = accounts::create(tx, person, app.now()).await?;
+    let user = users::by_id(tx, id).await?.ok_or_else(Problem::internal)?;
+    let Some(invitation) = use_up(app, tx, secret, &user, ip).await? else {
+        return Ok(None);
+    };
+    join(app, tx, &invitation, &user).await?;
+    Ok(Some(user))
 }
 
 /// Uses the invitation up, if it is this person's.

@@ -11,7 +11,11 @@ mod callers;
 mod checkout;
 mod contracts;
 mod credentials;
+mod email_change;
+mod judged;
+mod mail;
 mod oauth;
+mod openid;
 mod pages;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;

@@ -1,6 +1,7 @@
 //! A platform in this process, people in it, and what they send.
 
 mod browser;
+mod promised;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -365,16 +366,21 @@ impl TestControl {
     /// Sends a request as it is, from this address.
     pub(crate) async fn send_from(&self, peer: SocketAddr, mut request: Request<Body>) -> Answer {
         request.extensions_mut().insert(ConnectInfo(peer));
+        let asked = promised::operation(request.method(), request.uri().path());
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         let location = parts.headers.get(LOCATION);
-        Answer {
+        let answer = Answer {
             status: parts.status.as_u16(),
             location: location.map(|path| path.to_str().unwrap().to_owned()),
             headers: parts.headers,
             text: String::from_utf8(bytes.to_vec()).unwrap(),
+        };
+        if let Some(operation) = asked {
+            promised::check(operation, &answer);
         }
+        answer
     }
 }
 

@@ -86,6 +86,7 @@ async fn tu_1_the_body_is_a_ttl_or_nothing() {
         json!(60.0),
         json!("60"),
         json!([60]),
+        json!(null),
     ] {
         let answer = control
             .post(&path, &ada.token, &json!({"ttlSeconds": seconds}))

@@ -259,6 +259,33 @@ async fn a_backup_is_a_database_that_can_be_put_in_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_beside_a_platform_leaves_its_schema_alone() {
+    let database = Database::sqlite().await;
+    let ann = Person::new(&database, "ann").await;
+    // A schema that this version does not know: opened as a store, it would be refused.
+    database
+        .raw("INSERT INTO schema_versions (version, name, checksum) VALUES (9999, 'later', X'00')")
+        .await;
+    let target = tempfile::tempdir().unwrap();
+    let file = target.path().join("copy.db");
+    let data = database.file();
+    let data = data.parent().unwrap();
+    Store::backup_at(None, data, &file).await.unwrap();
+    let taken = Store::backup_at(None, data, &file).await.unwrap_err();
+    assert!(matches!(taken, Error::Bug(Bug::Address(_))));
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    drop(ann);
+
+    let nothing = target.path().join("none");
+    let missing = Store::backup_at(None, &nothing, &target.path().join("x.db")).await;
+    assert!(matches!(missing.unwrap_err(), Error::Bug(Bug::Address(_))));
+    let server = Some("postgres://nobody@127.0.0.1:1/none");
+    let server = Store::backup_at(server, data, &target.path().join("y.db")).await;
+    assert!(matches!(server.unwrap_err(), Error::Bug(Bug::Address(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_of_postgres_is_left_to_its_own_tools() {
     let database = Database::postgres().await;
     let target = tempfile::tempdir().unwrap();

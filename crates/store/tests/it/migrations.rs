@@ -33,6 +33,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "c5eca41c947d533286ced2a6add49a45",
     ),
     (
+        "0005_sign_in",
+        "6f1cd8d59821f1df4a2865f3c2cbb6d3",
+        "c2e5ed1881d4d62cafd311ceff3015db",
+    ),
+    (
         "0010_oauth",
         "eea49ae05892afe1d5d54e2cf39bba52",
         "754dcfcb1e35745e7a57ec147807bccf",

@@ -2,6 +2,7 @@
 
 use store::links::{self, Link};
 use store::passkeys::{self, Passkey};
+use store::pending_sign_ins::{self, PendingSignIn};
 use store::sessions::{self, Session};
 use store::{Conflict, Order, Paging, PasswordHash, Sealed, throttles, users};
 
@@ -35,6 +36,8 @@ both! {
     a_session_lives_until_its_end_and_rotates_once,
     failures_are_counted_in_their_window,
     a_link_works_once_for_its_purpose_until_its_end,
+    a_sign_in_that_is_under_way_is_taken_out_once_until_its_end,
+    the_newest_link_that_works_is_the_pending_one,
 }
 
 async fn an_address_belongs_to_one_person_in_any_case(database: Database) {
@@ -411,4 +414,59 @@ async fn a_link_works_once_for_its_purpose_until_its_end(database: Database) {
         None
     );
     assert_eq!(links::purge(&mut tx, at(100)).await.unwrap(), 3);
+}
+
+async fn a_sign_in_that_is_under_way_is_taken_out_once_until_its_end(database: Database) {
+    let pending = |secret| PendingSignIn {
+        hash: hash(secret),
+        sealed: Sealed(vec![secret; 40]),
+        created_at: at(0),
+        expires_at: at(600),
+    };
+    let mut tx = database.begin().await;
+    for secret in 1..=3 {
+        pending_sign_ins::insert(&mut tx, &pending(secret))
+            .await
+            .unwrap();
+    }
+    let mut take = async |secret, second| {
+        pending_sign_ins::consume(&mut tx, hash(secret), at(second))
+            .await
+            .unwrap()
+    };
+    assert_eq!(take(9, 1).await, None);
+    assert_eq!(take(1, 600).await, None);
+    assert_eq!(take(1, 599).await, Some(pending(1)));
+    assert_eq!(take(1, 599).await, None);
+    assert_eq!(pending_sign_ins::purge(&mut tx, at(599)).await.unwrap(), 0);
+    assert_eq!(pending_sign_ins::purge(&mut tx, at(600)).await.unwrap(), 2);
+    assert!(!format!("{:?}", pending(7)).contains("7, 7"));
+}
+
+async fn the_newest_link_that_works_is_the_pending_one(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let link = |email: &str, created| Link {
+        user_id: ann.user,
+        kind: links::Kind::Email,
+        email: email.to_owned(),
+        created_at: at(created),
+        expires_at: at(100),
+    };
+    let (one, two) = (link("one@example.com", 0), link("two@example.com", 1));
+    let mut tx = database.begin().await;
+    links::insert(&mut tx, hash(1), &one).await.unwrap();
+    links::insert(&mut tx, hash(2), &two).await.unwrap();
+    let mut pending = async |kind, second| {
+        links::pending(&mut tx, ann.user, kind, at(second))
+            .await
+            .unwrap()
+    };
+    assert_eq!(pending(links::Kind::Email, 2).await, Some(two));
+    assert_eq!(pending(links::Kind::Email, 100).await, None);
+    assert_eq!(pending(links::Kind::PasswordReset, 2).await, None);
+    links::consume(&mut tx, hash(2), links::Kind::Email, at(3))
+        .await
+        .unwrap();
+    let left = links::pending(&mut tx, ann.user, links::Kind::Email, at(3)).await;
+    assert_eq!(left.unwrap(), Some(one));
 }

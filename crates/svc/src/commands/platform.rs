@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use control::{app::App, config::Config};
 use daemon::{clock::SystemClock, logs};
 use serde::Serialize;
@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     cli::Format,
+    connection::data_directory,
     descriptors, environment,
     failure::{Code, Failure, chain},
     output, signals,
@@ -17,7 +18,16 @@ use crate::{
 
 /// The flags of `svc platform`.
 #[derive(Debug, Parser)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  svc platform -c platform.yaml --create-admin ada@example.com
+  svc platform backup -c platform.yaml platform-today.db"
+)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     /// The configuration (YAML); the environment stands above it (`SVC_PLATFORM__BASE_URL`)
     #[arg(long = "config", short, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -37,6 +47,38 @@ pub(crate) struct Args {
     /// How it is told that the platform serves: not at all but in the log, or as one line of JSON
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
+}
+
+/// What can be done beside a platform.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Copy the embedded database into a new file, also while the platform runs
+    Backup(BackupArgs),
+}
+
+/// The flags of `svc platform backup`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:
+  svc platform backup platform-today.db
+
+To restore it, stop the platform and put the file in the place of `platform.db` in its data
+directory. The other files there, keys and secrets among them, belong to it: keep them too.")]
+struct BackupArgs {
+    /// The file, which must not be there yet
+    file: PathBuf,
+
+    /// The configuration of the platform
+    #[arg(
+        long = "config",
+        short,
+        value_name = "FILE",
+        conflicts_with = "data_dir"
+    )]
+    config: Option<PathBuf>,
+
+    /// The data directory of the platform; without either, that of `svc up`
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
 }
 
 /// Where a running platform is.
@@ -61,6 +103,9 @@ const DRAIN: Duration = Duration::from_secs(15);
 
 /// Runs the control plane until a signal.
 pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
+    if let Some(Command::Backup(args)) = &args.command {
+        return backup(args).await;
+    }
     if args.schema {
         return output::line(&format!("{:#}", control::config::schema()));
     }
@@ -107,6 +152,29 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         }
     }
     running.stopped().await;
+    Ok(())
+}
+
+async fn backup(args: &BackupArgs) -> Result<(), Failure> {
+    let target = std::path::absolute(&args.file)
+        .map_err(|error| Failure::of(&format!("{} is no file", args.file.display()), error))?;
+    let copied = if let Some(file) = &args.config {
+        let config = Config::load(Some(file), environment::variables())
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        control::backup(config.database_url.as_ref(), &config.data_dir, &target).await
+    } else {
+        let data = data_directory(args.data_dir.as_ref())
+            .ok_or_else(|| Failure::usage("there is no home directory").hint("give --data-dir"))?;
+        control::backup(None, &data, &target).await
+    };
+    copied.map_err(|error| {
+        Failure::new(
+            Code::Failed,
+            format!("there is no backup: {}", chain(&error)),
+        )
+        .hint("name the platform with -c or --data-dir, and a file that is not there yet")
+    })?;
+    output::message(&format!("the database is copied to {}", target.display()));
     Ok(())
 }
 

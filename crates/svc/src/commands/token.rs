@@ -1,7 +1,8 @@
-//! `svc token`: make tokens for one's own engine, and look into any.
+//! `svc token`: make tokens, with a key of one's own or at the platform, and look into any.
 
 use std::{path::PathBuf, time::Duration};
 
+use api::control::tokens::{MINT_TOKEN, MintToken, MintedToken};
 use clap::{ArgGroup, Parser, Subcommand};
 use credentials::{BadMint, Identity, MintRequest, Secret, SigningKey, TokenKind};
 use jiff::Timestamp;
@@ -12,16 +13,45 @@ use crate::{
     cli::Format,
     connection::Connection,
     failure::{Code, Failure},
-    output, time,
+    output,
+    platform::SessionFlags,
+    time,
 };
 
 /// What can be done with tokens.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Have the platform mint a short-lived token that holds no more than yours
+    Create(CreateArgs),
     /// Make a token, signed with the engine's secret or a private key
     Mint(MintArgs),
     /// Show what a token says; nothing is verified
     Inspect(InspectArgs),
+}
+
+/// The flags of `svc token create`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:
+  svc token create --permission tunnels.resources.read-only --ttl 5m")]
+pub(crate) struct CreateArgs {
+    /// What it allows (repeatable). Without any, all that your own token does
+    #[arg(long = "permission", value_name = "PERMISSION")]
+    permissions: Vec<String>,
+
+    /// Where it reaches: the `resources` claim, as JSON
+    #[arg(long, value_name = "JSON")]
+    resources: Option<String>,
+
+    /// The time it lives, up to 1h; without it 5m
+    #[arg(long, value_name = "DURATION", value_parser = time::duration)]
+    ttl: Option<Duration>,
+
+    /// How it is written; as text, the token alone
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    flags: SessionFlags,
 }
 
 /// The flags of `svc token mint`.
@@ -80,10 +110,26 @@ pub(crate) struct InspectArgs {
 }
 
 /// Runs one of them.
-pub(crate) fn run(command: Command) -> Result<(), Failure> {
+pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Create(args) => create(args).await,
         Command::Mint(args) => output::line(&mint(&args)?),
         Command::Inspect(args) => inspect(&args),
+    }
+}
+
+async fn create(args: CreateArgs) -> Result<(), Failure> {
+    let body = MintToken {
+        permissions: permissions(&args.permissions)?,
+        resources: args.resources.as_deref().map(resources).transpose()?,
+        ttl_seconds: args.ttl.map(seconds).transpose()?,
+    };
+    let session = args.flags.open()?;
+    let call = session.platform.call(MINT_TOKEN, &[]).body(&body)?;
+    let minted: MintedToken = call.answer().await?;
+    match args.output {
+        Format::Json => output::json(&minted),
+        Format::Text => output::line(&minted.token),
     }
 }
 
@@ -134,7 +180,7 @@ fn identity(args: &MintArgs) -> Identity {
     }
 }
 
-fn permissions(names: &[String]) -> Result<Option<Vec<Permission>>, Failure> {
+pub(super) fn permissions(names: &[String]) -> Result<Option<Vec<Permission>>, Failure> {
     if names.is_empty() {
         return Ok(None);
     }
@@ -148,7 +194,7 @@ fn permissions(names: &[String]) -> Result<Option<Vec<Permission>>, Failure> {
     names.iter().map(parse).collect::<Result<_, _>>().map(Some)
 }
 
-fn resources(text: &str) -> Result<Value, Failure> {
+pub(super) fn resources(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text)
         .map_err(|error| Failure::usage(format!("--resources is no JSON: {error}")))
 }

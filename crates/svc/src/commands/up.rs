@@ -1,27 +1,34 @@
-//! `svc up`: an engine on this machine, on loopback, ready to be used.
+//! `svc up`: everything on this machine, on loopback, ready to be used.
+//!
+//! The engine starts before the platform, because the platform tells its port to whoever asks for
+//! a project, and stops before it: agents and visitors leave while their tokens can still be asked
+//! about. The platform's port is taken first; the engine's first question for keys waits there.
 
 mod certificates;
 mod demo;
+mod engine;
+mod kept;
+mod local;
 mod ready;
 
 use std::{
-    fs, io,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use clap::Parser;
-use client::{Agent, Config, HostPort, Properties, Target, Token, Trust};
-use credentials::{Identity, MintRequest, Secret, SigningKey, TokenKind};
-use engine::config::EngineConfig;
-use jiff::Timestamp;
+use client::{Agent, Config, HostPort, Properties, Target};
 
-use self::{certificates::Certificates, ready::Ready};
+use self::{
+    certificates::Certificates,
+    engine::{Keys, Ports},
+    local::{Listeners, LocalPlatform},
+    ready::{OfPlatform, Ready},
+};
 use crate::{
     cli::Format,
     connection::{config_directory, data_directory},
-    context::{self, Context, Written, write_private},
+    context::{self, Context, SelectedProject, Written},
     descriptors,
     failure::Failure,
     output, signals,
@@ -29,6 +36,9 @@ use crate::{
 
 /// The flags of `svc up`.
 #[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc up --demo
+  svc up --port 0 --output json --data-dir ./svc-data")]
 pub(crate) struct Args {
     /// Also start a small web service and publish it
     #[arg(long)]
@@ -42,6 +52,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
 
+    /// The port of the platform; without it, the second after --port
+    #[arg(long, value_name = "PORT", conflicts_with = "community")]
+    platform_port: Option<u16>,
+
     /// Also answer plain HTTP on this port, with redirects to https
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
@@ -50,11 +64,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LOW-HIGH", default_value = "20000-20999")]
     tcp_ports: String,
 
-    /// Where the CA, keys and secrets are kept
+    /// Where the database, the CA, keys and secrets are kept
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// The engine alone, without a control plane (all that this version has)
+    /// The engine alone, without a platform
     #[arg(long)]
     community: bool,
 
@@ -74,30 +88,51 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let data = data_directory(args.data_dir.as_ref())
         .ok_or_else(|| Failure::usage("there is no home directory").hint("give --data-dir"))?;
     let data = absolute(&data)?;
+    let ports = Ports::of(&args)?;
     let certificates = Certificates::in_directory(&data, HOST)?;
-    let secret = jwt_secret(&data)?;
-    let config = configuration(&args, &data, &certificates, &secret)?;
-
-    let running = engine::start(config, shutdown.clone())
+    let listeners = if args.community {
+        None
+    } else {
+        Some(Listeners::bind(ports.platform).await?)
+    };
+    let keys = match &listeners {
+        Some(listeners) => Keys::Address(listeners.keys_url()),
+        None => Keys::Secret(engine::jwt_secret(&data)?),
+    };
+    let config = engine::configuration(&args, ports, &data, &certificates, &keys)?;
+    let running = ::engine::start(config, shutdown.clone())
         .await
         .map_err(|error| Failure::of("the engine cannot start", error))?;
-    let token = administrator_token(&secret)?;
-    let engine = HostPort::new(HOST, running.tls_addr().port())
+    let address = HostPort::new(HOST, running.tls_addr().port())
         .map_err(|error| Failure::usage(error.to_string()))?;
-    let _context = context_for_others(&args, &engine, &token, &certificates.ca)?;
+
+    let platform = match listeners {
+        Some(listeners) => Some(LocalPlatform::start(listeners, &data, address.port()).await?),
+        None => None,
+    };
+    let token = match (&platform, &keys) {
+        (Some(platform), _) => platform.kept.token.clone().unwrap_or_default(),
+        (None, Keys::Secret(secret)) => engine::administrator_token(secret)?,
+        (None, Keys::Address(_)) => String::new(),
+    };
+    let access = engine::access(&address, &token, &certificates);
+    engine::believes(&access).await?;
+    let _context =
+        context_for_others(&args, &address, &token, &certificates.ca, platform.as_ref())?;
     let demo = if args.demo {
-        Some(Demo::start(&engine, &token, &certificates).await?)
+        Some(Demo::start(access).await?)
     } else {
         None
     };
 
     let ready = Ready {
-        engine_url: format!("https://{engine}"),
+        platform: platform.as_ref().map(OfPlatform::of),
+        engine_url: format!("https://{address}"),
         metrics_url: running
             .metrics_addr()
             .map(|address| format!("http://{address}")),
         ca_file: certificates.ca.clone(),
-        token: token.clone(),
+        token,
         demo_url: demo.as_ref().map(|demo| demo.url.clone()),
         pid: std::process::id(),
     };
@@ -119,6 +154,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         }
     };
     tokio::join!(agent_leaves, running.stopped());
+    if let Some(platform) = platform {
+        platform.stop(&shutdown).await;
+    }
     Ok(())
 }
 
@@ -131,19 +169,11 @@ struct Demo {
 }
 
 impl Demo {
-    async fn start(
-        engine: &HostPort,
-        token: &str,
-        certificates: &Certificates,
-    ) -> Result<Self, Failure> {
+    async fn start(engine: Config) -> Result<Self, Failure> {
         let service = demo::start()
             .await
             .map_err(|error| Failure::of("the demo service cannot start", error))?;
-        let mut config = Config::new(engine.clone(), Token::new(token));
-        config.trust = Trust::CaFile(certificates.ca.clone());
-        "svc".clone_into(&mut config.details.agent);
-        env!("CARGO_PKG_VERSION").clone_into(&mut config.details.version);
-        let agent = Agent::start(config)?;
+        let agent = Agent::start(engine)?;
         let properties = Properties {
             hostname: Some(format!("{DEMO}.t.{HOST}")),
             ..Properties::http().named(DEMO)
@@ -163,130 +193,27 @@ impl Demo {
     }
 }
 
-/// Writes the engine's configuration beside its keys and reads it back as `svc engine` would: what
-/// runs here can be looked at, and taken as a start.
-fn configuration(
-    args: &Args,
-    data: &Path,
-    certificates: &Certificates,
-    secret: &str,
-) -> Result<EngineConfig, Failure> {
-    let metrics = match (args.metrics_port, args.port) {
-        (Some(port), _) => port,
-        (None, 0) => 0,
-        (None, port) => port.checked_add(1).ok_or_else(|| {
-            Failure::usage("there is no port after --port").hint("give --metrics-port")
-        })?,
-    };
-    for port in [Some(args.port), Some(metrics), args.http_port]
-        .into_iter()
-        .flatten()
-    {
-        must_be_free(port)?;
-    }
-    let listen =
-        |port: u16| serde_json::json!(SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string());
-    let mut file = serde_json::json!({
-        "engine": { "host": HOST, "log_level": "warn" },
-        "tls": { "enabled": true, "listen_addr": listen(args.port) },
-        "certs": { "static": {
-            "enabled": true,
-            "cert_file": certificates.cert,
-            "key_file": certificates.key,
-        } },
-        "auth": { "jwt": { "enabled": true, "token_jwt_secret": secret } },
-        "metrics": { "prometheus": { "enabled": true, "listen_addr": listen(metrics) } },
-        "tcp": { "port_range": args.tcp_ports },
-        "compat": { "rstream": true },
-    });
-    if let (Some(port), Some(sections)) = (args.http_port, file.as_object_mut()) {
-        let http = serde_json::json!({ "enabled": true, "listen_addr": listen(port) });
-        sections.insert("http".to_owned(), http);
-    }
-    let path = data.join("engine.yaml");
-    // JSON is YAML too.
-    write_private(&path, format!("{file:#}\n").as_bytes())
-        .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
-    EngineConfig::load(Some(&path), std::iter::empty())
-        .map_err(|error| Failure::usage(error.to_string()))
-}
-
-/// Says which port is in use, before anything is started.
-fn must_be_free(port: u16) -> Result<(), Failure> {
-    match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-        Ok(_free) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Failure::usage(format!(
-            "port {port} is in use on this machine"
-        ))
-        .hint("`--port 0` takes free ports")),
-        Err(error) => Err(Failure::of(&format!("port {port} cannot be used"), error)),
-    }
-}
-
-/// The secret that signs this engine's tokens: made once, so that tokens outlive a restart.
-fn jwt_secret(data: &Path) -> Result<String, Failure> {
-    let path = data.join("jwt.secret");
-    match fs::read_to_string(&path) {
-        Ok(secret) if secret.trim().len() >= 2 * SECRET_BYTES => Ok(secret.trim().to_owned()),
-        Ok(_short) => Err(Failure::usage(format!("{} is no secret", path.display()))
-            .hint("remove the file; a new one is made, and older tokens end")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let mut bytes = [0; SECRET_BYTES];
-            rustls::crypto::aws_lc_rs::default_provider()
-                .secure_random
-                .fill(&mut bytes)
-                .map_err(|_none| Failure::usage("the system gives no randomness"))?;
-            let secret = hexadecimal(&bytes);
-            write_private(&path, secret.as_bytes())
-                .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
-            Ok(secret)
-        }
-        Err(error) => Err(Failure::of(
-            &format!("cannot read {}", path.display()),
-            error,
-        )),
-    }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)])
-        .collect()
-}
-
-/// A PAT of the one who runs this: every permission, 90 days.
-fn administrator_token(secret: &str) -> Result<String, Failure> {
-    let key = SigningKey::from_secret(&Secret::new(secret.as_bytes()))
-        .map_err(|error| Failure::of("the secret cannot sign", error))?;
-    let request = MintRequest {
-        kind: TokenKind::Pat,
-        identity: Identity::User(ADMINISTRATOR.to_owned()),
-        ttl_seconds: Some(TOKEN_SECONDS),
-        permissions: None,
-        resources: None,
-    };
-    let token = credentials::mint(&key, &request, Timestamp::now().as_second())
-        .map_err(|error| Failure::of("the token cannot be made", error))?;
-    String::from_utf8(token.expose().to_vec())
-        .map_err(|error| Failure::of("the token cannot be written", error))
-}
-
 /// Lets a second terminal do without flags while this one runs.
 fn context_for_others(
     args: &Args,
     engine: &HostPort,
     token: &str,
     ca_file: &Path,
+    platform: Option<&LocalPlatform>,
 ) -> Result<Option<Written>, Failure> {
     let Some(directory) = config_directory(args.config.as_ref()) else {
         return Ok(None);
     };
     let context = Context {
-        engine: engine.to_string(),
+        api_url: platform.map(|platform| platform.base_url.clone()),
+        engine: Some(engine.to_string()),
         token: token.to_owned(),
         ca_file: Some(ca_file.to_owned()),
+        workspace_id: platform.map(|platform| platform.workspace_id.clone()),
+        project: platform.map(|platform| SelectedProject {
+            id: platform.project.id.clone(),
+            endpoint: platform.project.endpoint.clone(),
+        }),
     };
     context.write(&directory, context::LOCAL).map(Some)
 }
@@ -302,13 +229,6 @@ const HOST: &str = "engine.localhost";
 /// The demo's name and the first label of its address.
 const DEMO: &str = "demo";
 
-const ADMINISTRATOR: &str = "admin";
-
 /// How long streams may take to finish after the first signal. Who waits here is the person at
 /// the terminal, so it is shorter than a server's.
 const DRAIN: Duration = Duration::from_secs(10);
-
-/// 256 bits, as the hash that they key.
-const SECRET_BYTES: usize = 32;
-
-const TOKEN_SECONDS: u32 = 90 * 24 * 60 * 60;

@@ -6,8 +6,16 @@
     reason = "a test ends where it fails"
 )]
 
+mod backup;
+mod confirmation;
+mod credentials;
+mod hosted;
+mod installation;
+mod installed;
 mod platform;
+mod platform_refusals;
 mod program;
 mod refusals;
+mod story;
 mod token;
 mod up;

@@ -144,6 +144,20 @@ impl Running {
         }
     }
 
+    /// The lines up to the one that holds a text.
+    pub(crate) async fn until(&mut self, text: &str) -> String {
+        let mut seen = String::new();
+        while !seen.contains(text) {
+            let line = timeout(SOON, self.lines.next_line()).await.unwrap();
+            let Some(line) = line.unwrap() else {
+                panic!("the output ended: {seen}");
+            };
+            seen.push_str(&line);
+            seen.push('\n');
+        }
+        seen
+    }
+
     /// Waits until stderr holds a text.
     pub(crate) async fn says(&mut self, text: &str) {
         let mut seen = Vec::new();

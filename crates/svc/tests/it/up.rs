@@ -1,4 +1,4 @@
-//! `svc up` and what a second terminal does with it.
+//! Tunnels of a `svc up`, and what a second terminal does with them.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -20,33 +20,10 @@ use tokio_tungstenite::{
     tungstenite::{Message, protocol::Role},
 };
 
-use super::program::{Home, Running, SOON};
-
-/// A running `svc up` and what it said.
-struct Up {
-    running: Running,
-    ready: Value,
-}
-
-async fn up(home: &Home, more: &[&str]) -> Up {
-    // Engines share their listening ports among their threads, and would share those of another
-    // engine of this user too: each has its own.
-    let base = free_port();
-    let tcp_ports = format!("{base}-{}", base.saturating_add(9));
-    let own = [
-        "up",
-        "--port",
-        "0",
-        "--tcp-ports",
-        &tcp_ports,
-        "--output",
-        "json",
-    ];
-    let args = [&own, more].concat();
-    let mut running = home.start(&args);
-    let ready = running.json().await;
-    Up { running, ready }
-}
+use super::{
+    installed::{alone, up},
+    program::{Home, SOON},
+};
 
 /// A visitor of a published address, on this machine.
 fn visitor(ready: &Value, url: &str) -> (reqwest::Client, reqwest::Url) {
@@ -99,54 +76,8 @@ async fn web_service(port: u16) -> (JoinHandle<()>, u16) {
     (service, port)
 }
 
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 fn online(line: &Value) -> bool {
     line["status"] == "online"
-}
-
-#[tokio::test]
-async fn one_line_of_json_says_where_everything_is() {
-    let home = Home::new();
-    let up = up(&home, &["--demo"]).await;
-    let ready = &up.ready;
-    for key in [
-        "engine_url",
-        "metrics_url",
-        "ca_file",
-        "token",
-        "demo_url",
-        "pid",
-    ] {
-        assert!(!ready[key].is_null(), "{key} is missing in {ready}");
-    }
-    assert!(
-        ready["engine_url"]
-            .as_str()
-            .unwrap()
-            .starts_with("https://engine.localhost:")
-    );
-    // What this version does not have has no field.
-    for key in [
-        "base_url",
-        "workspace_id",
-        "project_id",
-        "admin_password",
-        "turn_urls",
-    ] {
-        assert!(ready.get(key).is_none(), "{key}");
-    }
-    let metrics = ready["metrics_url"].as_str().unwrap();
-    let scraped = reqwest::get(format!("{metrics}/metrics")).await.unwrap();
-    assert!(scraped.text().await.unwrap().contains("svc_"));
-    let health = reqwest::get(format!("{metrics}/readyz")).await.unwrap();
-    assert_eq!(health.status(), 200);
-    let ended = up.running.terminate().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(ended.stdout, "");
 }
 
 #[tokio::test]
@@ -183,7 +114,7 @@ async fn the_demo_is_reached_under_its_public_name() {
 #[tokio::test]
 async fn a_websocket_goes_through_to_the_demo() {
     let home = Home::new();
-    let up = up(&home, &["--demo"]).await;
+    let up = alone(&home, &["--demo"]).await;
     let (client, url) = visitor(&up.ready, up.ready["demo_url"].as_str().unwrap());
     let key = tungstenite::handshake::client::generate_key();
     let upgrade = client
@@ -210,26 +141,6 @@ async fn a_websocket_goes_through_to_the_demo() {
             .unwrap();
         assert_eq!(back.to_text().unwrap(), text);
     }
-}
-
-#[tokio::test]
-async fn the_ca_and_the_secret_outlive_a_restart() {
-    let home = Home::new();
-    let first = up(&home, &[]).await;
-    let ca = std::fs::read(first.ready["ca_file"].as_str().unwrap()).unwrap();
-    let token = first.ready["token"].as_str().unwrap().to_owned();
-    assert_eq!(first.running.terminate().await.code, Some(0));
-    let second = up(&home, &[]).await;
-    assert_eq!(
-        std::fs::read(second.ready["ca_file"].as_str().unwrap()).unwrap(),
-        ca
-    );
-    // A token of the first run is still good.
-    let list = home
-        .run(&["tunnels", "--token", &token, "-o", "json"])
-        .await
-        .json();
-    assert_eq!(list.as_array().unwrap().len(), 0);
 }
 
 #[tokio::test]
@@ -318,7 +229,7 @@ async fn a_forwarded_service_is_published_watched_and_taken_away() {
 #[tokio::test]
 async fn a_service_may_stop_and_start_behind_its_tunnel() {
     let home = Home::new();
-    let up = up(&home, &[]).await;
+    let up = alone(&home, &[]).await;
     let (service, port) = web_service(0).await;
     let port_text = port.to_string();
     let args = ["forward", &port_text, "--hostname", "web", "-o", "json"];
@@ -395,7 +306,7 @@ async fn a_private_tunnel_is_dialled_on_standard_streams_and_on_a_port() {
 #[tokio::test]
 async fn a_service_is_told_who_visits_its_tcp_and_private_tunnels() {
     let home = Home::new();
-    let _up = up(&home, &[]).await;
+    let _up = alone(&home, &[]).await;
     let port = shouting_service().await.to_string();
     let args = ["forward", &port, "--tcp", "--proxy-protocol", "v1"];
     let mut public = home.start(&[&args, &["-o", "json"][..]].concat());
@@ -431,7 +342,7 @@ async fn a_service_is_told_who_visits_its_tcp_and_private_tunnels() {
 #[tokio::test]
 async fn refusals_end_an_agent_with_their_own_codes() {
     let home = Home::new();
-    let up = up(&home, &[]).await;
+    let up = alone(&home, &[]).await;
     let unavailable = home.run(&["forward", "3000", "--challenge-mode"]).await;
     assert_eq!(unavailable.code, Some(5), "{unavailable:?}");
     assert!(
@@ -464,7 +375,7 @@ async fn refusals_end_an_agent_with_their_own_codes() {
 #[tokio::test]
 async fn a_name_is_taken_over_by_the_same_identity_and_refused_to_another() {
     let home = Home::new();
-    let up = up(&home, &[]).await;
+    let up = alone(&home, &[]).await;
     let port = shouting_service().await.to_string();
     let mut first = home.start(&["forward", &port, "--tcp", "--name", "one", "-o", "json"]);
     assert!(online(&first.json().await));
@@ -508,7 +419,7 @@ async fn a_name_is_taken_over_by_the_same_identity_and_refused_to_another() {
 #[tokio::test]
 async fn an_agent_and_a_watcher_come_back_after_the_engine_has_died() {
     let home = Home::new();
-    let first = up(&home, &[]).await;
+    let first = alone(&home, &[]).await;
     let port = engine_port(&first.ready).to_string();
     let service = shouting_service().await.to_string();
     let mut agent = home.start(&["forward", &service, "--tcp", "--name", "one", "-o", "json"]);
@@ -523,6 +434,7 @@ async fn an_agent_and_a_watcher_come_back_after_the_engine_has_died() {
         .await;
     let args = [
         "up",
+        "--community",
         "--port",
         &port,
         "--metrics-port",
@@ -542,7 +454,7 @@ async fn an_agent_and_a_watcher_come_back_after_the_engine_has_died() {
 #[tokio::test]
 async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
     let home = Home::new();
-    let _up = up(&home, &[]).await;
+    let _up = alone(&home, &[]).await;
     let port = shouting_service().await.to_string();
     let mut events = home.start(&["events", "--events", "state.initial,tunnel.deleted"]);
     assert_eq!(events.json().await["type"], "state.initial");

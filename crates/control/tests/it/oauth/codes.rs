@@ -96,12 +96,11 @@ async fn oa_3_of_many_at_once_one_redeems_and_the_others_revoke(control: TestCon
     let mut tokens = Vec::new();
     for attempt in tries {
         let (status, answer) = attempt.await.unwrap();
-        match answer["access_token"].as_str() {
-            Some(token) => tokens.push(token.to_owned()),
-            None => {
-                assert_eq!(status, 400, "{answer}");
-                assert_eq!(answer["error"], "invalid_grant");
-            }
+        if let Some(token) = answer["access_token"].as_str() {
+            tokens.push(token.to_owned());
+        } else {
+            assert_eq!(status, 400, "{answer}");
+            assert_eq!(answer["error"], "invalid_grant");
         }
     }
     assert_eq!(tokens.len(), 1);

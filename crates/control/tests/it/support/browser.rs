@@ -15,6 +15,8 @@ pub(crate) struct Browser<'a> {
     control: &'a TestControl,
     /// `name=value` of the session.
     pub(crate) cookie: Option<String>,
+    /// `name=value` of a sign-in at the OpenID provider that is under way.
+    pub(crate) sign_in: Option<String>,
     pub(crate) ip: [u8; 4],
 }
 
@@ -23,6 +25,7 @@ impl<'a> Browser<'a> {
         Self {
             control,
             cookie: None,
+            sign_in: None,
             ip: PEER,
         }
     }
@@ -74,7 +77,7 @@ impl<'a> Browser<'a> {
         headers: &[(&str, &str)],
     ) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
-        if let Some(cookie) = &self.cookie {
+        for cookie in [&self.cookie, &self.sign_in].into_iter().flatten() {
             request = request.header(COOKIE, cookie);
         }
         for (name, value) in headers {
@@ -90,9 +93,14 @@ impl<'a> Browser<'a> {
         let request = request.body(body).unwrap();
         let peer = SocketAddr::from((self.ip, 50_000));
         let answer = self.control.send_from(peer, request).await;
-        if let Some(set) = answer.headers.get(SET_COOKIE) {
+        for set in answer.headers.get_all(SET_COOKIE) {
             let pair = set.to_str().unwrap().split(';').next().unwrap();
-            self.cookie = (!pair.ends_with('=')).then(|| pair.to_owned());
+            let kept = (!pair.ends_with('=')).then(|| pair.to_owned());
+            if pair.starts_with("__Host-svc_sign_in=") {
+                self.sign_in = kept;
+            } else {
+                self.cookie = kept;
+            }
         }
         answer
     }

@@ -4,43 +4,109 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// Where everything is. What this version does not have yet (a control plane, its user, its
-/// project, TURN) has no field: a reader can tell absent from empty.
+use super::local::LocalPlatform;
+
+/// Where everything is. What there is not (a platform beside an engine alone) has no field: a
+/// reader can tell absent from empty.
 #[derive(Serialize)]
 pub(crate) struct Ready {
+    /// The platform and what is in it.
+    #[serde(flatten)]
+    pub(super) platform: Option<OfPlatform>,
     /// The engine: agents and the Engine API.
-    pub(crate) engine_url: String,
+    pub(super) engine_url: String,
     /// The metrics listener: `/metrics`, `/healthz`, `/readyz`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) metrics_url: Option<String>,
+    pub(super) metrics_url: Option<String>,
     /// The CA that signed the engine's certificate.
-    pub(crate) ca_file: PathBuf,
+    pub(super) ca_file: PathBuf,
     /// A token with every permission.
-    pub(crate) token: String,
+    pub(super) token: String,
     /// The demo, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) demo_url: Option<String>,
+    pub(super) demo_url: Option<String>,
     /// This process.
-    pub(crate) pid: u32,
+    pub(super) pid: u32,
+}
+
+/// The platform's part of it.
+#[derive(Serialize)]
+pub(super) struct OfPlatform {
+    /// Where people and programs reach the platform.
+    base_url: String,
+    /// The administrator's own workspace.
+    workspace_id: String,
+    /// The first project of it.
+    project_id: String,
+    /// Its endpoint.
+    project_endpoint: String,
+    /// Whom the administrator signs in as.
+    admin_email: String,
+    /// With which password; not told once it was changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_password: Option<String>,
+    /// The relay that TURN credentials name.
+    turn_urls: Vec<String>,
+}
+
+impl OfPlatform {
+    pub(super) fn of(platform: &LocalPlatform) -> Self {
+        let password = platform.kept.admin_password.clone();
+        Self {
+            base_url: platform.base_url.clone(),
+            workspace_id: platform.workspace_id.clone(),
+            project_id: platform.project.id.clone(),
+            project_endpoint: platform.project.endpoint.clone(),
+            admin_email: platform.kept.admin_email.clone(),
+            admin_password: password.filter(|_| platform.password_holds),
+            turn_urls: platform.turn_urls.clone(),
+        }
+    }
 }
 
 impl Ready {
-    /// For people: what there is, then what to do next, ready to be copied.
+    /// For people: what there is, how to get in, then what to do next, ready to be copied.
     pub(crate) fn panel(&self, data: &Path) -> String {
         let mut lines = vec!["svc is up.".to_owned(), String::new()];
-        let mut row = |name: &str, value: &str| lines.push(format!("  {name:<13}{value}"));
+        let mut row = |name: &str, value: &str| lines.push(format!("  {name:<18}{value}"));
         if let Some(url) = &self.demo_url {
             row("demo_url", url);
+        }
+        if let Some(platform) = &self.platform {
+            row("base_url", &platform.base_url);
+            row("admin_email", &platform.admin_email);
+            let changed = "(the one that you have chosen)";
+            row(
+                "admin_password",
+                platform.admin_password.as_deref().unwrap_or(changed),
+            );
+            row("workspace_id", &platform.workspace_id);
+            row("project_id", &platform.project_id);
+            row("project_endpoint", &platform.project_endpoint);
         }
         row("engine_url", &self.engine_url);
         if let Some(url) = &self.metrics_url {
             row("metrics_url", url);
+        }
+        if let Some(platform) = &self.platform {
+            for url in &platform.turn_urls {
+                row("turn_url", url);
+            }
         }
         let ca_file = quoted(&self.ca_file);
         row("ca_file", &ca_file);
         row("data_dir", &quoted(data));
         row("token", &self.token);
         lines.push(String::new());
+        if let Some(platform) = &self.platform {
+            lines.push(format!(
+                "Sign in at {}/login with the address and the password above.",
+                platform.base_url
+            ));
+            lines
+                .push("No TURN relay runs here yet: TURN credentials name one at turn_url.".into());
+            lines.push(String::new());
+        }
         if let Some(url) = &self.demo_url {
             lines.push(
                 "Visit the demo, or open it in a browser (import ca_file there first):".to_owned(),
@@ -49,11 +115,16 @@ impl Ready {
             lines.push(String::new());
         }
         lines.push("In a second terminal, while this one runs:".to_owned());
-        lines.push("  svc events                      # what happens, live".to_owned());
-        lines.push("  svc tunnels                     # what is published now".to_owned());
         lines.push(
             "  svc forward 3000 --name web     # publish your own service on port 3000".to_owned(),
         );
+        lines.push("  svc events                      # what happens, live".to_owned());
+        lines.push(if self.platform.is_some() {
+            "  svc project list                # the platform's projects; `svc --help` has more"
+                .to_owned()
+        } else {
+            "  svc tunnels                     # what is published now".to_owned()
+        });
         lines.push(String::new());
         lines.push("Ctrl-C stops it in order, a second one at once.".to_owned());
         lines.join("\n")
@@ -77,6 +148,15 @@ mod tests {
 
     fn ready() -> Ready {
         Ready {
+            platform: Some(OfPlatform {
+                base_url: "http://localhost:8445".to_owned(),
+                workspace_id: "wks_01h455vb4pex5vsknk084sn02q".to_owned(),
+                project_id: "prj_01h455vb4pex5vsknk084sn02q".to_owned(),
+                project_endpoint: "e7e8a732".to_owned(),
+                admin_email: "admin@localhost".to_owned(),
+                admin_password: Some("correct-horse-battery".to_owned()),
+                turn_urls: vec!["turn:engine.localhost:3478?transport=udp".to_owned()],
+            }),
             engine_url: "https://engine.localhost:8443".to_owned(),
             metrics_url: Some("http://127.0.0.1:8444".to_owned()),
             ca_file: "/srv/ada/my data/ca.pem".into(),
@@ -86,13 +166,24 @@ mod tests {
         }
     }
 
+    fn community() -> Ready {
+        Ready {
+            platform: None,
+            demo_url: None,
+            ..ready()
+        }
+    }
+
     #[test]
     fn people_get_what_there_is_and_what_to_do_next() {
-        insta::assert_snapshot!(ready().panel(Path::new("/srv/ada/my data")));
+        let data = Path::new("/srv/ada/my data");
+        insta::assert_snapshot!(ready().panel(data));
+        insta::assert_snapshot!(community().panel(data));
     }
 
     #[test]
     fn programs_get_one_line_without_what_does_not_exist() {
         insta::assert_snapshot!(serde_json::to_string(&ready()).unwrap());
+        insta::assert_snapshot!(serde_json::to_string(&community()).unwrap());
     }
 }

@@ -1,0 +1,82 @@
+//! The link that proves a mail address.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+
+use super::form::Form;
+use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
+use super::signed_in;
+use crate::app::App;
+use crate::extract::{ClientIp, Path};
+use crate::people::email_change::{address, complete};
+use crate::people::secret_link::LinkSecret;
+use crate::people::session::Visitor;
+
+#[derive(Template)]
+#[template(path = "new_email.html")]
+struct NewEmailPage<'a> {
+    action: &'a str,
+    email: &'a str,
+    is_change: bool,
+}
+
+/// Asks once more: programs that look into mails follow links too.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    Path(secret): Path<String>,
+) -> Result<Response, PageRefusal> {
+    let Some(secret) = LinkSecret::parse(&secret) else {
+        return Ok(gone());
+    };
+    let action = path(&secret);
+    let who = signed_in(visitor, &action)?;
+    let Some(email) = address(&app, &who, &secret).await? else {
+        return Ok(gone());
+    };
+    Ok(page(&NewEmailPage {
+        action: &action,
+        is_change: store::fold(&email) != store::fold(&who.user.email),
+        email: &email,
+    }))
+}
+
+/// Puts the address into force.
+pub(super) async fn submit(
+    State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
+    visitor: Visitor,
+    Path(secret): Path<String>,
+    _form: Form,
+) -> Result<Response, PageRefusal> {
+    let Some(secret) = LinkSecret::parse(&secret) else {
+        return Ok(gone());
+    };
+    let who = signed_in(visitor, &path(&secret))?;
+    Ok(if complete(&app, &who, &secret, ip).await? {
+        see_other("/account?done=email")
+    } else {
+        gone()
+    })
+}
+
+fn path(secret: &LinkSecret) -> String {
+    format!("/account/email/{}", secret.reveal())
+}
+
+/// A link that never was, was used, is too old, or is another person's: one answer for all.
+fn gone() -> Response {
+    page_with(
+        StatusCode::NOT_FOUND,
+        &MessagePage {
+            title: "This link does not work",
+            text: "It was used, it is too old, or it is for another account than the one you are \
+                   signed in to. Ask for another one.",
+            link: Some(("/account", "Go to your account")),
+        },
+    )
+}

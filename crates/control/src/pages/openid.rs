@@ -1,0 +1,216 @@
+//! Signing in through the OpenID provider: the way there, and the way back.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::layout::{MessagePage, NextPath, PageRefusal, page_with, see_other};
+use super::{with_cookie, with_next};
+use crate::app::App;
+use crate::extract::{ClientIp, Query};
+use crate::people::cookie::Cookie;
+use crate::people::openid::arrival::NotArrived;
+use crate::people::openid::flow::{self, Callback, FlowError};
+use crate::people::openid::{Provider, ProviderError};
+use crate::people::session::{Browser, Visitor, cookie_of};
+use types::problem::Problem;
+
+/// The provider as pages show it.
+pub(super) struct Button<'a> {
+    /// Its name.
+    pub(super) name: &'a str,
+    /// Where the way to it begins.
+    pub(super) href: String,
+}
+
+impl<'a> Button<'a> {
+    /// For a sign-in that goes on to `next`; `None` where there is no provider.
+    pub(super) fn new(app: &'a App, next: &str) -> Option<Self> {
+        let provider = app.people.openid.as_ref()?;
+        Some(Self {
+            name: &provider.config().name,
+            href: with_next("/login/openid", next),
+        })
+    }
+
+    /// For a proof once more, of somebody who is signed in.
+    pub(super) fn anew(app: &'a App, next: &str) -> Option<Self> {
+        let mut button = Self::new(app, next)?;
+        button.href.push_str("&anew=yes");
+        Some(button)
+    }
+}
+
+/// To the provider. A link and no form: the policy of our pages lets no form end at another site,
+/// and browsers apply it to where a form is sent on to.
+pub(super) async fn begin(
+    State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
+    visitor: Visitor,
+    headers: HeaderMap,
+    mut query: Query,
+) -> Result<Response, PageRefusal> {
+    let provider = provider(&app)?;
+    let next = NextPath::parse(&query.text("next").unwrap_or_default());
+    let anew = query.text("anew").is_some();
+    // Another site can lead people to the button; it does not press it.
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    if !matches!(site, None | Some(b"same-origin" | b"none")) {
+        return Ok(see_other(&with_next("/login", next.as_str())));
+    }
+    if matches!(visitor, Visitor::SignedIn(_)) && !anew {
+        return Ok(see_other(next.as_str()));
+    }
+    match flow::begin(&app, provider, next.as_str(), anew, ip).await {
+        Ok(begun) => Ok(with_cookie(see_other(&begun.location), &begun.set_cookie)),
+        Err(error) => refused(&app, provider, error),
+    }
+}
+
+/// Back from the provider.
+pub(super) async fn callback(
+    State(app): State<Arc<App>>,
+    browser: Browser,
+    headers: HeaderMap,
+    query: Query,
+) -> Result<Response, PageRefusal> {
+    let provider = provider(&app)?;
+    let cookie = Cookie::sign_in(&app.config.base_url);
+    let secret = cookie_of(cookie, &headers);
+    let callback = Callback::from(query);
+    match flow::complete(&app, provider, callback, secret, &browser).await {
+        Ok(arrived) => {
+            let on = if arrived.begun.is_half_way {
+                with_next("/login/second-factor", &arrived.next)
+            } else {
+                arrived.next
+            };
+            let response = with_cookie(see_other(&on), &arrived.begun.set_cookie);
+            Ok(with_cookie(response, &cookie.clear()))
+        }
+        // The sign-in of this browser, if there is one, is not the one that was answered.
+        Err(error @ FlowError::NotBegun) => refused(&app, provider, error),
+        Err(error) => Ok(with_cookie(
+            refused(&app, provider, error)?,
+            &cookie.clear(),
+        )),
+    }
+}
+
+fn provider(app: &App) -> Result<&Provider, PageRefusal> {
+    Ok(app.people.openid.as_ref().ok_or_else(Problem::not_found)?)
+}
+
+/// A page that says what happened and what can be done.
+fn refused(app: &App, provider: &Provider, error: FlowError) -> Result<Response, PageRefusal> {
+    let name = &provider.config().name;
+    let (status, title, text) = match error {
+        FlowError::NotBegun => (
+            StatusCode::BAD_REQUEST,
+            "Please begin again",
+            "This sign-in was not begun in this browser, is over already, or took too long."
+                .to_owned(),
+        ),
+        FlowError::Denied => (
+            StatusCode::FORBIDDEN,
+            "You were not signed in",
+            format!("{name} did not sign you in. You can try again, or use your password."),
+        ),
+        FlowError::Provider(error) => provider_refused(name, &error),
+        FlowError::NotArrived(why) => not_arrived(name, why)?,
+        FlowError::TooSoon(seconds) => {
+            let text = "Too many sign-ins. Wait a little and try again.";
+            let mut response = message(StatusCode::TOO_MANY_REQUESTS, "Please wait", text);
+            let seconds = HeaderValue::from(seconds);
+            response.headers_mut().insert(RETRY_AFTER, seconds);
+            return Ok(response);
+        }
+        FlowError::Failed(refusal) => return Err(refusal.into()),
+    };
+    tracing::debug!(
+        issuer = app
+            .people
+            .openid
+            .as_ref()
+            .map(|provider| &*provider.config().issuer),
+        title,
+        "no sign-in"
+    );
+    Ok(message(status, title, &text))
+}
+
+fn provider_refused(name: &str, error: &ProviderError) -> (StatusCode, &'static str, String) {
+    tracing::warn!(
+        error = error as &dyn std::error::Error,
+        "a sign-in by the OpenID provider failed"
+    );
+    if error.is_away() {
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "The sign-in service does not answer",
+            format!("{name} cannot be reached now. Use your password, or try again in a minute."),
+        );
+    }
+    (
+        StatusCode::BAD_GATEWAY,
+        "That did not work",
+        format!(
+            "{name} did not prove who you are. Try again; if it stays so, tell whoever runs this \
+             platform."
+        ),
+    )
+}
+
+fn not_arrived(
+    name: &str,
+    why: NotArrived,
+) -> Result<(StatusCode, &'static str, String), PageRefusal> {
+    let (title, text) = match why {
+        NotArrived::AddressNotConfirmed => (
+            "Your mail address is not confirmed",
+            format!(
+                "{name} does not confirm which mail address is yours. Confirm it there, then sign \
+                 in again; or use your password here."
+            ),
+        ),
+        NotArrived::AccountNotConfirmed => (
+            "Confirm your address first",
+            format!(
+                "There is an account with your address here, and nobody has proved yet whose it \
+                 is. Sign in with its password and confirm the address on the account page, or \
+                 set a new password by mail. After that {name} signs you in."
+            ),
+        ),
+        NotArrived::AnotherIdentity => (
+            "This account is somebody else's",
+            format!(
+                "The account with your address belongs to another person at {name}. Tell whoever \
+                 runs this platform."
+            ),
+        ),
+        NotArrived::NotInvited => (
+            "You have no account here",
+            "Ask for an invitation to your address, and follow its link first.".to_owned(),
+        ),
+        NotArrived::Suspended => (
+            "Your account is suspended",
+            "Ask whoever runs this platform.".to_owned(),
+        ),
+        NotArrived::Failed(refusal) => return Err(refusal.into()),
+    };
+    Ok((StatusCode::FORBIDDEN, title, text))
+}
+
+fn message(status: StatusCode, title: &str, text: &str) -> Response {
+    page_with(
+        status,
+        &MessagePage {
+            title,
+            text,
+            link: Some(("/login", "Back to sign in")),
+        },
+    )
+}

@@ -1,0 +1,191 @@
+//! Who somebody is here, whom the provider proved to be somebody there.
+
+use jiff::Timestamp;
+use serde_json::json;
+use store::Tx;
+use store::users::{self, Role, Status, User};
+use types::problem::Problem;
+
+use super::provider::Proved;
+use super::section::{OpenIdConfig, SignUp};
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::people::accounts::{self, NewPerson};
+use crate::people::email::Email;
+use crate::people::secret_link::LinkSecret;
+use crate::people::session::{self, Begun, Browser};
+use crate::problem::{Answer, Refusal};
+use crate::workspaces::invitations;
+
+/// Somebody who is in, perhaps but for the second factor.
+#[derive(Debug)]
+pub struct Arrived {
+    /// The session.
+    pub begun: Begun,
+    /// A path of ours to go on to.
+    pub next: String,
+}
+
+/// Why somebody whom the provider knows is not let in.
+#[derive(Debug)]
+pub enum NotArrived {
+    /// The provider does not tell a mail address that it confirms.
+    AddressNotConfirmed,
+    /// There is an account with the address, whose owner never proved to hold it: somebody else
+    /// may have made it, waiting for the owner to come (account pre-hijacking).
+    AccountNotConfirmed,
+    /// The account with the address belongs to somebody else at the provider: the address has
+    /// changed hands there.
+    AnotherIdentity,
+    /// Nobody with this address gets an account without an invitation.
+    NotInvited,
+    /// An operator keeps this person out.
+    Suspended,
+    /// Failed on our side.
+    Failed(Refusal),
+}
+
+impl<R: Into<Refusal>> From<R> for NotArrived {
+    fn from(error: R) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Finds or makes the person, and begins a session.
+pub(super) async fn arrive(
+    app: &App,
+    config: &OpenIdConfig,
+    proved: Proved,
+    next: String,
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<Arrived, NotArrived> {
+    let mut tx = app.store.begin().await?;
+    let known = users::by_identity(&mut tx, &config.issuer, &proved.subject).await?;
+    let (user, next) = match known {
+        Some(user) => (user, next),
+        None => first_time(app, &mut tx, config, &proved, next, browser, now).await?,
+    };
+    if user.status != Status::Active {
+        return Err(NotArrived::Suspended);
+    }
+    let begun = session::begin(app, &mut tx, &user, browser, now).await?;
+    if !begun.is_half_way {
+        let by = json!({"openid": config.issuer});
+        let actor = Actor::person(user.id).at(browser.ip);
+        let target = Target::User(user.id);
+        audit::record_with(&mut tx, &actor, None, Action::SignedIn, target, by, now).await?;
+    }
+    tx.commit().await?;
+    Ok(Arrived { begun, next })
+}
+
+/// Links an identity that was not seen before: to the account with its address, or to a new one.
+async fn first_time(
+    app: &App,
+    tx: &mut Tx,
+    config: &OpenIdConfig,
+    proved: &Proved,
+    next: String,
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<(User, String), NotArrived> {
+    let email = proved
+        .profile
+        .email
+        .as_deref()
+        .filter(|_| proved.profile.email_verified)
+        .and_then(|text| Email::parse(text).ok())
+        .ok_or(NotArrived::AddressNotConfirmed)?;
+    let Some(user) = users::by_email(tx, email.as_str()).await? else {
+        return sign_up(app, tx, config, proved, email, next, browser, now).await;
+    };
+    if user.status != Status::Active {
+        return Err(NotArrived::Suspended);
+    }
+    if !user.email_verified {
+        return Err(NotArrived::AccountNotConfirmed);
+    }
+    let theirs = users::identities(tx, user.id).await?;
+    if theirs.iter().any(|other| other.issuer == config.issuer) {
+        return Err(NotArrived::AnotherIdentity);
+    }
+    link(tx, config, proved, &user, browser, now).await?;
+    Ok((user, next))
+}
+
+/// Makes an account, if somebody with this address may have one. Who came by an invitation joins
+/// with it.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of one sign-in, each used once"
+)]
+async fn sign_up(
+    app: &App,
+    tx: &mut Tx,
+    config: &OpenIdConfig,
+    proved: &Proved,
+    email: Email,
+    next: String,
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<(User, String), NotArrived> {
+    let invitation = match next
+        .strip_prefix("/invitations/")
+        .and_then(LinkSecret::parse)
+    {
+        Some(secret) => invitations::invites(app, tx, &secret, &email)
+            .await?
+            .then_some(secret),
+        None => None,
+    };
+    if invitation.is_none() && !may_sign_up(&config.sign_up, &email) {
+        return Err(NotArrived::NotInvited);
+    }
+    let local = email.as_str().split('@').next().unwrap_or_default();
+    let told = proved.profile.name.as_deref().unwrap_or(local);
+    let name = accounts::name(told).or_else(|_| accounts::name(local))?;
+    let person = NewPerson {
+        email,
+        name,
+        password: None,
+        role: Role::User,
+        email_verified: true,
+    };
+    let (user, next) = if let Some(secret) = invitation {
+        let joined = invitations::join_as_new(app, tx, &secret, person, browser.ip).await?;
+        (joined.ok_or(NotArrived::NotInvited)?, "/account".to_owned())
+    } else {
+        let (id, _) = accounts::create(tx, person, now).await?;
+        let user = users::by_id(tx, id).await?.ok_or_else(Problem::internal)?;
+        (user, next)
+    };
+    link(tx, config, proved, &user, browser, now).await?;
+    Ok((user, next))
+}
+
+async fn link(
+    tx: &mut Tx,
+    config: &OpenIdConfig,
+    proved: &Proved,
+    user: &User,
+    browser: &Browser,
+    now: Timestamp,
+) -> Answer<()> {
+    users::link_identity(tx, user.id, &config.issuer, &proved.subject, now).await?;
+    let actor = Actor::person(user.id).at(browser.ip);
+    let with = json!({"openid": config.issuer});
+    let target = Target::User(user.id);
+    audit::record_with(tx, &actor, None, Action::IdentityLinked, target, with, now).await
+}
+
+fn may_sign_up(rule: &SignUp, email: &Email) -> bool {
+    match rule {
+        SignUp::Invited => false,
+        SignUp::Anyone => true,
+        SignUp::Domains(domains) => {
+            let domain = email.as_str().rsplit('@').next().unwrap_or_default();
+            domains.iter().any(|allowed| allowed == domain)
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! The provider: what it says about itself, its keys, and what it tells for a code.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use credentials::Secret;
+use daemon::files::read_bounded;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use reqwest::header::{ACCEPT, AUTHORIZATION};
+use reqwest::{Client, RequestBuilder, Url};
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+
+use super::fetch::{MAX_FILE_BYTES, client, json};
+use super::secrets::FlowSecrets;
+use super::section::OpenIdConfig;
+use super::token::{Expected, IdClaims, JwksDocument, KeySet, Profile, TokenError, check};
+use crate::config::is_loopback;
+
+/// A provider, and what is known of it.
+#[derive(Debug)]
+pub struct Provider {
+    config: OpenIdConfig,
+    redirect_uri: String,
+    secret: Option<Secret>,
+    http: Client,
+    known: Mutex<Known>,
+    /// Sign-ins that ask the provider something now.
+    asking: Semaphore,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    metadata: Option<(Arc<Metadata>, Timestamp)>,
+    keys: Option<(Arc<KeySet>, Timestamp)>,
+    failed_at: Option<Timestamp>,
+}
+
+/// What a provider says about itself (OpenID Connect Discovery 1.0 section 3, RFC 8414).
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    issuer: String,
+    authorization_endpoint: Endpoint,
+    token_endpoint: Endpoint,
+    jwks_uri: Endpoint,
+    userinfo_endpoint: Option<Endpoint>,
+    #[serde(default)]
+    id_token_signing_alg_values_supported: Vec<String>,
+    #[serde(default)]
+    token_endpoint_auth_methods_supported: Vec<String>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+}
+
+/// An address in the metadata.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Endpoint(Url);
+
+impl TryFrom<String> for Endpoint {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Url::parse(&text).map(Self).map_err(|_| "not an address")
+    }
+}
+
+/// Why the provider did not prove who somebody is. The text is for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum ProviderError {
+    /// It does not answer, or not in time.
+    #[error("the provider did not answer")]
+    Away(#[source] reqwest::Error),
+    /// It did not answer a moment ago.
+    #[error("the provider did not answer a moment ago")]
+    Resting,
+    /// Too many people sign in at once.
+    #[error("too many sign-ins wait for the provider")]
+    Busy,
+    /// It refuses.
+    #[error("the provider answered with status {0}")]
+    Status(u16),
+    /// It says more than anybody needs.
+    #[error("the provider's answer is too large")]
+    TooLarge,
+    /// It says something else.
+    #[error("the provider's answer is not the JSON that was asked for")]
+    NotJson,
+    /// It says of itself what cannot be.
+    #[error("the provider's metadata: {0}")]
+    Metadata(&'static str),
+    /// Its token proves nothing.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The answer is not from the provider that was asked (RFC 9207).
+    #[error("the answer names another issuer, or none")]
+    MixedUp,
+    /// The person did not sign in anew, as was asked.
+    #[error("the person did not sign in anew")]
+    NotAnew,
+}
+
+impl ProviderError {
+    /// Whether the same may work a little later.
+    pub fn is_away(&self) -> bool {
+        match self {
+            Self::Away(_) | Self::Resting | Self::Busy => true,
+            Self::Status(status) => *status >= 500 || *status == 429,
+            _ => false,
+        }
+    }
+}
+
+/// Somebody as the provider knows them.
+#[derive(Debug)]
+pub struct Proved {
+    /// In the provider's words.
+    pub subject: String,
+    /// What it says of them.
+    pub profile: Profile,
+    /// When they last signed in there, where it says that: seconds since 1970.
+    pub auth_time: Option<i64>,
+}
+
+impl Provider {
+    /// The provider of a configuration, which is not asked yet.
+    ///
+    /// # Errors
+    /// A sentence for the operator about a file that cannot be used.
+    pub fn open(config: &OpenIdConfig, redirect_uri: String) -> Result<Self, String> {
+        let secret = match &config.client_secret_file {
+            None => None,
+            Some(path) => {
+                let failed = |message: String| format!("{}: {message}", path.display());
+                let bytes = read_bounded(path, MAX_FILE_BYTES);
+                let bytes = bytes.map_err(|error| failed(error.to_string()))?;
+                let text = bytes.trim_ascii();
+                if text.is_empty() {
+                    return Err(failed("the secret is empty".to_owned()));
+                }
+                Some(Secret::new(text))
+            }
+        };
+        Ok(Self {
+            http: client(config.ca_file.as_deref())?,
+            config: config.clone(),
+            redirect_uri,
+            secret,
+            known: Mutex::default(),
+            asking: Semaphore::new(MOST_AT_ONCE),
+        })
+    }
+
+    /// What it is configured with.
+    pub fn config(&self) -> &OpenIdConfig {
+        &self.config
+    }
+
+    /// Where the browser goes to sign in. `anew`: also who is signed in there already.
+    pub(super) async fn authorization_url(
+        &self,
+        secrets: &FlowSecrets<'_>,
+        anew: bool,
+        now: Timestamp,
+    ) -> Result<String, ProviderError> {
+        let _permit = self.asking.try_acquire().map_err(|_| ProviderError::Busy)?;
+        let mut url = self.metadata(now).await?.authorization_endpoint.0.clone();
+        let mut query = url.query_pairs_mut();
+        query
+            .append_pair("response_type", "code")
+            .append_pair("client_id", &self.config.client_id)
+            .append_pair("redirect_uri", &self.redirect_uri)
+            .append_pair("scope", &self.config.scope)
+            .append_pair("state", &secrets.state())
+            .append_pair("nonce", &secrets.nonce())
+            .append_pair("code_challenge", &secrets.challenge())
+            .append_pair("code_challenge_method", "S256");
+        if anew {
+            query
+                .append_pair("prompt", "login")
+                .append_pair("max_age", "0");
+        }
+        drop(query);
+        Ok(url.into())
+    }
+
+    /// Whether an answer with this `iss` may be from this provider (RFC 9207 section 2.4).
+    pub(super) async fn check_iss(
+        &self,
+        iss: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), ProviderError> {
+        let ours = if let Some(iss) = iss {
+            iss == self.config.issuer
+        } else {
+            let metadata = self.metadata(now).await?;
+            !metadata.authorization_response_iss_parameter_supported
+        };
+        ours.then_some(()).ok_or(ProviderError::MixedUp)
+    }
+
+    /// Redeems a code.
+    pub(super) async fn redeem(
+        &self,
+        code: &str,
+        secrets: &FlowSecrets<'_>,
+        now: Timestamp,
+    ) -> Result<Proved, ProviderError> {
+        let _permit = self.asking.try_acquire().map_err(|_| ProviderError::Busy)?;
+        let metadata = self.metadata(now).await?;
+        let answer: TokenAnswer = json(self.token_request(&metadata, code, secrets)).await?;
+        let claims = self
+            .claims(&metadata, &answer.id_token, secrets, now)
+            .await?;
+        let mut profile = claims.profile;
+        // Section 5.4: with a code, what scopes ask for may be at the userinfo endpoint alone.
+        if profile.email.is_none()
+            && let (Some(endpoint), Some(token)) =
+                (&metadata.userinfo_endpoint, answer.access_token)
+        {
+            let request = self.http.get(endpoint.0.clone()).bearer_auth(token);
+            let told: UserInfo = json(request).await?;
+            // Section 5.3.2: the answer may be about somebody else.
+            if told.sub != claims.sub {
+                return Err(TokenError::Refused("userinfo is about somebody else").into());
+            }
+            profile = told.profile;
+        }
+        Ok(Proved {
+            subject: claims.sub,
+            profile,
+            auth_time: claims.auth_time,
+        })
+    }
+
+    fn token_request(
+        &self,
+        metadata: &Metadata,
+        code: &str,
+        secrets: &FlowSecrets<'_>,
+    ) -> RequestBuilder {
+        let client_id = self.config.client_id.as_str();
+        let verifier = secrets.verifier();
+        let mut form = vec![
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", &self.redirect_uri),
+            ("code_verifier", &verifier),
+        ];
+        let request = self.http.post(metadata.token_endpoint.0.clone());
+        let request = request.header(ACCEPT, "application/json");
+        let methods = &metadata.token_endpoint_auth_methods_supported;
+        let speaks = |method: &str| methods.iter().any(|known| known == method);
+        let secret = self.secret.as_ref().map(|secret| {
+            // Client secrets are text in every provider's console.
+            String::from_utf8_lossy(secret.expose()).into_owned()
+        });
+        let Some(secret) = secret else {
+            form.push(("client_id", client_id));
+            return request.form(&form);
+        };
+        if speaks("client_secret_post") && !speaks("client_secret_basic") {
+            form.push(("client_id", client_id));
+            form.push(("client_secret", &secret));
+            return request.form(&form);
+        }
+        // RFC 6749 section 2.3.1: both are form-encoded before they are put together.
+        let pair = format!("{}:{}", encoded(client_id), encoded(&secret));
+        let basic = format!("Basic {}", BASE64_STANDARD.encode(pair));
+        request.header(AUTHORIZATION, basic).form(&form)
+    }
+
+    async fn claims(
+        &self,
+        metadata: &Metadata,
+        token: &str,
+        secrets: &FlowSecrets<'_>,
+        now: Timestamp,
+    ) -> Result<IdClaims, ProviderError> {
+        let expected = Expected {
+            issuer: &self.config.issuer,
+            client_id: &self.config.client_id,
+            algorithms: &metadata.id_token_signing_alg_values_supported,
+        };
+        let keys = self.keys(metadata, KEYS_FOR, now).await?;
+        match check(token, &keys, expected, secrets, now) {
+            // A new key since we last looked, or a made-up one: strangers make us look no oftener.
+            Err(TokenError::UnknownKey) => {
+                let keys = self.keys(metadata, KEYS_AT_LEAST, now).await?;
+                Ok(check(token, &keys, expected, secrets, now)?)
+            }
+            checked => Ok(checked?),
+        }
+    }
+
+    /// The keys, from the provider where those that are known are older than `oldest`.
+    async fn keys(
+        &self,
+        metadata: &Metadata,
+        oldest: SignedDuration,
+        now: Timestamp,
+    ) -> Result<Arc<KeySet>, ProviderError> {
+        let known = self.known.lock().keys.clone();
+        if let Some((keys, at)) = known
+            && is_within(at, oldest, now)
+        {
+            return Ok(keys);
+        }
+        let document: JwksDocument = json(self.http.get(metadata.jwks_uri.0.clone())).await?;
+        let keys = Arc::new(KeySet::read(document));
+        self.known.lock().keys = Some((Arc::clone(&keys), now));
+        Ok(keys)
+    }
+
+    async fn metadata(&self, now: Timestamp) -> Result<Arc<Metadata>, ProviderError> {
+        {
+            let known = self.known.lock();
+            if let Some((metadata, at)) = &known.metadata
+                && is_within(*at, METADATA_FOR, now)
+            {
+                return Ok(Arc::clone(metadata));
+            }
+            if known.failed_at.is_some_and(|at| is_within(at, REST, now)) {
+                return Err(ProviderError::Resting);
+            }
+        }
+        let found = self.discover().await;
+        let mut known = self.known.lock();
+        match found {
+            Ok(metadata) => {
+                let metadata = Arc::new(metadata);
+                known.metadata = Some((Arc::clone(&metadata), now));
+                known.failed_at = None;
+                Ok(metadata)
+            }
+            Err(error) => {
+                known.failed_at = Some(now);
+                Err(error)
+            }
+        }
+    }
+
+    async fn discover(&self) -> Result<Metadata, ProviderError> {
+        let issuer = &self.config.issuer;
+        let base = issuer.strip_suffix('/').unwrap_or(issuer);
+        let address = format!("{base}/.well-known/openid-configuration");
+        let metadata: Metadata = json(self.http.get(address)).await?;
+        // Discovery section 4.3: byte for byte, or somebody else's document was planted here.
+        if metadata.issuer != *issuer {
+            return Err(ProviderError::Metadata("it is of another issuer"));
+        }
+        let plain = issuer.starts_with("http://");
+        let safe = |Endpoint(url): &Endpoint| {
+            url.scheme() == "https"
+                || (plain && url.scheme() == "http" && url.host_str().is_some_and(is_loopback))
+        };
+        let endpoints = [
+            Some(&metadata.authorization_endpoint),
+            Some(&metadata.token_endpoint),
+            Some(&metadata.jwks_uri),
+            metadata.userinfo_endpoint.as_ref(),
+        ];
+        if !endpoints.into_iter().flatten().all(safe) {
+            return Err(ProviderError::Metadata("an endpoint is not https"));
+        }
+        Ok(metadata)
+    }
+}
+
+/// What the token endpoint answers (section 3.1.3.3).
+#[derive(Deserialize)]
+struct TokenAnswer {
+    id_token: String,
+    access_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct UserInfo {
+    sub: String,
+    #[serde(flatten)]
+    profile: Profile,
+}
+
+fn is_within(at: Timestamp, age: SignedDuration, now: Timestamp) -> bool {
+    now.duration_since(at) < age
+}
+
+/// `application/x-www-form-urlencoded`, with more escapes than it asks for.
+fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+/// How long what the provider says about itself is believed: it rarely changes, and a change of
+/// keys is noticed without it.
+const METADATA_FOR: SignedDuration = SignedDuration::from_hours(1);
+
+/// How long a key that was withdrawn may still be taken for good.
+const KEYS_FOR: SignedDuration = SignedDuration::from_mins(10);
+
+/// Keys are not asked for again sooner than this, whatever tokens come.
+const KEYS_AT_LEAST: SignedDuration = SignedDuration::from_secs(30);
+
+/// A provider that is away is left alone this long: people get their page at once.
+const REST: SignedDuration = SignedDuration::from_secs(5);
+
+/// Each waits a few seconds at most; a slow provider does not gather more than this.
+const MOST_AT_ONCE: usize = 64;

@@ -1,0 +1,76 @@
+//! What one sign-in is secured by: everything is made of the secret in the browser's cookie.
+
+use aws_lc_rs::{digest, hmac};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq as _;
+
+use crate::people::secret_link::LinkSecret;
+
+/// `state`, `nonce` and the PKCE verifier of one sign-in. Silent: it holds the cookie's secret.
+pub(super) struct FlowSecrets<'a>(pub(super) &'a LinkSecret);
+
+impl FlowSecrets<'_> {
+    /// `state` (RFC 6749 section 10.12).
+    pub(super) fn state(&self) -> String {
+        self.made("state")
+    }
+
+    /// Whether a `state` that came back is this one.
+    pub(super) fn is_state(&self, given: &str) -> bool {
+        self.state().as_bytes().ct_eq(given.as_bytes()).into()
+    }
+
+    /// `nonce` (OpenID Connect Core 1.0 section 15.5.2).
+    pub(super) fn nonce(&self) -> String {
+        self.made("nonce")
+    }
+
+    /// Whether the `nonce` of an ID token is this one.
+    pub(super) fn is_nonce(&self, given: &str) -> bool {
+        self.nonce().as_bytes().ct_eq(given.as_bytes()).into()
+    }
+
+    /// `code_verifier`: 43 characters (RFC 7636 section 4.1).
+    pub(super) fn verifier(&self) -> String {
+        self.made("verifier")
+    }
+
+    /// `code_challenge` with the method S256 (RFC 7636 section 4.2).
+    pub(super) fn challenge(&self) -> String {
+        let digest = digest::digest(&digest::SHA256, self.verifier().as_bytes());
+        BASE64_URL_SAFE_NO_PAD.encode(digest)
+    }
+
+    /// An HMAC of the purpose: it says nothing of the secret, nor of the others.
+    fn made(&self, purpose: &str) -> String {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.0.reveal().as_bytes());
+        BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&key, purpose.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_of_its_purpose_and_of_its_browser() {
+        let (one, other) = (LinkSecret::draw().unwrap(), LinkSecret::draw().unwrap());
+        let (one, other) = (FlowSecrets(&one), FlowSecrets(&other));
+        assert!(one.is_state(&one.state()) && one.is_nonce(&one.nonce()));
+        assert!(!one.is_state(&other.state()) && !one.is_nonce(&other.nonce()));
+        assert!(!one.is_state(&one.nonce()) && !one.is_state(""));
+        assert_ne!(one.verifier(), one.state());
+        assert_eq!(one.verifier().len(), 43);
+    }
+
+    /// RFC 7636 appendix B shows how a challenge follows from its verifier; ours is in the form.
+    #[test]
+    fn a_challenge_is_the_digest_of_the_verifier() {
+        let secret = LinkSecret::parse(&"A".repeat(43)).unwrap();
+        let secrets = FlowSecrets(&secret);
+        let digest = digest::digest(&digest::SHA256, secrets.verifier().as_bytes());
+        assert_eq!(secrets.challenge(), BASE64_URL_SAFE_NO_PAD.encode(digest));
+        assert_eq!(secrets.challenge().len(), 43);
+    }
+}

@@ -1,0 +1,166 @@
+//! `openid` of the configuration, as it is written, and its conversion.
+
+use std::path::PathBuf;
+
+use daemon::config::ConfigError;
+use http::Uri;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::config::{host_name, is_loopback, path};
+
+/// A provider of OpenID Connect by which people sign in. Its callback of ours, to be registered
+/// there, is `<platform.base_url>/login/openid/callback`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OpenIdSection {
+    /// The provider's name for itself, byte for byte: `https`, or `http` on loopback. Required.
+    #[schemars(example = &"https://id.example.com")]
+    issuer: Option<String>,
+    /// Our name at the provider. Required.
+    client_id: Option<String>,
+    /// File of our secret at the provider; absent: it knows us as a public client.
+    client_secret_file: Option<String>,
+    /// The provider's name on the button; absent: the host of the issuer.
+    name: Option<String>,
+    /// What is asked for; empty: `openid`, `email` and `profile`. `openid` must be there, and an
+    /// account needs whatever makes the provider tell the mail address.
+    scopes: Vec<String>,
+    /// Who gets an account at the first sign-in: `invited` (whoever followed an invitation to the
+    /// address that the provider confirms), `domains` (whoever has an address in one of
+    /// `domains`, and the invited), or `anyone` whom the provider knows.
+    sign_up: SignUpWord,
+    /// Domains of mail addresses, without those below them. With `sign_up: domains` alone.
+    domains: Vec<String>,
+    /// File of further certificate authorities (PEM) that the provider's certificate may come
+    /// from; absent: those of the system alone.
+    ca_file: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum SignUpWord {
+    /// Whoever followed an invitation.
+    #[default]
+    Invited,
+    /// Whoever has an address in one of `domains`.
+    Domains,
+    /// Whoever the provider knows.
+    Anyone,
+}
+
+/// A provider by which people sign in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenIdConfig {
+    /// Its name for itself.
+    pub issuer: String,
+    /// Our name there.
+    pub client_id: String,
+    /// File of our secret there; `None`: a public client.
+    pub client_secret_file: Option<PathBuf>,
+    /// Its name, for people.
+    pub name: String,
+    /// What is asked for, with spaces between.
+    pub scope: String,
+    /// Who gets an account.
+    pub sign_up: SignUp,
+    /// Further certificate authorities.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Who gets an account at the first sign-in. An invitation to the address that the provider
+/// confirms is always enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SignUp {
+    /// Nobody else.
+    Invited,
+    /// Whoever has a confirmed address in one of these domains, which are in lower case.
+    Domains(Vec<String>),
+    /// Everybody with a confirmed address.
+    Anyone,
+}
+
+impl OpenIdSection {
+    /// The checked values; `None` where the section is not there.
+    pub(crate) fn check(self) -> Result<Option<OpenIdConfig>, ConfigError> {
+        if self == Self::default() {
+            return Ok(None);
+        }
+        let wrong = |key: &str, message: &str| ConfigError::new(format!("openid.{key}"), message);
+        let issuer = self
+            .issuer
+            .ok_or_else(|| wrong("issuer", "this key is required"))?;
+        let host = issuer_host(&issuer).map_err(|message| wrong("issuer", message))?;
+        let client_id = self
+            .client_id
+            .filter(|id| !id.is_empty())
+            .ok_or_else(|| wrong("client_id", "this key is required"))?;
+        let scopes = if self.scopes.is_empty() {
+            DEFAULT_SCOPES.map(str::to_owned).to_vec()
+        } else {
+            self.scopes
+        };
+        if let Some(at) = scopes.iter().position(|scope| !is_scope(scope)) {
+            return Err(wrong(&format!("scopes.{at}"), "this is not one scope"));
+        }
+        if !scopes.iter().any(|scope| scope == "openid") {
+            return Err(wrong("scopes", "without openid nobody is identified"));
+        }
+        let sign_up = match (self.sign_up, self.domains) {
+            (SignUpWord::Invited, none) if none.is_empty() => SignUp::Invited,
+            (SignUpWord::Anyone, none) if none.is_empty() => SignUp::Anyone,
+            (SignUpWord::Domains, none) if none.is_empty() => {
+                return Err(wrong("domains", "sign_up: domains needs at least one"));
+            }
+            (SignUpWord::Domains, domains) => SignUp::Domains(
+                domains
+                    .iter()
+                    .enumerate()
+                    .map(|(at, domain)| host_name(&format!("openid.domains.{at}"), domain))
+                    .collect::<Result<_, _>>()?,
+            ),
+            (SignUpWord::Invited | SignUpWord::Anyone, _) => {
+                return Err(wrong("domains", "these count with sign_up: domains alone"));
+            }
+        };
+        let file = |key: &str, value: Option<String>| {
+            value
+                .map(|value| path(&format!("openid.{key}"), value))
+                .transpose()
+        };
+        Ok(Some(OpenIdConfig {
+            client_secret_file: file("client_secret_file", self.client_secret_file)?,
+            ca_file: file("ca_file", self.ca_file)?,
+            name: self.name.unwrap_or(host),
+            scope: scopes.join(" "),
+            issuer,
+            client_id,
+            sign_up,
+        }))
+    }
+}
+
+/// The host of an issuer that may be one.
+fn issuer_host(issuer: &str) -> Result<String, &'static str> {
+    let Ok(uri) = issuer.parse::<Uri>() else {
+        return Err("this is no address such as https://id.example.com");
+    };
+    // OpenID Connect Core 1.0 section 2: neither a query nor a fragment.
+    if uri.query().is_some() || issuer.contains(['#', '@']) {
+        return Err("an issuer has no query, no fragment and no user");
+    }
+    let host = uri.host().unwrap_or_default();
+    match uri.scheme_str() {
+        Some("https") if !host.is_empty() => Ok(host.to_owned()),
+        Some("http") if is_loopback(host) => Ok(host.to_owned()),
+        _ => Err("it says who signs in: it must be https, or on loopback"),
+    }
+}
+
+/// RFC 6749 section 3.3.
+fn is_scope(text: &str) -> bool {
+    let allowed = |byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    !text.is_empty() && text.bytes().all(allowed)
+}
+
+const DEFAULT_SCOPES: [&str; 3] = ["openid", "email", "profile"];

@@ -1,0 +1,254 @@
+//! ID tokens and their check: OpenID Connect Core 1.0 section 3.1.3.7.
+
+use jiff::Timestamp;
+use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::secrets::FlowSecrets;
+
+/// Why a token proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// A key that we do not know may have signed it.
+    #[error("no known key is the one that signed the ID token")]
+    UnknownKey,
+    /// Anything else, in words for the operator.
+    #[error("the ID token is refused: {0}")]
+    Refused(&'static str),
+}
+
+/// The keys of a provider.
+#[derive(Debug)]
+pub struct KeySet(Vec<Jwk>);
+
+impl KeySet {
+    /// Those keys of a JWKS document (RFC 7517) that are of a form that we know.
+    pub(super) fn read(document: JwksDocument) -> Self {
+        let keys = document.keys.into_iter().take(MAX_KEYS);
+        Self(
+            keys.filter_map(|key| serde_json::from_value(key).ok())
+                .collect(),
+        )
+    }
+
+    fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<&Jwk, TokenError> {
+        let usable = |key: &&Jwk| {
+            is_for(key, algorithm) && (kid.is_none() || key.common.key_id.as_deref() == kid)
+        };
+        let mut found = self.0.iter().filter(usable);
+        let key = found.next().ok_or(TokenError::UnknownKey)?;
+        // Section 10.1: where there are several, the token says which.
+        if kid.is_none() && found.next().is_some() {
+            return Err(TokenError::Refused("it does not say which key signed it"));
+        }
+        Ok(key)
+    }
+}
+
+/// A JWKS document.
+#[derive(Debug, Deserialize)]
+pub(super) struct JwksDocument {
+    keys: Vec<Value>,
+}
+
+/// What an ID token says.
+#[derive(Debug, Deserialize)]
+pub struct IdClaims {
+    iss: String,
+    /// Who, in the provider's words.
+    pub sub: String,
+    #[serde(deserialize_with = "one_or_many")]
+    aud: Vec<String>,
+    azp: Option<String>,
+    exp: i64,
+    iat: i64,
+    nbf: Option<i64>,
+    nonce: Option<String>,
+    /// When the person last proved to be there.
+    pub auth_time: Option<i64>,
+    /// Who it is, for people.
+    #[serde(flatten)]
+    pub profile: Profile,
+}
+
+/// What a provider says of a person, in the ID token or at its userinfo endpoint (section 5.1).
+#[derive(Debug, Default, Deserialize)]
+pub struct Profile {
+    /// The mail address.
+    pub email: Option<String>,
+    /// Whether the provider knows that the address is the person's.
+    #[serde(default, deserialize_with = "truth")]
+    pub email_verified: bool,
+    /// The whole name.
+    pub name: Option<String>,
+}
+
+/// What a token has to be of.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    /// The provider.
+    pub issuer: &'a str,
+    /// Us.
+    pub client_id: &'a str,
+    /// What the provider says that it signs with; empty: it does not say.
+    pub algorithms: &'a [String],
+}
+
+/// The claims of a token that was signed by one of the keys, is from the provider, for us and for
+/// this sign-in, and is in force `now`.
+pub(super) fn check(
+    token: &str,
+    keys: &KeySet,
+    expected: Expected<'_>,
+    secrets: &FlowSecrets<'_>,
+    now: Timestamp,
+) -> Result<IdClaims, TokenError> {
+    let refused = |why| Err(TokenError::Refused(why));
+    // `none` is no algorithm of this reader.
+    let Ok(header) = decode_header(token) else {
+        return refused("it is not signed by an algorithm that we know");
+    };
+    let algorithm = header.alg;
+    // Symmetric ones are not among them: a public key is no secret to be signed with.
+    if !ALGORITHMS.contains(&algorithm) {
+        return refused("it is not signed by a key pair");
+    }
+    if !expected.algorithms.is_empty() && !expected.algorithms.iter().any(|a| *a == name(algorithm))
+    {
+        return refused("it is signed by an algorithm that the provider does not announce");
+    }
+    // RFC 7515 section 4.1.11: what is critical and not understood.
+    if header.crit.is_some() {
+        return refused("it has critical parts");
+    }
+    let key = keys.find(header.kid.as_deref(), algorithm)?;
+    let Ok(key) = DecodingKey::from_jwk(key) else {
+        return refused("its key is not usable");
+    };
+    let mut signature = Validation::new(algorithm);
+    // Signature and shape here; what the claims say is checked below, at the time that was given.
+    signature.required_spec_claims.clear();
+    signature.validate_exp = false;
+    signature.validate_aud = false;
+    let Ok(token) = decode::<IdClaims>(token, &key, &signature) else {
+        return refused("its signature or its shape is wrong");
+    };
+    let claims = token.claims;
+    if claims.iss != expected.issuer {
+        return refused("it is of another issuer");
+    }
+    if !claims
+        .aud
+        .iter()
+        .any(|audience| audience == expected.client_id)
+    {
+        return refused("it is for somebody else");
+    }
+    let party = claims.azp.as_deref();
+    if party.is_some_and(|party| party != expected.client_id)
+        || (claims.aud.len() > 1 && party.is_none())
+    {
+        return refused("it was given to somebody else");
+    }
+    let second = now.as_second();
+    if claims.exp.saturating_add(LEEWAY) <= second {
+        return refused("it has expired");
+    }
+    if claims.iat.saturating_sub(LEEWAY) > second
+        || claims
+            .nbf
+            .is_some_and(|from| from.saturating_sub(LEEWAY) > second)
+    {
+        return refused("it is of the future");
+    }
+    if !claims
+        .nonce
+        .as_deref()
+        .is_some_and(|nonce| secrets.is_nonce(nonce))
+    {
+        return refused("it is of another sign-in");
+    }
+    // Section 2: at most 255 ASCII characters, which are compared as they are.
+    if claims.sub.is_empty() || claims.sub.len() > MAX_SUBJECT || !claims.sub.is_ascii() {
+        return refused("its subject is none");
+    }
+    Ok(claims)
+}
+
+fn is_for(key: &Jwk, algorithm: Algorithm) -> bool {
+    let signs = matches!(
+        key.common.public_key_use,
+        None | Some(PublicKeyUse::Signature)
+    );
+    let is_its = key
+        .common
+        .key_algorithm
+        .is_none_or(|its| its == KeyAlgorithm::from(algorithm));
+    let fits = match (&key.algorithm, algorithm) {
+        (AlgorithmParameters::RSA(_), other) => name(other).starts_with(['R', 'P']),
+        (AlgorithmParameters::EllipticCurve(_), other) => name(other).starts_with("ES"),
+        (AlgorithmParameters::OctetKeyPair(_), other) => other == Algorithm::EdDSA,
+        _ => false,
+    };
+    signs && is_its && fits
+}
+
+/// The name in a header (RFC 7518 section 3.1).
+fn name(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::RS256 => "RS256",
+        Algorithm::RS384 => "RS384",
+        Algorithm::RS512 => "RS512",
+        Algorithm::PS256 => "PS256",
+        Algorithm::PS384 => "PS384",
+        Algorithm::PS512 => "PS512",
+        Algorithm::ES256 => "ES256",
+        Algorithm::ES384 => "ES384",
+        Algorithm::EdDSA => "EdDSA",
+        // None of those that are taken.
+        _ => "",
+    }
+}
+
+fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Audience {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match Audience::deserialize(from)? {
+        Audience::One(one) => vec![one],
+        Audience::Many(many) => many,
+    })
+}
+
+/// A boolean, or the text `true` that some providers send; everything else is false.
+fn truth<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    let value = Value::deserialize(from)?;
+    Ok(value == Value::Bool(true) || value == "true")
+}
+
+/// Key pairs alone, and of those what is not broken.
+const ALGORITHMS: &[Algorithm] = &[
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
+
+/// Seconds that the provider's clock and ours may differ.
+const LEEWAY: i64 = 60;
+
+/// OpenID Connect Core 1.0 section 2, `sub`.
+const MAX_SUBJECT: usize = 255;
+
+/// Providers have a handful; each is looked at for every token.
+const MAX_KEYS: usize = 100;

@@ -1,0 +1,180 @@
+//! Mail over a server: one of ours, that takes, refuses, hangs, closes, and speaks STARTTLS.
+
+mod server;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use control::config::Config;
+use control::mail::{MailError, Mailer, Message};
+use control::people::email::Email;
+use http::StatusCode;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::server::{Does, MailServer, PASSWORD};
+use crate::support::TestControl;
+
+fn section(server: &MailServer, directory: &Path, more: &Value) -> Value {
+    let password = directory.join("mail-password");
+    std::fs::write(&password, format!("{PASSWORD}\n")).unwrap();
+    let authority = directory.join("mail-ca.pem");
+    std::fs::write(&authority, server.authority()).unwrap();
+    let mut smtp = json!({
+        "host": "localhost",
+        "port": server.port(),
+        "username": "svc",
+        "password_file": password,
+        "ca_file": authority,
+    });
+    for (key, value) in more.as_object().unwrap() {
+        smtp[key] = value.clone();
+    }
+    smtp.as_object_mut()
+        .unwrap()
+        .retain(|_, value| !value.is_null());
+    json!({"from": "Our Tunnels <no-reply@svc.example.com>", "smtp": smtp})
+}
+
+fn mailer(server: &MailServer, more: &Value) -> Mailer {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("control.yaml");
+    let config = json!({
+        "platform": {"base_url": "https://svc.example.com"},
+        "mail": section(server, directory.path(), more),
+    });
+    std::fs::write(&file, config.to_string()).unwrap();
+    let config = Config::load(Some(&file), []).unwrap();
+    Mailer::open(&config).unwrap()
+}
+
+fn message() -> Message {
+    let to = Email::parse("ada@example.com").unwrap();
+    Message::new(to, "Hellö", "A secret line.\n.\nAnd one after a dot.\n")
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mail_goes_out_under_tls_with_the_sign_in() {
+    for (tls, implicit) in [("starttls", false), ("implicit", true)] {
+        let server = MailServer::start(Does::Takes, implicit).await;
+        let mailer = mailer(&server, &json!({"tls": tls}));
+        mailer.send(message(), now()).await.unwrap();
+        let mails = server.mails();
+        assert_eq!(mails.len(), 1, "{tls}");
+        let mail = &mails[0];
+        assert_eq!(mail.from, "no-reply@svc.example.com");
+        assert_eq!(mail.to, "ada@example.com");
+        assert!(mail.was_encrypted && mail.was_signed_in, "{tls}");
+        let text = &mail.text;
+        assert!(
+            text.contains("From: Our Tunnels <no-reply@svc.example.com>\r\n"),
+            "{text}"
+        );
+        assert!(text.contains("@svc.example.com>\r\n"), "{text}");
+        assert!(
+            text.ends_with("A secret line.\r\n.\r\nAnd one after a dot.\r\n"),
+            "{text}"
+        );
+    }
+}
+
+/// A server that offers no TLS, or shows a certificate of somebody else, hears nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_said_to_a_server_that_is_not_proved() {
+    let server = MailServer::start(Does::OffersNoTls, false).await;
+    let in_the_clear = mailer(&server, &json!({"tls": "starttls"}));
+    in_the_clear.hurry();
+    let refused = in_the_clear.send(message(), now()).await;
+    assert!(matches!(refused, Err(MailError::NotOffered)), "{refused:?}");
+
+    let server = MailServer::start(Does::Takes, false).await;
+    let distrustful = mailer(&server, &json!({"tls": "starttls", "ca_file": null}));
+    distrustful.hurry();
+    let refused = distrustful.send(message(), now()).await;
+    assert!(matches!(refused, Err(MailError::Connection)), "{refused:?}");
+    assert!(server.mails().is_empty() && !server.heard_of_anybody());
+}
+
+/// What the server says may repeat whom the mail is for: the code alone is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_for_good_is_not_tried_again_and_told_without_names() {
+    let server = MailServer::start(Does::RefusesForGood, false).await;
+    let mailer = mailer(&server, &json!({}));
+    let refused = mailer.send(message(), now()).await.unwrap_err();
+    assert!(matches!(refused, MailError::Refused(550)), "{refused:?}");
+    let told = format!("{refused} {refused:?}");
+    assert!(!told.contains("ada"), "{told}");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_pass_is_tried_again() {
+    for does in [Does::RefusesOnce, Does::ClosesOnce] {
+        let server = MailServer::start(does, false).await;
+        let mailer = mailer(&server, &json!({}));
+        let sending = tokio::spawn({
+            let mailer = mailer.clone();
+            async move { mailer.send(message(), now()).await }
+        });
+        // The wait between the tries is cut short, as at the end of the process.
+        server.connected().await;
+        mailer.hurry();
+        sending.await.unwrap().unwrap();
+        assert_eq!(
+            (server.mails().len(), server.connections()),
+            (1, 2),
+            "{does:?}"
+        );
+    }
+}
+
+/// The mail is the server's once it said so: what comes after is not a failure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_takes_no_leave_gets_the_mail_once() {
+    let server = MailServer::start(Does::ClosesAfterTaking, false).await;
+    let mailer = mailer(&server, &json!({}));
+    mailer.send(message(), now()).await.unwrap();
+    assert_eq!((server.mails().len(), server.connections()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_given_up() {
+    let server = MailServer::start(Does::Hangs, false).await;
+    let mailer = mailer(&server, &json!({}));
+    mailer.hurry();
+    let refused = mailer.send(message(), now()).await;
+    assert!(
+        matches!(refused, Err(MailError::Connection | MailError::TooSlow)),
+        "{refused:?}"
+    );
+}
+
+/// Nobody waits for mail, and nobody learns from the answer or its time who has an account.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_does_not_wait_for_a_server_that_hangs() {
+    let server = MailServer::start(Does::Hangs, false).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mail = section(&server, directory.path(), &json!({}));
+    let control = TestControl::start(&format!("mail: {mail}")).await;
+    control.person("Ada").await;
+    let begun = Instant::now();
+    let mut pages = Vec::new();
+    for email in ["ada@example.com", "nobody@example.com"] {
+        let mut browser = control.browser();
+        let answer = browser.submit("/reset", &[("email", email)]).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        pages.push(answer.text);
+    }
+    assert_eq!(pages[0], pages[1]);
+    server.connected().await;
+    // The server answers nothing for ten seconds at the least.
+    assert!(
+        begun.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        begun.elapsed()
+    );
+}

@@ -1,0 +1,280 @@
+//! A small mail server (RFC 5321, RFC 3207, RFC 4954).
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use parking_lot::Mutex;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+
+pub(super) const PASSWORD: &str = "the mail password";
+
+/// What the server does with mails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Does {
+    Takes,
+    /// It knows no STARTTLS, and takes everything in the clear.
+    OffersNoTls,
+    /// 550, with the recipient's address in the text.
+    RefusesForGood,
+    /// 451 at first.
+    RefusesOnce,
+    /// The first connection ends at once.
+    ClosesOnce,
+    /// The connection ends when the mail was taken.
+    ClosesAfterTaking,
+    /// Nothing is ever said.
+    Hangs,
+}
+
+/// A mail that was taken.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) text: String,
+    pub(super) was_encrypted: bool,
+    pub(super) was_signed_in: bool,
+}
+
+/// Ends when it is dropped.
+pub(super) struct MailServer {
+    port: u16,
+    authority: String,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    does: Does,
+    tls: TlsAcceptor,
+    mails: Mutex<Vec<Taken>>,
+    /// Whether somebody was named, in whatever way.
+    heard: Mutex<bool>,
+    connections: watch::Sender<usize>,
+}
+
+impl MailServer {
+    pub(super) async fn start(does: Does, implicit: bool) -> Self {
+        let (tls, authority) = certificate();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::new(Shared {
+            does,
+            tls,
+            mails: Mutex::default(),
+            heard: Mutex::new(false),
+            connections: watch::Sender::new(0),
+        });
+        let task = tokio::spawn({
+            let shared = Arc::clone(&shared);
+            async move {
+                loop {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    shared.connections.send_modify(|count| *count += 1);
+                    tokio::spawn(Arc::clone(&shared).serve(stream, implicit));
+                }
+            }
+        });
+        Self {
+            port,
+            authority,
+            shared,
+            task,
+        }
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    pub(super) fn mails(&self) -> Vec<Taken> {
+        self.shared.mails.lock().clone()
+    }
+
+    pub(super) fn heard_of_anybody(&self) -> bool {
+        *self.shared.heard.lock()
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        *self.shared.connections.borrow()
+    }
+
+    /// Waits for a first connection.
+    pub(super) async fn connected(&self) {
+        let mut connections = self.shared.connections.subscribe();
+        connections.wait_for(|count| *count > 0).await.unwrap();
+    }
+}
+
+impl Drop for MailServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    async fn serve(self: Arc<Self>, stream: TcpStream, implicit: bool) {
+        let is_first = *self.connections.borrow() == 1;
+        match self.does {
+            Does::ClosesOnce if is_first => return,
+            Does::Hangs => std::future::pending().await,
+            _ => {}
+        }
+        if implicit {
+            if let Ok(stream) = self.tls.accept(stream).await {
+                self.talk(BufReader::new(stream), true, true, is_first)
+                    .await;
+            }
+            return;
+        }
+        let mut stream = BufReader::new(stream);
+        if self.talk(&mut stream, false, true, is_first).await
+            && let Ok(stream) = self.tls.accept(stream.into_inner()).await
+        {
+            self.talk(BufReader::new(stream), true, false, is_first)
+                .await;
+        }
+    }
+
+    /// True: the client wants TLS now.
+    async fn talk<S>(&self, mut stream: S, encrypted: bool, greets: bool, is_first: bool) -> bool
+    where
+        S: tokio::io::AsyncBufRead + AsyncRead + AsyncWrite + Unpin,
+    {
+        let (mut from, mut to, mut signed_in) = (String::new(), String::new(), false);
+        // After STARTTLS the client speaks first (RFC 3207 section 4.2).
+        if greets {
+            say(&mut stream, "220 mail.example").await;
+        }
+        loop {
+            let mut line = String::new();
+            if stream.read_line(&mut line).await.unwrap_or(0) == 0 {
+                return false;
+            }
+            let line = line.trim_end();
+            let (verb, rest) = line.split_once([' ', ':']).unwrap_or((line, ""));
+            match verb.to_ascii_uppercase().as_str() {
+                "EHLO" if encrypted || self.does == Does::OffersNoTls => {
+                    say(
+                        &mut stream,
+                        "250-mail.example\r\n250-8BITMIME\r\n250 AUTH PLAIN",
+                    )
+                    .await;
+                }
+                "EHLO" => say(&mut stream, "250-mail.example\r\n250 STARTTLS").await,
+                "STARTTLS" if self.does != Does::OffersNoTls => {
+                    say(&mut stream, "220 go on").await;
+                    return true;
+                }
+                "AUTH" => {
+                    *self.heard.lock() = true;
+                    let expected = BASE64_STANDARD.encode(format!("\0svc\0{PASSWORD}"));
+                    signed_in = rest.strip_prefix("PLAIN ") == Some(&expected);
+                    let answer = if signed_in { "235 welcome" } else { "535 no" };
+                    say(&mut stream, answer).await;
+                }
+                "MAIL" => {
+                    *self.heard.lock() = true;
+                    from = address(rest);
+                    say(&mut stream, "250 ok").await;
+                }
+                "RCPT" => {
+                    to = address(rest);
+                    match self.does {
+                        Does::RefusesForGood => {
+                            say(&mut stream, &format!("550 <{to}> is unknown")).await;
+                        }
+                        Does::RefusesOnce if is_first => say(&mut stream, "451 later").await,
+                        _ => say(&mut stream, "250 ok").await,
+                    }
+                }
+                "DATA" => {
+                    say(&mut stream, "354 go on").await;
+                    let text = data(&mut stream).await;
+                    self.mails.lock().push(Taken {
+                        from: from.clone(),
+                        to: to.clone(),
+                        text,
+                        was_encrypted: encrypted,
+                        was_signed_in: signed_in,
+                    });
+                    say(&mut stream, "250 taken").await;
+                    if self.does == Does::ClosesAfterTaking {
+                        return false;
+                    }
+                }
+                "QUIT" => {
+                    say(&mut stream, "221 bye").await;
+                    return false;
+                }
+                _ => say(&mut stream, "502 what?").await,
+            }
+        }
+    }
+}
+
+async fn say(stream: &mut (impl AsyncWrite + Unpin), text: &str) {
+    // A client that went away hears nothing.
+    stream
+        .write_all(format!("{text}\r\n").as_bytes())
+        .await
+        .ok();
+    stream.flush().await.ok();
+}
+
+/// The mail, without the dots that only the wire needs (RFC 5321 section 4.5.2).
+async fn data(stream: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> String {
+    let mut text = String::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        if line == ".\r\n" || line.is_empty() {
+            return text;
+        }
+        text.push_str(line.strip_prefix('.').unwrap_or(&line));
+    }
+}
+
+fn address(rest: &str) -> String {
+    let start = rest.find('<').unwrap() + 1;
+    rest[start..rest.find('>').unwrap()].to_owned()
+}
+
+/// A certificate for `localhost`, and the authority that it is from.
+fn certificate() -> (TlsAcceptor, String) {
+    let authority_key = KeyPair::generate().unwrap();
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_certificate = authority.self_signed(&authority_key).unwrap();
+    let issuer = Issuer::new(authority, authority_key);
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+        )
+        .unwrap();
+    (
+        TlsAcceptor::from(Arc::new(config)),
+        authority_certificate.pem(),
+    )
+}

@@ -1,0 +1,442 @@
+//! Signing in through an OpenID provider: a real one, and one that lies.
+
+mod hostile;
+mod provider;
+mod real;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use store::users::{self, Status};
+
+use self::provider::{Answer, Provider, Sign};
+use crate::support::{Browser, PASSWORD, TestControl};
+
+/// A platform whose people sign in at this provider.
+async fn with_provider(provider: &Provider, more: &Value) -> TestControl {
+    let mut openid = json!({
+        "issuer": provider.issuer(),
+        "client_id": "svc",
+        "name": "Example ID",
+    });
+    for (key, value) in more.as_object().unwrap() {
+        openid[key] = value.clone();
+    }
+    TestControl::start(&format!("openid: {openid}")).await
+}
+
+/// Begins a sign-in: the query that the browser takes to the provider.
+async fn begin(browser: &mut Browser<'_>, next: &str) -> Vec<(String, String)> {
+    let answer = browser.open(&format!("/login/openid?next={next}")).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
+    let url: reqwest::Url = answer.location.unwrap().parse().unwrap();
+    url.query_pairs().into_owned().collect()
+}
+
+fn value<'a>(query: &'a [(String, String)], name: &str) -> &'a str {
+    let found = query.iter().find(|(key, _)| key == name);
+    &found.expect(name).1
+}
+
+/// A sign-in from the button to its end, with an ID token of these claims.
+async fn sign_in(
+    control: &TestControl,
+    provider: &Provider,
+    browser: &mut Browser<'_>,
+    next: &str,
+    claims: Value,
+) -> crate::support::Answer {
+    let query = begin(browser, next).await;
+    let (state, nonce) = (value(&query, "state"), value(&query, "nonce"));
+    provider.will_say(control.app.now(), nonce, claims);
+    let path = format!("/login/openid/callback?code=abc&state={state}");
+    browser.open(&path).await
+}
+
+fn ada() -> Value {
+    json!({"sub": "ada-1", "email": "Ada@example.com", "email_verified": true, "name": "Ada L"})
+}
+
+async fn identities(control: &TestControl, user: types::id::UserId) -> usize {
+    let mut read = control.app.store.read().await.unwrap();
+    users::identities(&mut read, user).await.unwrap().len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_confirmed_address_leads_to_its_account_and_the_subject_stays() {
+    let provider = Provider::start().await;
+    let control = with_provider(&provider, &json!({})).await;
+    let user = control.person("Ada").await.user;
+    let mut browser = control.browser();
+    let login = browser.open("/login?next=/account").await;
+    assert!(
+        login.text.contains("Continue with Example ID"),
+        "{}",
+        login.text
+    );
+    assert!(login.text.contains("/login/openid?next=/account"));
+    let query = begin(&mut browser, "/account").await;
+    assert_eq!(value(&query, "code_challenge_method"), "S256");
+    assert_eq!(value(&query, "scope"), "openid email profile");
+    assert_eq!(
+        value(&query, "redirect_uri"),
+        "https://svc.example/login/openid/callback"
+    );
+    let answer = sign_in(&control, &provider, &mut browser, "/api/user", ada()).await;
+    assert_eq!(
+        answer.location.as_deref(),
+        Some("/api/user"),
+        "{}",
+        answer.text
+    );
+    assert_eq!(
+        browser.sign_in, None,
+        "the cookie of the sign-in is taken away"
+    );
+    assert_eq!(browser.open("/api/user").await.json()["id"], user.as_str());
+    assert_eq!(identities(&control, user).await, 1);
+    // From now on the address does not matter: the subject does.
+    let mut other = control.browser();
+    let moved = json!({"sub": "ada-1", "email": "x@example.org", "email_verified": false});
+    sign_in(&control, &provider, &mut other, "/account", moved).await;
+    assert_eq!(other.open("/api/user").await.json()["id"], user.as_str());
+    assert_eq!(identities(&control, user).await, 1);
+    let mut read = control.app.store.read().await.unwrap();
+    let entries = store::audit::of_user(&mut read, user, store::Paging::DEFAULT);
+    let entries = entries.await.unwrap().items;
+    let said: Vec<_> = entries.iter().map(|entry| entry.action.as_str()).collect();
+    assert!(said.contains(&"user.identity_linked"), "{said:?}");
+    let sign_in = entries
+        .iter()
+        .find(|entry| entry.action == "user.signed_in");
+    assert_eq!(sign_in.unwrap().details["openid"], provider.issuer());
+}
+
+/// Account pre-hijacking: neither side's word alone is enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_is_linked_only_where_both_sides_confirmed_the_address() {
+    let provider = Provider::start().await;
+    let control = with_provider(&provider, &json!({})).await;
+    let user = control.person("Ada").await.user;
+    let mut browser = control.browser();
+    for verified in [json!(false), json!(null), json!("yes"), json!(1)] {
+        let claims = json!({"sub": "x", "email": "ada@example.com", "email_verified": verified});
+        let answer = sign_in(&control, &provider, &mut browser, "/account", claims).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN);
+        assert!(answer.text.contains("is not confirmed"), "{}", answer.text);
+        assert_eq!(browser.cookie, None);
+    }
+    let mut tx = control.app.store.begin().await.unwrap();
+    let now = control.app.now();
+    users::set_email(&mut tx, user, "Ada", "ada@example.com", false, now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    assert!(
+        answer.text.contains("Confirm your address first"),
+        "{}",
+        answer.text
+    );
+    assert_eq!(
+        (browser.cookie, identities(&control, user).await),
+        (None, 0)
+    );
+}
+
+/// An address that went to somebody else at the provider does not take the account along.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_changed_hands_opens_nothing() {
+    let provider = Provider::start().await;
+    let control = with_provider(&provider, &json!({})).await;
+    let user = control.person("Ada").await.user;
+    sign_in(
+        &control,
+        &provider,
+        &mut control.browser(),
+        "/account",
+        ada(),
+    )
+    .await;
+    let mut browser = control.browser();
+    let mut heir = ada();
+    heir["sub"] = json!("heir-2");
+    let answer = sign_in(&control, &provider, &mut browser, "/account", heir).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    assert_eq!(
+        (browser.cookie, identities(&control, user).await),
+        (None, 1)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_suspended_stays_out() {
+    let provider = Provider::start().await;
+    let control = with_provider(&provider, &json!({})).await;
+    let user = control.person("Ada").await.user;
+    sign_in(
+        &control,
+        &provider,
+        &mut control.browser(),
+        "/account",
+        ada(),
+    )
+    .await;
+    let mut tx = control.app.store.begin().await.unwrap();
+    let now = control.app.now();
+    users::set_status(&mut tx, user, Status::Suspended, now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let mut browser = control.browser();
+    let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    assert_eq!(browser.cookie, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_second_factor_is_asked_for_all_the_same() {
+    let provider = Provider::start().await;
+    let control = with_provider(&provider, &json!({})).await;
+    let user = control.person("Ada").await.user;
+    let mut tx = control.app.store.begin().await.unwrap();
+    let now = control.app.now();
+    let sealed = store::Sealed(vec![1; 60]);
+    users::set_totp(&mut tx, user, Some(&sealed), now)
+        .await
+        .unwrap();
+    users::confirm_totp(&mut tx, user, now).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut browser = control.browser();
+    let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
+    let on = answer.location.as_deref();
+    assert_eq!(on, Some("/login/second-factor?next=/account"));
+    assert_eq!(
+        browser.open("/api/user").await.status,
+        StatusCode::UNAUTHORIZED
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_not_invited_gets_no_account_and_who_is_joins() {
+    let provider = Provider::start().await;
+    let control = with_provider(&provider, &json!({})).await;
+    let workspace = control.person("Ada").await.workspace;
+    let grace = json!({"sub": "g", "email": "grace@example.com", "email_verified": true});
+    let mut browser = control.browser();
+    let answer = sign_in(&control, &provider, &mut browser, "/account", grace.clone()).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    assert!(answer.text.contains("no account here"), "{}", answer.text);
+
+    let mut owner = control.signed_in("Ada").await;
+    let path = format!("/api/workspaces/{workspace}/invitations");
+    let body = json!({"email": "grace@example.com", "role": "viewer"});
+    let sent = owner.api(http::Method::POST, &path, body).await;
+    assert_eq!(sent.status, StatusCode::CREATED, "{}", sent.text);
+    let url = sent.json()["url"].as_str().unwrap().to_owned();
+    let path = url
+        .strip_prefix(crate::support::BASE_URL)
+        .unwrap()
+        .to_owned();
+    let page = browser.open(&path).await;
+    assert!(page.text.contains("Join with Example ID"), "{}", page.text);
+    // The invitation is for her address, whoever holds the link.
+    let eve = json!({"sub": "e", "email": "eve@example.com", "email_verified": true});
+    let answer = sign_in(&control, &provider, &mut browser, &path, eve).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    let answer = sign_in(&control, &provider, &mut browser, &path, grace).await;
+    assert_eq!(
+        answer.location.as_deref(),
+        Some("/account"),
+        "{}",
+        answer.text
+    );
+    let user = browser.open("/api/user").await.json();
+    assert_eq!(
+        (&user["name"], &user["emailVerified"]),
+        (&json!("grace"), &json!(true))
+    );
+    let account = browser.open("/account").await;
+    assert!(account.text.contains("viewer"), "{}", account.text);
+    assert!(
+        account.text.contains("You have no password"),
+        "{}",
+        account.text
+    );
+    assert_eq!(
+        control.browser().open(&path).await.status,
+        StatusCode::NOT_FOUND
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_of_domains_looks_at_the_whole_domain() {
+    let provider = Provider::start().await;
+    let rule = json!({"sign_up": "domains", "domains": ["Example.com"]});
+    let control = with_provider(&provider, &rule).await;
+    for (email, verified, status) in [
+        ("a@example.com", true, StatusCode::SEE_OTHER),
+        ("b@example.com", false, StatusCode::FORBIDDEN),
+        ("c@sub.example.com", true, StatusCode::FORBIDDEN),
+        ("d@notexample.com", true, StatusCode::FORBIDDEN),
+        ("e@example.com.evil.example", true, StatusCode::FORBIDDEN),
+    ] {
+        let claims = json!({"sub": email, "email": email, "email_verified": verified});
+        let mut browser = control.browser();
+        let answer = sign_in(&control, &provider, &mut browser, "/account", claims).await;
+        assert_eq!(answer.status, status, "{email}");
+    }
+}
+
+/// Whoever has no password proves a change of address by a sign-in a moment ago.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_password_a_fresh_sign_in_is_the_proof() {
+    let provider = Provider::start().await;
+    let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
+    let mut browser = control.browser();
+    sign_in(&control, &provider, &mut browser, "/account", ada()).await;
+    control.clock.advance(11 * 60);
+    let change = [("email", "new@example.com"), ("password", PASSWORD)];
+    let refused = browser.submit("/account/email", &change).await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    assert!(
+        refused.text.contains("Sign in again with Example ID"),
+        "{}",
+        refused.text
+    );
+    let answer = browser.open("/login/openid?next=/account&anew=yes").await;
+    let location = answer.location.unwrap();
+    assert!(location.contains("prompt=login") && location.contains("max_age=0"));
+    let url: reqwest::Url = location.parse().unwrap();
+    let query: Vec<_> = url.query_pairs().into_owned().collect();
+    let path = format!(
+        "/login/openid/callback?code=abc&state={}",
+        value(&query, "state")
+    );
+    // The provider says that the person was there an hour ago: that is not what was asked for.
+    let mut stale = ada();
+    stale["auth_time"] = json!(control.app.now().as_second() - 3600);
+    provider.will_say(control.app.now(), value(&query, "nonce"), stale);
+    assert_eq!(browser.open(&path).await.status, StatusCode::BAD_GATEWAY);
+    let answer = sign_in_anew(&control, &provider, &mut browser).await;
+    assert_eq!(
+        answer.location.as_deref(),
+        Some("/account"),
+        "{}",
+        answer.text
+    );
+    let sent = browser.submit("/account/email", &change).await;
+    assert_eq!(sent.location.as_deref(), Some("/account?done=email-sent"));
+}
+
+async fn sign_in_anew(
+    control: &TestControl,
+    provider: &Provider,
+    browser: &mut Browser<'_>,
+) -> crate::support::Answer {
+    let query = begin(browser, "/account&anew=yes").await;
+    let mut fresh = ada();
+    fresh["auth_time"] = json!(control.app.now().as_second());
+    provider.will_say(control.app.now(), value(&query, "nonce"), fresh);
+    let state = value(&query, "state");
+    browser
+        .open(&format!("/login/openid/callback?code=abc&state={state}"))
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_way_back_leads_to_a_path_of_ours_alone() {
+    let provider = Provider::start().await;
+    let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
+    for next in ["//evil.example", "https://evil.example", "/%5Cevil.example"] {
+        let mut browser = control.browser();
+        let answer = sign_in(&control, &provider, &mut browser, next, ada()).await;
+        assert_eq!(answer.location.as_deref(), Some("/account"), "{next}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_site_does_not_press_the_button() {
+    let provider = Provider::start().await;
+    let control = with_provider(&provider, &json!({})).await;
+    let mut browser = control.browser();
+    let answer = browser
+        .send(
+            http::Method::GET,
+            "/login/openid?next=/a",
+            None,
+            &[("sec-fetch-site", "cross-site")],
+        )
+        .await;
+    assert_eq!(answer.location.as_deref(), Some("/login?next=/a"));
+    assert_eq!(browser.sign_in, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_provider_there_is_no_button() {
+    let control = TestControl::start("").await;
+    let mut browser = control.browser();
+    assert!(!browser.open("/login").await.text.contains("/login/openid"));
+    let answer = browser.open("/login/openid").await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+}
+
+/// A provider that is away does not keep the platform from starting, nor anybody with a password
+/// out; the button has a page that says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_is_away_keeps_nobody_with_a_password_out() {
+    let provider = Provider::start().await;
+    provider.answers(Answer::Unavailable);
+    let control = with_provider(&provider, &json!({})).await;
+    control.person("Ada").await;
+    let mut browser = control.browser();
+    for _ in 0..3 {
+        let answer = browser.open("/login/openid?next=/account").await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(
+            answer.text.contains("Example ID cannot be reached"),
+            "{}",
+            answer.text
+        );
+    }
+    assert_eq!(
+        provider.requests(),
+        1,
+        "a provider that is away is left alone for a while"
+    );
+    control.signed_in("Ada").await;
+    // Back again, a little later.
+    provider.answers(Answer::Good);
+    control.clock.advance(5);
+    let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
+    assert_eq!(
+        answer.location.as_deref(),
+        Some("/account"),
+        "{}",
+        answer.text
+    );
+}
+
+/// A key that came since we last looked is fetched; made-up ones make us look twice a minute.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_key_is_looked_for_and_not_too_often() {
+    let provider = Provider::start().await;
+    let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
+    let mut browser = control.browser();
+    sign_in(&control, &provider, &mut browser, "/account", ada()).await;
+    browser.cookie = None;
+    let before = provider.key_requests();
+    provider.signs(Sign::UnknownKid);
+    for _ in 0..3 {
+        let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
+        assert_eq!(answer.status, StatusCode::BAD_GATEWAY);
+    }
+    assert_eq!(provider.key_requests(), before, "not within half a minute");
+    control.clock.advance(30);
+    sign_in(&control, &provider, &mut browser, "/account", ada()).await;
+    assert_eq!(provider.key_requests(), before + 1);
+    provider.signs(Sign::NewKey);
+    control.clock.advance(30);
+    let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
+}

@@ -1,0 +1,197 @@
+//! From arguments to a request.
+
+use api::control::{Method, Operation};
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::Request;
+use http::header::CONTENT_TYPE;
+use serde_json::{Map, Value};
+
+use crate::schema::{Argument, Place, arguments};
+use crate::tools::{Call, Tool};
+
+/// Why arguments are not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BadArgument {
+    /// The argument at fault.
+    pub(crate) name: String,
+    /// What is wrong.
+    pub(crate) message: &'static str,
+}
+
+impl BadArgument {
+    pub(crate) fn new(name: &str, message: &'static str) -> Self {
+        Self {
+            name: name.to_owned(),
+            message,
+        }
+    }
+}
+
+/// The operation that is meant: of two, the one all of whose path parameters are there.
+pub(crate) fn choose(
+    tool: &Tool,
+    given: &Map<String, Value>,
+) -> Result<&'static Operation, BadArgument> {
+    let is_meant = |operation: &Operation| {
+        arguments(tool, operation)
+            .iter()
+            .filter(|argument| matches!(argument.place, Place::Path(_)))
+            .all(|argument| given.contains_key(&argument.name))
+    };
+    match tool.operations().as_slice() {
+        [one] => Ok(one),
+        [one, other] => match (is_meant(one), is_meant(other)) {
+            (true, false) => Ok(one),
+            (false, true) => Ok(other),
+            (true, true) => Err(BadArgument::new(
+                "project_endpoint",
+                "give the id or the endpoint, not both",
+            )),
+            (false, false) => Err(BadArgument::new(
+                "project_id",
+                "the id or the endpoint of the project is missing",
+            )),
+        },
+        _ => Err(BadArgument::new("name", "no such tool")),
+    }
+}
+
+/// The request that carries the arguments to the operation.
+///
+/// Only what decides the address is checked here; everything else is the operation's to judge.
+pub(crate) fn request(
+    tool: &Tool,
+    operation: &Operation,
+    given: &Map<String, Value>,
+) -> Result<Request<Bytes>, BadArgument> {
+    let known = arguments(tool, operation);
+    if let Some(name) = given.keys().find(|name| !is_known(&known, name)) {
+        return Err(BadArgument::new(name, "there is no such argument"));
+    }
+    let mut address = operation.path.to_owned();
+    let mut query = String::new();
+    let mut members = Map::new();
+    let mut whole = None;
+    for argument in &known {
+        let Some(value) = given.get(&argument.name) else {
+            if argument.required {
+                return Err(BadArgument::new(&argument.name, "it is missing"));
+            }
+            continue;
+        };
+        match &argument.place {
+            Place::Path(name) => {
+                let text = segment(value)
+                    .ok_or_else(|| BadArgument::new(&argument.name, "it is no identifier"))?;
+                address = address.replace(&format!("{{{name}}}"), text);
+            }
+            Place::Query(name) => {
+                let text = plain(value)
+                    .ok_or_else(|| BadArgument::new(&argument.name, "expected text or a number"))?;
+                query.push(if query.is_empty() { '?' } else { '&' });
+                query.push_str(name);
+                query.push('=');
+                push_encoded(&mut query, &text);
+            }
+            Place::Member(name) => {
+                members.insert(name.clone(), value.clone());
+            }
+            Place::Body => whole = Some(value.clone()),
+        }
+    }
+    if matches!(tool.call, Call::CreateProject) && !members.contains_key(IDEMPOTENCY_KEY) {
+        members.insert(IDEMPOTENCY_KEY.to_owned(), derived_key(&address, &members));
+    }
+    let body = match whole {
+        Some(value) => Some(value),
+        None => (operation.body.is_some() && !members.is_empty()).then_some(Value::Object(members)),
+    };
+    address.push_str(&query);
+    let mut request = Request::builder()
+        .method(method(operation.method))
+        .uri(address);
+    if body.is_some() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
+    request
+        .body(body)
+        .map_err(|_| BadArgument::new("arguments", "they make no address"))
+}
+
+/// The argument that an operation calls `field`, as far as it is one.
+pub(crate) fn argument_of(tool: &Tool, operation: &Operation, field: &str) -> String {
+    let (first, rest) = field.split_at(field.find('.').unwrap_or(field.len()));
+    let known = arguments(tool, operation);
+    let named = known.iter().find(|argument| match &argument.place {
+        Place::Path(name) | Place::Query(name) | Place::Member(name) => name == first,
+        Place::Body => false,
+    });
+    match (named, known.iter().find(|one| one.place == Place::Body)) {
+        (Some(argument), _) => format!("{}{rest}", argument.name),
+        (None, Some(body)) => format!("{}.{field}", body.name),
+        (None, None) => field.to_owned(),
+    }
+}
+
+fn is_known(known: &[Argument], name: &str) -> bool {
+    known.iter().any(|argument| argument.name == name)
+}
+
+/// The same creation has the same key, so that an answer that was lost is asked for again without
+/// creating twice (CP-4a).
+fn derived_key(address: &str, members: &Map<String, Value>) -> Value {
+    let text = format!("{address}\n{}", Value::Object(members.clone()));
+    let hash = digest(&SHA256, text.as_bytes());
+    Value::String(format!("mcp-{}", URL_SAFE_NO_PAD.encode(hash)))
+}
+
+const IDEMPOTENCY_KEY: &str = "idempotencyKey";
+
+/// A value that may stand in a path: no separator, no dot segment, nothing to be encoded.
+fn segment(value: &Value) -> Option<&str> {
+    let text = value.as_str()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let fits = (1..=MAX_SEGMENT).contains(&text.len()) && text.bytes().all(is_plain);
+    fits.then_some(text)
+}
+
+/// Ids have 30 characters or so, endpoints eight.
+const MAX_SEGMENT: usize = 128;
+
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+/// Percent-encodes what is not unreserved (RFC 3986 section 2.3).
+fn push_encoded(address: &mut String, text: &str) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            address.push(byte.into());
+        } else {
+            address.push('%');
+            for half in [byte >> 4, byte & 15] {
+                let digit = char::from_digit(half.into(), 16).unwrap_or('0');
+                address.push(digit.to_ascii_uppercase());
+            }
+        }
+    }
+}
+
+fn method(method: Method) -> http::Method {
+    match method {
+        Method::Get => http::Method::GET,
+        Method::Head => http::Method::HEAD,
+        Method::Post => http::Method::POST,
+        Method::Put => http::Method::PUT,
+        Method::Patch => http::Method::PATCH,
+        Method::Delete => http::Method::DELETE,
+    }
+}

@@ -1,0 +1,142 @@
+//! The two tools that need no sign-in (MC-2).
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+use types::permission::{CONTROL_PLANE_BUNDLES, Permission};
+
+use crate::call::BadArgument;
+use crate::tools::TOOLS;
+
+/// What a client tells its model of this server.
+pub(crate) const INSTRUCTIONS: &str = "svc publishes private services through tunnels. Call \
+     svc_discovery first: it says which tools exist and which permissions each needs. Ask the \
+     person for a bundle of permissions, not for single ones. Before you create a project, show \
+     the billing impact of svc_project_creation_options to the person and ask. Tokens and TURN \
+     credentials are secrets: use them, do not show them.";
+
+/// What is here, in few words.
+pub(crate) fn discovery(base_url: &str) -> Value {
+    let tools: Vec<Value> = TOOLS
+        .iter()
+        .map(|tool| json!({"name": tool.name, "title": tool.title, "scopes": tool.scopes()}))
+        .collect();
+    let permissions: Map<String, Value> = Permission::ALL
+        .iter()
+        .map(|permission| (permission.to_string(), json!(permission.description())))
+        .collect();
+    let bundles: Vec<Value> = CONTROL_PLANE_BUNDLES
+        .iter()
+        .map(|bundle| json!({"name": bundle.name, "permissions": bundle.permissions}))
+        .collect();
+    json!({
+        "service": "svc",
+        "summary": "A tunnel platform. Workspaces hold projects; an agent beside a private \
+                    service publishes it through the engine of a project, or offers it for \
+                    dialling. A tool whose scopes are null needs no sign-in; the others need a \
+                    token that holds their scopes. Bundles are what to ask a person for.",
+        "resource": base_url,
+        "authorization": {
+            "protectedResourceMetadata": format!("{base_url}/.well-known/oauth-protected-resource"),
+            "authorizationServerMetadata": format!("{base_url}/.well-known/oauth-authorization-server"),
+            "apiCatalog": format!("{base_url}/.well-known/api-catalog"),
+        },
+        "tools": tools,
+        "permissions": permissions,
+        "bundles": bundles,
+    })
+}
+
+/// A list of operations, or one of them with what it refers to: whole documents are long.
+pub(crate) fn openapi(arguments: &Map<String, Value>) -> Result<Value, BadArgument> {
+    if let Some(name) = arguments
+        .keys()
+        .find(|name| !["document", "operation_id"].contains(&name.as_str()))
+    {
+        return Err(BadArgument::new(name, "there is no such argument"));
+    }
+    let document = match arguments.get("document").map(Value::as_str) {
+        None | Some(Some("control-plane")) => &*CONTROL_PLANE,
+        Some(Some("engine")) => &*ENGINE,
+        Some(_) => return Err(BadArgument::new("document", "not control-plane or engine")),
+    };
+    match arguments.get("operation_id").map(Value::as_str) {
+        None => Ok(json!({"operations": operations(document)})),
+        Some(Some(id)) => operation(document, id)
+            .ok_or_else(|| BadArgument::new("operation_id", "the document has no such operation")),
+        Some(None) => Err(BadArgument::new("operation_id", "expected text")),
+    }
+}
+
+static CONTROL_PLANE: LazyLock<Value> = LazyLock::new(api::control::document);
+static ENGINE: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(&api::engine::document_json()).unwrap_or_default());
+
+/// Each operation: path, method, description.
+fn each(document: &Value) -> impl Iterator<Item = (&String, &String, &Value)> {
+    let paths = document.get("paths").and_then(Value::as_object);
+    paths.into_iter().flatten().flat_map(|(path, item)| {
+        let methods = item.as_object().into_iter().flatten();
+        methods
+            .filter(|(_, described)| described.get("operationId").is_some())
+            .map(move |(method, described)| (path, method, described))
+    })
+}
+
+fn operations(document: &Value) -> Vec<Value> {
+    each(document)
+        .map(|(path, method, described)| {
+            json!({
+                "operationId": described.get("operationId"),
+                "method": method.to_ascii_uppercase(),
+                "path": path,
+                "summary": described.get("summary"),
+                "stability": described.get("x-svc-stability"),
+            })
+        })
+        .collect()
+}
+
+fn operation(document: &Value, id: &str) -> Option<Value> {
+    let (path, method, described) = each(document).find(|(_, _, described)| {
+        described.get("operationId").and_then(Value::as_str) == Some(id)
+    })?;
+    let mut components = Map::new();
+    let mut waiting = Vec::new();
+    references(described, &mut waiting);
+    while let Some(pointer) = waiting.pop() {
+        if components.contains_key(&pointer) {
+            continue;
+        }
+        let component = document.pointer(&pointer)?;
+        references(component, &mut waiting);
+        components.insert(pointer, component.clone());
+    }
+    Some(json!({
+        "operation": {
+            "method": method.to_ascii_uppercase(),
+            "path": path,
+            "description": described,
+        },
+        "components": components,
+    }))
+}
+
+/// The JSON pointers that a part of the document refers to.
+fn references(value: &Value, pointers: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            let target = members.get("$ref").and_then(Value::as_str);
+            pointers.extend(
+                target
+                    .and_then(|target| target.strip_prefix('#'))
+                    .map(String::from),
+            );
+            members
+                .values()
+                .for_each(|member| references(member, pointers));
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, pointers)),
+        _ => {}
+    }
+}

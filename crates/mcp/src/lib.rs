@@ -1,0 +1,23 @@
+//! The API as tools for AI clients: the Model Context Protocol over an HTTP API.
+//!
+//! A tool is an operation of the control plane's document: its input is made of the operation's
+//! parameters and body, its output schema is the operation's answer, the scopes that it declares
+//! are the permission that the operation checks. A call becomes a request to that operation, so
+//! there is no second way to any function and no second place where a permission is asked for.
+//! What carries the request out is a [`Backend`]: the platform's own router in the same process
+//! ([`hosted`]), or the network.
+//!
+//! This is the only crate that sees the MCP SDK, whose versions follow each other quickly. It knows
+//! neither the control plane nor its database. Start with [`tools`](mod@tools), the table.
+
+mod call;
+mod discovery;
+mod hosted;
+mod result;
+mod schema;
+mod server;
+mod tools;
+
+pub use self::hosted::{Hosted, Identified, Identify, hosted};
+pub use self::server::{Backend, Carried, Server};
+pub use self::tools::{TOOLS, Tool, documents};

@@ -1,0 +1,135 @@
+//! From what an operation answered to the result of a tool.
+
+use bytes::Bytes;
+use http::header::WWW_AUTHENTICATE;
+use http::{Response, StatusCode};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use serde_json::{Map, Value, json};
+
+use crate::call::BadArgument;
+
+/// The result of a call that went well: the answer as structured content, and as text for clients
+/// that read no other.
+pub(crate) fn structured(answer: Value) -> CallToolResult {
+    let mut result = CallToolResult::default();
+    result.content = vec![ContentBlock::text(answer.to_string())];
+    result.structured_content = Some(answer);
+    result.is_error = Some(false);
+    result
+}
+
+/// A failure that the model can do something about.
+pub(crate) fn failure(text: impl Into<String>) -> CallToolResult {
+    let mut result = CallToolResult::default();
+    result.content = vec![ContentBlock::text(text.into())];
+    result.is_error = Some(true);
+    result
+}
+
+/// An argument that is not taken.
+pub(crate) fn bad_argument(error: &BadArgument) -> CallToolResult {
+    failure(format!("{}: {}", error.name, error.message))
+}
+
+/// What was missing at the door: who is asked to sign in, and for what (MC-6).
+#[derive(Debug)]
+pub(crate) enum Missing<'a> {
+    /// Nobody is signed in.
+    Login,
+    /// The credential does not hold these scopes.
+    Scope(&'a str),
+}
+
+/// The result that has a client begin the OAuth flow: a challenge in the terms of RFC 6750, with
+/// the address of the metadata (RFC 9728 section 5.1).
+pub(crate) fn challenge(
+    missing: &Missing<'_>,
+    scopes: &str,
+    resource_metadata: &str,
+) -> CallToolResult {
+    let (error, description, scope) = match missing {
+        Missing::Login => (
+            "invalid_token",
+            "Sign in to use this tool.".to_owned(),
+            scopes,
+        ),
+        Missing::Scope(missing) => (
+            "insufficient_scope",
+            format!("This credential lacks what the tool needs: {missing}."),
+            *missing,
+        ),
+    };
+    let scope = match scope {
+        "" => String::new(),
+        names => format!(", scope=\"{names}\""),
+    };
+    let value = format!(
+        "Bearer error=\"{error}\", error_description=\"{description}\"{scope}, \
+         resource_metadata=\"{resource_metadata}\""
+    );
+    let mut result = failure(description);
+    let mut meta = Map::new();
+    meta.insert("mcp/www_authenticate".to_owned(), json!([value]));
+    result.meta = Some(MetaObject::from(meta));
+    result
+}
+
+/// The result of an operation's answer.
+pub(crate) fn of_response(
+    response: &Response<Bytes>,
+    scopes: &str,
+    resource_metadata: &str,
+    name_of: impl Fn(&str) -> String,
+) -> CallToolResult {
+    let status = response.status();
+    if status == StatusCode::NO_CONTENT {
+        return structured(json!({"done": true}));
+    }
+    let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+    if status.is_success() {
+        return structured(body);
+    }
+    match status {
+        StatusCode::UNAUTHORIZED => return challenge(&Missing::Login, scopes, resource_metadata),
+        StatusCode::FORBIDDEN => {
+            if let Some(missing) = missing_scope(response) {
+                return challenge(&Missing::Scope(missing), scopes, resource_metadata);
+            }
+        }
+        _ => {}
+    }
+    problem(status, &body, name_of)
+}
+
+/// The scopes that a refusal names.
+fn missing_scope(response: &Response<Bytes>) -> Option<&str> {
+    let challenge = response.headers().get(WWW_AUTHENTICATE)?.to_str().ok()?;
+    let (_, rest) = challenge.split_once("scope=\"")?;
+    rest.split('"').next()
+}
+
+/// A refusal of the API, with its code, and its field under the argument's name.
+fn problem(status: StatusCode, body: &Value, name_of: impl Fn(&str) -> String) -> CallToolResult {
+    let text = |name: &str| body.get(name).and_then(Value::as_str);
+    let code = text("code").unwrap_or("failed");
+    let detail = text("detail").or(status.canonical_reason()).unwrap_or("");
+    let mut lines = vec![format!("{detail} ({code})")];
+    let mut shown = Map::new();
+    shown.insert("status".to_owned(), json!(status.as_u16()));
+    shown.insert("code".to_owned(), json!(code));
+    shown.insert("detail".to_owned(), json!(detail));
+    if let Some(field) = text("field") {
+        let name = name_of(field);
+        lines.push(format!("argument: {name}"));
+        shown.insert("argument".to_owned(), json!(name));
+    }
+    if let Some(url) = text("url") {
+        lines.push(format!("The person continues here: {url}"));
+        shown.insert("url".to_owned(), json!(url));
+    }
+    let mut result = failure(lines.join("\n"));
+    let mut meta = Map::new();
+    meta.insert("svc/problem".to_owned(), Value::Object(shown));
+    result.meta = Some(MetaObject::from(meta));
+    result
+}

@@ -1,0 +1,283 @@
+//! Input and output schemas, made of the document of the API.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use api::control::{Operation, Shape};
+use serde_json::{Map, Value, json};
+
+use crate::tools::{Call, Tool};
+
+/// An argument of a tool, and where it goes in the request.
+#[derive(Debug, Clone)]
+pub(crate) struct Argument {
+    /// Name among the arguments, in `snake_case`.
+    pub(crate) name: String,
+    /// Where it goes, under which name.
+    pub(crate) place: Place,
+    pub(crate) required: bool,
+    schema: Value,
+}
+
+/// Where an argument goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Into the path, in place of `{name}`.
+    Path(String),
+    /// Into the query.
+    Query(String),
+    /// Into the body, as a member.
+    Member(String),
+    /// It is the body.
+    Body,
+}
+
+/// The arguments that a tool takes for one of its operations.
+pub(crate) fn arguments(tool: &Tool, operation: &Operation) -> Vec<Argument> {
+    let mut arguments = Vec::new();
+    for name in path_parameters(operation.path) {
+        arguments.push(Argument {
+            name: name.to_owned(),
+            place: Place::Path(name.to_owned()),
+            required: true,
+            schema: json!({"type": "string", "minLength": 1, "maxLength": 128}),
+        });
+    }
+    for parameter in operation.query {
+        let about = parameter.description;
+        let schema = match parameter.shape {
+            Shape::Text => json!({"description": about, "type": "string"}),
+            Shape::OneOf(values) => {
+                json!({"description": about, "type": "string", "enum": values})
+            }
+            Shape::Integer(least, most) => {
+                json!({"description": about, "type": "integer", "minimum": least, "maximum": most})
+            }
+            Shape::Time => json!({"description": about, "type": "string", "format": "date-time"}),
+        };
+        arguments.push(Argument {
+            name: snake(parameter.name),
+            place: Place::Query(parameter.name.to_owned()),
+            required: false,
+            schema,
+        });
+    }
+    let Some(body) = operation.body else {
+        return arguments;
+    };
+    if let Call::WithBody(_, name) = tool.call {
+        arguments.push(Argument {
+            name: name.to_owned(),
+            place: Place::Body,
+            required: body.required,
+            schema: reference(body.schema),
+        });
+        return arguments;
+    }
+    let schema = component(body.schema);
+    let required = names(schema.get("required"));
+    let members = schema.get("properties").and_then(Value::as_object);
+    for (member, schema) in members.into_iter().flatten() {
+        arguments.push(Argument {
+            name: snake(member),
+            place: Place::Member(member.clone()),
+            required: required.contains(member.as_str()),
+            schema: schema.clone(),
+        });
+    }
+    if matches!(tool.call, Call::CreateProject) {
+        for argument in &mut arguments {
+            if argument.place == Place::Member("idempotencyKey".to_owned()) {
+                argument.required = false;
+            }
+        }
+    }
+    arguments
+}
+
+/// What a tool takes.
+pub(crate) fn input(tool: &Tool) -> Value {
+    let mut properties = Map::new();
+    let mut required: Option<BTreeSet<String>> = None;
+    for operation in tool.operations() {
+        let mut needed = BTreeSet::new();
+        for argument in arguments(tool, operation) {
+            if argument.required {
+                needed.insert(argument.name.clone());
+            }
+            properties.insert(argument.name, argument.schema);
+        }
+        // Of two operations, only what both need is required; which is meant, the rest says.
+        required = Some(match required {
+            None => needed,
+            Some(others) => others.intersection(&needed).cloned().collect(),
+        });
+    }
+    let mut required = required.unwrap_or_default();
+    match tool.call {
+        Call::CreateProject => {
+            properties.insert(CONFIRMED.to_owned(), confirmed());
+            required.insert(CONFIRMED.to_owned());
+        }
+        Call::OpenApi => {
+            properties.insert("document".to_owned(), which_document());
+            properties.insert("operation_id".to_owned(), which_operation());
+        }
+        _ => {}
+    }
+    with_definitions(json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    }))
+}
+
+/// What a tool answers as structured content.
+pub(crate) fn output(tool: &Tool) -> Value {
+    let answer = tool.operations().first().map(|operation| operation.answer);
+    match answer.map(|answer| answer.content) {
+        Some(Some((_, schema))) => with_definitions(json!({
+            "type": "object",
+            "allOf": [reference(schema)],
+        })),
+        Some(None) => json!({
+            "type": "object",
+            "properties": {"done": {"type": "boolean", "const": true}},
+            "required": ["done"],
+        }),
+        None if matches!(tool.call, Call::OpenApi) => json!({
+            "type": "object",
+            "properties": {
+                "operations": {
+                    "type": "array",
+                    "description": "The operations of the document.",
+                    "items": {"type": "object"},
+                },
+                "operation": {"type": "object", "description": "The operation that was asked for."},
+                "components": {"type": "object", "description": "What that operation refers to."},
+            },
+        }),
+        None => json!({
+            "type": "object",
+            "properties": {
+                "service": {"type": "string"},
+                "summary": {"type": "string"},
+                "resource": {
+                    "type": "string",
+                    "description": "What access tokens are for (RFC 8707).",
+                },
+                "authorization": {"type": "object"},
+                "tools": {"type": "array", "items": {"type": "object"}},
+                "permissions": {"type": "object"},
+                "bundles": {"type": "array", "items": {"type": "object"}},
+            },
+            "required": ["service", "summary", "resource", "authorization", "tools", "permissions", "bundles"],
+        }),
+    }
+}
+
+/// The argument by which a creation is confirmed.
+pub(crate) const CONFIRMED: &str = "confirmed";
+
+fn confirmed() -> Value {
+    json!({
+        "type": "boolean",
+        "description": "True only after the person has seen the billing impact of this \
+                        creation_fingerprint and agreed to it.",
+    })
+}
+
+fn which_document() -> Value {
+    json!({
+        "type": "string",
+        "enum": ["control-plane", "engine"],
+        "description": "Which document; control-plane where it is absent.",
+    })
+}
+
+fn which_operation() -> Value {
+    json!({
+        "type": "string",
+        "maxLength": 128,
+        "description": "The operation to describe; absent: a list of all operations.",
+    })
+}
+
+/// The document of the control plane.
+static DOCUMENT: LazyLock<Value> = LazyLock::new(api::control::document);
+
+fn component(name: &str) -> &'static Value {
+    DOCUMENT
+        .pointer(&format!("/components/schemas/{name}"))
+        .unwrap_or(&Value::Null)
+}
+
+fn reference(schema: &str) -> Value {
+    json!({"$ref": format!("{IN_DOCUMENT}{schema}")})
+}
+
+/// The schema on its own: what it refers to comes along, under `$defs`.
+fn with_definitions(mut schema: Value) -> Value {
+    let mut definitions = Map::new();
+    let mut waiting = Vec::new();
+    relocate(&mut schema, &mut waiting);
+    while let Some(name) = waiting.pop() {
+        if definitions.contains_key(&name) {
+            continue;
+        }
+        let mut definition = component(&name).clone();
+        relocate(&mut definition, &mut waiting);
+        definitions.insert(name, definition);
+    }
+    if let Value::Object(members) = &mut schema
+        && !definitions.is_empty()
+    {
+        members.insert("$defs".to_owned(), Value::Object(definitions));
+    }
+    schema
+}
+
+/// Points references into `$defs`, and notes their names.
+fn relocate(value: &mut Value, names: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            if let Some(Value::String(target)) = members.get_mut("$ref")
+                && let Some(name) = target.strip_prefix(IN_DOCUMENT)
+            {
+                names.push(name.to_owned());
+                *target = format!("#/$defs/{name}");
+            }
+            for member in members.values_mut() {
+                relocate(member, names);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| relocate(item, names)),
+        _ => {}
+    }
+}
+
+const IN_DOCUMENT: &str = "#/components/schemas/";
+
+fn names(list: Option<&Value>) -> BTreeSet<&str> {
+    let names = list.and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(Value::as_str).collect()
+}
+
+/// The names between braces, in order.
+fn path_parameters(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+/// `creationFingerprint` as `creation_fingerprint`.
+pub(crate) fn snake(camel: &str) -> String {
+    let mut snake = String::with_capacity(camel.len() + 4);
+    for letter in camel.chars() {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}

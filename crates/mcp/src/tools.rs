@@ -1,0 +1,311 @@
+//! The table of tools.
+
+use api::control::{
+    Access, Operation, plans, projects, records, settings, tokens, turn, whoami, workspaces,
+};
+use serde_json::{Value, json};
+use types::permission::Permission;
+
+use crate::schema;
+
+/// One tool.
+#[derive(Debug, Clone, Copy)]
+pub struct Tool {
+    /// Name, with the prefix `svc_`.
+    pub name: &'static str,
+    /// Name for people.
+    pub title: &'static str,
+    /// What it does and when to use it, for models.
+    pub description: &'static str,
+    /// What it does to the world.
+    pub(crate) effect: Effect,
+    /// How it is carried out.
+    pub(crate) call: Call,
+}
+
+/// What a tool does to the world; the hints of MCP follow from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing.
+    Reads,
+    /// Something more is there afterwards; once more adds once more.
+    Adds,
+    /// Something more is there afterwards; the same call once more adds nothing.
+    AddsOnce,
+    /// Something is different afterwards; the same call once more changes nothing.
+    Changes,
+    /// Something is gone afterwards.
+    Destroys,
+}
+
+/// How a tool is carried out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Call {
+    /// What is here, and what to ask for.
+    Discovery,
+    /// A document, or one operation of it.
+    OpenApi,
+    /// An operation; the fields of its body are arguments.
+    Operation(&'static Operation),
+    /// An operation; its body is the argument of this name.
+    WithBody(&'static Operation, &'static str),
+    /// Either operation: the one whose path parameters are among the arguments.
+    Either(&'static Operation, &'static Operation),
+    /// A creation, once the person has confirmed what it costs (CP-4g).
+    CreateProject,
+}
+
+/// Every tool, in the order in which they are listed.
+pub const TOOLS: &[Tool] = &[
+    Tool {
+        name: "svc_discovery",
+        title: "Discover the platform",
+        description: "What this platform offers, which tools exist, what each needs, and which \
+                      permissions to ask the person for. Needs no sign-in. Call it first.",
+        effect: Effect::Reads,
+        call: Call::Discovery,
+    },
+    Tool {
+        name: "svc_openapi",
+        title: "Read the API documents",
+        description: "The OpenAPI document of the control plane or of the engine: a list of its \
+                      operations, or one operation with its schemas. Needs no sign-in.",
+        effect: Effect::Reads,
+        call: Call::OpenApi,
+    },
+    Tool {
+        name: "svc_whoami",
+        title: "Who am I",
+        description: "Whose credential this is, with its permissions, boundaries and expiry.",
+        effect: Effect::Reads,
+        call: Call::Operation(whoami::WHOAMI),
+    },
+    Tool {
+        name: "svc_workspace_list",
+        title: "List workspaces",
+        description: "The workspaces that the person is a member of. Projects live in workspaces.",
+        effect: Effect::Reads,
+        call: Call::Operation(workspaces::LIST),
+    },
+    Tool {
+        name: "svc_workspace_members_list",
+        title: "List the members of a workspace",
+        description: "Who belongs to a workspace, with their roles.",
+        effect: Effect::Reads,
+        call: Call::Operation(workspaces::LIST_MEMBERS),
+    },
+    Tool {
+        name: "svc_project_list",
+        title: "List projects",
+        description: "The tunnels projects that the person may see, page by page; search with q.",
+        effect: Effect::Reads,
+        call: Call::Operation(projects::LIST),
+    },
+    Tool {
+        name: "svc_project_get",
+        title: "Get a project",
+        description: "One project, by its id or by its endpoint (eight hexadecimal characters).",
+        effect: Effect::Reads,
+        call: Call::Either(projects::GET, projects::RESOLVE),
+    },
+    Tool {
+        name: "svc_project_creation_options",
+        title: "Preview a project creation",
+        description: "Plans, providers and regions of a workspace, with what each plan costs \
+                      (billingImpact), what creating it takes (billingAction) and the fingerprint \
+                      that a creation has to send. Show the billing impact to the person.",
+        effect: Effect::Reads,
+        call: Call::Operation(plans::PLAN_CONFIGURATION),
+    },
+    Tool {
+        name: "svc_project_create",
+        title: "Create a project",
+        description: "Creates a project as it was previewed by svc_project_creation_options. Set \
+                      confirmed to true only after the person has seen the billing impact that \
+                      belongs to this fingerprint and agreed to it. When the preview is stale, \
+                      preview again and ask again. When a payment is needed the answer has a url \
+                      for the person to open. Without an idempotency_key, the same arguments \
+                      create one project only.",
+        effect: Effect::AddsOnce,
+        call: Call::CreateProject,
+    },
+    Tool {
+        name: "svc_project_update",
+        title: "Rename a project",
+        description: "Gives a project another name.",
+        effect: Effect::Changes,
+        call: Call::Operation(projects::UPDATE),
+    },
+    Tool {
+        name: "svc_project_transfer",
+        title: "Transfer a project",
+        description: "Moves a project to another workspace; the permission is needed in both.",
+        effect: Effect::Destroys,
+        call: Call::Operation(projects::TRANSFER),
+    },
+    Tool {
+        name: "svc_project_delete",
+        title: "Delete a project",
+        description: "Deletes a project with its settings and records. Ask the person first.",
+        effect: Effect::Destroys,
+        call: Call::Operation(projects::DELETE),
+    },
+    Tool {
+        name: "svc_project_plan_get",
+        title: "Get the plan of a project",
+        description: "The plan that a project is on, with its price and limits.",
+        effect: Effect::Reads,
+        call: Call::Operation(records::PLAN),
+    },
+    Tool {
+        name: "svc_project_usage",
+        title: "Get the usage of a project",
+        description: "Streams and bytes of a project over a period, in total and by the hour.",
+        effect: Effect::Reads,
+        call: Call::Operation(records::USAGE),
+    },
+    Tool {
+        name: "svc_project_turn_usage",
+        title: "Get the TURN usage of a project",
+        description: "What the TURN relay carried for a project over a period.",
+        effect: Effect::Reads,
+        call: Call::Operation(records::TURN_USAGE),
+    },
+    Tool {
+        name: "svc_project_logs",
+        title: "Read the request logs of a project",
+        description: "Requests and connections that reached published tunnels, page by page.",
+        effect: Effect::Reads,
+        call: Call::Operation(records::LOGS),
+    },
+    Tool {
+        name: "svc_project_events_list",
+        title: "Read the events of a project",
+        description: "What happened in a project: clients and tunnels that came and went.",
+        effect: Effect::Reads,
+        call: Call::Operation(records::EVENTS),
+    },
+    Tool {
+        name: "svc_project_settings_get",
+        title: "Get the policy of a project",
+        description: "The project-wide policy: public access, TCP, trusted addresses, countries, \
+                      minimum TLS version.",
+        effect: Effect::Reads,
+        call: Call::Operation(settings::GET),
+    },
+    Tool {
+        name: "svc_project_settings_patch",
+        title: "Change the policy of a project",
+        description: "Changes parts of the project-wide policy; null sets a part back. A wider \
+                      policy exposes services: ask the person first.",
+        effect: Effect::Changes,
+        call: Call::WithBody(settings::PATCH, "settings"),
+    },
+    Tool {
+        name: "svc_project_settings_reset",
+        title: "Reset the policy of a project",
+        description: "Sets the project-wide policy back to its defaults. Ask the person first.",
+        effect: Effect::Destroys,
+        call: Call::Operation(settings::DELETE),
+    },
+    Tool {
+        name: "svc_project_turn_credentials_create",
+        title: "Create TURN credentials",
+        description: "A username and a credential for the TURN relay, for some minutes, by project \
+                      id or by project endpoint.",
+        effect: Effect::Adds,
+        call: Call::Either(turn::ISSUE_BY_ID, turn::ISSUE_BY_ENDPOINT),
+    },
+    Tool {
+        name: "svc_token_create",
+        title: "Mint a short-lived token",
+        description: "A delegated token that holds no more than this credential, for at most an \
+                      hour. The token is a secret: do not show it, use it.",
+        effect: Effect::Adds,
+        call: Call::Operation(tokens::MINT_TOKEN),
+    },
+];
+
+impl Tool {
+    /// The tool of a name.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        TOOLS.iter().find(|tool| tool.name == name)
+    }
+
+    /// The operations that it may become.
+    pub(crate) fn operations(&self) -> Vec<&'static Operation> {
+        match self.call {
+            Call::Discovery | Call::OpenApi => Vec::new(),
+            Call::Operation(operation) | Call::WithBody(operation, _) => vec![operation],
+            Call::Either(one, other) => vec![one, other],
+            Call::CreateProject => vec![projects::CREATE],
+        }
+    }
+
+    /// Ids of the operations that it may become.
+    pub fn operation_ids(&self) -> impl Iterator<Item = &'static str> {
+        let preview = matches!(self.call, Call::CreateProject).then_some(plans::PLAN_CONFIGURATION);
+        let operations = self.operations().into_iter().chain(preview);
+        operations.map(|operation| operation.id)
+    }
+
+    /// The least that a credential has to hold; `None`: no credential is needed (MC-2).
+    pub fn scopes(&self) -> Option<Vec<Permission>> {
+        let mut scopes = Vec::new();
+        for operation in self.operations() {
+            if let Access::Permitted(permission, _) = operation.access
+                && !scopes.contains(&permission)
+            {
+                scopes.push(permission);
+            }
+        }
+        let is_anonymous = matches!(self.call, Call::Discovery | Call::OpenApi);
+        (!is_anonymous).then_some(scopes)
+    }
+
+    /// The security schemes that it declares (MC-3).
+    pub fn security_schemes(&self) -> Value {
+        match self.scopes() {
+            None => json!([{"type": "noauth"}]),
+            Some(scopes) => json!([{"type": "oauth2", "scopes": scopes}]),
+        }
+    }
+
+    /// The tool as it is listed.
+    pub fn document(&self) -> Value {
+        let effect = self.effect;
+        json!({
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": schema::input(self),
+            "outputSchema": schema::output(self),
+            "annotations": {
+                "title": self.title,
+                "readOnlyHint": effect == Effect::Reads,
+                "destructiveHint": effect == Effect::Destroys,
+                "idempotentHint": effect != Effect::Adds,
+                // All of it is about this platform alone.
+                "openWorldHint": false,
+            },
+            "securitySchemes": self.security_schemes(),
+            "_meta": {"securitySchemes": self.security_schemes()},
+        })
+    }
+}
+
+/// Every tool as it is listed.
+pub fn documents() -> Vec<Value> {
+    TOOLS.iter().map(Tool::document).collect()
+}
+
+/// Every tool in the SDK's type, which has no room for the security schemes beside `_meta`.
+pub(crate) fn listed() -> Vec<rmcp::model::Tool> {
+    static LISTED: std::sync::LazyLock<Vec<rmcp::model::Tool>> = std::sync::LazyLock::new(|| {
+        let documents = documents().into_iter();
+        let tools = documents.map(serde_json::from_value);
+        // The documents are ours, and a test reads each.
+        tools.filter_map(Result::ok).collect()
+    });
+    LISTED.clone()
+}

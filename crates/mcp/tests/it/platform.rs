@@ -1,0 +1,156 @@
+//! A platform with one person and an API that answers what it was told to.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
+use http::{Extensions, HeaderMap, Request, StatusCode};
+use mcp::{Hosted, Identified, Identify};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+pub(crate) const BASE_URL: &str = "https://svc.example.com";
+
+/// The endpoint over the recording API.
+pub(crate) struct Platform {
+    endpoint: Router,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+/// What the API was asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) line: String,
+    pub(crate) body: Value,
+    /// Who asked, as the extension says.
+    pub(crate) by: String,
+}
+
+/// The extension by which the API knows a caller.
+#[derive(Clone)]
+struct Person(&'static str);
+
+struct Door;
+
+impl Identify for Door {
+    fn identify(&self, headers: HeaderMap) -> Identified {
+        Box::pin(async move {
+            assert!(!headers.contains_key("cookie"), "cookies are not looked at");
+            match headers
+                .get(AUTHORIZATION)
+                .map(|value| value.to_str().unwrap())
+            {
+                None => Ok(None),
+                Some("Bearer good") => {
+                    let mut extensions = Extensions::new();
+                    extensions.insert(Person("ada"));
+                    Ok(Some(extensions))
+                }
+                Some(_) => {
+                    let challenge = [(WWW_AUTHENTICATE, "Bearer error=\"invalid_token\"")];
+                    Err((StatusCode::UNAUTHORIZED, challenge).into_response())
+                }
+            }
+        })
+    }
+}
+
+type Answers = Arc<dyn Fn(&Asked) -> Response + Send + Sync>;
+
+impl Platform {
+    /// One whose API answers so.
+    pub(crate) fn answering(answers: impl Fn(&Asked) -> Response + Send + Sync + 'static) -> Self {
+        let asked = Arc::default();
+        let answers: Answers = Arc::new(answers);
+        let state = (Arc::clone(&asked), answers);
+        let api = Router::new().fallback(record).with_state(state);
+        let endpoint = mcp::hosted(Hosted {
+            base_url: BASE_URL.to_owned(),
+            api,
+            identify: Door,
+        });
+        Self { endpoint, asked }
+    }
+
+    /// One whose API answers every request with the same JSON.
+    pub(crate) fn with(status: u16, body: Value) -> Self {
+        Self::answering(move |_| json_response(status, &body))
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// Sends a message as a client of the revision of 2025 does; `headers` are added.
+    pub(crate) async fn send(&self, message: &Value, headers: &[(&str, &str)]) -> (u16, Value) {
+        let response = self.send_raw(message.to_string(), headers).await;
+        let status = response.status().as_u16();
+        let bytes = to_bytes(response.into_body(), 1 << 22).await.unwrap();
+        (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    pub(crate) async fn send_raw(&self, body: String, headers: &[(&str, &str)]) -> Response {
+        let mut request = Request::post("/")
+            .header(HOST, "svc.example.com")
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, "application/json")
+            .body(Body::from(body))
+            .unwrap();
+        for (name, value) in headers {
+            let name: http::HeaderName = name.parse().unwrap();
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        self.endpoint.clone().oneshot(request).await.unwrap()
+    }
+
+    /// Calls a tool; the result.
+    pub(crate) async fn call(&self, token: Option<&str>, tool: &str, arguments: Value) -> Value {
+        let message = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": tool, "arguments": arguments},
+        });
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let mut headers = vec![("mcp-protocol-version", "2025-11-25")];
+        if let Some(bearer) = &bearer {
+            headers.push(("authorization", bearer));
+        }
+        let (status, answer) = self.send(&message, &headers).await;
+        assert_eq!(status, 200, "{answer}");
+        answer["result"].clone()
+    }
+}
+
+pub(crate) fn json_response(status: u16, body: &Value) -> Response {
+    let status = StatusCode::from_u16(status).unwrap();
+    (
+        status,
+        [(CONTENT_TYPE, "application/json")],
+        body.to_string(),
+    )
+        .into_response()
+}
+
+async fn record(
+    State((asked, answers)): State<(Arc<Mutex<Vec<Asked>>>, Answers)>,
+    request: axum::extract::Request,
+) -> Response {
+    let line = format!("{} {}", request.method(), request.uri());
+    let by = request
+        .extensions()
+        .get::<Person>()
+        .map_or("nobody", |person| person.0)
+        .to_owned();
+    let bytes = to_bytes(request.into_body(), 1 << 20).await.unwrap();
+    let one = Asked {
+        line,
+        body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        by,
+    };
+    let response = answers(&one);
+    asked.lock().unwrap().push(one);
+    response
+}

@@ -1,0 +1,56 @@
+//! Sign-ins that are under way at an OpenID provider. Each is used once.
+
+use jiff::Timestamp;
+
+use crate::connection::Tx;
+use crate::error::Error;
+use crate::row::record;
+use crate::secret::{Sealed, SecretHash};
+use crate::sql::{sql, statements};
+
+record! {
+    /// A sign-in that a browser began.
+    pub struct PendingSignIn from "pending_sign_ins" {
+        /// Of the secret in the browser's cookie.
+        pub hash: SecretHash,
+        /// What to do when the browser is back.
+        pub sealed: Sealed,
+        /// When it began.
+        pub created_at: Timestamp,
+        /// Until when the browser may come back.
+        pub expires_at: Timestamp,
+    }
+}
+
+statements! {
+    INSERT = "INSERT INTO pending_sign_ins (hash, sealed, created_at, expires_at) VALUES ($1, $2, $3, $4)";
+    CONSUME = "DELETE FROM pending_sign_ins WHERE hash = $1 AND expires_at > $2 \
+        RETURNING hash, sealed, created_at, expires_at";
+    PURGE = "DELETE FROM pending_sign_ins WHERE expires_at <= $1";
+}
+
+/// Notes that a browser is on its way to the provider.
+pub async fn insert(tx: &mut Tx, pending: &PendingSignIn) -> Result<(), Error> {
+    sql(INSERT)
+        .bind(pending.hash)
+        .bind(&pending.sealed)
+        .bind(pending.created_at)
+        .bind(pending.expires_at)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Takes it out. `None` when it never was, was used, or is too old: of two that try, one gets it.
+pub async fn consume(
+    tx: &mut Tx,
+    hash: SecretHash,
+    now: Timestamp,
+) -> Result<Option<PendingSignIn>, Error> {
+    sql(CONSUME).bind(hash).bind(now).one(tx).await
+}
+
+/// Forgets those that are too old. Returns how many.
+pub async fn purge(tx: &mut Tx, now: Timestamp) -> Result<u64, Error> {
+    sql(PURGE).bind(now).execute(tx).await
+}

@@ -1,0 +1,373 @@
+//! `svc credential`: long-lived credentials of the platform. Secrets are shown once.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use api::control::credentials::{
+    CREATE, CreateCredential, Credential, CredentialKind, CredentialList, IssuedCredential, LIST,
+    REVOKE, ROTATE, RotateCredential,
+};
+use clap::{Parser, Subcommand};
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{KeyPair, PKCS_ECDSA_P521_SHA512};
+
+use super::token;
+use crate::{
+    cli::Format,
+    failure::{Code, Failure},
+    output,
+    platform::SessionFlags,
+    time,
+};
+
+/// What can be done with credentials.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List your credentials
+    List(ListArgs),
+    /// Issue a credential
+    Create(Box<CreateArgs>),
+    /// Replace the secret of a personal access token
+    Rotate(RotateArgs),
+    /// Revoke a credential, and every token that was minted from it
+    Revoke(RevokeArgs),
+}
+
+/// The flags of `svc credential list`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc credential list --output json")]
+pub(crate) struct ListArgs {
+    /// The page, from 1
+    #[arg(long, value_name = "N")]
+    page: Option<u32>,
+
+    /// Credentials of a page, up to 100
+    #[arg(long, value_name = "N")]
+    page_size: Option<u32>,
+
+    /// How the list is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// The flags of `svc credential create`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc credential create laptop --ttl 90d
+  svc credential create ci --type app --key-file ci.key --permission tunnels.tunnels.create-delete
+  svc credential create door --type mtls --certificate-file door.pem")]
+pub(crate) struct CreateArgs {
+    /// What it is called
+    name: String,
+
+    /// The kind: pat (personal access token), app (an application with a key of its own) or mtls
+    /// (a client certificate)
+    #[arg(long = "type", value_name = "KIND", default_value = "pat", value_parser = kind)]
+    kind: CredentialKind,
+
+    /// What it allows (repeatable). Without any, all that your own token does
+    #[arg(long = "permission", value_name = "PERMISSION")]
+    permissions: Vec<String>,
+
+    /// Where it reaches: the `resources` boundary, as JSON
+    #[arg(long, value_name = "JSON")]
+    resources: Option<String>,
+
+    /// The time it lives: 24h, 90d. Without it, as long as your own token
+    #[arg(long, value_name = "DURATION", value_parser = time::duration)]
+    ttl: Option<Duration>,
+
+    /// app: where the private key is written that is made for it (P-521); it never leaves this
+    /// machine
+    #[arg(long, value_name = "FILE", conflicts_with = "public_key_file")]
+    key_file: Option<PathBuf>,
+
+    /// app: the public key (PEM), where the key is made elsewhere
+    #[arg(long, value_name = "FILE")]
+    public_key_file: Option<PathBuf>,
+
+    /// mtls: the client certificate (PEM)
+    #[arg(long, value_name = "FILE", conflicts_with = "issuer_file")]
+    certificate_file: Option<PathBuf>,
+
+    /// mtls: the authority whose client certificates are accepted (PEM)
+    #[arg(long, value_name = "FILE")]
+    issuer_file: Option<PathBuf>,
+
+    /// How it is written; as text, the secret alone
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// The flags of `svc credential rotate`.
+#[derive(Debug, Parser)]
+#[command(
+    after_help = "Example:\n  svc credential rotate crd_01h455vb4pex5vsknk084sn02q --overlap 1h"
+)]
+pub(crate) struct RotateArgs {
+    /// Id of the credential
+    id: String,
+
+    /// How long the old secret stays valid beside the new one, up to 7d
+    #[arg(long, value_name = "DURATION", value_parser = time::duration)]
+    overlap: Option<Duration>,
+
+    /// How it is written; as text, the secret alone
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// The flags of `svc credential revoke`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc credential revoke crd_01h455vb4pex5vsknk084sn02q")]
+pub(crate) struct RevokeArgs {
+    /// Id of the credential
+    id: String,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// Runs one of them.
+pub(crate) async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::List(args) => list(args).await,
+        Command::Create(args) => create(*args).await,
+        Command::Rotate(args) => rotate(args).await,
+        Command::Revoke(args) => revoke(args).await,
+    }
+}
+
+async fn list(args: ListArgs) -> Result<(), Failure> {
+    let session = args.flags.open()?;
+    let call = session.platform.call(LIST, &[]);
+    let list: CredentialList = call
+        .query("page", args.page)
+        .query("pageSize", args.page_size)
+        .answer()
+        .await?;
+    match args.output {
+        Format::Json => output::json(&list),
+        Format::Text => output::table(
+            &["NAME", "TYPE", "CREATED", "EXPIRES", "LAST USED", "ID"],
+            &list.credentials.iter().map(row).collect::<Vec<_>>(),
+        ),
+    }
+}
+
+async fn create(args: CreateArgs) -> Result<(), Failure> {
+    let session = args.flags.open()?;
+    let mut body = CreateCredential {
+        kind: args.kind,
+        name: args.name,
+        permissions: token::permissions(&args.permissions)?,
+        permission_policy: None,
+        resources: args
+            .resources
+            .as_deref()
+            .map(token::resources)
+            .transpose()?,
+        expires_at: args.ttl.map(end).transpose()?,
+        public_key_pem: args.public_key_file.as_deref().map(read).transpose()?,
+        certificate_pem: args.certificate_file.as_deref().map(read).transpose()?,
+        issuer_pem: args.issuer_file.as_deref().map(read).transpose()?,
+    };
+    let has_key = args.key_file.is_some() || body.public_key_pem.is_some();
+    let has_certificate = body.certificate_pem.is_some() || body.issuer_pem.is_some();
+    let wanted = match args.kind {
+        CredentialKind::Pat if has_key || has_certificate => "a pat has no key and no certificate",
+        CredentialKind::App if !has_key || has_certificate => {
+            "an app has a key: give --key-file, where a new one is written, or --public-key-file"
+        }
+        CredentialKind::Mtls if has_key || !has_certificate => {
+            "an mtls credential has a certificate: give --certificate-file or --issuer-file"
+        }
+        _ => "",
+    };
+    if !wanted.is_empty() {
+        return Err(Failure::usage(wanted).hint("`svc credential create --help` has examples"));
+    }
+    let made = args.key_file.as_deref().map(NewKey::write).transpose()?;
+    if let Some(key) = &made {
+        body.public_key_pem = Some(key.public_pem.clone());
+    }
+    let call = session.platform.call(CREATE, &[]).body(&body)?;
+    let issued: IssuedCredential = match call.answer().await {
+        Ok(issued) => issued,
+        Err(error) => {
+            if let Some(key) = made {
+                key.discard();
+            }
+            return Err(error.into());
+        }
+    };
+    show(args.output, &issued)?;
+    if let Some(path) = &args.key_file
+        && args.output == Format::Text
+    {
+        output::message(&format!(
+            "its tokens are made with `svc token mint --type app --client {} --key-file {}`",
+            issued.credential.id,
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+async fn rotate(args: RotateArgs) -> Result<(), Failure> {
+    let session = args.flags.open()?;
+    let overlap = args.overlap.map(|overlap| {
+        u32::try_from(overlap.as_secs())
+            .map_err(|_too_long| Failure::usage("--overlap is at most 7d"))
+    });
+    let body = RotateCredential {
+        overlap_seconds: overlap.transpose()?,
+    };
+    let call = session.platform.call(ROTATE, &[&args.id]).body(&body)?;
+    let issued = call
+        .answer()
+        .await
+        .map_err(|error| known(error, &args.id))?;
+    show(args.output, &issued)
+}
+
+async fn revoke(args: RevokeArgs) -> Result<(), Failure> {
+    let session = args.flags.open()?;
+    let call = session.platform.call(REVOKE, &[&args.id]);
+    call.done().await.map_err(|error| known(error, &args.id))?;
+    output::message(&format!("{} is revoked", args.id));
+    Ok(())
+}
+
+fn known(error: crate::platform::PlatformError, id: &str) -> Failure {
+    if error.is_not_found() {
+        return Failure::new(Code::Failed, format!("there is no credential `{id}`"))
+            .hint("`svc credential list` shows those that there are");
+    }
+    error.into()
+}
+
+/// The secret alone on stdout, so that it can go straight to where it belongs.
+fn show(format: Format, issued: &IssuedCredential) -> Result<(), Failure> {
+    if format == Format::Json {
+        return output::json(issued);
+    }
+    let credential = &issued.credential;
+    output::message(&format!(
+        "{} ({}), valid until {}",
+        credential.name,
+        credential.id,
+        credential.expires_at.as_deref().unwrap_or("it is revoked")
+    ));
+    match &issued.token {
+        Some(token) => {
+            output::message("its token is shown once:");
+            output::line(token)
+        }
+        None => output::line(&credential.id),
+    }
+}
+
+fn row(credential: &Credential) -> Vec<String> {
+    let optional = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    vec![
+        credential.name.clone(),
+        kind_name(credential.kind).to_owned(),
+        credential.created_at.clone(),
+        optional(&credential.expires_at),
+        optional(&credential.last_used_at),
+        credential.id.clone(),
+    ]
+}
+
+/// A private key that was just made and written.
+struct NewKey {
+    path: PathBuf,
+    public_pem: String,
+}
+
+impl NewKey {
+    /// P-521 is what published SDKs sign application tokens with (ES512).
+    fn write(path: &Path) -> Result<Self, Failure> {
+        let pair = KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512)
+            .map_err(|error| Failure::of("a key cannot be made", error))?;
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|error| {
+                Failure::of(&format!("cannot write {}", path.display()), error)
+                    .hint("--key-file makes a new key and replaces none")
+            })?;
+        let key = Self {
+            path: path.to_owned(),
+            public_pem: pair.public_key_pem(),
+        };
+        let written = file
+            .write_all(pair.serialize_pem().as_bytes())
+            .and_then(|()| file.sync_all());
+        match written {
+            Ok(()) => Ok(key),
+            Err(error) => {
+                key.discard();
+                Err(Failure::of(
+                    &format!("cannot write {}", path.display()),
+                    error,
+                ))
+            }
+        }
+    }
+
+    /// Of no use without its credential; if it cannot go, it stands in nobody's way.
+    fn discard(self) {
+        drop(fs::remove_file(self.path));
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path)
+        .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))
+}
+
+fn end(ttl: Duration) -> Result<String, Failure> {
+    let too_long = || Failure::usage("--ttl is longer than time is counted");
+    let ttl = SignedDuration::try_from(ttl).map_err(|_too_long| too_long())?;
+    let at = Timestamp::now()
+        .checked_add(ttl)
+        .map_err(|_too_long| too_long())?;
+    Ok(at.to_string())
+}
+
+fn kind(text: &str) -> Result<CredentialKind, String> {
+    [
+        CredentialKind::Pat,
+        CredentialKind::App,
+        CredentialKind::Mtls,
+    ]
+    .into_iter()
+    .find(|kind| kind_name(*kind) == text)
+    .ok_or_else(|| "a kind is pat, app or mtls".to_owned())
+}
+
+fn kind_name(kind: CredentialKind) -> &'static str {
+    match kind {
+        CredentialKind::Pat => "pat",
+        CredentialKind::App => "app",
+        CredentialKind::Mtls => "mtls",
+    }
+}

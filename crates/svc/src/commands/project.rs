@@ -1,0 +1,358 @@
+//! `svc project`: projects of the platform.
+
+mod create;
+mod offer;
+mod records;
+mod settings;
+
+use api::control::projects::{
+    DELETE, Deployment, LIST, Project, ProjectList, ProjectStatus, TRANSFER, TransferProject,
+    UPDATE, UpdateProject,
+};
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    cli::Format,
+    context::{self, Context, SelectedProject},
+    failure::{Code, Failure},
+    output,
+    platform::SessionFlags,
+    prompt,
+};
+
+/// What can be done with projects.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List projects
+    List(ListArgs),
+    /// Select the project that other commands mean
+    Use(UseArgs),
+    /// Create a project, once its billing impact was shown and confirmed
+    Create(Box<create::CreateArgs>),
+    /// Change a project's name
+    Rename(RenameArgs),
+    /// Move a project to another workspace
+    Transfer(TransferArgs),
+    /// Delete a project
+    Delete(DeleteArgs),
+    /// Read or change the policy of a project
+    Settings(Box<settings::SettingsArgs>),
+    /// Show the plan of a project
+    Plan(records::PlanArgs),
+    /// Show what the tunnels of a project carried
+    Usage(records::UsageArgs),
+    /// List requests and connections
+    Logs(Box<records::LogsArgs>),
+    /// List stored events
+    Events(Box<records::EventsArgs>),
+}
+
+/// The flags of `svc project list`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc project list --q stag --sort name --output json")]
+pub(crate) struct ListArgs {
+    /// Only those whose name or endpoint has this in it
+    #[arg(long, value_name = "TEXT")]
+    q: Option<String>,
+
+    /// Only those of this workspace (id or name)
+    #[arg(long, value_name = "WORKSPACE")]
+    workspace: Option<String>,
+
+    /// What the list is sorted by
+    #[arg(long, value_parser = ["id", "name", "endpoint", "status", "plan", "deployment"])]
+    sort: Option<String>,
+
+    /// The direction
+    #[arg(long, value_parser = ["asc", "desc"])]
+    order: Option<String>,
+
+    /// The page, from 1
+    #[arg(long, value_name = "N")]
+    page: Option<u32>,
+
+    /// Projects of a page, up to 100
+    #[arg(long, value_name = "N")]
+    page_size: Option<u32>,
+
+    /// How the list is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// A project that is named, and how it is shown.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc project use staging")]
+pub(crate) struct UseArgs {
+    /// The project: endpoint, id or name
+    project: String,
+
+    /// How it is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// The flags of `svc project rename`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc project rename staging production")]
+pub(crate) struct RenameArgs {
+    /// The project: endpoint, id or name
+    project: String,
+
+    /// The new name
+    name: String,
+
+    /// How it is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// The flags of `svc project transfer`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc project transfer staging --to \"Analytical Engines\"")]
+pub(crate) struct TransferArgs {
+    /// The project: endpoint, id or name
+    project: String,
+
+    /// The workspace that receives it (id or name)
+    #[arg(long, value_name = "WORKSPACE")]
+    to: String,
+
+    /// How it is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// The flags of `svc project delete`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc project delete staging --yes")]
+pub(crate) struct DeleteArgs {
+    /// The project: endpoint, id or name
+    project: String,
+
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// Which project is meant, for commands that have a selected one.
+#[derive(Debug, Args)]
+pub(crate) struct OnProject {
+    /// The project: endpoint, id or name; without it, the selected one
+    #[arg(long, value_name = "PROJECT")]
+    pub(crate) project: Option<String>,
+
+    /// How it is written
+    #[arg(long, short, value_enum, default_value_t)]
+    pub(crate) output: Format,
+
+    #[command(flatten)]
+    pub(crate) flags: SessionFlags,
+}
+
+/// Runs one of them.
+pub(crate) async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::List(args) => list(args).await,
+        Command::Use(args) => select(args).await,
+        Command::Create(args) => create::run(*args).await,
+        Command::Rename(args) => rename(args).await,
+        Command::Transfer(args) => transfer(args).await,
+        Command::Delete(args) => delete(args).await,
+        Command::Settings(args) => settings::run(*args).await,
+        Command::Plan(args) => records::plan(args).await,
+        Command::Usage(args) => records::usage(args).await,
+        Command::Logs(args) => records::logs(*args).await,
+        Command::Events(args) => records::events(*args).await,
+    }
+}
+
+async fn list(args: ListArgs) -> Result<(), Failure> {
+    let session = args.flags.open()?;
+    let workspace = match &args.workspace {
+        Some(text) => Some(session.workspace(Some(text)).await?.id),
+        None => None,
+    };
+    let call = session.platform.call(LIST, &[]);
+    let list: ProjectList = call
+        .query("q", args.q)
+        .query("workspaceId", workspace)
+        .query("sort", args.sort)
+        .query("order", args.order)
+        .query("page", args.page)
+        .query("pageSize", args.page_size)
+        .answer()
+        .await?;
+    if args.output == Format::Json {
+        return output::json(&list);
+    }
+    let heading = [
+        "NAME",
+        "ENDPOINT",
+        "STATUS",
+        "PLAN",
+        "DEPLOYMENT",
+        "PROVIDER",
+        "REGION",
+        "WORKSPACE",
+        "ID",
+    ];
+    output::table(&heading, &list.projects.iter().map(row).collect::<Vec<_>>())?;
+    let paging = list.paging;
+    if paging.total_pages > u64::from(paging.page) {
+        output::message(&format!(
+            "page {} of {}; the next one with --page {}",
+            paging.page,
+            paging.total_pages,
+            paging.page.saturating_add(1)
+        ));
+    }
+    Ok(())
+}
+
+async fn select(args: UseArgs) -> Result<(), Failure> {
+    let session = args.flags.open()?;
+    let project = session.find_project(&args.project).await?;
+    let Some(kept) = &session.context else {
+        return Err(Failure::usage(format!(
+            "no context keeps a token for {}",
+            session.platform.address()
+        ))
+        .hint("sign in there with `svc login`"));
+    };
+    // The engine of a running `svc up` has one address for all of its projects.
+    let engine = if session.context_name == context::LOCAL {
+        kept.engine.clone()
+    } else {
+        Some(format!(
+            "{}.{}:{}",
+            project.endpoint, project.domain, project.engine_port
+        ))
+    };
+    session.keep(&Context {
+        engine,
+        workspace_id: Some(project.workspace_id.clone()),
+        project: Some(SelectedProject {
+            id: project.id.clone(),
+            endpoint: project.endpoint.clone(),
+        }),
+        ..kept.clone()
+    })?;
+    output::message(&format!(
+        "commands mean {} ({}) from now on",
+        project.name, project.endpoint
+    ));
+    match args.output {
+        Format::Json => output::json(&project),
+        Format::Text => Ok(()),
+    }
+}
+
+async fn rename(args: RenameArgs) -> Result<(), Failure> {
+    let session = args.flags.open()?;
+    let project = session.find_project(&args.project).await?;
+    let body = UpdateProject { name: args.name };
+    let call = session.platform.call(UPDATE, &[&project.id]);
+    show(args.output, &call.body(&body)?.answer().await?)
+}
+
+async fn transfer(args: TransferArgs) -> Result<(), Failure> {
+    let session = args.flags.open()?;
+    let project = session.find_project(&args.project).await?;
+    let body = TransferProject {
+        workspace_id: session.workspace(Some(&args.to)).await?.id,
+    };
+    let call = session.platform.call(TRANSFER, &[&project.id]);
+    show(args.output, &call.body(&body)?.answer().await?)
+}
+
+async fn delete(args: DeleteArgs) -> Result<(), Failure> {
+    let session = args.flags.open()?;
+    let project = session.find_project(&args.project).await?;
+    confirm_deletion(
+        &format!("the project {} ({})", project.name, project.endpoint),
+        args.yes,
+    )?;
+    session.platform.call(DELETE, &[&project.id]).done().await?;
+    output::message(&format!(
+        "the project {} ({}) is deleted",
+        project.name, project.endpoint
+    ));
+    Ok(())
+}
+
+/// Asks before something goes for good; whoever cannot be asked says so on the command line.
+pub(super) fn confirm_deletion(what: &str, yes: bool) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !prompt::is_possible() {
+        return Err(Failure::usage(format!("{what} would be deleted for good"))
+            .hint("add --yes where nobody can be asked"));
+    }
+    if prompt::confirm(&format!("Delete {what} for good?"))? {
+        Ok(())
+    } else {
+        Err(Failure::new(Code::Failed, "nothing was deleted"))
+    }
+}
+
+/// One project.
+pub(super) fn show(format: Format, project: &Project) -> Result<(), Failure> {
+    match format {
+        Format::Json => output::json(project),
+        Format::Text => output::record(&[
+            ("name", project.name.clone()),
+            ("endpoint", project.endpoint.clone()),
+            ("id", project.id.clone()),
+            ("workspace", project.workspace_id.clone()),
+            ("plan", project.plan.to_string()),
+            ("region", format!("{}/{}", project.provider, project.region)),
+            ("engine", project.url.clone()),
+        ]),
+    }
+}
+
+fn row(project: &Project) -> Vec<String> {
+    vec![
+        project.name.clone(),
+        project.endpoint.clone(),
+        status(project.status).to_owned(),
+        project.plan.to_string(),
+        deployment(project.deployment).to_owned(),
+        project.provider.to_string(),
+        project.region.clone(),
+        project.workspace_id.clone(),
+        project.id.clone(),
+    ]
+}
+
+fn status(status: ProjectStatus) -> &'static str {
+    match status {
+        ProjectStatus::Active => "active",
+        ProjectStatus::Unavailable => "unavailable",
+        ProjectStatus::Error => "error",
+    }
+}
+
+fn deployment(deployment: Deployment) -> &'static str {
+    match deployment {
+        Deployment::Shared => "shared",
+        Deployment::Dedicated => "dedicated",
+    }
+}

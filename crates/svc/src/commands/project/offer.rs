@@ -1,0 +1,319 @@
+//! What is offered, in words, and whether it was confirmed (CP-4g). No IO.
+
+use std::fmt::Write as _;
+
+use api::control::plans::{
+    BillingImpact, Currency, Interval, Plan, PlanConfiguration, PlanOption, Provider,
+};
+
+use crate::failure::{Code, Failure};
+
+/// A plan in a region: what a creation would confirm.
+#[derive(Debug)]
+pub(super) struct Choice<'a> {
+    /// The plan as it was offered.
+    pub(super) option: &'a PlanOption,
+    /// Whose machines.
+    pub(super) provider: Provider,
+    /// Where.
+    pub(super) region: &'a str,
+}
+
+/// What comes before a creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// What is offered now was confirmed.
+    Create,
+    /// It has to be shown to the person at the terminal, who decides.
+    Ask {
+        /// Another offer was confirmed before.
+        changed: bool,
+    },
+    /// Another offer was confirmed, and nobody can be asked.
+    Stale,
+    /// Nothing was confirmed, and nobody can be asked.
+    Unconfirmed,
+}
+
+/// CP-4g: only an offer whose own fingerprint was confirmed is created.
+pub(super) fn next_step(offered: &str, confirmed: Option<&str>, can_ask: bool) -> Step {
+    match (confirmed, can_ask) {
+        (Some(confirmed), _) if confirmed == offered => Step::Create,
+        (confirmed, true) => Step::Ask {
+            changed: confirmed.is_some(),
+        },
+        (Some(_), false) => Step::Stale,
+        (None, false) => Step::Unconfirmed,
+    }
+}
+
+impl<'a> Choice<'a> {
+    /// The choice that was asked for; what was left open is what the platform recommends, else
+    /// the first or only one.
+    pub(super) fn of(
+        preview: &'a PlanConfiguration,
+        plan: Option<Plan>,
+        place: Option<&'a (Provider, String)>,
+    ) -> Result<Self, Failure> {
+        let recommended = preview.recommended.as_ref();
+        let first = || preview.plans.iter().find(|option| option.available);
+        let plan = plan
+            .or_else(|| recommended.map(|choice| choice.plan))
+            .or_else(|| first().map(|option| option.plan))
+            .ok_or_else(|| Failure::new(Code::Failed, "no plan is available at the moment"))?;
+        let option = preview
+            .plans
+            .iter()
+            .find(|option| option.plan == plan)
+            .ok_or_else(|| Failure::new(Code::Failed, format!("there is no plan {plan}")))?;
+        if !option.available {
+            let reason = option.unavailable_reason.as_deref().unwrap_or_default();
+            let message = format!("the plan {plan} is not available: {reason}");
+            return Err(Failure::new(Code::NotAvailable, message)
+                .hint("`svc project create --preview` shows what is"));
+        }
+        let regions: Vec<_> = option
+            .providers
+            .iter()
+            .flat_map(|provider| {
+                let whose = provider.provider;
+                provider.regions.iter().map(move |region| (whose, region))
+            })
+            .collect();
+        let found = match place {
+            Some((provider, name)) => regions
+                .iter()
+                .find(|(whose, region)| whose == provider && region.region == *name),
+            None => regions
+                .iter()
+                .find(|(_, region)| region.recommended)
+                .or_else(|| regions.first().filter(|_| regions.len() == 1)),
+        };
+        let Some((provider, region)) = found else {
+            let known: Vec<_> = regions
+                .iter()
+                .map(|(provider, region)| format!("{provider}/{}", region.region))
+                .collect();
+            let message = match place {
+                Some((provider, name)) => {
+                    format!("there is no region {provider}/{name} for {plan}")
+                }
+                None => format!("the plan {plan} stands in several regions"),
+            };
+            return Err(
+                Failure::usage(message).hint(format!("choose with --region: {}", known.join(", ")))
+            );
+        };
+        Ok(Self {
+            option,
+            provider: *provider,
+            region: &region.region,
+        })
+    }
+
+    /// What is about to be confirmed, for people.
+    pub(super) fn describe(&self, name: Option<&str>) -> String {
+        let mut text = String::new();
+        if let Some(name) = name {
+            line(&mut text, "project", name);
+        }
+        describe(&mut text, self.option);
+        line(
+            &mut text,
+            "region",
+            &format!("{}/{}", self.provider, self.region),
+        );
+        text.trim_end().to_owned()
+    }
+}
+
+/// Everything that is offered, for people.
+pub(super) fn describe_all(preview: &PlanConfiguration) -> String {
+    let mut text = String::new();
+    for option in &preview.plans {
+        describe(&mut text, option);
+        if !option.available {
+            text.push('\n');
+            continue;
+        }
+        for provider in &option.providers {
+            for region in &provider.regions {
+                let nearest = if region.recommended {
+                    " (recommended)"
+                } else {
+                    ""
+                };
+                let place = format!("{}/{}{nearest}", provider.provider, region.region);
+                line(&mut text, "region", &place);
+            }
+        }
+        line(&mut text, "fingerprint", &option.creation_fingerprint);
+        text.push('\n');
+    }
+    text.trim_end().to_owned()
+}
+
+fn describe(text: &mut String, option: &PlanOption) {
+    let plan = format!("{} ({}): {}", option.name, option.plan, option.description);
+    line(text, "plan", &plan);
+    if !option.available {
+        let reason = option.unavailable_reason.as_deref().unwrap_or_default();
+        line(text, "unavailable", reason);
+        return;
+    }
+    let impact = &option.billing_impact;
+    line(text, "price", &price(impact));
+    let words = format!("{}. {}", impact.label, impact.description);
+    line(text, "billing", &words);
+    let action = &option.billing_action;
+    let words = format!("{}. {}", action.label, action.description);
+    line(text, "next step", &words);
+}
+
+fn price(impact: &BillingImpact) -> String {
+    let mut parts = Vec::new();
+    if let Some(now) = impact.price {
+        parts.push(format!("{} now", amount(now.amount_minor, now.currency)));
+    }
+    if let Some(recurring) = impact.recurring {
+        let every = match recurring.interval {
+            Interval::Month => "every month",
+        };
+        let each = amount(recurring.amount_minor, recurring.currency);
+        parts.push(format!("{each} {every}"));
+    }
+    let mut text = if parts.is_empty() {
+        "nothing".to_owned()
+    } else {
+        parts.join(", then ")
+    };
+    if let Some(before) = impact.compare_at_price {
+        text.push_str(" instead of ");
+        text.push_str(&amount(before.amount_minor, before.currency));
+    }
+    if let Some(promotion) = &impact.promotion {
+        text.push_str(" (");
+        text.push_str(promotion);
+        text.push(')');
+    }
+    text
+}
+
+/// An amount with the decimals that its currency has (ISO 4217).
+pub(super) fn amount(minor: i64, currency: Currency) -> String {
+    let sign = if minor < 0 { "-" } else { "" };
+    let minor = minor.unsigned_abs();
+    match currency.as_str() {
+        "JPY" | "KRW" | "VND" | "CLP" | "ISK" => format!("{sign}{minor} {currency}"),
+        "BHD" | "KWD" | "OMR" | "TND" | "JOD" => {
+            format!("{sign}{}.{:03} {currency}", minor / 1000, minor % 1000)
+        }
+        _ => format!("{sign}{}.{:02} {currency}", minor / 100, minor % 100),
+    }
+}
+
+fn line(text: &mut String, name: &str, value: &str) {
+    // Writing into a string does not fail; and what others named moves no cursor.
+    let value: String = value.chars().filter(|c| !c.is_control()).collect();
+    let _written = writeln!(text, "  {name:<12}{value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn preview(price: i64) -> PlanConfiguration {
+        let region = |name: &str| json!({"region": name, "recommended": name == "b"});
+        serde_json::from_value(json!({"plans": [
+            {
+                "plan": "basic", "name": "Basic", "description": "For one.", "available": true,
+                "billingImpact": {"type": "none", "label": "No charge",
+                    "description": "Nothing is charged.", "billingEnabled": true},
+                "billingAction": {"type": "create", "label": "Create",
+                    "description": "It is created at once.", "submitLabel": "Create project"},
+                "providers": [{"provider": "aws", "regions": [region("a"), region("b")]}],
+                "creationFingerprint": "basic-print",
+            },
+            {
+                "plan": "pro", "name": "Pro", "description": "For teams.", "available": true,
+                "billingImpact": {"type": "prorated_charge", "label": "Added",
+                    "description": "The rest of the month at once.", "billingEnabled": true,
+                    "price": {"amountMinor": 905, "currency": "EUR"},
+                    "compareAtPrice": {"amountMinor": 2900, "currency": "EUR"},
+                    "recurring": {"amountMinor": price, "currency": "EUR", "interval": "month"},
+                    "promotion": "spring"},
+                "billingAction": {"type": "update_subscription", "label": "Create and update",
+                    "description": "It is added.", "submitLabel": "Confirm and create"},
+                "providers": [{"provider": "gcp", "regions": [
+                    {"region": "x", "recommended": false}, {"region": "y", "recommended": false}]}],
+                "creationFingerprint": "pro-print",
+            },
+            {
+                "plan": "enterprise", "name": "Enterprise", "description": "Yours.",
+                "available": false, "unavailableReasonCode": "by_arrangement",
+                "unavailableReason": "Sold by arrangement.",
+                "billingImpact": {"type": "none", "label": "No charge",
+                    "description": "Nothing is charged.", "billingEnabled": true},
+                "billingAction": {"type": "create", "label": "Create",
+                    "description": "It is created at once.", "submitLabel": "Create project"},
+                "providers": [], "creationFingerprint": "enterprise-print",
+            },
+        ]}))
+        .unwrap()
+    }
+
+    /// CP-4g: without a confirmation of this very offer nothing is created.
+    #[test]
+    fn cp_4g_only_what_was_confirmed_is_created() {
+        for can_ask in [false, true] {
+            assert_eq!(next_step("new", Some("new"), can_ask), Step::Create);
+        }
+        assert_eq!(next_step("new", None, true), Step::Ask { changed: false });
+        assert_eq!(
+            next_step("new", Some("old"), true),
+            Step::Ask { changed: true }
+        );
+        assert_eq!(next_step("new", Some("old"), false), Step::Stale);
+        assert_eq!(next_step("new", None, false), Step::Unconfirmed);
+        assert_eq!(next_step("new", Some(""), false), Step::Stale);
+    }
+
+    /// CP-4g: plan, price, impact and action are all said.
+    #[test]
+    fn cp_4g_the_impact_is_shown_in_words() {
+        let preview = preview(1900);
+        insta::assert_snapshot!(describe_all(&preview));
+        let place = (Provider::Gcp, "x".to_owned());
+        let choice = Choice::of(&preview, Some(Plan::Pro), Some(&place)).unwrap();
+        insta::assert_snapshot!(choice.describe(Some("staging")));
+    }
+
+    #[test]
+    fn what_is_left_open_is_recommended_or_asked_for() {
+        let preview = preview(1900);
+        let choice = Choice::of(&preview, None, None).unwrap();
+        assert_eq!(
+            (choice.option.plan, choice.provider, choice.region),
+            (Plan::Basic, Provider::Aws, "b")
+        );
+        let several = Choice::of(&preview, Some(Plan::Pro), None).unwrap_err();
+        assert!(several.to_string().contains("gcp/x, gcp/y"), "{several}");
+        let nowhere = (Provider::Gcp, "z".to_owned());
+        let nowhere = Choice::of(&preview, Some(Plan::Pro), Some(&nowhere)).unwrap_err();
+        assert!(nowhere.to_string().contains("gcp/z"), "{nowhere}");
+        let closed = Choice::of(&preview, Some(Plan::Enterprise), None).unwrap_err();
+        assert_eq!(closed.code(), Code::NotAvailable);
+        assert!(closed.to_string().contains("by arrangement"), "{closed}");
+    }
+
+    #[test]
+    fn amounts_have_the_decimals_of_their_currency() {
+        let shown = |minor, code: &str| amount(minor, code.parse().unwrap());
+        assert_eq!(shown(1905, "EUR"), "19.05 EUR");
+        assert_eq!(shown(1905, "JPY"), "1905 JPY");
+        assert_eq!(shown(1905, "KWD"), "1.905 KWD");
+        assert_eq!(shown(-5, "EUR"), "-0.05 EUR");
+    }
+}

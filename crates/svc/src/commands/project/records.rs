@@ -1,0 +1,252 @@
+//! `svc project plan`, `usage`, `logs`, `events`: what a project is on and what happened in it.
+
+use api::control::records::{
+    EVENTS, EventList, LOGS, LogList, PLAN, ProjectPlan, StoredEvent, TURN_USAGE, TurnUsage, USAGE,
+    Usage,
+};
+use clap::{Args, Parser};
+use serde_json::Value;
+
+use super::OnProject;
+use crate::{cli::Format, failure::Failure, output, platform::Call};
+
+/// The flags of `svc project plan`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc project plan --project staging")]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    on: OnProject,
+}
+
+/// The flags of `svc project usage`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc project usage --timeline 1w")]
+pub(crate) struct UsageArgs {
+    /// What TURN relays carried, instead of tunnels
+    #[arg(long)]
+    turn: bool,
+
+    #[command(flatten)]
+    range: Range,
+
+    #[command(flatten)]
+    on: OnProject,
+}
+
+/// The flags of `svc project logs`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc project logs --timeline 1h --outcome denied")]
+pub(crate) struct LogsArgs {
+    /// How the stream ended
+    #[arg(long, value_parser = ["connected", "failed", "denied"])]
+    outcome: Option<String>,
+
+    /// Streams of this tunnel alone
+    #[arg(long, value_name = "ID")]
+    tunnel: Option<String>,
+
+    /// Only those whose host, path or address has this in it
+    #[arg(long, value_name = "TEXT")]
+    q: Option<String>,
+
+    #[command(flatten)]
+    list: List,
+
+    #[command(flatten)]
+    on: OnProject,
+}
+
+/// The flags of `svc project events`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc project events --type tunnel.created")]
+pub(crate) struct EventsArgs {
+    /// Events of this type alone
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+
+    #[command(flatten)]
+    list: List,
+
+    #[command(flatten)]
+    on: OnProject,
+}
+
+/// A range of time.
+#[derive(Debug, Args)]
+struct Range {
+    /// A range that ends now; without any range, 24h
+    #[arg(long, value_parser = ["30m", "1h", "12h", "24h", "3d", "1w", "30d"],
+        conflicts_with_all = ["start", "end"])]
+    timeline: Option<String>,
+
+    /// Beginning of the range (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    start: Option<String>,
+
+    /// End of the range, not in it
+    #[arg(long, value_name = "TIME")]
+    end: Option<String>,
+}
+
+/// A part of a list of events.
+#[derive(Debug, Args)]
+struct List {
+    #[command(flatten)]
+    range: Range,
+
+    /// Only what came after the event with this id
+    #[arg(long, value_name = "ID")]
+    after: Option<String>,
+
+    /// The direction in time; without it newest first
+    #[arg(long, value_parser = ["asc", "desc"])]
+    order: Option<String>,
+
+    /// The page, from 1
+    #[arg(long, value_name = "N")]
+    page: Option<u32>,
+
+    /// Items of a page, up to 100
+    #[arg(long, value_name = "N")]
+    page_size: Option<u32>,
+}
+
+impl Range {
+    fn narrow(self, call: Call<'_>) -> Call<'_> {
+        call.query("timeline", self.timeline)
+            .query("start", self.start)
+            .query("end", self.end)
+    }
+}
+
+impl List {
+    fn narrow(self, call: Call<'_>) -> Call<'_> {
+        self.range
+            .narrow(call)
+            .query("afterEventId", self.after)
+            .query("order", self.order)
+            .query("page", self.page)
+            .query("pageSize", self.page_size)
+    }
+}
+
+pub(super) async fn plan(args: PlanArgs) -> Result<(), Failure> {
+    let session = args.on.flags.open()?;
+    let project = session.project(args.on.project.as_deref()).await?;
+    let plan: ProjectPlan = session.platform.call(PLAN, &[&project.id]).answer().await?;
+    if args.on.output == Format::Json {
+        return output::json(&plan);
+    }
+    let monthly = plan.monthly.map_or_else(
+        || "nothing".to_owned(),
+        |price| super::offer::amount(price.amount_minor, price.currency),
+    );
+    output::record(&[
+        ("plan", plan.plan.to_string()),
+        ("name", plan.name),
+        ("description", plan.description),
+        ("monthly", monthly),
+        ("logs are kept", format!("{} days", plan.log_retention_days)),
+    ])
+}
+
+pub(super) async fn usage(args: UsageArgs) -> Result<(), Failure> {
+    let session = args.on.flags.open()?;
+    let project = session.project(args.on.project.as_deref()).await?;
+    let operation = if args.turn { TURN_USAGE } else { USAGE };
+    let call = session.platform.call(operation, &[&project.id]);
+    let call = args.range.narrow(call);
+    if args.turn {
+        let usage: TurnUsage = call.answer().await?;
+        if args.on.output == Format::Json {
+            return output::json(&usage);
+        }
+        return output::record(&[
+            ("from", usage.start),
+            ("to", usage.end),
+            ("credentials", usage.total.credentials.to_string()),
+            ("allocations", usage.total.allocations.to_string()),
+            ("relayed bytes", usage.total.relayed_bytes.to_string()),
+        ]);
+    }
+    let usage: Usage = call.answer().await?;
+    if args.on.output == Format::Json {
+        return output::json(&usage);
+    }
+    output::record(&[
+        ("from", usage.start),
+        ("to", usage.end),
+        ("streams", usage.total.streams.to_string()),
+        ("failed streams", usage.total.failed_streams.to_string()),
+        ("upstream bytes", usage.total.upstream_bytes.to_string()),
+        ("downstream bytes", usage.total.downstream_bytes.to_string()),
+    ])
+}
+
+pub(super) async fn logs(args: LogsArgs) -> Result<(), Failure> {
+    let session = args.on.flags.open()?;
+    let project = session.project(args.on.project.as_deref()).await?;
+    let call = args
+        .list
+        .narrow(session.platform.call(LOGS, &[&project.id]));
+    let list: LogList = call
+        .query("outcome", args.outcome)
+        .query("tunnelId", args.tunnel)
+        .query("q", args.q)
+        .answer()
+        .await?;
+    match args.on.output {
+        Format::Json => output::json(&list),
+        Format::Text => output::table(
+            &[
+                "TIME", "OUTCOME", "METHOD", "HOST", "PATH", "STATUS", "FROM",
+            ],
+            &list.logs.iter().map(log).collect::<Vec<_>>(),
+        ),
+    }
+}
+
+pub(super) async fn events(args: EventsArgs) -> Result<(), Failure> {
+    let session = args.on.flags.open()?;
+    let project = session.project(args.on.project.as_deref()).await?;
+    let call = session.platform.call(EVENTS, &[&project.id]);
+    let list: EventList = args
+        .list
+        .narrow(call)
+        .query("eventType", args.kind)
+        .answer()
+        .await?;
+    match args.on.output {
+        Format::Json => output::json(&list),
+        Format::Text => output::table(
+            &["TIME", "TYPE", "USER", "ID"],
+            &list.events.iter().map(event).collect::<Vec<_>>(),
+        ),
+    }
+}
+
+fn log(event: &StoredEvent) -> Vec<String> {
+    let field = |key: &str| match event.payload.get(key) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Null) | None => "-".to_owned(),
+        Some(other) => other.to_string(),
+    };
+    vec![
+        event.created_at.clone(),
+        field("outcome"),
+        field("method"),
+        field("host"),
+        field("path"),
+        field("status"),
+        field("source_ip"),
+    ]
+}
+
+fn event(event: &StoredEvent) -> Vec<String> {
+    vec![
+        event.created_at.clone(),
+        event.event_type.clone(),
+        event.user_id.clone().unwrap_or_else(|| "-".to_owned()),
+        event.event_id.clone(),
+    ]
+}

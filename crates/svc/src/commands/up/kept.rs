@@ -1,0 +1,97 @@
+//! What `svc up` keeps of its administrator, so that the second start is like the first.
+//!
+//! The password is kept in clear, in a file of its owner: whoever reads that can read the database
+//! and the keys beside it too.
+
+use std::{fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{context::write_private, failure::Failure};
+
+/// The file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Kept {
+    /// Whom the administrator signs in as.
+    pub(super) admin_email: String,
+    /// The password that was drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) admin_password: Option<String>,
+    /// The administrator's token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) token: Option<String>,
+}
+
+impl Kept {
+    /// What is kept in `data`; nothing but a name at the first start.
+    pub(super) fn read(data: &Path) -> Result<Self, Failure> {
+        let path = data.join(FILE);
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|error| {
+                Failure::usage(format!("{} cannot be used: {error}", path.display()))
+                    .hint("remove the file; the account stays, its password is not shown any more")
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self {
+                admin_email: ADMIN_EMAIL.to_owned(),
+                admin_password: None,
+                token: None,
+            }),
+            Err(error) => Err(Failure::of(
+                &format!("cannot read {}", path.display()),
+                error,
+            )),
+        }
+    }
+
+    /// Keeps it, for its owner alone.
+    pub(super) fn write(&self, data: &Path) -> Result<(), Failure> {
+        let path = data.join(FILE);
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|error| Failure::of("the password cannot be kept", error))?;
+        write_private(&path, &text)
+            .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))
+    }
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept")
+            .field("admin_email", &self.admin_email)
+            .finish_non_exhaustive()
+    }
+}
+
+const FILE: &str = "up.json";
+
+/// Nobody gets mail there: mails are files in the data directory.
+const ADMIN_EMAIL: &str = "admin@localhost";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn it_is_for_its_owner_alone_and_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut kept = Kept::read(dir.path()).unwrap();
+        assert!(kept.admin_password.is_none() && kept.token.is_none());
+        kept.admin_password = Some("secret".to_owned());
+        kept.write(dir.path()).unwrap();
+        let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        let again = Kept::read(dir.path()).unwrap();
+        assert_eq!(again.admin_password.as_deref(), Some("secret"));
+        assert!(!format!("{again:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE), "[]").unwrap();
+        let failure = Kept::read(dir.path()).unwrap_err();
+        assert!(failure.to_string().contains("up.json"), "{failure}");
+    }
+}

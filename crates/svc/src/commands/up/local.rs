@@ -1,0 +1,292 @@
+//! The platform of `svc up`: embedded, on loopback, with one person and one project.
+//!
+//! Person and token are made by the platform's own functions, because nobody could sign in to ask
+//! for them; everything after that goes through its API.
+
+use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use api::control::{
+    plans::{BillingActionKind, BillingImpactKind, PLAN_CONFIGURATION, PlanConfiguration},
+    projects::{self, CREATE, CreateProject, Placement, Project, ProjectList},
+    turn::{ISSUE_BY_ID, IssueTurnCredential, TurnCredential},
+    whoami::{WHOAMI, Whoami},
+    workspaces::{self, WorkspaceList},
+};
+use client::Token;
+use control::{app::App, config::Config};
+use credentials::Secret;
+use daemon::{clock::SystemClock, shutdown::Shutdown};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::{HOST, kept::Kept};
+use crate::{
+    context::write_private,
+    failure::{Code, Failure, chain},
+    platform::{ApiUrl, Platform},
+    random,
+};
+
+/// The sockets of a platform that is to be; whoever connects waits until it serves.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    sockets: Vec<TcpListener>,
+    port: u16,
+}
+
+/// A platform that serves, and what there is in it.
+#[derive(Debug)]
+pub(super) struct LocalPlatform {
+    running: control::Running,
+    shutdown: Shutdown,
+    pub(super) base_url: String,
+    pub(super) kept: Kept,
+    /// Whether the kept password still opens the account.
+    pub(super) password_holds: bool,
+    pub(super) workspace_id: String,
+    pub(super) project: Project,
+    pub(super) turn_urls: Vec<String>,
+}
+
+impl Listeners {
+    /// On both loopback addresses, where the machine has both: browsers try `localhost` as either.
+    pub(super) async fn bind(port: u16) -> Result<Self, Failure> {
+        let cannot = |error| Failure::of("the platform's port cannot be used", error);
+        let first = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            .await
+            .map_err(cannot)?;
+        let port = first.local_addr().map_err(cannot)?.port();
+        let mut sockets = vec![first];
+        // Without IPv6, or where another program holds the port there, one is enough.
+        sockets.extend(TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await.ok());
+        Ok(Self { sockets, port })
+    }
+
+    /// Where the platform's public keys will be. By address: a name would need a resolver.
+    pub(super) fn keys_url(&self) -> String {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        format!("http://{address}{}", api::control::contracts::JWKS.path)
+    }
+
+    fn base_url(&self) -> String {
+        match self.port {
+            // An origin is written without the port that its scheme implies.
+            80 => "http://localhost".to_owned(),
+            port => format!("http://localhost:{port}"),
+        }
+    }
+}
+
+impl LocalPlatform {
+    /// Starts it on what an earlier start left in `data`.
+    pub(super) async fn start(
+        listeners: Listeners,
+        data: &Path,
+        engine_port: u16,
+    ) -> Result<Self, Failure> {
+        let base_url = listeners.base_url();
+        let config = configuration(&listeners, data, engine_port)?;
+        let app = control::open(config, Arc::new(SystemClock))
+            .await
+            .map_err(cannot_start)?;
+        let mut kept = Kept::read(data)?;
+        let password = match &kept.admin_password {
+            Some(password) => password.clone(),
+            None => {
+                // Kept before it is set: a start that breaks off in between is not locked out.
+                let drawn = control::draw_password().map_err(|refusal| refused(&refusal))?;
+                kept.admin_password = Some(drawn.clone());
+                kept.write(data)?;
+                drawn
+            }
+        };
+        let secret = Secret::new(password.as_bytes());
+        let operator = control::ensure_operator(&app, &kept.admin_email, &secret)
+            .await
+            .map_err(|refusal| refused(&refusal))?;
+        let shutdown = Shutdown::new(DRAIN);
+        let running = control::start_on_each(Arc::clone(&app), listeners.sockets, shutdown.clone())
+            .map_err(cannot_start)?;
+
+        let address: ApiUrl = base_url
+            .parse()
+            .map_err(|error| Failure::usage(format!("{base_url} is {error}")))?;
+        if !is_good_for_a_while(&address, kept.token.as_deref()).await? {
+            kept.token = Some(issue(&app, operator).await?);
+            kept.write(data)?;
+        }
+        let token = Token::new(kept.token.as_deref().unwrap_or_default());
+        let platform = Platform::new(address, token, None)?;
+        let workspace_id = own_workspace(&platform).await?;
+        let project = match first_project(&platform, &workspace_id).await? {
+            Some(project) => project,
+            None => create_project(&platform, &workspace_id).await?,
+        };
+        let turn: TurnCredential = platform
+            .call(ISSUE_BY_ID, &[&project.id])
+            .body(&IssueTurnCredential {
+                ttl_seconds: Some(1),
+            })?
+            .answer()
+            .await?;
+        Ok(Self {
+            running,
+            shutdown,
+            base_url,
+            kept,
+            password_holds: operator.password_holds,
+            workspace_id,
+            project,
+            turn_urls: turn.urls,
+        })
+    }
+
+    /// Lets requests finish, and lets go of them at once when `hard` says so.
+    pub(super) async fn stop(self, hard: &Shutdown) {
+        let shutdown = self.shutdown;
+        shutdown.request();
+        let hurry = async {
+            tokio::select! {
+                () = hard.hard().cancelled() => {}
+                () = tokio::time::sleep(DRAIN) => {}
+            }
+            shutdown.hard().cancel();
+            // The end is the platform's to say.
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = self.running.stopped() => {}
+            () = hurry => {}
+        }
+    }
+}
+
+/// Writes the configuration and reads it back as `svc platform` would.
+fn configuration(listeners: &Listeners, data: &Path, engine_port: u16) -> Result<Config, Failure> {
+    let file = json!({
+        "platform": {
+            "base_url": listeners.base_url(),
+            "listen_addr": SocketAddr::from((Ipv4Addr::LOCALHOST, listeners.port)).to_string(),
+            "data_dir": data,
+            "log_level": "warn",
+        },
+        "engines": [{ "cluster_domain": HOST }],
+        // The built-in plans: the free one without a limit, the one with a price by checkout.
+        "catalog": { "regions": [{
+            "provider": "other",
+            "region": "local",
+            "engine_port": engine_port,
+        }] },
+        "compat": { "rstream": true },
+    });
+    let path = data.join("platform.yaml");
+    write_private(&path, format!("{file:#}\n").as_bytes())
+        .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
+    Config::load(Some(&path), std::iter::empty()).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Whether the platform takes the token, and will for longer than anybody leaves this running.
+async fn is_good_for_a_while(address: &ApiUrl, token: Option<&str>) -> Result<bool, Failure> {
+    let Some(token) = token else {
+        return Ok(false);
+    };
+    let platform = Platform::new(address.clone(), Token::new(token), None)?;
+    let whoami: Result<Whoami, _> = platform.call(WHOAMI, &[]).answer().await;
+    let whoami = match whoami {
+        Ok(whoami) => whoami,
+        Err(error) if error.refusal("invalid_token").is_some() => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let ends = whoami.expires_at.as_deref().map(str::parse::<Timestamp>);
+    Ok(match ends {
+        None => true,
+        Some(Ok(end)) => end.duration_since(Timestamp::now()) > RENEW_BEFORE,
+        Some(Err(_)) => false,
+    })
+}
+
+async fn issue(app: &App, operator: control::Operator) -> Result<String, Failure> {
+    let token = control::operator_token(app, operator, TOKEN_NAME, TOKEN_LIFE)
+        .await
+        .map_err(|refusal| refused(&refusal))?;
+    Ok(String::from_utf8_lossy(token.expose()).into_owned())
+}
+
+async fn own_workspace(platform: &Platform) -> Result<String, Failure> {
+    let list: WorkspaceList = platform
+        .call(workspaces::LIST, &[])
+        .query("type", Some("personal"))
+        .answer()
+        .await?;
+    let own = list.workspaces.into_iter().next();
+    own.map(|workspace| workspace.id)
+        .ok_or_else(|| Failure::new(Code::Failed, "the administrator has no workspace"))
+}
+
+/// The oldest: the same at every start, for as long as it is there.
+async fn first_project(platform: &Platform, workspace: &str) -> Result<Option<Project>, Failure> {
+    let list: ProjectList = platform
+        .call(projects::LIST, &[])
+        .query("workspaceId", Some(workspace))
+        .query("sort", Some("id"))
+        .query("pageSize", Some(1))
+        .answer()
+        .await?;
+    Ok(list.projects.into_iter().next())
+}
+
+/// On a plan that costs nothing: there is no impact to be confirmed (CP-4g).
+async fn create_project(platform: &Platform, workspace: &str) -> Result<Project, Failure> {
+    let preview: PlanConfiguration = platform
+        .call(PLAN_CONFIGURATION, &[workspace])
+        .answer()
+        .await?;
+    let free = preview.plans.iter().find(|option| {
+        option.available
+            && option.billing_impact.kind == BillingImpactKind::None
+            && option.billing_action.kind == BillingActionKind::Create
+    });
+    let place = free.and_then(|option| {
+        let provider = option.providers.first()?;
+        Some((option, provider.provider, provider.regions.first()?))
+    });
+    let (option, provider, region) = place
+        .ok_or_else(|| Failure::new(Code::Failed, "the catalogue has no plan without a charge"))?;
+    let body = CreateProject {
+        name: PROJECT_NAME.to_owned(),
+        plan: option.plan,
+        provider,
+        region: region.region.clone(),
+        routing: Placement::Regional,
+        creation_fingerprint: option.creation_fingerprint.clone(),
+        idempotency_key: random::hex::<16>()?,
+    };
+    let call = platform.call(CREATE, &[workspace]).body(&body)?;
+    Ok(call.repeatable().answer().await?)
+}
+
+fn cannot_start(error: control::StartError) -> Failure {
+    let message = format!("the platform cannot start: {}", chain(&error));
+    Failure::new(Code::Failed, message)
+}
+
+fn refused(refusal: &control::problem::Refusal) -> Failure {
+    let message = format!("the platform cannot start: {}", refusal.problem().detail);
+    Failure::new(Code::Failed, message)
+}
+
+/// What the token is called in the list of credentials.
+const TOKEN_NAME: &str = "svc up";
+/// What decisions about an installation of one machine say.
+const TOKEN_LIFE: SignedDuration = SignedDuration::from_hours(90 * 24);
+/// A token that ends within a month is replaced at the start.
+const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(30 * 24);
+const PROJECT_NAME: &str = "local";
+/// Its requests are short; who waits is the person at the terminal.
+const DRAIN: Duration = Duration::from_secs(5);

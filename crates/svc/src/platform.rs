@@ -1,0 +1,265 @@
+//! The platform's API as commands use it: paths and types from `api`, over HTTP.
+//!
+//! Every call names an [`Operation`], so the command line cannot ask for what the document does
+//! not have.
+
+mod address;
+mod error;
+mod find;
+mod session;
+
+pub(crate) use self::{
+    address::ApiUrl,
+    error::PlatformError,
+    session::{Session, SessionFlags},
+};
+
+use std::{
+    fmt::Write as _,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
+
+use api::control::{Method, Operation};
+use client::{Token, backoff::Backoff};
+use reqwest::{Certificate, Client, Response, redirect};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// One platform, asked with one token.
+#[derive(Debug)]
+pub(crate) struct Platform {
+    http: Client,
+    address: ApiUrl,
+    token: Token,
+}
+
+impl Platform {
+    /// Nothing is sent yet. `ca_file` replaces the authorities of the system.
+    pub(crate) fn new(
+        address: ApiUrl,
+        token: Token,
+        ca_file: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let mut builder = Client::builder()
+            .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .timeout(ANSWER)
+            // A token goes where its owner sent it, and nowhere else.
+            .redirect(redirect::Policy::none());
+        if address.is_localhost() {
+            // RFC 6761 section 6.3: not every resolver knows that these names are this machine.
+            let loopback = [
+                SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+                SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
+            ];
+            builder = builder
+                .no_proxy()
+                .resolve_to_addrs(address.host(), &loopback);
+        }
+        if let Some(path) = ca_file {
+            builder = builder.tls_certs_only(authorities(path)?);
+        }
+        let http = builder
+            .build()
+            .map_err(|error| Failure::of("no connection can be made", error))?;
+        Ok(Self {
+            http,
+            address,
+            token,
+        })
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> &ApiUrl {
+        &self.address
+    }
+
+    /// A call of an operation; `ids` fill in the places of its path, in order.
+    pub(crate) fn call(&self, operation: &'static Operation, ids: &[&str]) -> Call<'_> {
+        Call {
+            platform: self,
+            operation,
+            path: fill(operation.path, ids),
+            query: Vec::new(),
+            body: None,
+            repeatable: false,
+        }
+    }
+}
+
+/// A call that is being put together.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    platform: &'a Platform,
+    operation: &'static Operation,
+    path: String,
+    query: Vec<(&'static str, String)>,
+    body: Option<Value>,
+    repeatable: bool,
+}
+
+impl Call<'_> {
+    /// A parameter of the query, where there is one.
+    #[must_use]
+    pub(crate) fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Self {
+        if let Some(value) = value {
+            self.query.push((name, value.to_string()));
+        }
+        self
+    }
+
+    /// The body.
+    pub(crate) fn body(mut self, body: &impl Serialize) -> Result<Self, PlatformError> {
+        let body = serde_json::to_value(body)
+            .map_err(|error| PlatformError::Unexpected(error.to_string()))?;
+        self.body = Some(body);
+        Ok(self)
+    }
+
+    /// Says that the same call twice does what it does once (an idempotency key), so that it is
+    /// tried again after whatever a network can cause.
+    #[must_use]
+    pub(crate) fn repeatable(mut self) -> Self {
+        self.repeatable = true;
+        self
+    }
+
+    /// Sends it, and reads the answer.
+    pub(crate) async fn answer<T: DeserializeOwned>(self) -> Result<T, PlatformError> {
+        let body = self.send().await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| PlatformError::Unexpected(format!("not what was asked for: {error}")))
+    }
+
+    /// Sends it where there is nothing to be answered.
+    pub(crate) async fn done(self) -> Result<(), PlatformError> {
+        self.send().await.map(drop)
+    }
+
+    async fn send(self) -> Result<Vec<u8>, PlatformError> {
+        let mut backoff = Backoff::default();
+        let mut attempts = if self.repeatable { ATTEMPTS } else { 1_u32 };
+        loop {
+            attempts = attempts.saturating_sub(1);
+            match self.attempt().await {
+                Err(error) if attempts > 0 && error.is_transient() => {
+                    tokio::time::sleep(backoff.next_wait(client::backoff::random())).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn attempt(&self) -> Result<Vec<u8>, PlatformError> {
+        let platform = self.platform;
+        let unreachable = |source: reqwest::Error| PlatformError::Unreachable {
+            address: platform.address.to_string(),
+            // The address is told once, by us.
+            source: source.without_url(),
+        };
+        let method = match self.operation.method {
+            Method::Get => http::Method::GET,
+            Method::Head => http::Method::HEAD,
+            Method::Post => http::Method::POST,
+            Method::Put => http::Method::PUT,
+            Method::Patch => http::Method::PATCH,
+            Method::Delete => http::Method::DELETE,
+        };
+        let url = format!("{}{}", platform.address, self.path);
+        let mut request = platform
+            .http
+            .request(method, url)
+            .bearer_auth(platform.token.expose())
+            .query(&self.query);
+        if let Some(body) = &self.body {
+            request = request.json(body);
+        }
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let body = read(response).await.map_err(|error| match error {
+            Broken::Network(source) => unreachable(source),
+            Broken::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
+        })?;
+        if status.is_success() {
+            Ok(body)
+        } else {
+            Err(PlatformError::refused(status.as_u16(), &body))
+        }
+    }
+}
+
+enum Broken {
+    Network(reqwest::Error),
+    TooLarge,
+}
+
+async fn read(mut response: Response) -> Result<Vec<u8>, Broken> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(Broken::Network)? {
+        if body.len() + chunk.len() > MAX_BODY {
+            return Err(Broken::TooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+fn authorities(path: &Path) -> Result<Vec<Certificate>, Failure> {
+    let shown = path.display();
+    let pem = std::fs::read(path)
+        .map_err(|error| Failure::usage(format!("cannot read the CA file {shown}: {error}")))?;
+    let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
+    if certificates.is_empty() {
+        let message = format!("the CA file {shown} holds no certificate in PEM form");
+        return Err(Failure::usage(message).hint("check --ca-file"));
+    }
+    Ok(certificates)
+}
+
+/// Puts ids into a path's places, percent-encoded (RFC 3986 section 2.3).
+fn fill(template: &str, ids: &[&str]) -> String {
+    let mut ids = ids.iter();
+    let mut path = String::with_capacity(template.len());
+    for segment in template.split('/').skip(1) {
+        path.push('/');
+        if !segment.starts_with('{') {
+            path.push_str(segment);
+            continue;
+        }
+        for byte in ids.next().copied().unwrap_or_default().bytes() {
+            if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~') {
+                path.push(char::from(byte));
+            } else {
+                // Writing into a string does not fail.
+                let _written = write!(path, "%{byte:02X}");
+            }
+        }
+    }
+    path
+}
+
+/// Two round trips and a busy machine.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The whole of a call: what takes longer hangs.
+const ANSWER: Duration = Duration::from_secs(30);
+/// A page of a list has at most a hundred items.
+const MAX_BODY: usize = 16 * 1024 * 1024;
+/// Of a call that may be repeated: a restart of the platform takes less than these together.
+const ATTEMPTS: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_cannot_leave_their_place_in_a_path() {
+        assert_eq!(
+            fill("/api/a/{x}/b/{y}", &["prj_1", "../é"]),
+            "/api/a/prj_1/b/%2E%2E%2F%C3%A9"
+        );
+    }
+}

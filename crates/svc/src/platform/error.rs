@@ -1,0 +1,156 @@
+//! How a call of the platform fails.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::failure::{Code, Failure, chain};
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum PlatformError {
+    /// The platform refused and said why.
+    Refused(Refusal),
+    /// The platform was not reached, or went away.
+    Unreachable {
+        /// Where it was looked for.
+        address: String,
+        /// What happened.
+        source: reqwest::Error,
+    },
+    /// What answered is no platform, or a newer one.
+    Unexpected(String),
+}
+
+/// A problem response (RFC 9457). Whatever else answers leaves its status alone.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Refusal {
+    /// HTTP status.
+    pub(crate) status: u16,
+    /// Stable name.
+    pub(crate) code: String,
+    /// For people.
+    pub(crate) detail: String,
+    /// The input at fault.
+    pub(crate) field: Option<String>,
+    /// Permissions that are missing.
+    pub(crate) scope: Option<String>,
+    /// Where a person can go on.
+    pub(crate) url: Option<String>,
+}
+
+impl PlatformError {
+    pub(super) fn refused(status: u16, body: &[u8]) -> Self {
+        let refusal: Refusal = serde_json::from_slice(body).unwrap_or_default();
+        // The status line counts, whatever the body says.
+        Self::Refused(Refusal { status, ..refusal })
+    }
+
+    /// The refusal, where it is one with this code.
+    pub(crate) fn refusal(&self, code: &str) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) if refusal.code == code => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// Whether it is not there, or not the caller's to see.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.status == 404)
+    }
+
+    /// Whether the same call could succeed later.
+    pub(super) fn is_transient(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => matches!(refusal.status, 429 | 502..=504),
+            Self::Unreachable { .. } => true,
+            Self::Unexpected(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.detail.is_empty() {
+            write!(f, "the platform answered {}", self.status)?;
+        } else {
+            f.write_str(self.detail.trim_end_matches('.'))?;
+        }
+        match &self.field {
+            Some(field) => write!(f, " (`{field}`)"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<PlatformError> for Failure {
+    fn from(error: PlatformError) -> Self {
+        match error {
+            PlatformError::Refused(refusal) => refused(&refusal),
+            PlatformError::Unreachable { address, source } => {
+                let message = format!("cannot reach the platform at {address}: {}", chain(&source));
+                Self::new(Code::Failed, message)
+                    .hint("is it running, and is --api-url its address? `svc up` starts one here")
+            }
+            PlatformError::Unexpected(what) => Self::new(
+                Code::Failed,
+                format!("the platform's answer is not understood: {what}"),
+            )
+            .hint("is --api-url the address of a platform?"),
+        }
+    }
+}
+
+fn refused(refusal: &Refusal) -> Failure {
+    let text = refusal.to_string();
+    let failure = |code| Failure::new(code, &text);
+    match (refusal.status, refusal.code.as_str()) {
+        (401, _) => failure(Code::Refused)
+            .hint("`svc login` stores another token; `svc token inspect` shows until when one is"),
+        (403, _) => match &refusal.scope {
+            Some(scope) => failure(Code::Refused).hint(format!(
+                "the token, or your role there, does not allow {scope}; `svc whoami` shows what it \
+                 allows"
+            )),
+            None => failure(Code::Refused).hint("`svc whoami` shows what the token allows"),
+        },
+        (402, _) => match &refusal.url {
+            Some(url) => failure(Code::Failed).hint(format!("go on at {url}")),
+            None => failure(Code::Failed),
+        },
+        (409 | 422, _) => failure(Code::Conflict),
+        (400, "feature_unavailable") => failure(Code::NotAvailable),
+        (400, _) => failure(Code::Usage),
+        _ => failure(Code::Failed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_become_the_exit_codes_that_scripts_know() {
+        for (status, code, exit) in [
+            (401, "invalid_token", Code::Refused),
+            (403, "insufficient_scope", Code::Refused),
+            (409, "conflict", Code::Conflict),
+            (422, "idempotency_key_reused", Code::Conflict),
+            (400, "invalid_request", Code::Usage),
+            (400, "feature_unavailable", Code::NotAvailable),
+            (404, "not_found", Code::Failed),
+            (503, "service_unavailable", Code::Failed),
+        ] {
+            let body = format!(r#"{{"code": "{code}", "detail": "No."}}"#);
+            let failure = Failure::from(PlatformError::refused(status, body.as_bytes()));
+            assert_eq!(failure.code(), exit, "{status} {code}");
+        }
+    }
+
+    #[test]
+    fn a_body_of_somebody_else_leaves_the_status() {
+        let failure = Failure::from(PlatformError::refused(502, b"<html>"));
+        assert!(failure.to_string().contains("answered 502"), "{failure}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Projects and workspaces by what people call them.
+
+use api::control::{
+    projects::{self, Project, ProjectList},
+    workspaces::{self, Workspace, WorkspaceList},
+};
+
+use super::{PlatformError, Session};
+use crate::failure::{Code, Failure};
+
+impl Session {
+    /// The project that is meant: given by id, endpoint or name, else the selected one.
+    pub(crate) async fn project(&self, given: Option<&str>) -> Result<Project, Failure> {
+        if let Some(text) = given {
+            return self.find_project(text).await;
+        }
+        let selected = self
+            .context
+            .as_ref()
+            .and_then(|context| context.project.as_ref())
+            .ok_or_else(|| {
+                Failure::usage("no project is selected")
+                    .hint("select one with `svc project use <name>`, or give --project")
+            })?;
+        match self.project_by_id(&selected.id).await {
+            Err(error) if error.is_not_found() => Err(Failure::new(
+                Code::Failed,
+                format!("the selected project {} is gone", selected.endpoint),
+            )
+            .hint("`svc project list` shows those that there are")),
+            other => Ok(other?),
+        }
+    }
+
+    /// A project by its id, endpoint or name; a name that is near is proposed.
+    pub(crate) async fn find_project(&self, text: &str) -> Result<Project, Failure> {
+        if text.starts_with("prj_") {
+            match self.project_by_id(text).await {
+                Err(error) if error.is_not_found() => {}
+                other => return Ok(other?),
+            }
+        } else if is_endpoint(text) {
+            let resolved = self.platform.call(projects::RESOLVE, &[text]);
+            match resolved.answer().await {
+                Err(error) if PlatformError::is_not_found(&error) => {}
+                other => return Ok(other?),
+            }
+        }
+        let named = self.some_projects(Some(text)).await?;
+        let mut same = named.iter().filter(|project| project.name == text);
+        match (same.next(), same.next()) {
+            (Some(project), None) => return Ok(project.clone()),
+            (Some(_), Some(_)) => {
+                return Err(Failure::new(
+                    Code::Failed,
+                    format!("several projects are called `{text}`"),
+                )
+                .hint("name it by its endpoint; `svc project list` shows them"));
+            }
+            (None, _) => {}
+        }
+        let all = self.some_projects(None).await?;
+        let known = all
+            .iter()
+            .flat_map(|project| [project.name.as_str(), project.endpoint.as_str()]);
+        Err(nothing_called("project", text, known, "svc project list"))
+    }
+
+    /// The workspace that is meant: given by id or name, else that of the context, else the only
+    /// one.
+    pub(crate) async fn workspace(&self, given: Option<&str>) -> Result<Workspace, Failure> {
+        let list: WorkspaceList = self
+            .platform
+            .call(workspaces::LIST, &[])
+            .answer()
+            .await
+            .map_err(Failure::from)?;
+        let all = list.workspaces;
+        let kept = self
+            .context
+            .as_ref()
+            .and_then(|context| context.workspace_id.as_deref());
+        let text = match (given.or(kept), all.as_slice()) {
+            (Some(text), _) => text,
+            (None, [only]) => return Ok(only.clone()),
+            (None, []) => return Err(Failure::new(Code::Failed, "you are in no workspace")),
+            (None, _) => {
+                return Err(Failure::usage("you are in several workspaces")
+                    .hint("name one with --workspace; `svc workspace list` shows them"));
+            }
+        };
+        let mut same = all
+            .iter()
+            .filter(|workspace| workspace.id == text || workspace.name == text);
+        match (same.next(), same.next()) {
+            (Some(workspace), None) => Ok(workspace.clone()),
+            (Some(_), Some(_)) => {
+                let message = format!("several workspaces are called `{text}`");
+                Err(Failure::new(Code::Failed, message)
+                    .hint("name it by its id; `svc workspace list` shows them"))
+            }
+            (None, _) => {
+                let known = all.iter().map(|workspace| workspace.name.as_str());
+                Err(nothing_called(
+                    "workspace",
+                    text,
+                    known,
+                    "svc workspace list",
+                ))
+            }
+        }
+    }
+
+    async fn project_by_id(&self, id: &str) -> Result<Project, PlatformError> {
+        self.platform.call(projects::GET, &[id]).answer().await
+    }
+
+    /// As many as one page holds: a name that is not among them is found by `q`.
+    async fn some_projects(&self, q: Option<&str>) -> Result<Vec<Project>, Failure> {
+        let call = self.platform.call(projects::LIST, &[]);
+        let list: ProjectList = call
+            .query("q", q)
+            .query("pageSize", Some(api::control::MAX_PAGE_SIZE))
+            .answer()
+            .await
+            .map_err(Failure::from)?;
+        Ok(list.projects)
+    }
+}
+
+/// Whether a text has the form of an endpoint.
+fn is_endpoint(text: &str) -> bool {
+    text.len() == 8
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Says that there is nothing of this name, and what is nearly called so.
+pub(crate) fn nothing_called<'a>(
+    kind: &str,
+    text: &str,
+    known: impl Iterator<Item = &'a str>,
+    list: &str,
+) -> Failure {
+    let failure = Failure::new(Code::Failed, format!("there is no {kind} `{text}`"));
+    let lower = text.to_lowercase();
+    let nearest = known
+        .map(|name| (strsim::jaro_winkler(&name.to_lowercase(), &lower), name))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|one, other| one.0.total_cmp(&other.0));
+    match nearest {
+        Some((_, name)) => failure.hint(format!("did you mean `{name}`?")),
+        None => failure.hint(format!("`{list}` shows those that there are")),
+    }
+}
+
+/// One letter more, less or swapped in a short word; words that merely begin alike stay below.
+const ALIKE: f64 = 0.85;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_near_is_proposed() {
+        let known = ["production", "staging"];
+        let hint = |text| {
+            nothing_called("project", text, known.into_iter(), "svc project list").to_string()
+        };
+        assert!(hint("stagin").contains("did you mean `staging`?"));
+        assert!(hint("Produciton").contains("did you mean `production`?"));
+        assert!(
+            hint("db").contains("`svc project list` shows"),
+            "{}",
+            hint("db")
+        );
+    }
+
+    #[test]
+    fn endpoints_are_told_from_names() {
+        assert!(is_endpoint("e7e8a732"));
+        for name in ["e7e8a73", "E7E8A732", "staging1", "e7e8a7321"] {
+            assert!(!is_endpoint(name), "{name}");
+        }
+    }
+}

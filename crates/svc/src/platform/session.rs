@@ -1,0 +1,185 @@
+//! Which platform, with which token: flags, then environment, then the context.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use client::Token;
+
+use super::{ApiUrl, Platform};
+use crate::{
+    connection::config_directory,
+    context::{self, Context},
+    failure::Failure,
+};
+
+/// The flags of every command that asks the platform.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Platform")]
+pub(crate) struct SessionFlags {
+    /// The platform, `https://host`
+    #[arg(long, env = "SVC_API_URL", value_name = "URL", hide_env_values = true)]
+    pub(crate) api_url: Option<String>,
+
+    /// The token
+    #[arg(long, env = "SVC_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+
+    /// The CA that vouches for the platform (PEM); without it, those of the system
+    #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true)]
+    pub(crate) ca_file: Option<PathBuf>,
+
+    /// The context that fills in what is not given
+    #[arg(long, env = "SVC_CONTEXT", value_name = "NAME", hide_env_values = true)]
+    pub(crate) context: Option<String>,
+
+    /// The directory of the configuration
+    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// A platform to ask, and what the context knows of it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// The platform.
+    pub(crate) platform: Platform,
+    /// The context, where it is of this platform.
+    pub(crate) context: Option<Context>,
+    /// Its name.
+    pub(crate) context_name: String,
+    /// Where contexts are kept.
+    directory: Option<PathBuf>,
+}
+
+impl SessionFlags {
+    /// The platform that is meant.
+    pub(crate) fn open(&self) -> Result<Session, Failure> {
+        let directory = config_directory(self.config.as_ref());
+        let (context_name, context) = match &directory {
+            Some(directory) => context::pick(directory, self.context.as_deref())?,
+            None => (context::DEFAULT.to_owned(), None),
+        };
+        let Access {
+            address,
+            token,
+            ca_file,
+            context,
+        } = self.merge(context)?;
+        Ok(Session {
+            platform: Platform::new(address, Token::new(&token), ca_file.as_deref())?,
+            context,
+            context_name,
+            directory,
+        })
+    }
+
+    fn merge(&self, context: Option<Context>) -> Result<Access, Failure> {
+        let kept_url = context.as_ref().and_then(|context| context.api_url.clone());
+        let Some(url) = given(self.api_url.as_ref()).or(kept_url) else {
+            return Err(Failure::usage("no platform is known")
+                .hint("sign in with `svc login --api-url URL`, or start one here with `svc up`"));
+        };
+        let address = parse(&url)?;
+        // What a context keeps is for its own platform: its token must not be shown to another.
+        let context = context.filter(|context| {
+            let kept = context.api_url.as_deref().map(str::parse);
+            kept.is_some_and(|kept: Result<ApiUrl, _>| kept.is_ok_and(|kept| kept == address))
+        });
+        let kept = context.as_ref();
+        let token = given(self.token.as_ref())
+            .or_else(|| kept.map(|context| context.token.clone()))
+            .ok_or_else(|| {
+                Failure::usage(format!("no token is given for {address}"))
+                    .hint("sign in with `svc login`, or give --token (or SVC_TOKEN)")
+            })?;
+        let kept_ca = kept.and_then(|context| context.ca_file.clone());
+        Ok(Access {
+            ca_file: self.ca_file.clone().or(kept_ca),
+            address,
+            token: token.trim().to_owned(),
+            context,
+        })
+    }
+}
+
+impl Session {
+    /// Writes the context anew.
+    pub(crate) fn keep(&self, context: &Context) -> Result<(), Failure> {
+        let directory = self
+            .directory
+            .as_ref()
+            .ok_or_else(|| Failure::usage("there is no home directory").hint("give --config"))?;
+        context.save(directory, &self.context_name)
+    }
+}
+
+/// Everything that a connection needs.
+#[derive(Debug)]
+struct Access {
+    address: ApiUrl,
+    token: String,
+    ca_file: Option<PathBuf>,
+    context: Option<Context>,
+}
+
+/// Reads the address of a platform.
+pub(crate) fn parse(url: &str) -> Result<ApiUrl, Failure> {
+    url.parse()
+        .map_err(|error| Failure::usage(format!("--api-url `{url}` is {error}")))
+}
+
+/// A variable that is set to nothing is as good as none.
+fn given(text: Option<&String>) -> Option<String> {
+    text.filter(|text| !text.trim().is_empty()).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context() -> Context {
+        Context {
+            api_url: Some("http://localhost:8445".to_owned()),
+            token: "kept.kept.kept".to_owned(),
+            ..Context::default()
+        }
+    }
+
+    #[test]
+    fn a_context_fills_in_what_is_not_given_and_flags_stand_above_it() {
+        let access = SessionFlags::default().merge(Some(context())).unwrap();
+        assert_eq!(access.address.to_string(), "http://localhost:8445");
+        assert_eq!(access.token, "kept.kept.kept");
+        let flags = SessionFlags {
+            token: Some("a.b.c\n".to_owned()),
+            ..SessionFlags::default()
+        };
+        assert_eq!(flags.merge(Some(context())).unwrap().token, "a.b.c");
+    }
+
+    #[test]
+    fn a_kept_token_is_not_shown_to_another_platform() {
+        let elsewhere = |token: Option<&str>| SessionFlags {
+            api_url: Some("https://svc.example.com".to_owned()),
+            token: token.map(str::to_owned),
+            ..SessionFlags::default()
+        };
+        let failure = elsewhere(None).merge(Some(context())).unwrap_err();
+        assert!(failure.to_string().contains("no token"), "{failure}");
+        let access = elsewhere(Some("a.b.c")).merge(Some(context())).unwrap();
+        assert_eq!(access.token, "a.b.c");
+        // Nor is anything else of it believed there.
+        assert!(access.context.is_none());
+        // The same address written otherwise is the same platform.
+        let same = SessionFlags {
+            api_url: Some("http://LOCALHOST:8445/".to_owned()),
+            ..SessionFlags::default()
+        };
+        assert_eq!(same.merge(Some(context())).unwrap().token, "kept.kept.kept");
+    }
+
+    #[test]
+    fn without_a_platform_the_next_step_is_told() {
+        let failure = SessionFlags::default().merge(None).unwrap_err();
+        assert!(failure.to_string().contains("svc login"), "{failure}");
+    }
+}

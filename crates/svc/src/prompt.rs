@@ -1,0 +1,77 @@
+//! Questions to the person at the terminal.
+
+use std::{
+    io::{self, BufRead, IsTerminal, Write},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+
+use crate::failure::Failure;
+
+/// Whether somebody is there to be asked.
+pub(crate) fn is_possible() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Asks a question that only `y` and `yes` answer with yes.
+pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
+    ask(&format!("{question} [y/N] "))?;
+    let answer = read_line()?;
+    Ok(matches!(
+        answer.trim().to_ascii_lowercase().as_str(),
+        "y" | "yes"
+    ))
+}
+
+/// Asks for a secret, which the terminal does not show.
+pub(crate) fn secret(question: &str) -> Result<String, Failure> {
+    ask(question)?;
+    let stdin = io::stdin();
+    let quiet = Quiet::begin(stdin.as_fd())?;
+    let answer = read_line();
+    drop(quiet);
+    ask("\n")?;
+    Ok(answer?.trim().to_owned())
+}
+
+/// To stderr: the data on stdout may be going somewhere else.
+fn ask(text: &str) -> Result<(), Failure> {
+    let mut out = io::stderr().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::of("the question cannot be asked", error))
+}
+
+fn read_line() -> Result<String, Failure> {
+    let mut line = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|error| Failure::of("there is no answer", error))?;
+    Ok(line)
+}
+
+/// A terminal that does not show what is typed, until this is dropped.
+struct Quiet<'a> {
+    terminal: BorrowedFd<'a>,
+    before: Termios,
+}
+
+impl<'a> Quiet<'a> {
+    fn begin(terminal: BorrowedFd<'a>) -> Result<Self, Failure> {
+        let failed = |error| Failure::of("the terminal cannot be made quiet", error);
+        let before = tcgetattr(terminal).map_err(failed)?;
+        let mut quiet = before.clone();
+        quiet.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(terminal, SetArg::TCSAFLUSH, &quiet).map_err(failed)?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing any more.
+        tcsetattr(self.terminal, SetArg::TCSANOW, &self.before).ok();
+    }
+}

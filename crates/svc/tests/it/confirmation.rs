@@ -1,0 +1,297 @@
+//! CP-4g: what costs something is created once it was seen and confirmed, and not before.
+
+use std::{
+    fs::File,
+    io::Write,
+    net::Ipv4Addr,
+    os::fd::OwnedFd,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use nix::pty::openpty;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use super::{
+    hosted::Hosted,
+    installed::up,
+    program::{Home, SOON},
+    story::fingerprint,
+};
+
+/// CP-4g: where nobody can be asked, a fingerprint that was seen is the only way.
+#[tokio::test]
+async fn cp_4g_a_program_repeats_what_it_saw() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let projects =
+        async || home.run(&["project", "list", "-o", "json"]).await.json()["total"].clone();
+
+    let unseen = home.run(&["project", "create", "new"]).await;
+    assert_eq!(unseen.code, Some(2), "{unseen:?}");
+    assert!(unseen.stderr.contains("No charge"), "{unseen:?}");
+    assert!(unseen.stderr.contains("--confirm "), "{unseen:?}");
+    let blind = home.run(&["project", "create", "new", "--yes"]).await;
+    assert_eq!(blind.code, Some(2), "{blind:?}");
+    assert!(blind.stderr.contains("--preview"), "{blind:?}");
+    let other = home
+        .run(&["project", "create", "new", "--confirm", "other"])
+        .await;
+    assert_eq!(other.code, Some(4), "{other:?}");
+    assert!(other.stderr.contains("No charge"), "{other:?}");
+    assert_eq!(projects().await, 1);
+
+    let preview = home
+        .run(&["project", "create", "--preview", "-o", "json"])
+        .await
+        .json();
+    let seen = fingerprint(&preview, "basic");
+    assert!(
+        unseen.stderr.contains(&seen),
+        "what is hinted at is what is previewed"
+    );
+    // The fingerprint of one plan confirms no other.
+    let pro = [
+        "project",
+        "create",
+        "new",
+        "--plan",
+        "pro",
+        "--confirm",
+        &seen,
+    ];
+    assert_eq!(home.run(&pro).await.code, Some(4));
+    let made = home
+        .run(&["project", "create", "new", "--confirm", &seen, "-o", "json"])
+        .await
+        .json();
+    assert_eq!(made["name"], "new");
+    assert_eq!(projects().await, 2);
+    let text = home.run(&["project", "create", "--preview"]).await;
+    assert!(text.stdout.contains("19.00 EUR every month"), "{text:?}");
+}
+
+/// CP-4g, CP-4d: what needs a hosted page says where it is, and creates nothing.
+#[tokio::test]
+async fn cp_4g_a_payment_is_made_on_its_page() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let preview = home
+        .run(&["project", "create", "--preview", "-o", "json"])
+        .await
+        .json();
+    let seen = fingerprint(&preview, "pro");
+    let args = [
+        "project",
+        "create",
+        "shop",
+        "--plan",
+        "pro",
+        "--confirm",
+        &seen,
+    ];
+    let ended = home.run(&args).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let url = ended.stdout.trim();
+    let base = up.said("base_url");
+    assert!(
+        url.starts_with(&format!("{base}/billing/checkout?")),
+        "{url}"
+    );
+    let answer = home.run(&[&args[..], &["-o", "json"]].concat()).await;
+    let answer: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+    assert_eq!(answer, json!({"status": "payment_required", "url": url}));
+}
+
+/// CP-4g: the person at the terminal is shown the impact and asked, and a no is a no.
+#[tokio::test]
+async fn cp_4g_a_person_is_asked_under_the_impact() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let mut asked = Asked::start(&home, &["project", "create", "new"]);
+    let shown = asked.until("[y/N]").await;
+    for text in [
+        "new",
+        "Basic",
+        "No charge",
+        "other/local",
+        "Create project?",
+    ] {
+        assert!(shown.contains(text), "{text} is missing in {shown}");
+    }
+    asked.answer("n\n");
+    let (code, _rest) = asked.ended().await;
+    assert_eq!(code, Some(1));
+    let mut asked = Asked::start(&home, &["project", "create", "new"]);
+    asked.until("[y/N]").await;
+    asked.answer("yes\n");
+    let (code, stdout) = asked.ended().await;
+    assert_eq!(code, Some(0));
+    assert!(stdout.contains("new"), "{stdout}");
+}
+
+/// CP-4g, CP-4b: an offer that changes under the question is shown and asked about again.
+#[tokio::test]
+async fn cp_4g_a_stale_offer_is_asked_about_again() {
+    let home = Home::new();
+    let region = |name: &str| json!({"provider": "aws", "region": name, "capacity": {"basic": 1}});
+    let catalog = json!({"regions": [region("one"), region("two")]});
+    let platform = Hosted::start(&home, catalog).await;
+    platform.login(&home).await;
+    let create = |name: &'static str, place: &'static str| {
+        [
+            "project", "create", name, "--plan", "basic", "--region", place,
+        ]
+    };
+    let mut asked = Asked::start(&home, &create("mine", "aws/one"));
+    asked.until("[y/N]").await;
+    // Somebody else takes the place in the other region: what was shown is no longer so.
+    let preview = home
+        .run(&["project", "create", "--preview", "-o", "json"])
+        .await
+        .json();
+    let seen = fingerprint(&preview, "basic");
+    let theirs = [
+        &create("theirs", "aws/two")[..],
+        &["--confirm", &seen, "-o", "json"],
+    ];
+    home.run(&theirs.concat()).await.json();
+    asked.answer("y\n");
+    let again = asked.until("[y/N]").await;
+    assert!(again.contains("has changed"), "{again}");
+    let list = home.run(&["project", "list", "-o", "json"]).await.json();
+    assert_eq!(list["total"], 1, "nothing was created by the stale answer");
+    asked.answer("y\n");
+    let (code, stdout) = asked.ended().await;
+    assert_eq!(code, Some(0), "{stdout}");
+    let list = home.run(&["project", "list", "-o", "json"]).await.json();
+    assert_eq!(list["total"], 2);
+    // And with no place left the plan is not available.
+    let full = home.run(&create("more", "aws/one")).await;
+    assert_eq!(full.code, Some(5), "{full:?}");
+}
+
+/// CP-4a: one invocation creates one project, also where the first answer is lost on the way.
+#[tokio::test]
+async fn cp_4a_a_lost_answer_does_not_create_twice() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let proxy = losing_the_first_answer(up.said("base_url")).await;
+    let preview = home
+        .run(&["project", "create", "--preview", "-o", "json"])
+        .await
+        .json();
+    let seen = fingerprint(&preview, "basic");
+    let args = [
+        "project",
+        "create",
+        "once",
+        "--confirm",
+        &seen,
+        "-o",
+        "json",
+    ];
+    let through = ["--api-url", &proxy, "--token", up.said("token")];
+    let made = home.run(&[&args[..], &through].concat()).await.json();
+    let list = home.run(&["project", "list", "-o", "json"]).await.json();
+    assert_eq!(list["total"], 2, "{list}");
+    assert_eq!(list["projects"][1]["id"], made["id"]);
+}
+
+/// A proxy that hands on everything but the first answer to a POST. Says where it is.
+async fn losing_the_first_answer(base_url: &str) -> String {
+    let upstream: reqwest::Url = base_url.parse().unwrap();
+    let upstream = (Ipv4Addr::LOCALHOST, upstream.port().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let lost = Arc::new(AtomicBool::new(false));
+    tokio::spawn(async move {
+        loop {
+            let (client, _) = listener.accept().await.unwrap();
+            let server = TcpStream::connect(upstream).await.unwrap();
+            tokio::spawn(between(client, server, Arc::clone(&lost)));
+        }
+    });
+    format!("http://{address}")
+}
+
+async fn between(mut client: TcpStream, mut server: TcpStream, lost: Arc<AtomicBool>) {
+    let (mut up, mut down) = ([0; 16 * 1024], [0; 16 * 1024]);
+    let mut loses = false;
+    loop {
+        tokio::select! {
+            read = client.read(&mut up) => {
+                let Ok(1..) = read else { return };
+                let request = &up[..read.unwrap()];
+                if request.starts_with(b"POST ") {
+                    loses = !lost.swap(true, Ordering::SeqCst);
+                }
+                server.write_all(request).await.unwrap();
+            }
+            read = server.read(&mut down) => {
+                let Ok(1..) = read else { return };
+                // The platform has answered, and the connection breaks.
+                if loses {
+                    return;
+                }
+                client.write_all(&down[..read.unwrap()]).await.unwrap();
+            }
+        }
+    }
+}
+
+/// A command whose stdin is a terminal.
+struct Asked {
+    child: tokio::process::Child,
+    terminal: File,
+}
+
+impl Asked {
+    fn start(home: &Home, args: &[&str]) -> Self {
+        let pty = openpty(None, None).unwrap();
+        let (master, slave): (OwnedFd, OwnedFd) = (pty.master, pty.slave);
+        let child = home
+            .command(args)
+            .stdin(Stdio::from(slave))
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            terminal: File::from(master),
+        }
+    }
+
+    /// What is said on stderr, until a text.
+    async fn until(&mut self, text: &str) -> String {
+        let stderr = self.child.stderr.as_mut().unwrap();
+        let mut seen = Vec::new();
+        while !String::from_utf8_lossy(&seen).contains(text) {
+            let byte = tokio::time::timeout(SOON, stderr.read_u8()).await.unwrap();
+            let Ok(byte) = byte else {
+                panic!("stderr ended: {}", String::from_utf8_lossy(&seen));
+            };
+            seen.push(byte);
+        }
+        String::from_utf8(seen).unwrap()
+    }
+
+    fn answer(&mut self, text: &str) {
+        self.terminal.write_all(text.as_bytes()).unwrap();
+    }
+
+    async fn ended(self) -> (Option<i32>, String) {
+        let output = tokio::time::timeout(SOON, self.child.wait_with_output());
+        let output = output.await.unwrap().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    }
+}

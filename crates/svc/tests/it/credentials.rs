@@ -1,0 +1,176 @@
+//! `svc credential` and `svc login`.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use super::{installed::up, program::Home};
+
+#[tokio::test]
+async fn a_token_is_shown_once_and_dies_with_its_credential() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let issued = home
+        .run(&[
+            "credential",
+            "create",
+            "laptop",
+            "--ttl",
+            "1h",
+            "-o",
+            "json",
+        ])
+        .await
+        .json();
+    let token = issued["token"].as_str().unwrap();
+    let id = issued["credential"]["id"].as_str().unwrap();
+    let list = home.run(&["credential", "list"]).await;
+    assert!(list.stdout.contains("laptop\tpat\t"), "{list:?}");
+    assert!(!list.stdout.contains(token));
+    let whoami = ["whoami", "--token", token, "-o", "json"];
+    assert_eq!(home.run(&whoami).await.json()["type"], "pat");
+
+    let rotated = home.run(&["credential", "rotate", id]).await;
+    assert_eq!(rotated.code, Some(0), "{rotated:?}");
+    assert_eq!(home.run(&whoami).await.code, Some(3));
+    let token = rotated.stdout.trim();
+    assert_eq!(token.split('.').count(), 3, "the token alone: {rotated:?}");
+    let list: Value = home.run(&["credential", "list", "-o", "json"]).await.json();
+    let newest = list["credentials"].as_array().unwrap().last().unwrap();
+    let id = newest["id"].as_str().unwrap();
+    let revoked = home.run(&["credential", "revoke", id]).await;
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    assert_eq!(home.run(&["whoami", "--token", token]).await.code, Some(3));
+    let unknown = home.run(&["credential", "revoke", "crd_x"]).await;
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(unknown.stderr.contains("credential list"), "{unknown:?}");
+}
+
+#[tokio::test]
+async fn an_application_keeps_its_key_and_signs_for_itself() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let permission = ["--permission", "account.projects.read-only"];
+    let create = [
+        "credential",
+        "create",
+        "ci",
+        "--type",
+        "app",
+        "--key-file",
+        "ci.key",
+    ];
+    let issued = home
+        .run(&[&create[..], &permission, &["-o", "json"]].concat())
+        .await
+        .json();
+    assert_eq!(issued.get("token"), None);
+    let key = home.path().join("ci.key");
+    let mode = std::fs::metadata(&key).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let client = issued["credential"]["id"].as_str().unwrap();
+    let mint = [
+        "token",
+        "mint",
+        "--type",
+        "app",
+        "--key-file",
+        "ci.key",
+        "--ttl",
+        "5m",
+    ];
+    let minted = home
+        .run(&[&mint[..], &["--client", client], &permission].concat())
+        .await;
+    assert_eq!(minted.code, Some(0), "{minted:?}");
+    let token = minted.stdout.trim();
+    let whoami = home.run(&["whoami", "--token", token, "-o", "json"]).await;
+    assert_eq!(whoami.json()["type"], "app");
+
+    // A key is never replaced, and none is left behind by what was refused.
+    let before = std::fs::read(&key).unwrap();
+    assert_eq!(home.run(&create).await.code, Some(1));
+    assert_eq!(std::fs::read(&key).unwrap(), before);
+    let refused = [
+        "credential",
+        "create",
+        "x",
+        "--type",
+        "app",
+        "--key-file",
+        "x.key",
+    ];
+    let refused = home
+        .run(&[&refused[..], &["--token", token]].concat())
+        .await;
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(!home.path().join("x.key").exists());
+    let keyless = home
+        .run(&["credential", "create", "x", "--type", "app"])
+        .await;
+    assert_eq!(keyless.code, Some(2), "{keyless:?}");
+    let certificateless = ["credential", "create", "x", "--type", "mtls"];
+    assert_eq!(home.run(&certificateless).await.code, Some(2));
+}
+
+#[tokio::test]
+async fn a_token_is_kept_once_the_platform_took_it() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let file = home.path().join(".config/svc/contexts/default.json");
+    std::fs::write(home.path().join("token"), format!("{}\n", up.said("token"))).unwrap();
+    let login = ["login", "--api-url", up.said("base_url")];
+
+    let wrong = home
+        .run_with_input(&[&login[..], &["--token-stdin"]].concat(), b"a.b.c")
+        .await;
+    assert_eq!(wrong.code, Some(3), "{wrong:?}");
+    assert!(!file.exists());
+    let none = home.run(&login).await;
+    assert_eq!(none.code, Some(2), "{none:?}");
+    let nothing = home
+        .run_with_input(&[&login[..], &["--token-stdin"]].concat(), b"\n")
+        .await;
+    assert_eq!(nothing.code, Some(2), "{nothing:?}");
+
+    let args = [&login[..], &["--token-file", "token", "-o", "json"]].concat();
+    let signed_in = home.run(&args).await;
+    assert_eq!(signed_in.json()["email"], "admin@localhost");
+    assert!(!signed_in.stderr.contains(up.said("token")));
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(kept["api_url"], up.said("base_url"));
+    assert_eq!(kept["workspace_id"], up.said("workspace_id"));
+
+    // What is selected stays with the context; the one of `svc up` is not touched.
+    let here = ["--context", "default"];
+    let used = home
+        .run(&[&["project", "use", "local"], &here[..]].concat())
+        .await;
+    assert_eq!(used.code, Some(0), "{used:?}");
+    let kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let endpoint = up.said("project_endpoint");
+    assert_eq!(
+        kept["project"],
+        json!({"id": up.said("project_id"), "endpoint": endpoint})
+    );
+    let engine = up.said("engine_url").trim_start_matches("https://");
+    assert_eq!(kept["engine"], format!("{endpoint}.{engine}"));
+    let again = home.run(&args).await;
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let plan = home
+        .run(&[&["project", "plan", "-o", "json"], &here[..]].concat())
+        .await;
+    assert_eq!(plan.json()["plan"], "basic");
+
+    assert_eq!(home.run(&["logout"]).await.code, Some(0));
+    assert!(!file.exists());
+    let local = home.path().join(".config/svc/contexts/local.json");
+    assert_eq!(home.run(&["project", "use", endpoint]).await.code, Some(0));
+    up.stop().await;
+    assert!(
+        !local.exists(),
+        "it goes with `svc up`, whatever was selected in it"
+    );
+}

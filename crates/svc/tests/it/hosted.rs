@@ -1,0 +1,87 @@
+//! A running `svc platform` with a catalogue of the test's, and a token of its operator.
+
+use serde_json::{Value, json};
+
+use super::{
+    installed::free_port,
+    program::{Home, Running},
+};
+
+/// The process, where it is, and the token.
+pub(crate) struct Hosted {
+    pub(crate) running: Running,
+    pub(crate) base_url: String,
+    pub(crate) token: String,
+}
+
+impl Hosted {
+    /// Starts it with this catalogue, signs in as a person would, and makes a token.
+    pub(crate) async fn start(home: &Home, catalog: Value) -> Self {
+        let address = format!("127.0.0.1:{}", free_port());
+        let base_url = format!("http://{address}");
+        let config = json!({
+            "platform": {"base_url": base_url, "listen_addr": address, "data_dir": "data"},
+            "engines": [{"cluster_domain": "engine.example.com"}],
+            "catalog": catalog,
+        });
+        std::fs::write(home.path().join("platform.yaml"), config.to_string()).unwrap();
+        let mut running = home.start(&[
+            "platform",
+            "-c",
+            "platform.yaml",
+            "--create-admin",
+            "ada@example.com",
+            "--output",
+            "json",
+        ]);
+        let ready = running.json().await;
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .unwrap();
+        let password = encoded(ready["admin_password"].as_str().unwrap());
+        let signed_in = client
+            .post(format!("{base_url}/login"))
+            .header("origin", &base_url)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(format!("email=ada%40example.com&password={password}"))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(signed_in.status(), 303, "{signed_in:?}");
+        let cookie = signed_in.headers()["set-cookie"].to_str().unwrap();
+        let issued: Value = client
+            .post(format!("{base_url}/api/credentials"))
+            .header("origin", &base_url)
+            .header("cookie", cookie.split(';').next().unwrap())
+            .json(&json!({"type": "pat", "name": "test"}))
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
+        Self {
+            running,
+            base_url,
+            token: issued["token"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    /// Signs the command line in.
+    pub(crate) async fn login(&self, home: &Home) {
+        let args = ["login", "--api-url", &self.base_url, "--token-stdin"];
+        let ended = home.run_with_input(&args, self.token.as_bytes()).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+}
+
+/// As a form has it.
+pub(crate) fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}

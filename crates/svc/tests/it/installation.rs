@@ -1,0 +1,219 @@
+//! `svc up` as a whole: what it says, what it keeps, how it ends.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use super::{
+    hosted::encoded,
+    installed::{alone, up},
+    program::Home,
+};
+
+#[tokio::test]
+async fn one_line_of_json_says_where_everything_is() {
+    let home = Home::new();
+    let up = up(&home, &["--demo"]).await;
+    let ready = &up.ready;
+    insta::assert_json_snapshot!("ready", ready, {
+        ".base_url" => "http://localhost:[port]",
+        ".engine_url" => "https://engine.localhost:[port]",
+        ".metrics_url" => "http://127.0.0.1:[port]",
+        ".demo_url" => "https://demo.t.engine.localhost:[port]",
+        ".workspace_id" => "[id]",
+        ".project_id" => "[id]",
+        ".project_endpoint" => "[endpoint]",
+        ".admin_password" => "[password]",
+        ".token" => "[token]",
+        ".ca_file" => "[ca_file]",
+        ".pid" => "[pid]",
+    });
+    assert!(
+        up.said("engine_url")
+            .starts_with("https://engine.localhost:")
+    );
+    assert!(up.said("base_url").starts_with("http://localhost:"));
+    assert_eq!(up.said("project_endpoint").len(), 8);
+
+    let metrics = up.said("metrics_url");
+    let scraped = reqwest::get(format!("{metrics}/metrics")).await.unwrap();
+    assert!(scraped.text().await.unwrap().contains("svc_"));
+    let health = reqwest::get(format!("{metrics}/readyz")).await.unwrap();
+    assert_eq!(health.status(), 200);
+
+    // Both loopback addresses, where the machine has both.
+    let port: reqwest::Url = up.said("base_url").parse().unwrap();
+    let port = port.port().unwrap();
+    let mut addresses = vec![format!("127.0.0.1:{port}")];
+    if std::net::TcpListener::bind("[::1]:0").is_ok() {
+        addresses.push(format!("[::1]:{port}"));
+    }
+    for address in addresses {
+        let answer = reqwest::get(format!("http://{address}/api/openapi.json")).await;
+        assert_eq!(answer.unwrap().status(), 200, "{address}");
+    }
+    let ended = up.stop().await;
+    assert_eq!(ended.stdout, "");
+    assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+}
+
+/// One token, for both: decisions say every permission, 90 days, no OAuth claims.
+#[tokio::test]
+async fn the_administrators_token_and_password_open_what_there_is() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let base = up.said("base_url");
+    let whoami: Value = reqwest::Client::new()
+        .get(format!("{base}/api/whoami"))
+        .bearer_auth(up.said("token"))
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(whoami["email"], up.said("admin_email"));
+    assert_eq!(whoami["role"], "admin");
+    assert_eq!(whoami["type"], "pat");
+    assert_eq!(whoami["workspaceIds"], json!([up.said("workspace_id")]));
+    let list = home
+        .run(&["tunnels", "--token", up.said("token"), "-o", "json"])
+        .await;
+    assert_eq!(list.json(), json!([]));
+
+    let seen = home
+        .run(&["token", "inspect", up.said("token"), "-o", "json"])
+        .await
+        .json();
+    let claims = seen["claims"].as_object().unwrap();
+    let life = claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap();
+    assert_eq!(life, 90 * 24 * 60 * 60);
+    for oauth in ["client_id", "aud", "resource", "scope"] {
+        assert!(!claims.contains_key(oauth), "{oauth}");
+    }
+
+    for (password, status) in [(up.said("admin_password"), 303), ("wrong password", 401)] {
+        let answer = sign_in(base, up.said("admin_email"), password).await;
+        assert_eq!(answer.status(), status, "{answer:?}");
+    }
+    // A stranger's token is good for neither.
+    let stranger = ["tunnels", "--token", "a.b.c"];
+    assert_eq!(home.run(&stranger).await.code, Some(3));
+    let stranger = home.run(&["whoami", "--token", "a.b.c"]).await;
+    assert_eq!(stranger.code, Some(3), "{stranger:?}");
+}
+
+#[tokio::test]
+async fn a_second_start_finds_what_the_first_one_made() {
+    let home = Home::new();
+    let first = up(&home, &[]).await;
+    let kept = home.path().join(".local/share/svc/up.json");
+    let mode = std::fs::metadata(&kept).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let ca = std::fs::read(first.said("ca_file")).unwrap();
+    let before = first.ready.clone();
+    first.stop().await;
+
+    let second = up(&home, &[]).await;
+    for same in [
+        "workspace_id",
+        "project_id",
+        "project_endpoint",
+        "admin_email",
+        "admin_password",
+        "token",
+        "ca_file",
+    ] {
+        assert_eq!(second.ready[same], before[same], "{same}");
+    }
+    assert_eq!(std::fs::read(second.said("ca_file")).unwrap(), ca);
+    let projects = home.run(&["project", "list", "-o", "json"]).await.json();
+    assert_eq!(projects["total"], 1, "{projects}");
+    let list = home.run(&["tunnels", "-o", "json"]).await;
+    assert_eq!(list.json(), json!([]));
+    second.stop().await;
+
+    // A password that was changed is not told wrongly, a token that was revoked is replaced.
+    let mut text: Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
+    text["admin_password"] = json!("not the password any more");
+    text["token"] = json!("a.b.c");
+    std::fs::write(&kept, text.to_string()).unwrap();
+    let third = up(&home, &[]).await;
+    assert_eq!(third.ready.get("admin_password"), None);
+    assert_eq!(third.ready["project_id"], before["project_id"]);
+    let list = home.run(&["tunnels", "-o", "json"]).await;
+    assert_eq!(list.json(), json!([]));
+    third.stop().await;
+}
+
+#[tokio::test]
+async fn the_community_engine_is_alone() {
+    let home = Home::new();
+    let first = alone(&home, &[]).await;
+    for absent in [
+        "base_url",
+        "workspace_id",
+        "project_id",
+        "admin_password",
+        "turn_urls",
+    ] {
+        assert!(first.ready.get(absent).is_none(), "{absent}");
+    }
+    let token = first.said("token").to_owned();
+    let whoami = home.run(&["whoami"]).await;
+    assert_eq!(whoami.code, Some(2), "{whoami:?}");
+    assert!(whoami.stderr.contains("no platform"), "{whoami:?}");
+    first.stop().await;
+    assert!(!home.path().join(".local/share/svc/platform.db").exists());
+
+    // A token of the first run is still good.
+    let _second = alone(&home, &[]).await;
+    let list = home
+        .run(&["tunnels", "--token", &token, "-o", "json"])
+        .await;
+    assert_eq!(list.json(), json!([]));
+}
+
+/// Text mode.
+#[tokio::test]
+async fn people_are_told_how_to_get_in() {
+    let home = Home::new();
+    let mut running = home.start(&["up", "--port", "0", "--tcp-ports", &tcp_ports()]);
+    let panel = running.until("Ctrl-C stops it").await;
+    for text in [
+        "base_url",
+        "Sign in at http://localhost:",
+        "admin@localhost",
+        "No TURN relay runs here yet",
+        "svc project list",
+    ] {
+        assert!(panel.contains(text), "{text} is missing in {panel}");
+    }
+    let ended = running.terminate().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("stopping"), "{ended:?}");
+}
+
+fn tcp_ports() -> String {
+    let base = super::installed::free_port();
+    format!("{base}-{}", base.saturating_add(9))
+}
+
+async fn sign_in(base: &str, email: &str, password: &str) -> reqwest::Response {
+    let client = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .unwrap();
+    client
+        .post(format!("{base}/login"))
+        .header("origin", base)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(format!(
+            "email={}&password={}",
+            encoded(email),
+            encoded(password)
+        ))
+        .send()
+        .await
+        .unwrap()
+}

@@ -1,0 +1,57 @@
+//! A running `svc up`, on ports of its own.
+
+use serde_json::Value;
+
+use super::program::{Ended, Home, Running};
+
+/// The process and what it said.
+pub(crate) struct Up {
+    pub(crate) running: Running,
+    pub(crate) ready: Value,
+}
+
+impl Up {
+    /// A field of what it said.
+    pub(crate) fn said(&self, key: &str) -> &str {
+        self.ready[key]
+            .as_str()
+            .unwrap_or_else(|| panic!("no {key} in {}", self.ready))
+    }
+
+    pub(crate) async fn stop(self) -> Ended {
+        let ended = self.running.terminate().await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended
+    }
+}
+
+/// Platform and engine.
+pub(crate) async fn up(home: &Home, more: &[&str]) -> Up {
+    // Engines share their listening ports among their threads, and would share those of another
+    // engine of this user too: each has its own.
+    let base = free_port();
+    let tcp_ports = format!("{base}-{}", base.saturating_add(9));
+    let own = [
+        "up",
+        "--port",
+        "0",
+        "--tcp-ports",
+        &tcp_ports,
+        "--output",
+        "json",
+    ];
+    let args = [&own, more].concat();
+    let mut running = home.start(&args);
+    let ready = running.json().await;
+    Up { running, ready }
+}
+
+/// An engine alone.
+pub(crate) async fn alone(home: &Home, more: &[&str]) -> Up {
+    up(home, &[&["--community"], more].concat()).await
+}
+
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}

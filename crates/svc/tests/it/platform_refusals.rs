@@ -1,0 +1,117 @@
+//! What cannot be done with the platform: exit codes, one line, a hint.
+
+use super::{
+    installed::{free_port, up},
+    program::Home,
+};
+
+#[tokio::test]
+async fn without_a_platform_the_next_step_is_told() {
+    let home = Home::new();
+    for args in [
+        &["whoami"][..],
+        &["project", "list"],
+        &["workspace", "list"],
+        &["credential", "list"],
+        &["turn-credentials"],
+        &["audit"],
+        &["token", "create"],
+    ] {
+        let ended = home.run(args).await;
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stdout.is_empty());
+        assert!(ended.stderr.contains("svc login --api-url"), "{ended:?}");
+    }
+    let nowhere = format!("http://127.0.0.1:{}", free_port());
+    let ended = home
+        .run(&["whoami", "--api-url", &nowhere, "--token", "a.b.c"])
+        .await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.stderr.contains("cannot reach the platform"),
+        "{ended:?}"
+    );
+    let in_clear = [
+        "whoami",
+        "--api-url",
+        "http://svc.example.com",
+        "--token",
+        "a.b.c",
+    ];
+    let ended = home.run(&in_clear).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("in clear"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn mistakes_are_told_with_what_was_meant() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let wrong = home.run(&["project", "list", "--token", "a.b.c"]).await;
+    assert_eq!(wrong.code, Some(3), "{wrong:?}");
+    assert!(wrong.stderr.contains("svc login"), "{wrong:?}");
+
+    for (args, hint) in [
+        (&["project", "use", "locl"][..], "did you mean `local`?"),
+        (&["project", "use", "00000000"], "`svc project list`"),
+        (
+            &["project", "plan", "--project", "prj_x"],
+            "`svc project list`",
+        ),
+        (&["audit", "--workspace", "admni"], "did you mean `admin`?"),
+    ] {
+        let ended = home.run(args).await;
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains(hint), "{ended:?}");
+    }
+    for by in [up.said("project_id"), up.said("project_endpoint"), "local"] {
+        let plan = home.run(&["project", "plan", "--project", by]).await;
+        assert_eq!(plan.code, Some(0), "{plan:?}");
+    }
+    // What the platform refuses keeps its field.
+    let late = home.run(&["project", "list", "--page", "0"]).await;
+    assert_eq!(late.code, Some(2), "{late:?}");
+    assert!(late.stderr.contains("(`page`)"), "{late:?}");
+    let setting = home
+        .run(&["project", "settings", "set", "trustedIps=x"])
+        .await;
+    assert_eq!(setting.code, Some(2), "{setting:?}");
+
+    let reader = [
+        "token",
+        "create",
+        "--permission",
+        "account.workspaces.read-only",
+    ];
+    let reader = home.run(&reader).await;
+    let refused = home
+        .run(&["project", "list", "--token", reader.stdout.trim()])
+        .await;
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(
+        refused.stderr.contains("account.projects.read-only"),
+        "{refused:?}"
+    );
+}
+
+/// sdk facts: a stored token is not sent to a place given by override.
+#[tokio::test]
+async fn a_kept_token_stays_with_its_platform() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let elsewhere = format!("http://{}", listener.local_addr().unwrap());
+    let ended = home.run(&["whoami", "--api-url", &elsewhere]).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("no token is given"), "{ended:?}");
+    let output = home
+        .command(&["whoami"])
+        .env("SVC_API_URL", &elsewhere)
+        .output()
+        .await
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    // Nobody even knocked.
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err());
+}
