@@ -39,8 +39,8 @@ const SHIPPED: &[(&str, &str, &str)] = &[
     ),
     (
         "0010_oauth",
-        "eea49ae05892afe1d5d54e2cf39bba52",
         "754dcfcb1e35745e7a57ec147807bccf",
+        "eea49ae05892afe1d5d54e2cf39bba52",
     ),
 ];
 

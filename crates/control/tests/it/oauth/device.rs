@@ -66,6 +66,7 @@ async fn press(browser: &mut Browser<'_>, screen: &Answer, decision: &str) -> An
     browser.submit("/device/approve", &fields).await
 }
 
+/// OA-4: from the code on one screen to the token on the other.
 async fn oa_4_a_person_types_the_code_looks_and_approves(control: TestControl) {
     let ada = control.person("Ada").await.user;
     let answer = ask(&control, &[("resource", &format!("{BASE_URL}/"))]).await;
@@ -126,6 +127,7 @@ async fn oa_4_a_person_types_the_code_looks_and_approves(control: TestControl) {
     assert_eq!(done, ["oauth.approved", "oauth.token_issued"]);
 }
 
+/// OA-4: what a person needs to see that it is not their own device.
 async fn oa_4_the_approval_screen_says_who_asks_from_where_and_since_when(control: TestControl) {
     control.person("Ada").await;
     let source = json!([
@@ -249,6 +251,7 @@ async fn oa_4_codes_end_after_ten_minutes(control: TestControl) {
     );
 }
 
+/// OA-4: under any parallelism.
 async fn oa_4_an_approval_is_decided_once_and_redeemed_once(control: TestControl) {
     control.person("Ada").await;
     control.person("Eve").await;
