@@ -4,11 +4,14 @@
 //! list `OPERATIONS` of them, and `schemas()`. The routers are made from the same constants, so
 //! what is served and what is described cannot differ.
 
+pub mod billing;
 pub mod contracts;
 pub mod credentials;
 mod document;
+pub mod health;
 pub mod oauth;
 mod operation;
+pub mod operator;
 mod paging;
 pub mod people;
 pub mod plans;
@@ -24,17 +27,18 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
 
-pub use self::operation::{Answer, Body, Method, Operation, Parameter, Shape};
+pub use self::operation::{Access, Answer, Body, Method, Operation, Parameter, Shape};
 pub use self::paging::{MAX_PAGE_SIZE, Paging};
-pub use crate::engine::Access;
 
 /// Every operation, in the order of the document.
 pub fn operations() -> impl Iterator<Item = &'static Operation> {
     [
         contracts::OPERATIONS,
+        health::OPERATIONS,
         whoami::OPERATIONS,
         people::OPERATIONS,
         workspaces::OPERATIONS,
+        billing::OPERATIONS,
         plans::OPERATIONS,
         projects::OPERATIONS,
         settings::OPERATIONS,
@@ -43,6 +47,7 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> {
         credentials::OPERATIONS,
         tokens::OPERATIONS,
         oauth::OPERATIONS,
+        operator::OPERATIONS,
     ]
     .into_iter()
     .flatten()
@@ -72,6 +77,9 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Opti
 fn schemas() -> Schemas {
     let mut schemas = Schemas::new();
     contracts::schemas(&mut schemas);
+    health::schemas(&mut schemas);
+    billing::schemas(&mut schemas);
+    operator::schemas(&mut schemas);
     whoami::schemas(&mut schemas);
     people::schemas(&mut schemas);
     workspaces::schemas(&mut schemas);

@@ -2,6 +2,8 @@
 //!
 //! What is not the caller's to see answers exactly like what does not exist: one statement looks
 //! for the thing and for the membership at once.
+//!
+//! Last comes the state: a workspace that an operator suspended can be read and not used.
 
 use store::projects::{self, Visible};
 use store::workspaces::{self, Membership};
@@ -17,8 +19,22 @@ use crate::workspaces::role::Role;
 /// there.
 ///
 /// # Errors
-/// 404 where the user has no part in it, 403 where the role or the boundary does not allow it.
+/// 404 where the user has no part in it, 403 where the role or the boundary does not allow it, or
+/// where it is suspended and the permission gives more than reading.
 pub async fn workspace(
+    conn: &mut Conn,
+    who: &Principal,
+    id: &str,
+    permission: Permission,
+) -> Answer<Membership> {
+    let found = workspace_to_read(conn, who, id, permission).await?;
+    require_in_use(found.status, permission)?;
+    Ok(found)
+}
+
+/// [`workspace`] for what only reads and whose permission gives more: a suspended one is not
+/// refused.
+pub async fn workspace_to_read(
     conn: &mut Conn,
     who: &Principal,
     id: &str,
@@ -48,6 +64,20 @@ pub async fn project(
         return Err(missing());
     };
     let found = projects::of_user_by_id(conn, who.user.id, id).await?;
+    in_use(visible(found, who, permission)?, permission)
+}
+
+/// [`project`] for what only reads and whose permission gives more.
+pub async fn project_to_read(
+    conn: &mut Conn,
+    who: &Principal,
+    id: &str,
+    permission: Permission,
+) -> Answer<Visible> {
+    let Ok(id) = id.parse() else {
+        return Err(missing());
+    };
+    let found = projects::of_user_by_id(conn, who.user.id, id).await?;
     visible(found, who, permission)
 }
 
@@ -59,7 +89,45 @@ pub async fn project_of_endpoint(
     permission: Permission,
 ) -> Answer<Visible> {
     let found = projects::of_user_by_endpoint(conn, who.user.id, endpoint).await?;
-    visible(found, who, permission)
+    in_use(visible(found, who, permission)?, permission)
+}
+
+/// Refuses a project that an operator suspended, for what uses it or moves it out of reach.
+///
+/// # Errors
+/// 409 `project_suspended`.
+pub fn require_usable(project: &projects::Project) -> Answer<()> {
+    match project.suspended_at {
+        None => Ok(()),
+        Some(_) => Err(project_suspended().into()),
+    }
+}
+
+/// 409 `project_suspended`.
+pub fn project_suspended() -> Problem {
+    let detail = "An operator has suspended this project.";
+    Problem::new(409, "project_suspended", detail)
+}
+
+/// Refuses a workspace that an operator suspended, for a permission that gives more than reading.
+///
+/// # Errors
+/// 403 `workspace_suspended`.
+pub fn require_in_use(status: workspaces::Status, permission: Permission) -> Answer<()> {
+    let reads = permission
+        .rules()
+        .iter()
+        .all(|rule| rule.actions == ["read"]);
+    if status == workspaces::Status::Active || reads {
+        return Ok(());
+    }
+    let detail = "An operator has suspended this workspace: it can be read and not used.";
+    Err(Problem::new(403, "workspace_suspended", detail).into())
+}
+
+fn in_use(found: Visible, permission: Permission) -> Answer<Visible> {
+    require_in_use(found.workspace_status, permission)?;
+    Ok(found)
 }
 
 fn visible(found: Option<Visible>, who: &Principal, permission: Permission) -> Answer<Visible> {

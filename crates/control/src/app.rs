@@ -13,15 +13,18 @@ use jiff::Timestamp;
 use store::Store;
 use types::problem::Problem;
 
+use crate::caller::Verdicts;
 use crate::config::Config;
+use crate::health::Health;
+use crate::jobs::Jobs;
 use crate::keys::Keys;
 use crate::oauth::Oauth;
 use crate::people::People;
 use crate::plans::Shop;
 use crate::problem::Refusal;
 use crate::{
-    audit, billing, contracts, credentials, keys, logs, oauth, pages, people, plans, projects,
-    settings, tokens, turn, usage, whoami, workspaces,
+    audit, billing, contracts, credentials, health, keys, logs, metrics, oauth, operator, pages,
+    people, plans, projects, settings, tokens, turn, usage, whoami, workspaces,
 };
 
 /// What every handler has. One for a process.
@@ -41,6 +44,12 @@ pub struct App {
     pub shop: Shop,
     /// What handlers of OAuth count.
     pub oauth: Oauth,
+    /// Whether requests can be served.
+    pub health: Health,
+    /// What is done without being asked.
+    pub jobs: Jobs,
+    /// Signatures that were verified a moment ago.
+    pub verdicts: Verdicts,
 }
 
 impl App {
@@ -52,14 +61,21 @@ impl App {
 
 /// All routes. Whatever is not one of them is a problem in JSON, never a page.
 pub fn router(app: Arc<App>) -> Router {
+    router_beside(app, Router::new())
+}
+
+/// All routes, and those of another surface beside them.
+pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
     let routes = [
         audit::routes(),
         billing::routes(),
         contracts::routes(),
         credentials::routes(),
+        health::routes(),
         keys::routes(),
         logs::routes(),
         oauth::routes(),
+        operator::routes(),
         pages::routes(),
         people::routes(),
         plans::routes(),
@@ -76,11 +92,10 @@ pub fn router(app: Arc<App>) -> Router {
         .fold(Router::new(), Router::merge)
         .fallback(async || Refusal::from(Problem::not_found()))
         .method_not_allowed_fallback(async || Refusal::from(Problem::method_not_allowed()))
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&app),
-            name_resource_metadata,
-        ))
-        .with_state(app)
+        .with_state(Arc::clone(&app))
+        .merge(surface)
+        .layer(middleware::from_fn_with_state(app, name_resource_metadata))
+        .layer(middleware::from_fn(metrics::count_request))
 }
 
 /// Every 401 says where the metadata of the protected resource is (RFC 9728 section 5.1).

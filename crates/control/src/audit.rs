@@ -14,8 +14,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::Tx;
 use store::audit::Entry;
-use types::id::{AuditId, CredentialId, InvitationId, UserId, WorkspaceId};
+use types::id::{AuditId, CredentialId, InvitationId, ProjectId, UserId, WorkspaceId};
 
+pub(crate) use self::list::entry;
 use crate::app::App;
 use crate::caller::Principal;
 use crate::problem::Answer;
@@ -116,6 +117,7 @@ pub enum Target {
     User(UserId),
     Workspace(WorkspaceId),
     Invitation(InvitationId),
+    Project(ProjectId),
     Credential(CredentialId),
 }
 
@@ -125,6 +127,7 @@ impl Target {
             Self::User(id) => ("user", id.to_string()),
             Self::Workspace(id) => ("workspace", id.to_string()),
             Self::Invitation(id) => ("invitation", id.to_string()),
+            Self::Project(id) => ("project", id.to_string()),
             Self::Credential(id) => ("credential", id.to_string()),
         }
     }
@@ -164,9 +167,15 @@ actions! {
     SessionsEnded "user.sessions_ended"
     SecondFactorOn "user.second_factor_on"
     SecondFactorOff "user.second_factor_off"
+    PasskeyAdded "user.passkey_added"
+    PasskeyRemoved "user.passkey_removed"
     WorkspaceCreated "workspace.created"
     WorkspaceRenamed "workspace.renamed"
     WorkspaceDeleted "workspace.deleted"
+    WorkspaceSuspended "workspace.suspended"
+    WorkspaceResumed "workspace.resumed"
+    ProjectSuspended "project.suspended"
+    ProjectResumed "project.resumed"
     MemberChanged "member.changed"
     MemberRemoved "member.removed"
     InvitationSent "invitation.sent"

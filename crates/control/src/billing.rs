@@ -7,9 +7,12 @@ mod account;
 mod decision;
 mod ledger;
 mod pages;
+mod read;
 
 use std::pin::Pin;
+use std::sync::Arc;
 
+use axum::Router;
 use jiff::Timestamp;
 use store::{Conn, Tx};
 use types::id::{ProjectId, WorkspaceId};
@@ -18,8 +21,13 @@ pub(crate) use self::account::day_of;
 pub use self::account::{Account, Period, Standing, Subscription};
 pub use self::decision::{Decision, decide};
 pub use self::ledger::Ledger;
-pub use self::pages::routes;
+use crate::app::App;
 use crate::problem::Answer;
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    pages::routes().merge(read::routes())
+}
 
 /// What keeps accounts. [`Ledger`] keeps them in the platform's own database; whoever charges
 /// through somebody else writes what is to be done there into the same transaction, and does it
@@ -50,6 +58,21 @@ pub trait Billing: Send + Sync + 'static {
         project: ProjectId,
         now: Timestamp,
     ) -> Pending<'a, ()>;
+
+    /// Workspaces whose subscription has come to the end of a period; some of them, where there
+    /// are many.
+    fn due<'a>(&'a self, conn: &'a mut Conn, now: Timestamp) -> Pending<'a, Vec<WorkspaceId>>;
+
+    /// Renews the subscription of a workspace by one period, if it is due: charges the period, or
+    /// ends a subscription that pays for nothing any more. False where nothing was due. However
+    /// often and by however many it is asked, each period is charged once. The caller holds the
+    /// workspace's lock.
+    fn renew<'a>(
+        &'a self,
+        tx: &'a mut Tx,
+        workspace: WorkspaceId,
+        now: Timestamp,
+    ) -> Pending<'a, bool>;
 }
 
 /// What a billing provider answers later.

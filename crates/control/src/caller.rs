@@ -2,7 +2,10 @@
 
 mod bearer;
 mod needs;
+mod operator;
 mod principal;
+mod token;
+mod verdicts;
 mod verify;
 
 use std::marker::PhantomData;
@@ -18,9 +21,12 @@ pub use self::needs::{
     ProjectsWrite, TokensCreate, TurnCredentialsCreate, WebhooksRead, WebhooksWrite,
     WebttyServersRead, WebttyServersWrite, WorkspacesProtect, WorkspacesRead,
 };
+pub use self::operator::Operator;
 pub(crate) use self::principal::both_resources;
 pub use self::principal::{Principal, Source};
+pub use self::verdicts::Verdicts;
 use crate::app::App;
+use crate::extract::ClientIp;
 use crate::people::session;
 use crate::problem::{Answer, Refusal};
 
@@ -56,7 +62,10 @@ impl<P: Needs> FromRequestParts<Arc<App>> for Caller<P> {
 /// `None` where no bearer was sent.
 pub async fn of_bearer(app: &App, headers: &HeaderMap) -> Answer<Option<Principal>> {
     match bearer::of(headers) {
-        bearer::Bearer::Token(token) => verify::principal(app, token).await.map(Some),
+        bearer::Bearer::Token(token) => {
+            // It has not said where the caller is.
+            verify::principal(app, token, None).await.map(Some)
+        }
         bearer::Bearer::Malformed => Err(Problem::invalid_token().into()),
         bearer::Bearer::Absent => Ok(None),
     }
@@ -69,7 +78,11 @@ async fn identify(parts: &Parts, app: &App) -> Answer<Principal> {
         return Ok(who.clone());
     }
     match bearer::of(&parts.headers) {
-        bearer::Bearer::Token(token) => verify::principal(app, token).await,
+        bearer::Bearer::Token(token) => {
+            // For the note of the last use alone.
+            let from = ClientIp::of(parts, app);
+            verify::principal(app, token, from).await
+        }
         bearer::Bearer::Malformed => Err(Problem::invalid_token().into()),
         bearer::Bearer::Absent => {
             let caller = session::caller(app, parts).await?;

@@ -4,6 +4,9 @@
 mod check;
 mod file;
 #[cfg(test)]
+mod reference;
+mod retention;
+#[cfg(test)]
 mod tests;
 
 use std::net::SocketAddr;
@@ -11,9 +14,13 @@ use std::path::{Path, PathBuf};
 
 use daemon::config::ConfigError;
 use daemon::logs::Level;
+use daemon::metrics::MetricsConfig;
+use daemon::tls::CertFiles;
 use ipnet::IpNet;
+use jiff::SignedDuration;
 
 pub(crate) use self::check::{host_name, is_loopback, path};
+pub use self::retention::Retention;
 use crate::mail::MailConfig;
 use crate::oauth::Clients;
 use crate::people::openid::OpenIdConfig;
@@ -27,15 +34,25 @@ pub struct Config {
     pub base_url: String,
     /// The listener.
     pub listen: SocketAddr,
+    /// The certificate of the listener; `None`: TLS ends in front of it.
+    pub tls: Option<CertFiles>,
+    /// The metrics listener.
+    pub metrics: MetricsConfig,
+    /// How long things are kept.
+    pub retention: Retention,
     /// How much is logged.
     pub log_level: Level,
     /// Where the embedded database and what is made at the first start are kept.
     pub data_dir: PathBuf,
     /// `postgres://…`; `None`: the embedded database in `data_dir`.
     pub database_url: Option<daemon::config::SecretString>,
-    /// Private keys (PKCS#8 in PEM) that sign tokens: the first signs, all verify. Empty: one is
-    /// made in `data_dir`.
+    /// The secret that seals what the database keeps; `None`: `platform.secret` in `data_dir`.
+    pub secret_file: Option<PathBuf>,
+    /// Private keys (PKCS#8 in PEM) that sign tokens: the first signs, all verify. Empty: they
+    /// are made, and kept in the database.
     pub signing_keys: Vec<PathBuf>,
+    /// After how long another key of the database signs; `None`: when an operator says so.
+    pub rotate_keys_every: Option<SignedDuration>,
     /// Peers whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
     /// The engines of this platform.
@@ -76,7 +93,7 @@ pub struct TurnConfig {
     pub port: u16,
     /// Port for TLS.
     pub tls_port: u16,
-    /// The secret that the relay shares; `None`: one is made in the data directory.
+    /// The secret that the relay shares; `None`: one is made and kept in the database.
     pub secret_file: Option<PathBuf>,
 }
 

@@ -1,6 +1,7 @@
-//! Long-lived credentials (CP-16): issue, list, rotate, revoke.
+//! Long-lived credentials (CP-16): issue, look at, rotate, revoke.
 
 mod audit;
+mod get;
 mod issue;
 mod list;
 mod material;
@@ -10,7 +11,7 @@ mod view;
 
 use std::sync::Arc;
 
-use api::control::credentials::{CREATE, LIST, REVOKE, ROTATE};
+use api::control::credentials::{CREATE, GET, LIST, REVOKE, ROTATE};
 use axum::Router;
 
 pub use self::issue::{Issued, issue_pat};
@@ -23,6 +24,7 @@ pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .serve(LIST, list::list)
         .serve(CREATE, issue::create)
+        .serve(GET, get::get)
         .serve(ROTATE, rotate::rotate)
         .serve(REVOKE, revoke::revoke)
 }

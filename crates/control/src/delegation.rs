@@ -3,9 +3,12 @@
 use credentials::check_consistency;
 use serde_json::Value;
 use types::boundary::Boundary;
+use types::id::ProjectId;
 use types::permission::{Permission, Permissions};
 use types::problem::Problem;
 
+use crate::access;
+use crate::app::App;
 use crate::caller::{Principal, both_resources};
 use crate::problem::Answer;
 
@@ -54,6 +57,47 @@ pub fn grant(
         resources,
     })
 }
+
+/// Refuses to hand on what would reach suspended projects alone: boundaries that name projects,
+/// of which none may be used. Boundaries of other forms are judged where they are used.
+///
+/// # Errors
+/// 409 `project_suspended`.
+pub async fn refuse_suspended(app: &App, resources: [Option<&Value>; 2]) -> Answer<()> {
+    let leaves = resources.into_iter().flatten().flat_map(leaves);
+    let targets: Vec<_> = leaves.filter_map(only_projects).collect();
+    if targets.is_empty() {
+        return Ok(());
+    }
+    let mut read = app.store.read().await?;
+    for projects in targets {
+        if store::projects::are_suspended(&mut read, &projects).await? {
+            return Err(access::project_suspended().with_field("resources").into());
+        }
+    }
+    Ok(())
+}
+
+/// The boundaries that all hold: the one, or those of an `AND`.
+fn leaves(resources: &Value) -> impl Iterator<Item = &Value> {
+    let tunnels = resources.get("tunnels");
+    let branches = tunnels.and_then(|tunnels| tunnels.get("AND")?.as_array());
+    let branches = branches.into_iter().flatten().take(MAX_LEAVES);
+    tunnels.into_iter().chain(branches)
+}
+
+/// The projects that a boundary names, where they are all that it reaches.
+fn only_projects(leaf: &Value) -> Option<Vec<ProjectId>> {
+    let names = leaf.get("projects")?.as_array()?;
+    let ids = names.iter().take(MAX_TARGETS);
+    let ids: Vec<_> = ids.filter_map(|name| name.as_str()?.parse().ok()).collect();
+    (!ids.is_empty() && ids.len() == names.len()).then_some(ids)
+}
+
+/// Each one costs two queries; a boundary is written by a person or made of a few.
+const MAX_LEAVES: usize = 8;
+/// Whoever names more than this many projects does not aim at one.
+const MAX_TARGETS: usize = 100;
 
 /// Refuses permissions that the caller does not hold; `scope` names those that are missing.
 pub fn require_held(who: &Principal, asked: Permissions) -> Answer<()> {

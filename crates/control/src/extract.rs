@@ -9,7 +9,7 @@ mod path;
 mod query;
 mod segment;
 
-pub use self::body::{Body, OptionalBody};
+pub use self::body::{Body, OptionalBody, read as read_json};
 pub use self::client_ip::ClientIp;
 pub use self::path::Path;
 pub use self::query::{Page, Query};

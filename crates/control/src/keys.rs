@@ -1,18 +1,38 @@
-//! Keys of the platform: those that sign tokens, and those that are derived for one purpose each.
+//! Keys of the platform: those that sign tokens, the relays' ones, and those that are derived for
+//! one purpose each.
+//!
+//! One secret is outside the database, in a file that every process has. Everything else is in the
+//! database, sealed with it: the database alone can sign nothing, the file alone has nothing to
+//! sign with, and two processes on one database have the same keys.
 
 mod files;
 mod jwks;
+pub mod keeper;
+mod ring;
+mod rotation;
+mod seal;
+mod secret;
+mod turn;
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use api::control::contracts::JWKS;
-use aws_lc_rs::hkdf;
+use api::control::turn::RELAY_KEY;
 use axum::Router;
-use bytes::Bytes;
-use credentials::{Keyring, Secret, SigningKey};
+use credentials::{Secret, SigningKey};
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::{Mutex, RwLock};
+use store::Store;
+use tokio::sync::Semaphore;
 use types::problem::Problem;
 
-pub use self::files::KeyError;
+pub use self::ring::Ring;
+pub use self::rotation::{LEAD, Rotation, rotate};
+pub(crate) use self::seal::Seal;
+pub use self::turn::RelayKey;
+use self::turn::TurnKeys;
 use crate::app::App;
 use crate::config::Config;
 use crate::oauth::for_any_origin;
@@ -20,53 +40,186 @@ use crate::problem::Answer;
 use crate::route::Serve as _;
 
 /// The keys of a running platform.
-#[derive(Debug)]
 pub struct Keys {
-    signing: SigningKey,
-    keyring: Keyring,
-    jwks: Bytes,
     secret: Secret,
-    turn: Secret,
+    /// Of private signing keys in the database.
+    seal: Seal,
+    /// Keys of the configuration; where there are any, the first of them signs.
+    files: Vec<Arc<SigningKey>>,
+    compat: bool,
+    rotate_every: Option<SignedDuration>,
+    ring: RwLock<Arc<Ring>>,
+    /// One asks the database at a time; the others find what it brought.
+    asking: Semaphore,
+    /// When a stranger's key was last asked for.
+    asked_at: Mutex<Timestamp>,
+    /// When keys were last looked through for those that nobody needs.
+    purged_at: Mutex<Timestamp>,
+    turn: TurnKeys,
 }
 
 impl Keys {
-    /// Reads the keys that the configuration names, and makes those that it leaves to us.
+    /// Reads the keys, and makes those that are not there yet.
     ///
     /// # Errors
-    /// A file cannot be read or written, or holds no usable key.
-    pub fn load(config: &Config) -> Result<Self, KeyError> {
-        files::load(config)
+    /// A file or the database cannot be read or written, or the secret is not the one that the
+    /// database was sealed with.
+    pub async fn open(config: &Config, store: &Store, now: Timestamp) -> Result<Self, KeyError> {
+        let secret = secret::open(config, store, now).await?;
+        let seal = sealing(&secret, "signing-keys")?;
+        let files = files::signing_keys(config)?;
+        if files.is_empty() {
+            rotation::make_first(config, store, &seal, now).await?;
+        }
+        let ring = ring::load(store, &files, &seal, config.compat_rstream).await?;
+        let turn = TurnKeys::open(config, store, &secret, now).await?;
+        Ok(Self {
+            secret,
+            seal,
+            files,
+            compat: config.compat_rstream,
+            rotate_every: config.rotate_keys_every,
+            ring: RwLock::new(Arc::new(ring)),
+            asking: Semaphore::new(1),
+            asked_at: Mutex::new(Timestamp::MIN),
+            purged_at: Mutex::new(Timestamp::MIN),
+            turn,
+        })
     }
 
     /// The key that signs new tokens.
-    pub fn signing(&self) -> &SigningKey {
-        &self.signing
+    pub fn signing(&self) -> Arc<SigningKey> {
+        Arc::clone(self.ring().signing())
     }
 
-    /// The keys that verify the platform's own tokens.
-    pub fn keyring(&self) -> &Keyring {
-        &self.keyring
+    /// The keys that sign and verify the platform's own tokens, as they are now.
+    pub fn ring(&self) -> Arc<Ring> {
+        Arc::clone(&self.ring.read())
+    }
+
+    /// Reads the keys of the database again.
+    ///
+    /// # Errors
+    /// The database cannot be read, or holds what cannot be opened; the keys stay as they were.
+    pub async fn reload(&self, store: &Store) -> Result<(), KeyError> {
+        let read = ring::load(store, &self.files, &self.seal, self.compat).await?;
+        let mut ring = self.ring.write();
+        *ring = Arc::new(read.after(&ring));
+        Ok(())
+    }
+
+    /// Asks the database for a key that another process may have made, because a token names it.
+    /// True when it is known then, and the token is to be verified again.
+    ///
+    /// Anybody can name any key, so the database is asked once in [`ASK_EVERY`] at most.
+    pub(crate) async fn learn(&self, store: &Store, kid: &str, now: Timestamp) -> bool {
+        if self.ring().has(kid) {
+            return false;
+        }
+        let Ok(_turn) = self.asking.acquire().await else {
+            return false;
+        };
+        if self.ring().has(kid) {
+            return true;
+        }
+        {
+            let mut asked_at = self.asked_at.lock();
+            // A clock that was set back does not lock a key out.
+            if now.duration_since(*asked_at).abs() < ASK_EVERY {
+                return false;
+            }
+            *asked_at = now;
+        }
+        if let Err(error) = self.reload(store).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the keys could not be read again"
+            );
+        }
+        self.ring().has(kid)
     }
 
     /// The secret that TURN relays share.
     pub fn turn_secret(&self) -> &Secret {
-        &self.turn
+        self.turn.secret()
+    }
+
+    /// The key of the relay of a realm, for the relay itself and for whoever asks for its public
+    /// half. `None`: there is no such realm here.
+    pub fn turn_relay(&self, realm: &str) -> Option<&RelayKey> {
+        self.turn.relay(realm)
     }
 
     /// A key for one purpose (RFC 5869): the same on every process of the platform, and of no use
     /// for another purpose.
     pub fn derive(&self, purpose: &str) -> Answer<[u8; 32]> {
-        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"svc-platform");
-        let mut key = [0; 32];
-        salt.extract(self.secret.expose())
-            .expand(&[purpose.as_bytes()], hkdf::HKDF_SHA256)
-            .and_then(|okm| okm.fill(&mut key))
-            .map_err(|_| Problem::internal())?;
-        Ok(key)
+        secret::derive(&self.secret, purpose).ok_or_else(|| Problem::internal().into())
     }
 }
 
-/// The public keys, for engines and for whoever verifies tokens of the platform.
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys")
+            .field("ring", &self.ring())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keys that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// A file cannot be read or made.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What is in a file is not what is wanted.
+    #[error("{}: {message}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong. It repeats nothing of the file.
+        message: String,
+    },
+    /// A secret of the database cannot be opened, or is none.
+    #[error("{name} in the database cannot be opened")]
+    Sealed {
+        /// Its name.
+        name: String,
+    },
+    /// The database.
+    #[error("the database keeps the keys: {0}")]
+    Database(#[from] store::Error),
+    /// The keys of the configuration are not ours to rotate.
+    #[error("the keys come from platform.signing_keys: put a new file first there, and restart")]
+    Configured,
+    /// Tokens without an end keep too many old keys public.
+    #[error(
+        "there are {} keys that personal access tokens without an end need; revoke some",
+        rotation::MAX_KEYS
+    )]
+    TooMany,
+    /// The library failed, which it does for want of randomness.
+    #[error("the system's cryptography failed")]
+    Cryptography,
+}
+
+/// The seal of one purpose.
+fn sealing(secret: &Secret, purpose: &str) -> Result<Seal, KeyError> {
+    let key = secret::derive(secret, purpose).ok_or(KeyError::Cryptography)?;
+    Seal::new(&key).map_err(|_| KeyError::Cryptography)
+}
+
+/// A stranger's key costs one query in this time, whoever names it. A key that another process
+/// made is public long before it signs, so hardly any token waits for this.
+const ASK_EVERY: SignedDuration = SignedDuration::from_secs(10);
+
+/// The public keys, for engines and for whoever verifies tokens of the platform or speaks to a
+/// relay.
 pub fn routes() -> Router<Arc<App>> {
     for_any_origin(Router::new().serve(JWKS, jwks::serve), &[JWKS.path])
+        .serve(RELAY_KEY, turn::serve)
 }

@@ -17,11 +17,15 @@ pub mod delegation;
 pub mod extract;
 mod first_admin;
 pub mod geo;
+pub mod health;
+pub mod jobs;
 pub mod keys;
 mod listener;
 pub mod logs;
 pub mod mail;
+mod metrics;
 pub mod oauth;
+pub mod operator;
 pub mod pages;
 pub mod people;
 pub mod plans;
@@ -42,4 +46,6 @@ pub mod workspaces;
 pub use self::first_admin::{
     Operator, draw_password, ensure_operator, first_admin, operator_token,
 };
-pub use self::server::{Running, StartError, backup, open, start, start_on, start_on_each};
+pub use self::server::{
+    Running, StartError, backup, open, start, start_on, start_on_each, start_routes,
+};

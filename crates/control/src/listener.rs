@@ -1,4 +1,5 @@
-//! The listener: HTTP/1.1 and HTTP/2 in clear, behind whatever ends TLS.
+//! The listener: HTTP/1.1 and HTTP/2, over TLS where there is a certificate, else in clear behind
+//! whatever ends TLS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,21 +8,32 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use daemon::shutdown::Shutdown;
+use daemon::tls::{CertFiles, ReloadingCert, TlsError};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::either::Either;
 use tower::ServiceExt as _;
 
 /// Serves until the drain has come to its end.
 ///
 /// With the drain, nobody is admitted any more and what runs is finished; with the hard end, what
 /// is left is let go of.
-pub(crate) async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    shutdown: Shutdown,
+) {
     let connections = GracefulShutdown::new();
     let mut tasks = JoinSet::new();
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -45,8 +57,17 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, shutdown: Shutd
             tracing::warn!("too many connections");
             continue;
         };
-        let connection = connections.watch(connection(stream, peer, router.clone()));
+        let (watcher, tls, router) = (connections.watcher(), tls.clone(), router.clone());
         tasks.spawn(async move {
+            let stream = match tls {
+                None => Either::Left(stream),
+                Some(tls) => match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => Either::Right(stream),
+                    Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
+                    Err(_) => return tracing::debug!("a handshake took too long"),
+                },
+            };
+            let connection = watcher.watch(connection(stream, peer, router));
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection broke");
             }
@@ -60,10 +81,30 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, shutdown: Shutd
     }
 }
 
+/// TLS with what the files hold, 1.2 and 1.3. They are looked at again as they change.
+///
+/// # Errors
+/// There is no usable pair at the start.
+pub(crate) fn tls(files: &CertFiles) -> Result<TlsAcceptor, TlsError> {
+    let provider = daemon::tls::provider();
+    let certificate = ReloadingCert::load(files.clone(), Arc::clone(&provider))?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .map_err(TlsError::Configuration)?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(certificate));
+    config.alpn_protocols = [&b"h2"[..], b"http/1.1"].map(<[u8]>::to_vec).to_vec();
+    // Our order of cipher suites counts: it has the one that costs least first.
+    config.ignore_client_order = true;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
 /// What one process serves at once; a balancer holds a few for each of its peers.
 const MAX_CONNECTIONS: usize = 10_000;
 /// Long enough to let others end, short enough not to be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// What a client may take for a handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a client may take for a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// The largest head: a token has 8 KiB, and there are cookies beside it.
@@ -72,7 +113,7 @@ const MAX_HEAD_BYTES: usize = 32 * 1024;
 const MAX_STREAMS: u32 = 128;
 
 fn connection(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     router: Router,
 ) -> impl hyper_util::server::graceful::GracefulConnection<

@@ -38,8 +38,10 @@ use axum::Router;
 use axum::routing::{get, post};
 use types::id::UserId;
 
+pub(crate) use self::authorize::REUSE_IS_SEEN_FOR;
 pub use self::clients::{Client, Clients, OauthSection};
 pub(crate) use self::cors::for_any_origin;
+pub(crate) use self::device_authorization::EXPIRY_IS_TOLD_FOR;
 use crate::app::App;
 use crate::people::throttle::{Limits, Throttle};
 use crate::route::Serve as _;

@@ -1,16 +1,20 @@
-//! Pages for people: plain forms that work without scripts.
+//! Pages for people: plain forms that work without scripts, but for passkeys, which take one.
 //!
 //! Each file is a page with the forms on it. A handler takes who looks ([`Visitor`]), the form
 //! ([`form::Form`], which keeps other sites out), calls a service function of `people` or
 //! `workspaces`, and answers with a page or sends the browser on.
 
 mod account;
+mod confirm;
 mod email;
 pub mod form;
 mod invitation;
 pub mod layout;
 mod login;
 mod openid;
+mod passkey_script;
+mod passkeys;
+mod qr;
 mod reset;
 pub mod same_origin;
 mod second_factor;
@@ -36,6 +40,14 @@ pub fn routes() -> Router<Arc<App>> {
             "/login/second-factor",
             get(second_factor::show).post(second_factor::submit),
         )
+        .route("/login/second-factor/passkey", post(passkeys::step))
+        .route(
+            "/login/second-factor/passkey/options",
+            post(passkeys::step_options),
+        )
+        .route("/login/passkey", post(passkeys::sign_in))
+        .route("/login/passkey/options", post(passkeys::sign_in_options))
+        .route("/passkeys.js", get(passkey_script::serve))
         .route("/login/openid", get(openid::begin))
         .route("/login/openid/callback", get(openid::callback))
         .route("/logout", post(login::sign_out))
@@ -61,6 +73,19 @@ pub fn routes() -> Router<Arc<App>> {
         .route(
             "/account/sessions/{session_id}/end",
             post(account::end_session),
+        )
+        .route("/account/confirm", get(confirm::show).post(confirm::submit))
+        .route("/account/confirm/passkey", post(confirm::passkey))
+        .route("/account/confirm/passkey/options", post(confirm::options))
+        .route("/account/passkeys", post(passkeys::create))
+        .route("/account/passkeys/new", get(passkeys::show_new))
+        .route(
+            "/account/passkeys/options",
+            post(passkeys::creation_options),
+        )
+        .route(
+            "/account/passkeys/{passkey_id}/remove",
+            post(passkeys::remove),
         )
         .route("/account/second-factor", post(second_factor::set_up))
         .route(

@@ -1,14 +1,16 @@
 //! People: who they are, how they prove it, how long that lasts.
 
 pub mod accounts;
+pub mod challenge;
+pub mod confirm;
 pub mod cookie;
 pub mod email;
 pub mod email_change;
 pub mod openid;
+pub mod passkeys;
 pub mod password;
 pub mod recovery;
 pub mod reset;
-mod seal;
 pub mod second_factor;
 pub mod secret_link;
 pub mod session;

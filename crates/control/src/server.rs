@@ -1,29 +1,38 @@
 //! Start and stop of the platform.
 
+use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use axum::Router;
 use daemon::clock::{Clock, SystemClock};
 use daemon::config::SecretString;
+use daemon::metrics::{MetricsError, MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
+use daemon::tls::TlsError;
 use store::Store;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::app::{App, router};
+use crate::caller::Verdicts;
 use crate::config::Config;
-use crate::keys::{KeyError, Keys};
-use crate::listener;
+use crate::health::Health;
+use crate::jobs::{self, Jobs};
+use crate::keys::{KeyError, Keys, keeper};
 use crate::oauth::Oauth;
 use crate::people::{People, PeopleError};
 use crate::plans::{Shop, ShopError};
+use crate::{listener, metrics};
 
 /// A platform that serves.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
+    metrics: Option<SocketAddr>,
     task: JoinHandle<()>,
 }
 
@@ -31,6 +40,11 @@ impl Running {
     /// The address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address of the metrics listener, if there is one.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// Waits until it has stopped.
@@ -52,6 +66,14 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The data directory.
+    #[error("{}: {source}", path.display())]
+    DataDirectory {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -61,16 +83,31 @@ pub enum StartError {
     /// The database.
     #[error("the database cannot be opened: {0}")]
     Database(#[from] store::Error),
+    /// The metrics listener is refused (MX-3) or cannot listen.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The certificate.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Passwords, mail, or the OpenID provider.
     #[error(transparent)]
     People(#[from] PeopleError),
 }
 
-/// Opens what a platform works on: the keys, then the database, whose migrations apply themselves.
+/// Opens what a platform works on: the database, whose migrations apply themselves, then the keys
+/// that are in it.
 pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, StartError> {
-    let keys = Keys::load(&config)?;
     let url = config.database_url.as_ref().map(SecretString::expose);
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&config.data_dir);
+    made.map_err(|source| StartError::DataDirectory {
+        path: config.data_dir.clone(),
+        source,
+    })?;
     let store = Store::open(url, &config.data_dir).await?;
+    let keys = Keys::open(&config, &store, clock.now()).await?;
     let people = People::open(&config)?;
     let shop = Shop::open(&config, &keys)?;
     shop.publish(&store).await?;
@@ -81,6 +118,9 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         keys,
         people,
         shop,
+        health: Health::default(),
+        jobs: Jobs::default(),
+        verdicts: Verdicts::default(),
         oauth: Oauth::default(),
     }))
 }
@@ -95,22 +135,33 @@ pub async fn start(config: Config, shutdown: Shutdown) -> Result<Running, StartE
             address: listen,
             source,
         })?;
-    start_on(app, listener, shutdown)
+    start_on(app, listener, shutdown).await
 }
 
 /// Serves on a listener that is there: for whoever needs the port before the configuration.
-pub fn start_on(
+pub async fn start_on(
     app: Arc<App>,
     listener: TcpListener,
     shutdown: Shutdown,
 ) -> Result<Running, StartError> {
-    start_on_each(app, vec![listener], shutdown)
+    start_on_each(app, vec![listener], shutdown).await
 }
 
 /// Serves on several listeners at once, such as both loopback addresses. [`Running::address`] is
 /// that of the first.
-pub fn start_on_each(
+pub async fn start_on_each(
     app: Arc<App>,
+    listeners: Vec<TcpListener>,
+    shutdown: Shutdown,
+) -> Result<Running, StartError> {
+    let routes = router(Arc::clone(&app));
+    start_routes(app, routes, listeners, shutdown).await
+}
+
+/// Serves routes that were made of the application's ([`crate::app::router_beside`]).
+pub async fn start_routes(
+    app: Arc<App>,
+    routes: Router,
     listeners: Vec<TcpListener>,
     shutdown: Shutdown,
 ) -> Result<Running, StartError> {
@@ -123,18 +174,59 @@ pub fn start_on_each(
         address: listen,
         source,
     })?;
+    let readiness = Readiness::default();
+    // Before anything that is counted: what is said without a recorder is lost. Where nobody
+    // scrapes there is none, because nobody would empty it.
+    let metrics = if app.config.metrics.listener().is_some() {
+        let recorder = daemon::metrics::recorder()?;
+        metrics::begin();
+        daemon::metrics::serve(&app.config.metrics, recorder, readiness.clone()).await?
+    } else {
+        None
+    };
+    let tls = app.config.tls.as_ref().map(listener::tls).transpose()?;
+    app.health.ends_with(shutdown.drain().clone());
+    let metrics_address = metrics.as_ref().map(MetricsServer::local_addr);
     let task = tokio::spawn(async move {
-        let router = router(Arc::clone(&app));
+        let mut background = JoinSet::new();
+        background.spawn(jobs::run(Arc::clone(&app), shutdown.drain().clone()));
+        background.spawn(keeper::run(Arc::clone(&app), shutdown.drain().clone()));
+        let drain = shutdown.drain().clone();
+        background.spawn(metrics::watch(Arc::clone(&app), readiness, drain));
         let serving: JoinSet<()> = listeners
             .into_iter()
-            .map(|listener| listener::serve(listener, router.clone(), shutdown.clone()))
+            .map(|listener| {
+                listener::serve(listener, tls.clone(), routes.clone(), shutdown.clone())
+            })
             .collect();
         serving.join_all().await;
+        // A batch of a job is a matter of moments; whoever asks twice does not wait for it.
+        tokio::select! {
+            () = ended(&mut background) => {}
+            () = shutdown.hard().cancelled() => background.shutdown().await,
+        }
         // Mails on their way are sent; then nobody needs the database any more.
         app.people.finish().await;
         app.store.close().await;
+        // Last, so that the drain can be watched.
+        if let Some(metrics) = metrics {
+            metrics.stop().await;
+        }
     });
-    Ok(Running { address, task })
+    Ok(Running {
+        address,
+        metrics: metrics_address,
+        task,
+    })
+}
+
+/// Waits for tasks that were told to end.
+async fn ended(tasks: &mut JoinSet<()>) {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a task ended unexpectedly");
+        }
+    }
 }
 
 /// Copies the embedded database to a file that is not there yet, beside whatever uses it.

@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::caller::{Caller, Principal, TokensCreate};
 use crate::delegation::{self, Grant};
 use crate::extract::Body;
+use crate::metrics;
 use crate::problem::Answer;
 use crate::random;
 use crate::route::Serve as _;
@@ -31,7 +32,11 @@ async fn mint(
     State(app): State<Arc<App>>,
     Body(body): Body<MintToken>,
 ) -> Answer<Json<MintedToken>> {
-    delegate(&app, &who, body).map(Json)
+    let targets = [who.resources.as_ref(), body.resources.as_ref()];
+    delegation::refuse_suspended(&app, targets).await?;
+    let minted = delegate(&app, &who, body)?;
+    metrics::minted("auth");
+    Ok(Json(minted))
 }
 
 /// Mints a token of type `auth` for the caller's user.
@@ -70,7 +75,7 @@ pub fn delegate(app: &App, who: &Principal, asked: MintToken) -> Answer<MintedTo
         },
     };
     let token = mint_from(
-        app.keys.signing(),
+        &app.keys.signing(),
         &request,
         Some(&provenance),
         now.as_second(),

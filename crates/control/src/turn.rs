@@ -33,6 +33,7 @@ async fn by_id(
     let mut read = app.store.read().await?;
     let found = access::project(&mut read, &who, &project_id, NEEDED).await?;
     drop(read);
+    access::require_usable(&found.project)?;
     issue::issue(&app, &who, &found.project, ttl)
         .await
         .map(Json)
@@ -48,6 +49,7 @@ async fn by_endpoint(
     let mut read = app.store.read().await?;
     let found = access::project_of_endpoint(&mut read, &who, &project_endpoint, NEEDED).await?;
     drop(read);
+    access::require_usable(&found.project)?;
     issue::issue(&app, &who, &found.project, ttl)
         .await
         .map(Json)

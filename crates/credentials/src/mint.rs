@@ -96,6 +96,11 @@ impl SigningKey {
         self
     }
 
+    /// The `kid` that the header of its tokens names.
+    pub fn kid(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
     /// The public half as a JWK (RFC 8037 section 2) with its `kid`, for Ed25519 keys alone: those
     /// are what we publish.
     pub fn public_jwk(&self) -> Option<Value> {

@@ -12,6 +12,7 @@
 
 mod environment;
 mod node;
+pub mod reference;
 mod secret;
 mod shape;
 

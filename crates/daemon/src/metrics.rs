@@ -6,6 +6,8 @@
 
 mod config;
 mod respond;
+mod section;
+mod table;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,6 +27,8 @@ pub use metrics_exporter_prometheus::PrometheusHandle;
 
 pub use self::config::{MetricsConfig, MetricsError, MetricsPath};
 use self::respond::Respond;
+pub use self::section::MetricsSection;
+pub use self::table::{Kind, Metric, describe, metric};
 
 /// Makes the recorder that collects what the `metrics` macros say in this whole process, once.
 /// Histograms whose name ends in a suffix of `buckets` have those buckets (ours are in seconds or
@@ -41,6 +45,27 @@ pub fn install_recorder(buckets: &[(&str, &[f64])]) -> Result<PrometheusHandle, 
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(MetricsError::Recorder)
 }
+
+/// The recorder of this process, with buckets for times: the first call installs it. Several
+/// services in one process share it.
+///
+/// # Errors
+/// Somebody else installed one.
+pub fn recorder() -> Result<PrometheusHandle, MetricsError> {
+    static RECORDER: parking_lot::Mutex<Option<PrometheusHandle>> = parking_lot::Mutex::new(None);
+    let mut recorder = RECORDER.lock();
+    if let Some(handle) = &*recorder {
+        return Ok(handle.clone());
+    }
+    let handle = install_recorder(&[("_seconds", SECONDS)])?;
+    *recorder = Some(handle.clone());
+    Ok(handle)
+}
+
+/// From half a millisecond, a good answer through a tunnel on one machine, to a minute.
+const SECONDS: &[f64] = &[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+];
 
 /// Whether the process serves; cloning shares it. Begins not ready.
 #[derive(Clone, Debug, Default)]

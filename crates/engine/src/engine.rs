@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use daemon::access_log::{AccessLog, AccessLogThread};
 use daemon::config::ConfigError;
-use daemon::metrics::{MetricsError, MetricsServer, PrometheusHandle, Readiness, install_recorder};
+use daemon::metrics::{MetricsError, MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
 use daemon::tls::{ReloadingCert, TlsError};
 use tokio::net::TcpListener;
@@ -132,7 +132,7 @@ pub async fn start_with_clock(
     let namespace = Namespace::new(base)
         .map_err(|error: HostnameRefused| StartError::Host(error.to_string()))?;
     // Before anything that is counted: what is said without a recorder is lost.
-    let recorder = recorder()?;
+    let recorder = daemon::metrics::recorder()?;
     let keyring = config.auth.keyring(config.compat_rstream)?;
     let tokens = Tokens::new(keyring);
     let certificate = Arc::new(ReloadingCert::load(
@@ -351,20 +351,3 @@ fn open_access_log(config: &EngineConfig) -> Result<OpenLog, StartError> {
     })?;
     Ok((Some(log), Some(thread)))
 }
-
-/// One recorder a process: engines that are started beside each other in tests share it.
-fn recorder() -> Result<PrometheusHandle, MetricsError> {
-    static RECORDER: parking_lot::Mutex<Option<PrometheusHandle>> = parking_lot::Mutex::new(None);
-    let mut recorder = RECORDER.lock();
-    if let Some(handle) = &*recorder {
-        return Ok(handle.clone());
-    }
-    let handle = install_recorder(&[("_seconds", SECONDS)])?;
-    *recorder = Some(handle.clone());
-    Ok(handle)
-}
-
-/// From half a millisecond, a good answer through a tunnel on one machine, to a minute.
-const SECONDS: &[f64] = &[
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
-];

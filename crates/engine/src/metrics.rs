@@ -40,7 +40,7 @@ pub(crate) const REFRESH: Duration = Duration::from_secs(5);
 
 impl EngineMetrics {
     pub(crate) fn new() -> Self {
-        table::describe();
+        daemon::metrics::describe(table::METRICS);
         gauge!(table::BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         Self {
             bytes_in: counter!(table::BYTES, "direction" => "in"),

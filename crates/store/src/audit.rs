@@ -1,4 +1,5 @@
 //! Who issued, revoked and changed what. Rows are added and never changed; the database refuses.
+//! It lets go of what is older than the horizon, which only [`purge`] moves, and only on.
 
 use jiff::Timestamp;
 use types::id::{AuditId, CredentialId, UserId, WorkspaceId};
@@ -50,6 +51,9 @@ statements! {
     LIST_OF_USER = concat!("SELECT ", columns!(), " FROM audit WHERE actor_user_id = $1 \
         ORDER BY id DESC LIMIT $2 OFFSET $3");
     COUNT_OF_ALL = "SELECT COUNT(*) AS n FROM audit";
+    MOVE_HORIZON = "UPDATE audit_horizon SET kept_from = $1 WHERE kept_from < $1";
+    PURGE = "DELETE FROM audit WHERE id IN \
+        (SELECT id FROM audit WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
     LIST_OF_ALL = concat!("SELECT ", columns!(), " FROM audit ORDER BY id DESC LIMIT $1 OFFSET $2");
 }
 
@@ -108,4 +112,11 @@ pub async fn list_all(conn: &mut Conn, paging: Paging) -> Result<Paged<Entry>, E
         .all(conn)
         .await?;
     Ok(Paged { items, total })
+}
+
+/// Forgets at most `limit` entries from before `kept_from`, and lets no later call keep less.
+/// Returns how many.
+pub async fn purge(tx: &mut Tx, kept_from: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(MOVE_HORIZON).bind(kept_from).execute(tx).await?;
+    sql(PURGE).bind(kept_from).bind(limit).execute(tx).await
 }

@@ -31,6 +31,16 @@ record! {
         pub updated_at: Timestamp,
         /// When it ended.
         pub ended_at: Option<Timestamp>,
+        /// When the period ends that was invoiced last; none: not known.
+        pub renews_at: Option<Timestamp>,
+    }
+}
+
+record! {
+    /// Whose subscription is due.
+    pub struct Due from "subscriptions" {
+        /// The workspace.
+        pub workspace_id: WorkspaceId,
     }
 }
 
@@ -84,7 +94,8 @@ record! {
 
 macro_rules! subscription {
     () => {
-        "id, workspace_id, status, currency, monthly_amount, items, started_at, updated_at, ended_at"
+        "id, workspace_id, status, currency, monthly_amount, items, started_at, updated_at, ended_at, \
+         renews_at"
     };
 }
 
@@ -103,11 +114,16 @@ macro_rules! invoice {
 
 statements! {
     SUBSCRIBE = concat!("INSERT INTO subscriptions (", subscription!(), ") \
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)");
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)");
     OPEN = concat!("SELECT ", subscription!(), " FROM subscriptions WHERE workspace_id = $1 AND ended_at IS NULL");
     // Compared with the amount that the caller decided on.
     UPDATE = "UPDATE subscriptions SET status = $3, monthly_amount = $4, items = $5, updated_at = $6 \
         WHERE id = $1 AND monthly_amount = $2 AND ended_at IS NULL";
+    DUE = "SELECT workspace_id FROM subscriptions WHERE ended_at IS NULL \
+        AND (renews_at IS NULL OR renews_at <= $1) ORDER BY renews_at, id LIMIT $2";
+    // Compared with what was read: of several that renew one period, one does.
+    RENEW = "UPDATE subscriptions SET renews_at = $3, updated_at = $4 \
+        WHERE id = $1 AND COALESCE(renews_at, 0) = COALESCE(CAST($2 AS BIGINT), 0) AND ended_at IS NULL";
     END = "UPDATE subscriptions SET status = $2, ended_at = $3, updated_at = $3 WHERE id = $1 AND ended_at IS NULL";
     ADD_CHANGE = concat!("INSERT INTO subscription_changes (", change!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8)");
     COUNT_CHANGES = "SELECT COUNT(*) AS n FROM subscription_changes WHERE workspace_id = $1";
@@ -135,6 +151,7 @@ pub async fn subscribe(tx: &mut Tx, subscription: &Subscription) -> Result<(), E
         .bind(subscription.started_at)
         .bind(subscription.updated_at)
         .bind(subscription.ended_at)
+        .bind(subscription.renews_at)
         .execute(tx)
         .await?;
     Ok(())
@@ -154,6 +171,29 @@ pub async fn update(tx: &mut Tx, was: i64, new: &Subscription) -> Result<bool, E
         .bind(new.monthly_amount)
         .bind(&new.items)
         .bind(new.updated_at)
+        .changed(tx)
+        .await
+}
+
+/// Workspaces whose subscription has come to the end of a period, at most `limit`.
+pub async fn due(conn: &mut Conn, now: Timestamp, limit: u32) -> Result<Vec<Due>, Error> {
+    sql(DUE).bind(now).bind(limit).all(conn).await
+}
+
+/// Moves a subscription on to the end of its next period. False when it does not end its period
+/// at `was` (any more), or has ended.
+pub async fn renew(
+    tx: &mut Tx,
+    id: SubscriptionId,
+    was: Option<Timestamp>,
+    renews_at: Timestamp,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(RENEW)
+        .bind(id)
+        .bind(was)
+        .bind(renews_at)
+        .bind(now)
         .changed(tx)
         .await
 }

@@ -1,40 +1,78 @@
 //! Transactions and reading connections of either database.
 
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
-use sqlx::pool::PoolConnection;
-use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection, Transaction};
+use tokio::time::{Instant, timeout_at};
 
-use crate::error::Error;
+use crate::error::{Bug, Error, Reason};
+pub(crate) use crate::lease::Db;
+use crate::lease::Lease;
 
 /// A connection that can be read from; what every reading function takes.
+///
+/// It is for one piece of work: all that is asked of it has to be answered within
+/// [`Conn::LONGEST`], so that a database that has fallen silent holds nobody for longer.
 pub struct Conn {
-    kind: Kind,
+    lease: Lease,
+    /// When whoever waits for an answer gives up.
+    deadline: Instant,
+    /// Whether the database has ended the transaction before its time.
+    aborted: bool,
     /// Plans of the queries so far, once they are recorded.
     plans: Option<Vec<String>>,
 }
 
-enum Kind {
-    SqliteRead(PoolConnection<Sqlite>),
-    SqliteWrite(Transaction<'static, Sqlite>),
-    PostgresRead(PoolConnection<Postgres>),
-    PostgresWrite(Transaction<'static, Postgres>),
-}
-
-/// The driver's connection.
-pub(crate) enum Db<'c> {
-    Sqlite(&'c mut SqliteConnection),
-    Postgres(&'c mut PgConnection),
-}
-
 impl Conn {
-    pub(crate) fn db(&mut self) -> Db<'_> {
-        match &mut self.kind {
-            Kind::SqliteRead(connection) => Db::Sqlite(connection),
-            Kind::SqliteWrite(transaction) => Db::Sqlite(transaction),
-            Kind::PostgresRead(connection) => Db::Postgres(connection),
-            Kind::PostgresWrite(transaction) => Db::Postgres(transaction),
+    /// How long one connection works for its taker: several times what the slowest request needs
+    /// of a busy database, and still within the patience of a client.
+    pub const LONGEST: Duration = Duration::from_secs(15);
+
+    fn new(lease: Lease) -> Self {
+        Self {
+            lease,
+            deadline: Instant::now() + Self::LONGEST,
+            aborted: false,
+            plans: None,
         }
+    }
+
+    /// When this connection is given up. The server's own limit on a statement does not help
+    /// when it is the network that has fallen silent.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// # Errors
+    /// [`Bug::Aborted`]: on SQLite a statement after the end of its transaction would be one of
+    /// its own, and committed.
+    pub(crate) fn db(&mut self) -> Result<Db<'_>, Error> {
+        if self.aborted {
+            return Err(Bug::Aborted.into());
+        }
+        Ok(self.lease.db()?)
+    }
+
+    /// What became of a statement; a failure may have been the end of the transaction.
+    pub(crate) fn after<T>(&mut self, done: Result<T, Error>) -> Result<T, Error> {
+        match &done {
+            Err(Error::Unavailable { reason, .. }) => {
+                self.aborted = self.lease.in_transaction();
+                if matches!(reason, Reason::Connection | Reason::Silent) {
+                    self.lease.was_dead();
+                }
+                // PostgreSQL keeps a session read-only that began so, whatever became of the
+                // server since: the next change needs a session of its own.
+                if *reason == Reason::ReadOnly {
+                    self.lease.close_on_drop();
+                }
+            }
+            Err(Error::Conflict(_) | Error::Bug(Bug::Statement(_))) => {
+                self.aborted = self.lease.in_transaction() && self.lease.is_postgres();
+            }
+            Err(Error::Bug(_)) | Ok(_) => {}
+        }
+        done
     }
 
     /// From now on asks the database, before each query that reads, how it means to run it. For
@@ -62,6 +100,12 @@ impl Conn {
 /// A connection for reading. Each statement sees what is committed when it begins.
 pub struct Read(Conn);
 
+impl Read {
+    pub(crate) fn on(lease: Lease) -> Self {
+        Self(Conn::new(lease))
+    }
+}
+
 /// A write transaction. Dropped without [`Tx::commit`], nothing of it happened.
 ///
 /// On SQLite there is one at a time, from its beginning; on PostgreSQL they run side by side and
@@ -71,55 +115,36 @@ pub struct Read(Conn);
 pub struct Tx(Conn);
 
 impl Tx {
+    pub(crate) async fn on(lease: Lease) -> Result<Self, Error> {
+        let mut conn = Conn::new(lease);
+        let begun = within(conn.deadline, conn.lease.begin()).await;
+        conn.after(begun)?;
+        Ok(Self(conn))
+    }
+
     /// Makes everything of this transaction durable and visible at once.
     ///
     /// # Errors
     /// When the database fails here, whether it was committed is not known on PostgreSQL: the
     /// caller asks again under the same idempotency key.
-    pub async fn commit(self) -> Result<(), Error> {
-        match self.0.kind {
-            Kind::SqliteWrite(transaction) => transaction.commit().await?,
-            Kind::PostgresWrite(transaction) => transaction.commit().await?,
-            // A `Tx` is only ever made of a transaction.
-            Kind::SqliteRead(_) | Kind::PostgresRead(_) => {}
+    pub async fn commit(mut self) -> Result<(), Error> {
+        // PostgreSQL would answer to this with a rollback, and call it done.
+        if self.0.aborted {
+            return Err(Bug::Aborted.into());
         }
-        Ok(())
+        let done = within(self.0.deadline, self.0.lease.commit()).await;
+        self.0.after(done)
     }
 }
 
-impl From<PoolConnection<Sqlite>> for Read {
-    fn from(connection: PoolConnection<Sqlite>) -> Self {
-        Self(Conn {
-            kind: Kind::SqliteRead(connection),
-            plans: None,
-        })
-    }
-}
-
-impl From<PoolConnection<Postgres>> for Read {
-    fn from(connection: PoolConnection<Postgres>) -> Self {
-        Self(Conn {
-            kind: Kind::PostgresRead(connection),
-            plans: None,
-        })
-    }
-}
-
-impl From<Transaction<'static, Sqlite>> for Tx {
-    fn from(transaction: Transaction<'static, Sqlite>) -> Self {
-        Self(Conn {
-            kind: Kind::SqliteWrite(transaction),
-            plans: None,
-        })
-    }
-}
-
-impl From<Transaction<'static, Postgres>> for Tx {
-    fn from(transaction: Transaction<'static, Postgres>) -> Self {
-        Self(Conn {
-            kind: Kind::PostgresWrite(transaction),
-            plans: None,
-        })
+/// What the database answers, if it does so in time.
+pub(crate) async fn within<T>(
+    deadline: Instant,
+    answer: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, Error> {
+    match timeout_at(deadline, answer).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Reason::Silent.into()),
     }
 }
 

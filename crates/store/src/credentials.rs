@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use types::id::{CredentialId, UserId, WorkspaceId};
 
-use crate::connection::{Conn, Tx};
+use crate::connection::{Conn, Db, Tx, within};
 use crate::error::Error;
-use crate::page::{Paged, Paging};
+use crate::page::{Order, Paged, Paging, fold, pattern};
 use crate::row::{record, words};
 use crate::secret::SecretHash;
-use crate::sql::{sql, statements};
+use crate::sql::{sorted, sql, statements};
 
 record! {
     /// A credential. What it may do at most is what its user may do.
@@ -49,6 +49,10 @@ record! {
         pub revoked_at: Option<Timestamp>,
         /// When it was last used, roughly.
         pub last_used_at: Option<Timestamp>,
+        /// Where that use came from.
+        pub last_used_ip: Option<String>,
+        /// `kid` of the key that signed a personal token.
+        pub signing_key: Option<String>,
         /// Its successor, once it was rotated.
         pub rotated_to: Option<CredentialId>,
         /// The OAuth client that holds the token; none: its owner issued it by hand.
@@ -79,23 +83,58 @@ macro_rules! columns {
     () => {
         "id, user_id, workspace_id, kind, name, token_hash, token_endpoint, public_key, \
          certificate_fingerprint, certificate, issuer_fingerprint, permissions, resources, \
-         created_at, updated_at, expires_at, revoked_at, last_used_at, rotated_to, \
-         oauth_client"
+         created_at, updated_at, expires_at, revoked_at, last_used_at, last_used_ip, signing_key, \
+         rotated_to, oauth_client"
     };
 }
 
+/// Which of a person's credentials a list is about. Those that were revoked never are.
+#[derive(Clone, Copy, Debug)]
+pub struct List<'a> {
+    /// Whose.
+    pub user: UserId,
+    /// Of this kind alone.
+    pub kind: Option<Kind>,
+    /// Those that are good at this time.
+    pub good_at: Option<Timestamp>,
+    /// Those that had ended by this time.
+    pub ended_by: Option<Timestamp>,
+    /// Part of the name, in any case.
+    pub search: Option<&'a str>,
+    /// By age.
+    pub order: Order,
+    /// Page.
+    pub paging: Paging,
+}
+
+macro_rules! of_list {
+    () => {
+        " FROM credentials WHERE user_id = $1 AND revoked_at IS NULL AND search LIKE $2 ESCAPE '!' \
+         AND (CAST($3 AS TEXT) IS NULL OR kind = $3) \
+         AND (CAST($4 AS BIGINT) IS NULL OR expires_at IS NULL OR expires_at > $4) \
+         AND (CAST($5 AS BIGINT) IS NULL OR expires_at <= $5)"
+    };
+}
+
+pub(crate) const LIST: &str = concat!(
+    "SELECT ",
+    columns!(),
+    of_list!(),
+    " ORDER BY {sort} LIMIT $6 OFFSET $7"
+);
+
 statements! {
-    INSERT = concat!("INSERT INTO credentials (", columns!(), ") VALUES \
-        ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)");
+    INSERT = concat!("INSERT INTO credentials (", columns!(), ", search) VALUES ($1, $2, $3, $4, $5, \
+        $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)");
     BY_ID = concat!("SELECT ", columns!(), " FROM credentials WHERE id = $1");
     OF_USER_BY_ID = concat!("SELECT ", columns!(), " FROM credentials WHERE user_id = $1 AND id = $2");
     BY_TOKEN = concat!("SELECT ", columns!(), " FROM credentials WHERE token_hash = $1");
     BY_ENDPOINT = concat!("SELECT ", columns!(), " FROM credentials WHERE token_endpoint = $1");
     BY_CERTIFICATE = concat!("SELECT ", columns!(), " FROM credentials WHERE certificate_fingerprint = $1");
     BY_ISSUER = concat!("SELECT ", columns!(), " FROM credentials WHERE issuer_fingerprint = $1 ORDER BY id");
-    COUNT = "SELECT COUNT(*) AS n FROM credentials WHERE user_id = $1 AND revoked_at IS NULL";
-    LIST = concat!("SELECT ", columns!(), " FROM credentials WHERE user_id = $1 AND revoked_at IS NULL \
-        ORDER BY id LIMIT $2 OFFSET $3");
+    COUNT = concat!("SELECT COUNT(*) AS n", of_list!());
+    COUNT_GOOD = "SELECT COUNT(*) AS n FROM credentials WHERE user_id = $1 AND revoked_at IS NULL \
+        AND (expires_at IS NULL OR expires_at > $2)";
     // Only one successor, however many ask at once. The old one ends when the overlap does, or
     // before if it would have.
     ROTATE = "UPDATE credentials SET rotated_to = $3, expires_at = CASE WHEN expires_at < $4 \
@@ -103,7 +142,7 @@ statements! {
         AND rotated_to IS NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $5)";
     REVOKE = "UPDATE credentials SET revoked_at = $3, updated_at = $3 WHERE user_id = $1 AND id = $2 AND revoked_at IS NULL";
     REVOKE_ALL = "UPDATE credentials SET revoked_at = $2, updated_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
-    USED = "UPDATE credentials SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
+    USED = "UPDATE credentials SET last_used_at = $2, last_used_ip = $3 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
     CHANGED_SINCE = concat!("SELECT ", columns!(), " FROM credentials WHERE updated_at >= $1 ORDER BY updated_at, id LIMIT $2");
 }
 
@@ -135,8 +174,11 @@ pub async fn insert(tx: &mut Tx, new: &Credential) -> Result<(), Error> {
         .bind(new.expires_at)
         .bind(new.revoked_at)
         .bind(new.last_used_at)
+        .bind(new.last_used_ip.as_ref())
+        .bind(new.signing_key.as_ref())
         .bind(new.rotated_to)
         .bind(new.oauth_client.as_ref())
+        .bind(fold(&new.name))
         .execute(tx)
         .await?;
     Ok(())
@@ -182,21 +224,40 @@ pub async fn by_issuer(conn: &mut Conn, fingerprint: &[u8]) -> Result<Vec<Creden
     sql(BY_ISSUER).bind(fingerprint).all(conn).await
 }
 
-/// A person's credentials that were not revoked, oldest first.
-pub async fn list(
-    conn: &mut Conn,
-    user: UserId,
-    paging: Paging,
-) -> Result<Paged<Credential>, Error> {
-    let total = sql(COUNT).bind(user).count(conn).await?;
-    let items = sql(LIST)
-        .bind(user)
-        .bind(paging.limit())
-        .bind(paging.offset())
+/// A person's credentials.
+pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Paged<Credential>, Error> {
+    let pattern = pattern(list.search);
+    let asked = |text: String| {
+        sql(text)
+            .bind(list.user)
+            .bind(&pattern)
+            .bind(list.kind.map(Kind::as_str))
+            .bind(list.good_at)
+            .bind(list.ended_by)
+    };
+    let total = asked(COUNT.to_owned()).count(conn).await?;
+    let items = asked(sorted(LIST, "id", list.order))
+        .bind(list.paging.limit())
+        .bind(list.paging.offset())
         .all(conn)
         .await?;
     Ok(Paged { items, total })
 }
+
+/// How many of a person's credentials are good at `now`. Until the transaction ends nobody else
+/// adds one who asks here first, so that a limit can be held.
+pub async fn count_good(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64, Error> {
+    let deadline = tx.deadline();
+    if let Db::Postgres(connection) = tx.db()? {
+        let lock = sqlx::query(LOCK_OWNER).bind(user.as_str());
+        let locked = within(deadline, lock.execute(connection)).await;
+        tx.after(locked)?;
+    }
+    sql(COUNT_GOOD).bind(user).bind(now).count(tx).await
+}
+
+/// PostgreSQL's alone, as [`crate::workspaces::lock`].
+const LOCK_OWNER: &str = "SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE";
 
 /// Gives a credential its successor, which the caller adds in the same transaction, and an end:
 /// `ends_at`, or its own if that is earlier. False when it is not in force or has a successor.
@@ -233,9 +294,14 @@ pub async fn revoke_all(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64
     sql(REVOKE_ALL).bind(user).bind(now).execute(tx).await
 }
 
-/// Notes a use; the caller does so at most every minute.
-pub async fn used(tx: &mut Tx, id: CredentialId, now: Timestamp) -> Result<bool, Error> {
-    sql(USED).bind(id).bind(now).changed(tx).await
+/// Notes a use and where it came from; the caller does so at most every minute.
+pub async fn used(
+    tx: &mut Tx,
+    id: CredentialId,
+    ip: Option<&str>,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(USED).bind(id).bind(now).bind(ip).changed(tx).await
 }
 
 /// What was made or changed since a time, oldest change first, for telling engines.

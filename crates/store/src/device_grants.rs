@@ -90,7 +90,8 @@ statements! {
         WHERE hash = $1";
     REDEEM = concat!("UPDATE oauth_device_grants SET status = 'redeemed', credential_id = $3 \
         WHERE hash = $1 AND client_id = $4 AND status = 'approved' AND expires_at > $2 RETURNING ", columns!());
-    PURGE = "DELETE FROM oauth_device_grants WHERE expires_at <= $1";
+    PURGE = "DELETE FROM oauth_device_grants WHERE hash IN \
+        (SELECT hash FROM oauth_device_grants WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
 /// Notes a device that asks.
@@ -209,7 +210,7 @@ pub async fn redeem(
         .await
 }
 
-/// Forgets requests that ended before this time. Returns how many.
-pub async fn purge(tx: &mut Tx, before: Timestamp) -> Result<u64, Error> {
-    sql(PURGE).bind(before).execute(tx).await
+/// Forgets requests that had ended by this time, so many at most. Returns how many.
+pub async fn purge(tx: &mut Tx, ended_by: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(ended_by).bind(limit).execute(tx).await
 }

@@ -28,6 +28,8 @@ pub enum Error {
 pub enum Reason {
     /// No connection, or it broke.
     Connection,
+    /// It does not answer.
+    Silent,
     /// Another writer holds it for longer than we wait, or the two were in each other's way.
     Busy,
     /// The disk, or the size that the database may have, is used up.
@@ -40,6 +42,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connection => "no connection",
+            Self::Silent => "no answer",
             Self::Busy => "busy",
             Self::Full => "full",
             Self::ReadOnly => "read-only",
@@ -65,6 +68,9 @@ pub enum Bug {
     /// A statement that the database refuses.
     #[error("the database refused a statement")]
     Statement(#[source] sqlx::Error),
+    /// Something was asked of a transaction after a statement of it had failed.
+    #[error("the transaction has ended before")]
+    Aborted,
     /// The schema is not one that this version can work with.
     #[error("schema: {0}")]
     Schema(String),
@@ -110,8 +116,6 @@ conflicts! {
     CertificateTaken "credentials_certificate_unique" "credentials.certificate_fingerprint" "the certificate is registered already"
     /// Another credential has this token endpoint; the caller makes a new one.
     TokenEndpointTaken "credentials_endpoint_unique" "credentials.token_endpoint" "the token endpoint is taken"
-    /// Another key is active.
-    SigningKeyActive "signing_keys_one_active" "signing_keys.status" "another signing key is active"
     /// The port is reserved already.
     PortTaken "addresses_port_unique" "addresses.cluster_domain, addresses.port" "the port is reserved already"
     /// Another device waits under this code; the caller makes a new one.
@@ -161,7 +165,11 @@ fn classify(error: &sqlx::Error) -> Class {
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Reason::ReadOnly,
             _ => Reason::Connection,
         }),
-        sqlx::Error::Tls(_) | sqlx::Error::WorkerCrashed => Class::Unavailable(Reason::Connection),
+        // `Protocol`: what came over the connection makes no sense, so it is of no more use.
+        sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::BeginFailed
+        | sqlx::Error::WorkerCrashed => Class::Unavailable(Reason::Connection),
         sqlx::Error::PoolTimedOut => Class::Unavailable(Reason::Busy),
         sqlx::Error::PoolClosed => Class::Unavailable(Reason::Connection),
         sqlx::Error::Database(error) => {
@@ -186,12 +194,18 @@ fn postgres(code: &str, constraint: Option<&str>) -> Class {
             .find(|(name, ..)| Some(*name) == constraint)
             .map_or(Class::Bug, |(.., conflict)| Class::Conflict(*conflict)),
         // Lost against a parallel transaction, a lock or its time limit.
-        "40001" | "40P01" | "55P03" | "57014" => Class::Unavailable(Reason::Busy),
+        // 25P03: we kept it waiting within a transaction, for want of a core.
+        "40001" | "40P01" | "55P03" | "57014" | "25P03" => Class::Unavailable(Reason::Busy),
         "25006" => Class::Unavailable(Reason::ReadOnly),
         "53100" => Class::Unavailable(Reason::Full),
         // Out of memory, out of connections.
         "53200" | "53300" => Class::Unavailable(Reason::Busy),
-        _ if code.starts_with("08") || code.starts_with("57P") => {
+        // 08: the connection. 57P: an operator or a crash ended it. 58: its machine failed it. 28,
+        // 3D: it does not let us in any more, which an operator is just changing.
+        _ if ["08", "57P", "58", "28", "3D"]
+            .iter()
+            .any(|class| code.starts_with(class)) =>
+        {
             Class::Unavailable(Reason::Connection)
         }
         _ => Class::Bug,
@@ -215,8 +229,8 @@ fn sqlite(code: i32, message: &str) -> Class {
                 .map_or(Class::Bug, |(.., conflict)| Class::Conflict(*conflict))
         }
         _ => match code & 0xff {
-            // BUSY, LOCKED
-            5 | 6 => Class::Unavailable(Reason::Busy),
+            // BUSY, LOCKED, NOMEM, PROTOCOL (the race for the write-ahead log was lost too often)
+            5 | 6 | 7 | 15 => Class::Unavailable(Reason::Busy),
             // READONLY, PERM
             8 | 3 => Class::Unavailable(Reason::ReadOnly),
             // FULL
@@ -225,5 +239,58 @@ fn sqlite(code: i32, message: &str) -> Class {
             10 | 14 => Class::Unavailable(Reason::Connection),
             _ => Class::Bug,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(class: Class) -> Option<Reason> {
+        match class {
+            Class::Unavailable(reason) => Some(reason),
+            Class::Conflict(_) | Class::Bug => None,
+        }
+    }
+
+    #[test]
+    fn what_an_operator_or_time_can_mend_is_no_defect() {
+        for (code, wanted) in [
+            ("08006", Reason::Connection),
+            ("57P01", Reason::Connection),
+            ("57P03", Reason::Connection),
+            ("58030", Reason::Connection),
+            ("28P01", Reason::Connection),
+            ("3D000", Reason::Connection),
+            ("25P03", Reason::Busy),
+            ("40001", Reason::Busy),
+            ("57014", Reason::Busy),
+            ("53300", Reason::Busy),
+            ("25006", Reason::ReadOnly),
+            ("53100", Reason::Full),
+        ] {
+            assert_eq!(reason(postgres(code, None)), Some(wanted), "{code}");
+        }
+        for (code, wanted) in [
+            (5, Reason::Busy),
+            (517, Reason::Busy),
+            (7, Reason::Busy),
+            (15, Reason::Busy),
+            (8, Reason::ReadOnly),
+            (1032, Reason::ReadOnly),
+            (13, Reason::Full),
+            (10, Reason::Connection),
+            (778, Reason::Connection),
+            (14, Reason::Connection),
+        ] {
+            assert_eq!(reason(sqlite(code, "")), Some(wanted), "{code}");
+        }
+        for code in ["42P01", "42601", "22P02", "23514", "XX001"] {
+            assert_eq!(reason(postgres(code, None)), None, "{code}");
+        }
+        // A file that is damaged, or no database at all.
+        for code in [1, 11, 26] {
+            assert_eq!(reason(sqlite(code, "")), None, "{code}");
+        }
     }
 }

@@ -37,7 +37,8 @@ statements! {
     CLAIM = "INSERT INTO idempotency_keys (workspace_id, key, body_hash, project_id, created_at) \
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (workspace_id, key) DO NOTHING";
     FIND = "SELECT body_hash, project_id, created_at FROM idempotency_keys WHERE workspace_id = $1 AND key = $2";
-    PURGE = "DELETE FROM idempotency_keys WHERE created_at < $1";
+    PURGE = "DELETE FROM idempotency_keys WHERE (workspace_id, key) IN \
+        (SELECT workspace_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
 }
 
 /// What a key stands for, if it was used.
@@ -79,7 +80,7 @@ pub async fn claim(
     }
 }
 
-/// Forgets keys that were made before this time. Returns how many.
-pub async fn purge(tx: &mut Tx, before: Timestamp) -> Result<u64, Error> {
-    sql(PURGE).bind(before).execute(tx).await
+/// Forgets at most `limit` keys that were made before this time. Returns how many.
+pub async fn purge(tx: &mut Tx, before: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(before).bind(limit).execute(tx).await
 }

@@ -77,6 +77,8 @@ statements! {
     COUNT = "SELECT COUNT(*) AS n FROM invitations WHERE workspace_id = $1";
     LIST = concat!("SELECT ", columns!(), " FROM invitations WHERE workspace_id = $1 \
         ORDER BY id DESC LIMIT $2 OFFSET $3");
+    PURGE = "DELETE FROM invitations WHERE id IN \
+        (SELECT id FROM invitations WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
 /// Notes an invitation that is about to be sent.
@@ -144,4 +146,10 @@ pub async fn list(
         .all(conn)
         .await?;
     Ok(Paged { items, total })
+}
+
+/// Forgets at most `limit` invitations that worked until then and no longer, whatever became of
+/// them. Returns how many.
+pub async fn purge(tx: &mut Tx, ended_by: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(ended_by).bind(limit).execute(tx).await
 }

@@ -12,6 +12,8 @@
 
 mod connection;
 mod error;
+mod lease;
+mod lock;
 mod migrate;
 mod page;
 mod row;
@@ -20,10 +22,12 @@ mod sql;
 mod statements;
 mod store;
 mod timeline;
+mod trust;
 
 pub mod addresses;
 pub mod audit;
 pub mod billing;
+pub mod callers;
 pub mod capacity;
 pub mod credentials;
 pub mod deliveries;
@@ -37,12 +41,13 @@ pub mod members;
 pub mod oauth_codes;
 pub mod passkeys;
 pub mod pending_sign_ins;
+pub mod platform_secrets;
 pub mod projects;
 pub mod revoked_tokens;
 pub mod sessions;
 pub mod signing_keys;
-pub mod throttles;
 pub mod usage;
+pub mod used_challenges;
 pub mod users;
 pub mod webhooks;
 pub mod webtty_servers;
@@ -50,7 +55,9 @@ pub mod workspaces;
 
 pub use connection::{Conn, Read, Tx};
 pub use error::{Bug, Conflict, Error, Reason};
+pub use lock::Lock;
 pub use page::{Order, Paged, Paging, fold};
 pub use secret::{PasswordHash, Sealed, SecretHash};
-pub use store::Store;
+pub use sql::QUERY_SECONDS;
+pub use store::{Pool, Store};
 pub use timeline::{COUNTED, Period};

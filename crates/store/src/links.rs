@@ -45,7 +45,8 @@ statements! {
     PENDING = "SELECT user_id, kind, email, created_at, expires_at FROM links \
         WHERE user_id = $1 AND kind = $2 AND used_at IS NULL AND expires_at > $3 \
         ORDER BY created_at DESC LIMIT 1";
-    PURGE = "DELETE FROM links WHERE expires_at <= $1";
+    PURGE = "DELETE FROM links WHERE hash IN \
+        (SELECT hash FROM links WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
 /// Notes a link that is about to be sent.
@@ -102,7 +103,7 @@ pub async fn revoke(tx: &mut Tx, user: UserId, kind: Kind, now: Timestamp) -> Re
         .await
 }
 
-/// Forgets links that are too old to work. Returns how many.
-pub async fn purge(tx: &mut Tx, now: Timestamp) -> Result<u64, Error> {
-    sql(PURGE).bind(now).execute(tx).await
+/// Forgets at most `limit` links that are too old to work. Returns how many.
+pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(now).bind(limit).execute(tx).await
 }

@@ -35,6 +35,9 @@ migrations! {
     3 "access" "0003_access"
     4 "records" "0004_records"
     5 "sign_in" "0005_sign_in"
+    6 "factors" "0006_factors"
+    7 "operator" "0007_operator"
+    8 "keys" "0008_keys"
     10 "oauth" "0010_oauth"
 }
 

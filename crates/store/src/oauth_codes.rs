@@ -80,7 +80,8 @@ statements! {
         RETURNING ", columns!());
     REDEEMED = "SELECT user_id, credential_id FROM oauth_codes WHERE hash = $1 AND used_at IS NOT NULL \
         AND credential_id IS NOT NULL";
-    PURGE = "DELETE FROM oauth_codes WHERE expires_at <= $1";
+    PURGE = "DELETE FROM oauth_codes WHERE hash IN \
+        (SELECT hash FROM oauth_codes WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
 /// Notes a code that is about to be given out.
@@ -126,7 +127,7 @@ pub async fn redeemed(conn: &mut Conn, hash: SecretHash) -> Result<Option<Redeem
     sql(REDEEMED).bind(hash).one(conn).await
 }
 
-/// Forgets codes that ended before this time. Returns how many.
-pub async fn purge(tx: &mut Tx, before: Timestamp) -> Result<u64, Error> {
-    sql(PURGE).bind(before).execute(tx).await
+/// Forgets codes that had ended by this time, so many at most. Returns how many.
+pub async fn purge(tx: &mut Tx, ended_by: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(ended_by).bind(limit).execute(tx).await
 }

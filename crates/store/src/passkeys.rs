@@ -21,6 +21,8 @@ record! {
         pub public_key: Vec<u8>,
         /// The authenticator's counter when it was last used; 0 where it has none.
         pub sign_count: i64,
+        /// Whether it has shown that it knows whose it is, by a PIN or a finger.
+        pub user_verified: bool,
         /// Name that its owner gave it.
         pub name: String,
         /// When it was registered.
@@ -32,16 +34,19 @@ record! {
 
 macro_rules! columns {
     () => {
-        "id, user_id, credential_id, public_key, sign_count, name, created_at, last_used_at"
+        "id, user_id, credential_id, public_key, sign_count, user_verified, name, created_at, \
+         last_used_at"
     };
 }
 
 statements! {
-    INSERT = "INSERT INTO passkeys (id, user_id, credential_id, public_key, sign_count, name, created_at) \
-        VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    INSERT = "INSERT INTO passkeys (id, user_id, credential_id, public_key, sign_count, user_verified, \
+        name, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    COUNT = "SELECT COUNT(*) AS n FROM passkeys WHERE user_id = $1";
     OF_USER = concat!("SELECT ", columns!(), " FROM passkeys WHERE user_id = $1 ORDER BY id");
     BY_CREDENTIAL = concat!("SELECT ", columns!(), " FROM passkeys WHERE credential_id = $1");
-    USE = "UPDATE passkeys SET sign_count = $2, last_used_at = $3 \
+    USE = "UPDATE passkeys SET sign_count = $2, last_used_at = $3, \
+        user_verified = user_verified OR $4 \
         WHERE id = $1 AND (sign_count < $2 OR (sign_count = 0 AND $2 = 0))";
     DELETE = "DELETE FROM passkeys WHERE user_id = $1 AND id = $2";
 }
@@ -57,11 +62,17 @@ pub async fn insert(tx: &mut Tx, passkey: &Passkey) -> Result<(), Error> {
         .bind(passkey.credential_id.as_slice())
         .bind(passkey.public_key.as_slice())
         .bind(passkey.sign_count)
+        .bind(passkey.user_verified)
         .bind(&passkey.name)
         .bind(passkey.created_at)
         .execute(tx)
         .await?;
     Ok(())
+}
+
+/// How many passkeys a person has.
+pub async fn count(conn: &mut Conn, user: UserId) -> Result<u64, Error> {
+    sql(COUNT).bind(user).count(conn).await
 }
 
 /// A person's passkeys, oldest first.
@@ -75,17 +86,20 @@ pub async fn by_credential(conn: &mut Conn, credential: &[u8]) -> Result<Option<
 }
 
 /// Notes a use. False when the counter did not grow, which a copied authenticator shows
-/// (`WebAuthn` level 2, section 6.1.1); one that has no counter always sends 0.
+/// (`WebAuthn` level 2, section 6.1.1); one that has no counter always sends 0. What was verified
+/// once stays so: the caller knows that this use came with another proof, or did not need one.
 pub async fn used(
     tx: &mut Tx,
     id: PasskeyId,
     sign_count: i64,
+    user_verified: bool,
     now: Timestamp,
 ) -> Result<bool, Error> {
     sql(USE)
         .bind(id)
         .bind(sign_count)
         .bind(now)
+        .bind(user_verified)
         .changed(tx)
         .await
 }

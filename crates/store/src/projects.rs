@@ -11,7 +11,8 @@ use crate::error::{Conflict, Error};
 use crate::members;
 use crate::page::{Order, Paged, Paging, fold, pattern};
 use crate::row::{record, words};
-use crate::sql::{sorted, sql, statements};
+use crate::sql::{Query, Value, sorting, sql, statements};
+use crate::timeline::COUNTED;
 use crate::workspaces;
 
 record! {
@@ -45,6 +46,8 @@ record! {
         pub created_at: Timestamp,
         /// When it last changed.
         pub updated_at: Timestamp,
+        /// Since when an operator keeps it from being used.
+        pub suspended_at: Option<Timestamp>,
     }
 }
 
@@ -53,6 +56,8 @@ record! {
     pub struct Access from "projects of a member" {
         /// The caller's role.
         pub member_role: members::Role,
+        /// Whether the workspace may be used.
+        pub workspace_status: workspaces::Status,
     }
 }
 
@@ -83,13 +88,17 @@ pub struct Visible {
     pub project: Project,
     /// The caller's role in its workspace.
     pub role: members::Role,
+    /// Whether its workspace may be used.
+    pub workspace_status: workspaces::Status,
 }
 
 impl crate::row::Record for Visible {
     fn from_row(row: &crate::row::Row) -> Result<Self, crate::error::Bug> {
+        let access = Access::from_row(row)?;
         Ok(Self {
             project: Project::from_row(row)?,
-            role: Access::from_row(row)?.member_role,
+            role: access.member_role,
+            workspace_status: access.workspace_status,
         })
     }
 }
@@ -207,7 +216,8 @@ pub struct List<'a> {
 macro_rules! columns {
     () => {
         "p.id, p.workspace_id, p.endpoint, p.name, p.plan, p.provider, p.region, p.routing, \
-         p.deployment, p.status, p.settings, p.created_by, p.created_at, p.updated_at"
+         p.deployment, p.status, p.settings, p.created_by, p.created_at, p.updated_at, \
+         p.suspended_at"
     };
 }
 
@@ -216,21 +226,11 @@ macro_rules! visible {
         concat!(
             "SELECT ",
             columns!(),
-            ", m.role AS member_role FROM projects p \
+            ", m.role AS member_role, w.status AS workspace_status FROM projects p \
              JOIN members m ON m.workspace_id = p.workspace_id AND m.user_id = $1 AND m.status = 'active' \
-             JOIN workspaces w ON w.id = p.workspace_id AND w.status = 'active' AND w.deleted_at IS NULL \
+             JOIN workspaces w ON w.id = p.workspace_id AND w.deleted_at IS NULL \
              WHERE p.deleted_at IS NULL AND ",
             $where
-        )
-    };
-}
-
-macro_rules! of_workspaces {
-    ($reach:literal) => {
-        concat!(
-            " FROM projects p WHERE p.deleted_at IS NULL AND p.workspace_id IN_LIST($1) \
-             AND p.search LIKE $2 ESCAPE '!'",
-            $reach
         )
     };
 }
@@ -246,44 +246,28 @@ statements! {
     BY_ENDPOINT = concat!("SELECT ", columns!(), " FROM projects p WHERE p.endpoint = $1 AND p.deleted_at IS NULL");
     PLACES = "SELECT p.id, p.workspace_id FROM projects p WHERE p.deleted_at IS NULL \
         AND p.workspace_id IN_LIST($1) ORDER BY p.workspace_id, p.id LIMIT $2";
-    COUNT = concat!("SELECT COUNT(*) AS n", of_workspaces!(""));
-    COUNT_ONLY = concat!("SELECT COUNT(*) AS n",
-        of_workspaces!(" AND (p.id IN_LIST($3) OR p.workspace_id IN_LIST($4))"));
     COUNT_OF_WORKSPACE = "SELECT COUNT(*) AS n FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL";
     COUNT_BY_PLAN = "SELECT plan, COUNT(*) AS n FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL \
         GROUP BY plan ORDER BY plan";
-    COUNT_OF_ALL = "SELECT COUNT(*) AS n FROM projects WHERE deleted_at IS NULL AND search LIKE $1 ESCAPE '!'";
     RENAME = "UPDATE projects SET name = $2, search = $3 || ' ' || endpoint, updated_at = $4 \
         WHERE id = $1 AND deleted_at IS NULL";
     TRANSFER = "UPDATE projects SET workspace_id = $3, updated_at = $4 \
         WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL \
         AND EXISTS (SELECT 1 FROM workspaces WHERE id = $3 AND deleted_at IS NULL)";
-    SET_STATUS = "UPDATE projects SET status = $2, updated_at = $3 WHERE id = $1 AND deleted_at IS NULL";
+    SET_STATUS = "UPDATE projects SET status = $2, updated_at = $3 \
+        WHERE id = $1 AND suspended_at IS NULL AND deleted_at IS NULL";
+    SUSPEND = "UPDATE projects SET status = 'unavailable', suspended_at = $2, updated_at = $2 \
+        WHERE id = $1 AND suspended_at IS NULL AND deleted_at IS NULL";
+    RESUME = "UPDATE projects SET status = 'active', suspended_at = NULL, updated_at = $2 \
+        WHERE id = $1 AND suspended_at IS NOT NULL AND deleted_at IS NULL";
+    COUNT_USABLE = "SELECT COUNT(*) AS n FROM projects p JOIN workspaces w ON w.id = p.workspace_id \
+        WHERE p.id IN_LIST($1) AND p.suspended_at IS NULL AND p.deleted_at IS NULL AND w.status = 'active'";
+    COUNT_THERE = "SELECT COUNT(*) AS n FROM projects WHERE id IN_LIST($1) AND deleted_at IS NULL";
     // Compared with what was read, so that two changes at once do not undo each other.
     SET_SETTINGS = "UPDATE projects SET settings = $3, updated_at = $4 \
         WHERE id = $1 AND settings = $2 AND deleted_at IS NULL";
     DELETE = "UPDATE projects SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL";
 }
-
-pub(crate) const LISTS: [&str; 3] = [LIST, LIST_ONLY, LIST_OF_ALL];
-const LIST: &str = concat!(
-    "SELECT ",
-    columns!(),
-    of_workspaces!(" ORDER BY {sort} LIMIT $3 OFFSET $4")
-);
-const LIST_ONLY: &str = concat!(
-    "SELECT ",
-    columns!(),
-    of_workspaces!(
-        " AND (p.id IN_LIST($3) OR p.workspace_id IN_LIST($4)) ORDER BY {sort} LIMIT $5 OFFSET $6"
-    )
-);
-const LIST_OF_ALL: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM projects p WHERE p.deleted_at IS NULL AND p.search LIKE $1 ESCAPE '!' \
-     ORDER BY {sort} LIMIT $2 OFFSET $3"
-);
 
 /// Adds a project.
 ///
@@ -356,52 +340,140 @@ pub async fn places(
     sql(PLACES).bind(workspaces).bind(limit).all(conn).await
 }
 
-/// One page of the projects that the caller may see (CP-2).
+/// One page of the projects that the caller may see (CP-2). The total is exact up to
+/// [`crate::COUNTED`].
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Project>, Error> {
-    let pattern = pattern(list.search);
-    let (count, text) = match list.reach {
-        Reach::All => (COUNT, LIST),
-        Reach::Only { .. } => (COUNT_ONLY, LIST_ONLY),
+    let search = search(list.search);
+    let filter = Filter {
+        has_tenant: true,
+        has_search: search.is_some(),
+        is_narrow: matches!(list.reach, Reach::Only { .. }),
     };
-    let mut count = sql(count).bind(list.workspaces).bind(&pattern);
-    let mut rows = sql(sorted(text, list.sort.column(), list.order))
-        .bind(list.workspaces)
-        .bind(&pattern);
+    let mut values = vec![list.workspaces.into()];
+    values.extend(search);
     if let Reach::Only {
         projects,
         workspaces,
     } = list.reach
     {
-        count = count.bind(projects).bind(workspaces);
-        rows = rows.bind(projects).bind(workspaces);
+        values.extend([projects.into(), workspaces.into()]);
     }
-    let total = count.count(conn).await?;
-    let items = rows
-        .bind(list.paging.limit())
-        .bind(list.paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Paged { items, total })
+    filter
+        .page(conn, values, list.sort, list.order, list.paging)
+        .await
 }
 
-/// All projects, for operators.
+/// All projects, for operators. A search reads every one of them: an index that finds parts of
+/// names (trigrams) would be written with each change for the few who ever ask this, and on
+/// PostgreSQL needs an extension that not every server has.
 pub async fn list_all(
     conn: &mut Conn,
-    search: Option<&str>,
+    text: Option<&str>,
     sort: Sort,
     order: Order,
     paging: Paging,
 ) -> Result<Paged<Project>, Error> {
-    let pattern = pattern(search);
-    let total = sql(COUNT_OF_ALL).bind(&pattern).count(conn).await?;
-    let items = sql(sorted(LIST_OF_ALL, sort.column(), order))
-        .bind(&pattern)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Paged { items, total })
+    let search = search(text);
+    let filter = Filter {
+        has_tenant: false,
+        has_search: search.is_some(),
+        is_narrow: false,
+    };
+    let values = search.into_iter().collect();
+    filter.page(conn, values, sort, order, paging).await
 }
+
+fn search(text: Option<&str>) -> Option<Value> {
+    let text = text.filter(|text| !text.is_empty());
+    text.map(|text| pattern(Some(text)).into())
+}
+
+/// Which conditions a list has. Each combination is a statement of its own: one that looks for
+/// nothing does not read what could be looked into, but the index alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filter {
+    has_tenant: bool,
+    has_search: bool,
+    is_narrow: bool,
+}
+
+impl Filter {
+    pub(crate) fn every() -> impl Iterator<Item = Self> {
+        (0..8_u8).map(|bits| Self {
+            has_tenant: bits & 1 != 0,
+            has_search: bits & 2 != 0,
+            is_narrow: bits & 4 != 0,
+        })
+    }
+
+    async fn page(
+        self,
+        conn: &mut Conn,
+        values: Vec<Value>,
+        sort: Sort,
+        order: Order,
+        paging: Paging,
+    ) -> Result<Paged<Project>, Error> {
+        let bind = |text: String| values.iter().cloned().fold(sql(text), Query::bind);
+        let count = bind(self.count_text()).bind(COUNTED);
+        let total = count.count(conn).await?;
+        let list = bind(self.list_text(sort, order));
+        let items = list
+            .bind(paging.limit())
+            .bind(paging.offset())
+            .all(conn)
+            .await?;
+        Ok(Paged { items, total })
+    }
+
+    /// The conditions, and how many arguments they take.
+    fn conditions(self) -> (String, usize) {
+        let mut text = "p.deleted_at IS NULL".to_owned();
+        let mut arguments = 0;
+        let mut next = || {
+            arguments += 1;
+            arguments
+        };
+        let mut and = |condition: String| {
+            text.push_str(" AND ");
+            text.push_str(&condition);
+        };
+        if self.has_tenant {
+            and(format!("p.workspace_id IN_LIST(${})", next()));
+        }
+        if self.has_search {
+            and(format!("p.search LIKE ${} ESCAPE '!'", next()));
+        }
+        if self.is_narrow {
+            let (projects, workspaces) = (next(), next());
+            and(format!(
+                "(p.id IN_LIST(${projects}) OR p.workspace_id IN_LIST(${workspaces}))"
+            ));
+        }
+        (text, arguments)
+    }
+
+    pub(crate) fn count_text(self) -> String {
+        let (conditions, arguments) = self.conditions();
+        let limit = arguments + 1;
+        format!(
+            "SELECT COUNT(*) AS n FROM \
+             (SELECT 1 FROM projects p WHERE {conditions} LIMIT ${limit}) AS counted"
+        )
+    }
+
+    pub(crate) fn list_text(self, sort: Sort, order: Order) -> String {
+        let (conditions, arguments) = self.conditions();
+        let sort = sorting(sort.column(), order);
+        let (limit, offset) = (arguments + 1, arguments + 2);
+        format!(
+            "SELECT {COLUMNS} FROM projects p WHERE {conditions} \
+             ORDER BY {sort} LIMIT ${limit} OFFSET ${offset}"
+        )
+    }
+}
+
+const COLUMNS: &str = columns!();
 
 /// How many projects a workspace has.
 pub async fn count_of_workspace(conn: &mut Conn, workspace: WorkspaceId) -> Result<u64, Error> {
@@ -447,7 +519,24 @@ pub async fn transfer(
         .await
 }
 
-/// Changes whether it can be used.
+/// Whether these are projects of which none may be used: an operator suspended each, or its
+/// workspace. Ids that name nothing do not count.
+pub async fn are_suspended(conn: &mut Conn, projects: &[ProjectId]) -> Result<bool, Error> {
+    let there = sql(COUNT_THERE).bind(projects).count(conn).await?;
+    Ok(there > 0 && sql(COUNT_USABLE).bind(projects).count(conn).await? == 0)
+}
+
+/// Keeps a project from being used. False when it is suspended already, or not there.
+pub async fn suspend(tx: &mut Tx, id: ProjectId, now: Timestamp) -> Result<bool, Error> {
+    sql(SUSPEND).bind(id).bind(now).changed(tx).await
+}
+
+/// Lets a project be used again. False when it is not suspended.
+pub async fn resume(tx: &mut Tx, id: ProjectId, now: Timestamp) -> Result<bool, Error> {
+    sql(RESUME).bind(id).bind(now).changed(tx).await
+}
+
+/// Changes whether it can be used. False for one that is suspended: that is an operator's to end.
 pub async fn set_status(
     tx: &mut Tx,
     id: ProjectId,

@@ -9,7 +9,8 @@ use crate::sql::{sql, statements};
 statements! {
     REVOKE = "INSERT INTO revoked_tokens (jti, expires_at, revoked_at) VALUES ($1, $2, $3) ON CONFLICT (jti) DO NOTHING";
     IS_REVOKED = "SELECT COUNT(*) AS n FROM revoked_tokens WHERE jti = $1";
-    PURGE = "DELETE FROM revoked_tokens WHERE expires_at <= $1";
+    PURGE = "DELETE FROM revoked_tokens WHERE jti IN \
+        (SELECT jti FROM revoked_tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 }
 
 /// Ends a token. False when it was ended before.
@@ -32,7 +33,7 @@ pub async fn is_revoked(conn: &mut Conn, jti: &str) -> Result<bool, Error> {
     Ok(sql(IS_REVOKED).bind(jti).count(conn).await? > 0)
 }
 
-/// Forgets tokens that would have ended by now. Returns how many.
-pub async fn purge(tx: &mut Tx, now: Timestamp) -> Result<u64, Error> {
-    sql(PURGE).bind(now).execute(tx).await
+/// Forgets at most `limit` tokens that would have ended by now. Returns how many.
+pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(now).bind(limit).execute(tx).await
 }

@@ -18,14 +18,14 @@ record! {
         pub hash: SecretHash,
         /// Who is signed in.
         pub user_id: UserId,
-        /// Hash of the secret in forms.
-        pub csrf_hash: SecretHash,
         /// The browser's own name for itself.
         pub user_agent: Option<String>,
         /// Address at sign-in.
         pub ip: Option<String>,
         /// When the second factor was shown.
         pub second_factor_at: Option<Timestamp>,
+        /// When a password or a second factor was last shown.
+        pub proved_at: Timestamp,
         /// When it began.
         pub created_at: Timestamp,
         /// When the cookie was last replaced.
@@ -43,7 +43,7 @@ record! {
 
 macro_rules! columns {
     () => {
-        "id, hash, user_id, csrf_hash, user_agent, ip, second_factor_at, created_at, rotated_at, \
+        "id, hash, user_id, user_agent, ip, second_factor_at, proved_at, created_at, rotated_at, \
          last_seen_at, expires_at, permissions, resources"
     };
 }
@@ -53,15 +53,19 @@ statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)");
     LIVE = concat!("SELECT ", columns!(), " FROM sessions WHERE hash = $1 AND expires_at > $2");
     OF_USER = concat!("SELECT ", columns!(), " FROM sessions WHERE user_id = $1 AND expires_at > $2 ORDER BY id");
-    ROTATE = "UPDATE sessions SET hash = $2, csrf_hash = $3, rotated_at = $4, last_seen_at = $4, \
-        expires_at = $5 WHERE hash = $1 AND expires_at > $4";
-    SECOND_FACTOR = "UPDATE sessions SET second_factor_at = $2 WHERE id = $1";
+    ROTATE = "UPDATE sessions SET hash = $2, rotated_at = $3, last_seen_at = $3, \
+        expires_at = $4 WHERE hash = $1 AND expires_at > $3";
+    SECOND_FACTOR = "UPDATE sessions SET second_factor_at = $2, proved_at = $2 WHERE id = $1";
+    PROVED = "UPDATE sessions SET proved_at = $2 WHERE id = $1";
     SEEN = "UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2";
     END = "DELETE FROM sessions WHERE hash = $1";
     END_ONE = "DELETE FROM sessions WHERE user_id = $1 AND id = $2";
     END_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2";
     END_ALL = "DELETE FROM sessions WHERE user_id = $1";
-    PURGE = "DELETE FROM sessions WHERE expires_at <= $1";
+    PURGE = "DELETE FROM sessions WHERE id IN \
+        (SELECT id FROM sessions WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+    PURGE_UNUSED = "DELETE FROM sessions WHERE id IN \
+        (SELECT id FROM sessions WHERE last_seen_at <= $1 ORDER BY last_seen_at LIMIT $2)";
 }
 
 /// Begins a session.
@@ -74,10 +78,10 @@ pub async fn insert(tx: &mut Tx, session: &Session) -> Result<(), Error> {
         .bind(session.id)
         .bind(session.hash)
         .bind(session.user_id)
-        .bind(session.csrf_hash)
         .bind(session.user_agent.as_ref())
         .bind(session.ip.as_ref())
         .bind(session.second_factor_at)
+        .bind(session.proved_at)
         .bind(session.created_at)
         .bind(session.rotated_at)
         .bind(session.last_seen_at)
@@ -108,18 +112,21 @@ pub async fn rotate(
     tx: &mut Tx,
     old: SecretHash,
     new: SecretHash,
-    csrf: SecretHash,
     now: Timestamp,
     expires_at: Timestamp,
 ) -> Result<bool, Error> {
     sql(ROTATE)
         .bind(old)
         .bind(new)
-        .bind(csrf)
         .bind(now)
         .bind(expires_at)
         .changed(tx)
         .await
+}
+
+/// Notes that the person proved again to be who they are.
+pub async fn proved(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Error> {
+    sql(PROVED).bind(id).bind(now).changed(tx).await
 }
 
 /// Notes that the second factor was shown.
@@ -150,7 +157,12 @@ pub async fn end_all(tx: &mut Tx, user: UserId, keep: Option<SessionId>) -> Resu
     }
 }
 
-/// Forgets sessions that have ended. Returns how many.
-pub async fn purge(tx: &mut Tx, now: Timestamp) -> Result<u64, Error> {
-    sql(PURGE).bind(now).execute(tx).await
+/// Forgets at most `limit` sessions whose time has come. Returns how many.
+pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(now).bind(limit).execute(tx).await
+}
+
+/// Forgets at most `limit` sessions that nobody used since then. Returns how many.
+pub async fn purge_unused(tx: &mut Tx, since: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE_UNUSED).bind(since).bind(limit).execute(tx).await
 }

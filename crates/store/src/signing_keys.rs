@@ -16,7 +16,7 @@ record! {
         pub kid: String,
         /// JWS algorithm.
         pub algorithm: String,
-        /// Private key, encrypted by the caller.
+        /// Private key, encrypted by the caller; empty once it is retired.
         pub sealed_private_key: Sealed,
         /// Public key as a JWK.
         pub public_jwk: serde_json::Value,
@@ -50,20 +50,24 @@ macro_rules! columns {
 }
 
 statements! {
-    INSERT = concat!("INSERT INTO signing_keys (", columns!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8)");
+    // Of keys that are to be active, one is, and one is next, however many are made at once.
+    INSERT = concat!("INSERT INTO signing_keys (", columns!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
+        ON CONFLICT DO NOTHING");
     ALL = concat!("SELECT ", columns!(), " FROM signing_keys ORDER BY created_at, kid");
     ACTIVE = concat!("SELECT ", columns!(), " FROM signing_keys WHERE status = 'active'");
-    RETIRE = "UPDATE signing_keys SET status = 'retired', retired_at = $2 WHERE kid = $1 AND status = 'active'";
+    RETIRE = "UPDATE signing_keys SET status = 'retired', retired_at = $2, sealed_private_key = $3 \
+        WHERE kid = $1 AND status = 'active'";
     ACTIVATE = "UPDATE signing_keys SET status = 'active', activated_at = $2 WHERE kid = $1 AND status = 'next'";
-    PURGE = "DELETE FROM signing_keys WHERE status = 'retired' AND retired_at <= $1";
+    // A token from before keys were noted was signed by one of those that there were.
+    PURGE = "DELETE FROM signing_keys WHERE status = 'retired' AND retired_at <= $1 \
+        AND NOT EXISTS (SELECT 1 FROM credentials c WHERE c.kind = 'pat' AND c.revoked_at IS NULL \
+        AND (c.expires_at IS NULL OR c.expires_at > $2) AND (c.signing_key = signing_keys.kid \
+        OR (c.signing_key IS NULL AND c.created_at <= signing_keys.retired_at)))";
 }
 
-/// Adds a key.
-///
-/// # Errors
-/// [`crate::Conflict::SigningKeyActive`] when it is to be active beside another: two processes
-/// started at once, and the other one's key is used.
-pub async fn insert(tx: &mut Tx, key: &SigningKey) -> Result<(), Error> {
+/// Adds a key. False when it is to be active or next, and another one is: a second process was
+/// quicker, and its key is used.
+pub async fn insert(tx: &mut Tx, key: &SigningKey) -> Result<bool, Error> {
     sql(INSERT)
         .bind(&key.kid)
         .bind(&key.algorithm)
@@ -73,9 +77,8 @@ pub async fn insert(tx: &mut Tx, key: &SigningKey) -> Result<(), Error> {
         .bind(key.created_at)
         .bind(key.activated_at)
         .bind(key.retired_at)
-        .execute(tx)
-        .await?;
-    Ok(())
+        .changed(tx)
+        .await
 }
 
 /// All keys that are public, oldest first.
@@ -88,14 +91,21 @@ pub async fn active(conn: &mut Conn) -> Result<Option<SigningKey>, Error> {
     sql(ACTIVE).one(conn).await
 }
 
-/// Lets the next key sign instead of the active one. False when they are not (any more) that, and
-/// then the transaction is to be dropped.
+/// Lets the next key sign instead of the active one, whose private half is forgotten. False when
+/// they are not (any more) that, and then the transaction is to be dropped.
 pub async fn rotate(tx: &mut Tx, active: &str, next: &str, now: Timestamp) -> Result<bool, Error> {
-    let retired = sql(RETIRE).bind(active).bind(now).changed(tx).await?;
+    let nothing = Sealed(Vec::new());
+    let retired = sql(RETIRE)
+        .bind(active)
+        .bind(now)
+        .bind(&nothing)
+        .changed(tx)
+        .await?;
     Ok(retired && sql(ACTIVATE).bind(next).bind(now).changed(tx).await?)
 }
 
-/// Forgets keys that were retired by this time. Returns how many.
-pub async fn purge(tx: &mut Tx, retired_by: Timestamp) -> Result<u64, Error> {
-    sql(PURGE).bind(retired_by).execute(tx).await
+/// Forgets keys that were retired by this time, but for those that signed a personal token that
+/// is still good. Returns how many.
+pub async fn purge(tx: &mut Tx, retired_by: Timestamp, now: Timestamp) -> Result<u64, Error> {
+    sql(PURGE).bind(retired_by).bind(now).execute(tx).await
 }

@@ -1,13 +1,14 @@
 //! One statement with its arguments, run on whichever database is there.
 
 use std::borrow::Cow;
+use std::time::Instant;
 
 use jiff::Timestamp;
 use sqlx::postgres::PgArguments;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Arguments as _, AssertSqlSafe, Executor as _, Row as _, SqlSafeStr as _};
 
-use crate::connection::{Conn, Db, Tx};
+use crate::connection::{Conn, Db, Tx, within};
 use crate::error::{Bug, Error};
 use crate::page::Order;
 use crate::row::{Record, Row};
@@ -50,16 +51,25 @@ impl Query {
 
     /// Runs a change and returns how many rows it touched.
     pub(crate) async fn execute(self, tx: &mut Tx) -> Result<u64, Error> {
-        match tx.db() {
+        let done = self.run(tx).await;
+        tx.after(done)
+    }
+
+    async fn run(self, tx: &mut Tx) -> Result<u64, Error> {
+        let _timed = Timed::new("write");
+        let deadline = tx.deadline();
+        match tx.db()? {
             Db::Sqlite(connection) => {
                 let (text, arguments) = self.sqlite()?;
                 let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                Ok(query.execute(connection).await?.rows_affected())
+                let done = within(deadline, query.execute(connection)).await?;
+                Ok(done.rows_affected())
             }
             Db::Postgres(connection) => {
                 let (text, arguments) = self.postgres()?;
                 let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                Ok(query.execute(connection).await?.rows_affected())
+                let done = within(deadline, query.execute(connection)).await?;
+                Ok(done.rows_affected())
             }
         }
     }
@@ -74,19 +84,28 @@ impl Query {
         if conn.records_plans() {
             self.explain(conn).await?;
         }
-        let row = match conn.db() {
+        let row = self.first(conn).await;
+        let row = conn.after(row)?;
+        Ok(row.map(|row| T::from_row(&row)).transpose()?)
+    }
+
+    async fn first(self, conn: &mut Conn) -> Result<Option<Row>, Error> {
+        let _timed = Timed::new("read");
+        let deadline = conn.deadline();
+        match conn.db()? {
             Db::Sqlite(connection) => {
                 let (text, arguments) = self.sqlite()?;
                 let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                connection.fetch_optional(query).await?.map(Row::Sqlite)
+                let row = within(deadline, connection.fetch_optional(query)).await?;
+                Ok(row.map(Row::Sqlite))
             }
             Db::Postgres(connection) => {
                 let (text, arguments) = self.postgres()?;
                 let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                connection.fetch_optional(query).await?.map(Row::Postgres)
+                let row = within(deadline, connection.fetch_optional(query)).await?;
+                Ok(row.map(Row::Postgres))
             }
-        };
-        Ok(row.map(|row| T::from_row(&row)).transpose()?)
+        }
     }
 
     /// All rows. Every statement that can have many has a LIMIT or is bound by what one person
@@ -95,22 +114,29 @@ impl Query {
         if conn.records_plans() {
             self.explain(conn).await?;
         }
-        let rows: Vec<Row> = match conn.db() {
+        let rows = self.every(conn).await;
+        let rows = conn.after(rows)?;
+        let values = rows.iter().map(T::from_row).collect::<Result<_, Bug>>()?;
+        Ok(values)
+    }
+
+    async fn every(self, conn: &mut Conn) -> Result<Vec<Row>, Error> {
+        let _timed = Timed::new("read");
+        let deadline = conn.deadline();
+        match conn.db()? {
             Db::Sqlite(connection) => {
                 let (text, arguments) = self.sqlite()?;
                 let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                let rows = connection.fetch_all(query).await?;
-                rows.into_iter().map(Row::Sqlite).collect()
+                let rows = within(deadline, connection.fetch_all(query)).await?;
+                Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
             Db::Postgres(connection) => {
                 let (text, arguments) = self.postgres()?;
                 let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                let rows = connection.fetch_all(query).await?;
-                rows.into_iter().map(Row::Postgres).collect()
+                let rows = within(deadline, connection.fetch_all(query)).await?;
+                Ok(rows.into_iter().map(Row::Postgres).collect())
             }
-        };
-        let values = rows.iter().map(T::from_row).collect::<Result<_, Bug>>()?;
-        Ok(values)
+        }
     }
 
     /// A number that is always there: `SELECT … AS n`.
@@ -124,7 +150,7 @@ impl Query {
     /// Notes how the database means to run this, with these very arguments.
     async fn explain(&self, conn: &mut Conn) -> Result<(), Error> {
         let values = self.values.clone();
-        let plan = match conn.db() {
+        let plan = match conn.db()? {
             Db::Sqlite(connection) => {
                 let text = format!("EXPLAIN QUERY PLAN {}", self.text).into();
                 let (text, arguments) = Self { text, values }.sqlite()?;
@@ -176,9 +202,34 @@ impl Query {
     }
 }
 
+/// Counts how long the database took, however the statement ended. What asks for rows counts as
+/// reading, also where it changes them.
+struct Timed {
+    kind: &'static str,
+    began: Instant,
+}
+
+impl Timed {
+    fn new(kind: &'static str) -> Self {
+        Self {
+            kind,
+            began: Instant::now(),
+        }
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        metrics::histogram!(QUERY_SECONDS, "kind" => self.kind).record(self.began.elapsed());
+    }
+}
+
+/// How long statements take, by `kind`: `read` or `write`.
+pub const QUERY_SECONDS: &str = "svc_platform_database_query_seconds";
+
 /// Lets the database read a statement.
 pub(crate) async fn prepare(conn: &mut Conn, text: String) -> Result<(), Error> {
-    match conn.db() {
+    match conn.db()? {
         Db::Sqlite(connection) => {
             let text = AssertSqlSafe(for_sqlite(text.into()));
             connection.prepare(text.into_sql_str()).await?;
@@ -344,13 +395,17 @@ pub(crate) use statements;
 /// Puts a column of ours and a direction where a list says `{sort}`; the id decides between
 /// equals, so that pages do not overlap.
 pub(crate) fn sorted(list: &'static str, column: &'static str, order: Order) -> String {
+    list.replace("{sort}", &sorting(column, order))
+}
+
+/// What [`sorted`] puts there.
+pub(crate) fn sorting(column: &'static str, order: Order) -> String {
     let direction = order.sql();
-    let sort = if column == "id" {
+    if column == "id" {
         format!("id {direction}")
     } else {
         format!("{column} {direction}, id {direction}")
-    };
-    list.replace("{sort}", &sort)
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use types::id::{EventId, LogId, ProjectId, TunnelId};
 use crate::page::{Order, Paging};
 use crate::sql::sorted;
 use crate::timeline::Period;
-use crate::{events, logs, members, projects, users, workspaces};
+use crate::{credentials, events, logs, members, projects, users, workspaces};
 
 /// All of them, as they are before they are written for one database.
 pub(crate) fn every() -> Vec<String> {
@@ -13,8 +13,9 @@ pub(crate) fn every() -> Vec<String> {
         crate::addresses::STATEMENTS,
         crate::audit::STATEMENTS,
         crate::billing::STATEMENTS,
+        crate::callers::STATEMENTS,
         crate::capacity::STATEMENTS,
-        crate::credentials::STATEMENTS,
+        credentials::STATEMENTS,
         crate::deliveries::STATEMENTS,
         crate::device_grants::STATEMENTS,
         events::STATEMENTS,
@@ -26,12 +27,13 @@ pub(crate) fn every() -> Vec<String> {
         crate::oauth_codes::STATEMENTS,
         crate::passkeys::STATEMENTS,
         crate::pending_sign_ins::STATEMENTS,
+        crate::platform_secrets::STATEMENTS,
         projects::STATEMENTS,
         crate::revoked_tokens::STATEMENTS,
         crate::sessions::STATEMENTS,
         crate::signing_keys::STATEMENTS,
-        crate::throttles::STATEMENTS,
         crate::usage::STATEMENTS,
+        crate::used_challenges::STATEMENTS,
         users::STATEMENTS,
         crate::webhooks::STATEMENTS,
         crate::webtty_servers::STATEMENTS,
@@ -43,9 +45,9 @@ pub(crate) fn every() -> Vec<String> {
         .map(|text| (*text).to_owned())
         .collect();
     for order in Order::ALL {
-        for list in projects::LISTS {
-            let sorts = projects::Sort::ALL.map(projects::Sort::column);
-            every.extend(sorts.map(|column| sorted(list, column, order)));
+        for filter in projects::Filter::every() {
+            every.push(filter.count_text());
+            every.extend(projects::Sort::ALL.map(|sort| filter.list_text(sort, order)));
         }
         let sorts = users::Sort::ALL.map(users::Sort::column);
         every.extend(sorts.map(|column| sorted(users::LIST, column, order)));
@@ -53,8 +55,11 @@ pub(crate) fn every() -> Vec<String> {
         every.extend(sorts.map(|column| sorted(members::LIST, column, order)));
         let sorts = workspaces::Sort::ALL.map(workspaces::Sort::column);
         every.extend(sorts.map(|column| sorted(workspaces::LIST, column, order)));
+        every.push(sorted(credentials::LIST, "id", order));
         every.extend(timelines(order));
     }
+    every.sort_unstable();
+    every.dedup();
     every
 }
 

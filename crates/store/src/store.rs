@@ -12,11 +12,22 @@ use tokio::fs::OpenOptions;
 
 use crate::connection::{Read, Tx};
 use crate::error::{Bug, Error, Reason};
+use crate::lease::Lease;
+use crate::trust::Trust;
 use crate::{migrate, statements};
 
 /// The database. Cheap to clone; all clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Store(Pools);
+
+/// Connections to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Open, and waiting for work.
+    pub idle: u32,
+    /// At work.
+    pub used: u32,
+}
 
 #[derive(Clone, Debug)]
 enum Pools {
@@ -26,7 +37,10 @@ enum Pools {
         writer: SqlitePool,
         readers: SqlitePool,
     },
-    Postgres(PgPool),
+    Postgres {
+        pool: PgPool,
+        trust: Trust,
+    },
 }
 
 impl Store {
@@ -84,12 +98,15 @@ impl Store {
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            // There is no line between us and a file that could be cut.
+            .test_before_acquire(false)
             .connect_with(options.clone().optimize_on_close(true, ANALYSIS_LIMIT))
             .await?;
         migrate::sqlite(&writer).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(SQLITE_READERS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            .test_before_acquire(false)
             .connect_with(options.pragma("query_only", "ON"))
             .await?;
         Ok(Self(Pools::Sqlite { writer, readers }))
@@ -104,29 +121,61 @@ impl Store {
                 ("lock_timeout", LOCK_TIMEOUT_MS),
                 ("idle_in_transaction_session_timeout", STATEMENT_TIMEOUT_MS),
             ]);
+        let trust = Trust::new();
+        let asked = trust.clone();
         let pool = PgPoolOptions::new()
             .max_connections(POSTGRES_CONNECTIONS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            .test_before_acquire(false)
+            .before_acquire(move |connection, meta| {
+                let doubted = asked.doubts(&meta);
+                Box::pin(async move {
+                    if doubted {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
             .connect_with(options)
             .await?;
         migrate::postgres(&pool).await?;
-        Ok(Self(Pools::Postgres(pool)))
+        Ok(Self(Pools::Postgres { pool, trust }))
     }
 
     /// Begins a write transaction. On SQLite it waits for the one before it to end.
     pub async fn begin(&self) -> Result<Tx, Error> {
         Ok(match &self.0 {
-            Pools::Sqlite { writer, .. } => writer.begin_with("BEGIN IMMEDIATE").await?.into(),
-            Pools::Postgres(pool) => pool.begin().await?.into(),
+            Pools::Sqlite { writer, .. } => Tx::on(Lease::sqlite(writer.acquire().await?)).await?,
+            Pools::Postgres { pool, trust } => {
+                Tx::on(Lease::postgres(pool.acquire().await?, trust)).await?
+            }
         })
     }
 
     /// Takes a connection for reading.
     pub async fn read(&self) -> Result<Read, Error> {
         Ok(match &self.0 {
-            Pools::Sqlite { readers, .. } => readers.acquire().await?.into(),
-            Pools::Postgres(pool) => pool.acquire().await?.into(),
+            Pools::Sqlite { readers, .. } => Read::on(Lease::sqlite(readers.acquire().await?)),
+            Pools::Postgres { pool, trust } => {
+                Read::on(Lease::postgres(pool.acquire().await?, trust))
+            }
         })
+    }
+
+    /// How many connections there are at this moment.
+    pub fn pool(&self) -> Pool {
+        let (all, idle) = match &self.0 {
+            Pools::Sqlite { writer, readers } => (
+                writer.size() + readers.size(),
+                writer.num_idle() + readers.num_idle(),
+            ),
+            Pools::Postgres { pool, .. } => (pool.size(), pool.num_idle()),
+        };
+        let idle = u32::try_from(idle).unwrap_or(u32::MAX).min(all);
+        Pool {
+            idle,
+            used: all - idle,
+        }
     }
 
     /// Whether the database answers, for readiness checks.
@@ -158,7 +207,7 @@ impl Store {
                 readers.close().await;
                 writer.close().await;
             }
-            Pools::Postgres(pool) => pool.close().await,
+            Pools::Postgres { pool, .. } => pool.close().await,
         }
     }
 
@@ -274,8 +323,8 @@ const SQLITE_READERS: u32 = 8;
 const POSTGRES_CONNECTIONS: u32 = 16;
 /// Statements of this crate, with their sorted and filtered variants.
 const STATEMENT_CACHE: usize = 512;
-/// A statement that takes longer than this has lost its caller.
-const STATEMENT_TIMEOUT_MS: &str = "30000";
+/// A statement that takes longer than this has lost its caller: [`crate::Conn::LONGEST`].
+const STATEMENT_TIMEOUT_MS: &str = "15000";
 /// As SQLite's.
 const LOCK_TIMEOUT_MS: &str = "5000";
 /// Rows that SQLite looks at per index when it refreshes its statistics; its manual's proposal.

@@ -134,6 +134,7 @@ statements! {
         email_verified = $5, updated_at = $6 WHERE id = $1";
     SET_PASSWORD = "UPDATE users SET password_hash = $2, updated_at = $3 WHERE id = $1";
     SET_STATUS = "UPDATE users SET status = $2, updated_at = $3 WHERE id = $1";
+    CHANGE_STATUS = "UPDATE users SET status = $3, updated_at = $4 WHERE id = $1 AND status = $2";
     SET_ROLE = "UPDATE users SET role = $2, updated_at = $3 WHERE id = $1";
     VERIFY_EMAIL = "UPDATE users SET email_verified = TRUE, updated_at = $3 WHERE id = $1 AND email_key = $2";
     LINK = "INSERT INTO identities (issuer, subject, user_id, created_at) VALUES ($1, $2, $3, $4)";
@@ -300,6 +301,23 @@ pub async fn set_status(
     sql(SET_STATUS)
         .bind(id)
         .bind(status)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Moves a person from one status to another. False when the person does not have the first.
+pub async fn change_status(
+    tx: &mut Tx,
+    id: UserId,
+    from: Status,
+    to: Status,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(CHANGE_STATUS)
+        .bind(id)
+        .bind(from)
+        .bind(to)
         .bind(now)
         .changed(tx)
         .await

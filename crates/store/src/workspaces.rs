@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use types::id::{UserId, WorkspaceId};
 
-use crate::connection::{Conn, Db, Tx};
+use crate::connection::{Conn, Db, Tx, within};
 use crate::error::Error;
 use crate::members;
 use crate::page::{Order, Paged, Paging, fold, pattern};
@@ -130,6 +130,8 @@ statements! {
     OF_USER_ONE = membership!("w.id = $2 AND m.status = 'active'");
     RENAME = "UPDATE workspaces SET name = $2, search = $3, updated_at = $4 WHERE id = $1 AND deleted_at IS NULL";
     SET_STATUS = "UPDATE workspaces SET status = $2, updated_at = $3 WHERE id = $1 AND deleted_at IS NULL";
+    CHANGE_STATUS = "UPDATE workspaces SET status = $3, updated_at = $4 \
+        WHERE id = $1 AND status = $2 AND deleted_at IS NULL";
     SET_BILLING = "UPDATE workspaces SET subscription_status = $2, has_payment_method = $3, updated_at = $4 \
         WHERE id = $1 AND deleted_at IS NULL";
     DELETE = "UPDATE workspaces SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL \
@@ -213,11 +215,11 @@ pub async fn list(
 /// what is read and decided after it still holds when it is written: the last owner, the state of
 /// billing. On SQLite a write transaction has this for the whole database.
 pub async fn lock(tx: &mut Tx, id: WorkspaceId) -> Result<(), Error> {
-    if let Db::Postgres(connection) = tx.db() {
-        sqlx::query(LOCK)
-            .bind(id.as_str())
-            .execute(connection)
-            .await?;
+    let deadline = tx.deadline();
+    if let Db::Postgres(connection) = tx.db()? {
+        let lock = sqlx::query(LOCK).bind(id.as_str());
+        let locked = within(deadline, lock.execute(connection)).await;
+        tx.after(locked)?;
     }
     Ok(())
 }
@@ -248,6 +250,23 @@ pub async fn set_status(
     sql(SET_STATUS)
         .bind(id)
         .bind(status)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Moves a workspace from one status to another. False when it does not have the first.
+pub async fn change_status(
+    tx: &mut Tx,
+    id: WorkspaceId,
+    from: Status,
+    to: Status,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(CHANGE_STATUS)
+        .bind(id)
+        .bind(from)
+        .bind(to)
         .bind(now)
         .changed(tx)
         .await

@@ -50,15 +50,17 @@ impl Platform {
             .timeout(ANSWER)
             // A token goes where its owner sent it, and nowhere else.
             .redirect(redirect::Policy::none());
+        if address.is_loopback() {
+            // What is on this machine is not for a proxy of the network to see.
+            builder = builder.no_proxy();
+        }
         if address.is_localhost() {
             // RFC 6761 section 6.3: not every resolver knows that these names are this machine.
             let loopback = [
                 SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
                 SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
             ];
-            builder = builder
-                .no_proxy()
-                .resolve_to_addrs(address.host(), &loopback);
+            builder = builder.resolve_to_addrs(address.host(), &loopback);
         }
         if let Some(path) = ca_file {
             builder = builder.tls_certs_only(authorities(path)?);

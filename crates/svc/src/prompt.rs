@@ -26,9 +26,10 @@ pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
 
 /// Asks for a secret, which the terminal does not show.
 pub(crate) fn secret(question: &str) -> Result<String, Failure> {
-    ask(question)?;
     let stdin = io::stdin();
+    // Quiet first: what was typed before is not the answer, and is dropped.
     let quiet = Quiet::begin(stdin.as_fd())?;
+    ask(question)?;
     let answer = read_line();
     drop(quiet);
     ask("\n")?;

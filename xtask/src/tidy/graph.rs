@@ -18,6 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("credentials", &["types"]),
     ("wire", &["types"]),
+    ("webauthn", &["types"]),
     ("http1", &[]),
     ("api", &["types"]),
     // Layer 1, runtime: sockets and processes, without knowing what they serve.
@@ -40,7 +41,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("client", &["transport", "types", "wire"]),
     (
         "control",
-        &["api", "credentials", "daemon", "store", "types"],
+        &["api", "credentials", "daemon", "store", "types", "webauthn"],
     ),
     ("mcp", &["api", "types"]),
     // Layer 3, wiring.
@@ -82,7 +83,7 @@ const EDGES: &[(&str, &[&str])] = &[
 /// What these crates must not reach, not even through others.
 const BARRIERS: &[Barrier] = &[
     Barrier {
-        crates: &["types", "credentials", "wire", "http1", "api"],
+        crates: &["types", "credentials", "wire", "webauthn", "http1", "api"],
         never: &[
             "tokio", "mio", "socket2", "hyper", "axum", "reqwest", "sqlx",
         ],
@@ -90,7 +91,7 @@ const BARRIERS: &[Barrier] = &[
     },
     Barrier {
         crates: &["engine"],
-        never: &["store", "control", "sqlx"],
+        never: &["store", "control", "sqlx", "webauthn"],
         reason: "the community engine cannot contain hosted code",
     },
     Barrier {

@@ -11,6 +11,26 @@ use super::{Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas,
 pub const LIST: &Operation = &Operation {
     query: &[
         Parameter {
+            name: "q",
+            description: "Part of the name, in any case.",
+            shape: Shape::Text,
+        },
+        Parameter {
+            name: "type",
+            description: "Those of this type.",
+            shape: Shape::OneOf(&["pat", "app", "mtls"]),
+        },
+        Parameter {
+            name: "status",
+            description: "Those in this status. What was revoked is never listed.",
+            shape: Shape::OneOf(&["active", "expired"]),
+        },
+        Parameter {
+            name: "order",
+            description: "Oldest first (asc, the default) or newest first.",
+            shape: Shape::OneOf(&["asc", "desc"]),
+        },
+        Parameter {
             name: "page",
             description: "The page, from 1.",
             shape: Shape::Integer(1, 1_000_000),
@@ -27,6 +47,18 @@ pub const LIST: &Operation = &Operation {
         "List credentials",
         Access::Permitted(Permission::AccountCredentialsReadOnly, &[rule(&["read"])]),
         "CredentialList",
+    )
+};
+
+/// Gets one of the caller's credentials.
+pub const GET: &Operation = &Operation {
+    refusals: &[404],
+    ..Operation::get(
+        "get_credential",
+        "/api/credentials/{credential_id}",
+        "Get a credential",
+        Access::Permitted(Permission::AccountCredentialsReadOnly, &[rule(&["read"])]),
+        "Credential",
     )
 };
 
@@ -58,12 +90,12 @@ pub const CREATE: &Operation = &Operation {
     refusals: &[409],
 };
 
-/// Replaces the secret of a personal access token.
+/// Replaces what a credential proves itself with.
 pub const ROTATE: &Operation = &Operation {
     id: "rotate_credential",
     method: Method::Post,
     path: "/api/credentials/{credential_id}/rotate",
-    summary: "Replace the secret of a personal access token",
+    summary: "Replace the token, the key or the certificate of a credential",
     access: Access::Permitted(
         Permission::AccountCredentialsReadWrite,
         &[rule(&["update"])],
@@ -97,7 +129,7 @@ pub const REVOKE: &Operation = &Operation {
 };
 
 /// The operations of this module.
-pub const OPERATIONS: &[&Operation] = &[LIST, CREATE, ROTATE, REVOKE];
+pub const OPERATIONS: &[&Operation] = &[LIST, CREATE, GET, ROTATE, REVOKE];
 
 const fn rule(actions: &'static [&'static str]) -> Rule {
     Rule {
@@ -113,8 +145,11 @@ pub(super) fn schemas(schemas: &mut Schemas) {
     add::<IssuedCredential>(schemas);
 }
 
-/// Longest name of a credential, in bytes.
-pub const MAX_NAME_BYTES: usize = 100;
+/// Longest name of a credential, in characters.
+pub const MAX_NAME_CHARS: usize = 100;
+/// Credentials of one person that can be in force at once: more than anybody looks after, and few
+/// enough that a page or two show them all.
+pub const MAX_CREDENTIALS: u32 = 200;
 /// Longest time that an old secret stays valid beside the new one: a week, enough for whoever
 /// rolls out by hand.
 pub const MAX_OVERLAP_SECONDS: u32 = 7 * 24 * 3600;
@@ -151,6 +186,10 @@ pub struct CreateCredential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub resources: Option<Value>,
+    /// The `tunnels` of `resources` under their older name. Not beside `resources`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub tunnels_grants: Option<Value>,
     /// When it ends, RFC 3339; absent: it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
@@ -198,14 +237,37 @@ pub enum GroupMode {
     None,
 }
 
-/// How the secret is replaced.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+/// How a credential is replaced: by one of the same type and reach, with another id. A personal
+/// access token gets a new token; an application sends its new key, a client its new certificate.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RotateCredential {
-    /// Seconds that the old secret stays valid; 0 where it is absent.
+    /// Seconds that the old one stays valid; 0 where it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 604_800)]
     pub overlap_seconds: Option<u32>,
+    /// The new public key of an application.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub public_key_pem: Option<String>,
+    /// The new client certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub certificate_pem: Option<String>,
+    /// The new authority of client certificates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub issuer_pem: Option<String>,
+}
+
+/// Whether a credential is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CredentialStatus {
+    /// It is.
+    Active,
+    /// It has ended.
+    Expired,
 }
 
 /// A credential, without its secret.
@@ -217,6 +279,7 @@ pub struct Credential {
     #[serde(rename = "type")]
     pub kind: CredentialKind,
     pub name: String,
+    pub status: CredentialStatus,
     /// Public id of a personal access token, 8 hex digits: it stands in TURN usernames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -229,6 +292,14 @@ pub struct Credential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub fingerprint: Option<String>,
+    /// SHA-256 of the authority's certificate in hex, where all its certificates are accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub issuer_fingerprint: Option<String>,
+    /// The public key of an application.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub public_key_pem: Option<String>,
     /// Permissions; `null` is not narrowed.
     #[schema(required = true)]
     pub permissions: Option<Vec<Permission>>,
@@ -245,6 +316,14 @@ pub struct Credential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     pub last_used_at: Option<String>,
+    /// The address that this use came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub last_used_ip: Option<String>,
+    /// Its successor, once it was rotated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub rotated_to: Option<String>,
 }
 
 /// A page of credentials.

@@ -117,7 +117,7 @@ fn security(builder: OperationBuilder, operation: &Operation) -> OperationBuilde
     let scopes: &[&str] = match operation.access {
         // Empty, not absent: no credential is needed whatever the document says elsewhere.
         Access::Public => return builder.securities(Some(Vec::new())),
-        Access::Authenticated => &[],
+        Access::Authenticated | Access::Operator(_) => &[],
         Access::Permitted(permission, _) => &[permission.as_str()],
     };
     builder
@@ -179,7 +179,7 @@ fn query_parameter(parameter: &super::Parameter) -> Parameter {
 fn operation_extensions(operation: &Operation) -> Extensions {
     let rules = match operation.access {
         Access::Public | Access::Authenticated => &[],
-        Access::Permitted(_, rules) => rules,
+        Access::Permitted(_, rules) | Access::Operator(rules) => rules,
     };
     let stability = if operation.stable {
         "stable"

@@ -1,8 +1,7 @@
 //! One operation of the control plane, as it is served and described.
 
 use serde_json::Value;
-
-use super::Access;
+use types::permission::{Permission, Rule};
 
 /// One operation. Routers take path and method from it, the document everything.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +60,8 @@ impl Operation {
             Access::Public => &[],
             Access::Authenticated => &[400, 401, 503],
             Access::Permitted(..) => &[400, 401, 403, 503],
+            // Whoever is no operator is told that it is not there.
+            Access::Operator(_) => &[400, 401, 404, 503],
         };
         let named: &[u16] = if self.path.contains('{') { &[404] } else { &[] };
         let sent: &[u16] = match self.body {
@@ -72,6 +73,20 @@ impl Operation {
         statuses.dedup();
         statuses
     }
+}
+
+/// What an operation asks of its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing.
+    Public,
+    /// Any valid credential.
+    Authenticated,
+    /// A permission; the rules are those of it that the operation uses.
+    Permitted(Permission, &'static [Rule]),
+    /// An operator of the installation, with a credential that is not narrowed or in a session.
+    /// For everybody else the operation is not there. No permission gives these rules.
+    Operator(&'static [Rule]),
 }
 
 /// A method of HTTP.

@@ -23,8 +23,25 @@ pub const ISSUE_BY_ENDPOINT: &Operation = &Operation {
     ..ISSUE
 };
 
+/// The public key of the relay of a realm, for passwords that an application derives itself.
+pub const RELAY_KEY: &Operation = &Operation {
+    id: "get_turn_relay_key",
+    method: Method::Get,
+    path: "/keyrings/turn/{keyring}",
+    summary: "The public key of a realm's relay, as <realm>.spki.der.hex: SPKI in DER, in hex",
+    access: Access::Public,
+    stable: false,
+    query: &[],
+    body: None,
+    answer: Answer {
+        status: 200,
+        content: Some(("text/plain; charset=utf-8", "RelayKey")),
+    },
+    refusals: &[404],
+};
+
 /// The operations of this module.
-pub const OPERATIONS: &[&Operation] = &[ISSUE_BY_ID, ISSUE_BY_ENDPOINT];
+pub const OPERATIONS: &[&Operation] = &[ISSUE_BY_ID, ISSUE_BY_ENDPOINT, RELAY_KEY];
 
 const ISSUE: Operation = Operation {
     id: "",
@@ -50,6 +67,13 @@ const ISSUE: Operation = Operation {
 };
 
 pub(super) fn schemas(schemas: &mut Schemas) {
+    use utoipa::openapi::schema::{ObjectBuilder, Type};
+
+    let hex = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^([0-9a-f]{2})+$"))
+        .build();
+    schemas.push(("RelayKey".to_owned(), hex.into()));
     add::<IssueTurnCredential>(schemas);
     add::<TurnCredential>(schemas);
 }

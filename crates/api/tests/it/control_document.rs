@@ -44,6 +44,21 @@ fn cp_7_every_operation_carries_its_rules() {
             Access::Authenticated => {
                 assert!(rules.is_empty() && described["responses"]["401"].is_object());
             }
+            Access::Operator(_) => {
+                assert!(!rules.is_empty(), "{}", operation.id);
+                for rule in rules {
+                    assert_eq!(rule["resource"], "operator", "{}", operation.id);
+                    let given = Permission::ALL.iter().any(|held| grants(*held, rule));
+                    assert!(!given, "{}", operation.id);
+                }
+                for status in ["401", "404"] {
+                    assert!(
+                        described["responses"][status].is_object(),
+                        "{}",
+                        operation.id
+                    );
+                }
+            }
             Access::Permitted(permission, _) => {
                 assert!(!rules.is_empty(), "{}", operation.id);
                 assert!(

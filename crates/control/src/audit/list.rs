@@ -26,7 +26,7 @@ pub(super) async fn list(
     query.finish()?;
     let needed = Permission::AccountWorkspaceProtectionReadWrite;
     let mut read = app.store.read().await?;
-    let workspace = access::workspace(&mut read, &caller.who, &workspace, needed).await?;
+    let workspace = access::workspace_to_read(&mut read, &caller.who, &workspace, needed).await?;
     let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
     let found = of_workspace(&mut read, workspace.id, paging).await?;
     Ok(Json(AuditList {
@@ -35,7 +35,8 @@ pub(super) async fn list(
     }))
 }
 
-fn entry(entry: Entry) -> AuditEntry {
+/// An entry as it is shown.
+pub(crate) fn entry(entry: Entry) -> AuditEntry {
     AuditEntry {
         id: entry.id.to_string(),
         action: entry.action,

@@ -2,6 +2,8 @@
 //!
 //! It charges nobody. What is due stands in invoices that the operator reads.
 
+mod renewal;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -73,6 +75,7 @@ impl Billing for Ledger {
                         started_at: now,
                         updated_at: now,
                         ended_at: None,
+                        renews_at: Some(end_of_period(now, now, now)),
                     };
                     billing::subscribe(tx, &new).await?;
                     note(tx, &new, None, "subscribed", 0, now).await?;
@@ -87,6 +90,7 @@ impl Billing for Ledger {
         Box::pin(async move {
             // The decision was made on this subscription, under the workspace's lock: that it is
             // gone means that somebody wrote past us.
+            renewal::catch_up(tx, item.workspace, now).await?;
             let row = billing::open(tx, item.workspace)
                 .await?
                 .ok_or_else(Problem::creation_preview_stale)?;
@@ -122,6 +126,7 @@ impl Billing for Ledger {
         now: Timestamp,
     ) -> Pending<'a, ()> {
         Box::pin(async move {
+            renewal::catch_up(tx, workspace, now).await?;
             let Some(row) = billing::open(tx, workspace).await? else {
                 return Ok(());
             };
@@ -136,21 +141,41 @@ impl Billing for Ledger {
             note(tx, &new, Some(project), "project_removed", 0, now).await
         })
     }
+
+    fn due<'a>(&'a self, conn: &'a mut Conn, now: Timestamp) -> Pending<'a, Vec<WorkspaceId>> {
+        Box::pin(async move {
+            let due = billing::due(conn, now, MAX_DUE).await?;
+            Ok(due.into_iter().map(|due| due.workspace_id).collect())
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        tx: &'a mut Tx,
+        workspace: WorkspaceId,
+        now: Timestamp,
+    ) -> Pending<'a, bool> {
+        Box::pin(renewal::step(tx, workspace, now, renewal::Empty::Ends))
+    }
 }
+
+/// Workspaces that are looked for at once; the next look finds the others.
+const MAX_DUE: u32 = 100;
 
 /// One project of a subscription, as `items` has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
-    project_id: String,
-    plan: String,
-    monthly: i64,
+pub(super) struct Line {
+    pub(super) project_id: String,
+    pub(super) plan: String,
+    pub(super) monthly: i64,
 }
 
 /// A subscription in good standing.
 const ACTIVE: &str = "active";
 
-fn read_items(items: &Value) -> Answer<Vec<Line>> {
+/// The projects that a subscription pays for.
+pub(super) fn read_items(items: &Value) -> Answer<Vec<Line>> {
     Vec::deserialize(items).map_err(|_| {
         tracing::error!("the items of a subscription are not what the ledger writes");
         Problem::internal().into()
@@ -202,11 +227,6 @@ async fn note(
 
 fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) -> Answer<Invoice> {
     let today = day_of(now);
-    let terms = Subscription {
-        id: String::new(),
-        standing: Standing::Good,
-        since: day_of(subscription.started_at),
-    };
     Ok(Invoice {
         id: InvoiceId::new(random::millis(now), random::bytes()?),
         workspace_id: item.workspace,
@@ -220,9 +240,19 @@ fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) ->
             "amount": item.amount_now,
         }]),
         period_start: begin(today, now),
-        period_end: begin(terms.period(today).end, now),
+        period_end: end_of_period(subscription.started_at, now, now),
         created_at: now,
     })
+}
+
+/// When the period ends that a moment is in, of a subscription that began at `since`.
+fn end_of_period(since: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
+    let terms = Subscription {
+        id: String::new(),
+        standing: Standing::Good,
+        since: day_of(since),
+    };
+    begin(terms.period(day_of(at)).end, now)
 }
 
 /// When the day begins in UTC; `otherwise` where the calendar ends.

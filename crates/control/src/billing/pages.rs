@@ -29,7 +29,7 @@ use crate::projects::create::{Order, Step, place};
 use crate::random;
 
 /// The routes of this module.
-pub fn routes() -> Router<Arc<App>> {
+pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/billing/checkout", get(checkout).post(confirm))
         .route("/billing/setup", get(setup).post(set_up))

@@ -1,207 +1,248 @@
 //! From a bearer token to a principal: the signature first, then what is stored of it.
 
+use std::sync::Arc;
+
+use ::credentials::{Identity, Keyring, Refused, TokenKind, Verified};
+use api::control::tokens::MAX_TTL_SECONDS;
 use api::control::whoami::CallerKind;
-use credentials::{Identity, Keyring, TokenKind, Verified, access_claims, inspect};
 use jiff::Timestamp;
-use serde_json::Value;
-use store::credentials::{self as stored, Credential, Kind};
-use store::{Conn, SecretHash, sessions, users};
+use serde_json::{Value, json};
+use store::SecretHash;
+use store::callers::{self as stored, OfCredential, OfSession};
+use store::credentials::{self, Kind};
+use store::users::{Status, User};
 use types::boundary::Boundary;
-use types::id::{CredentialId, SessionId, UserId};
-use types::permission::{Permission, Permissions};
+use types::id::{CredentialId, SessionId};
+use types::permission::Permission;
 use types::problem::Problem;
 
 use super::principal::{Principal, Source, both_permissions, both_resources};
+use super::token::Said;
+use super::verdicts::{Signer, Verdict};
 use crate::app::App;
-use crate::oauth::Client;
-use crate::people::session::limits;
-use crate::problem::Answer;
+use crate::extract::ClientIp;
+use crate::people::session;
+use crate::problem::{Answer, Refusal};
 
 /// The principal of a token. Every reason for a refusal looks alike from outside; the log has it.
-pub(super) async fn principal(app: &App, token: &str) -> Answer<Principal> {
+pub(super) async fn principal(app: &App, token: &str, from: Option<ClientIp>) -> Answer<Principal> {
     let now = app.now();
-    let mut read = app.store.read().await?;
-    let claims = inspect(token).and_then(|mut token| Some(token.get_mut("claims")?.take()));
-    let Some(claims) = claims else {
-        return refused("not a compact JWS");
-    };
+    let shown = Shown::read(app, token, now)?;
     // Who signed is decided by what the token says of itself; whether that is true, by the key.
-    let application = match claims.get("type").and_then(Value::as_str) {
-        Some("app") => match application(&mut read, &claims).await? {
-            Some(credential) => Some(credential),
-            None => return refused("no such application"),
-        },
-        _ => None,
+    let found = if shown.said.is_app {
+        of_application(app, &shown).await?
+    } else {
+        of_platform(app, &shown).await?
     };
-    let own;
-    let keys = match &application {
-        Some(credential) => {
-            let pem = credential.public_key.as_deref().unwrap_or_default();
-            match Keyring::new()
-                .with_compat(app.config.compat_rstream)
-                .with_pem(pem)
-            {
-                Ok(keyring) => own = keyring,
-                Err(_) => return refused("the application has no key"),
-            }
-            &own
-        }
-        None => app.keys.keyring(),
-    };
-    let verified = match credentials::verify(token, keys, now.as_second()) {
-        Ok(verified) => verified,
-        Err(reason) => return refused(reason),
-    };
-    let resources = claims.get("resources").cloned();
-    let found = match (application, verified.kind) {
-        (Some(credential), TokenKind::App) => {
-            of_credential(&credential, &verified, resources, now, CallerKind::App)
-        }
-        (None, TokenKind::Pat) => {
-            let client = match oauth_client(app, &claims) {
-                Ok(client) => client,
-                Err(reason) => return refused(reason),
-            };
-            pat(&mut read, &verified, client, resources, now).await?
-        }
-        (None, TokenKind::Auth) => delegated(&mut read, &verified, resources, now).await?,
-        _ => None,
-    };
-    let Some(found) = found else {
-        return refused("the credential behind the token is not in force");
-    };
-    let Some(user) = users::by_id(&mut read, found.owner).await? else {
-        return refused("its user does not exist");
-    };
-    if user.status != users::Status::Active {
-        return refused("its user is suspended");
+    if let Some(credential) = found.note_use {
+        note_use(app, credential, from, now).await;
     }
-    drop(read);
-    if let Some(credential) = found.last_used {
-        note_use(app, credential, now).await;
+    Ok(found.principal)
+}
+
+/// A token in the middle of its verification.
+struct Shown<'a> {
+    token: &'a str,
+    said: Arc<Said>,
+    /// What was found of it a moment ago, with whichever key.
+    verdict: Option<Verdict>,
+    now: Timestamp,
+}
+
+impl<'a> Shown<'a> {
+    fn read(app: &App, token: &'a str, now: Timestamp) -> Answer<Self> {
+        if token.len() > ::credentials::MAX_TOKEN_BYTES {
+            return Err(refused(Refused::TooLong));
+        }
+        let verdict = app.verdicts.get(&::credentials::digest(token));
+        let said = match &verdict {
+            Some(verdict) => Arc::clone(&verdict.said),
+            None => Arc::new(
+                Said::read(token, &app.config.base_url).ok_or_else(|| refused(Refused::Form))?,
+            ),
+        };
+        Ok(Self {
+            token,
+            said,
+            verdict,
+            now,
+        })
     }
-    Ok(Principal {
-        kind: found.kind,
-        user,
-        source: found.source,
-        source_updated_at: found.updated_at,
-        permissions: found.permissions,
-        boundary: found.boundary,
-        resources: found.resources,
-        expires_at: found.expires_at,
-    })
+
+    /// What was verified with this signer's key, a moment ago or now.
+    fn verified(
+        &self,
+        app: &App,
+        signer: Signer,
+        keys: &Keyring,
+    ) -> Result<Arc<Verified>, Refused> {
+        let now = self.now.as_second();
+        let earlier = self.verdict.as_ref();
+        let earlier = earlier.filter(|verdict| verdict.signer == signer);
+        if let Some(verdict) = earlier.filter(|verdict| !verdict.verified.is_expired(now)) {
+            return Ok(Arc::clone(&verdict.verified));
+        }
+        let verified = Arc::new(::credentials::verify(self.token, keys, now)?);
+        let verdict = Verdict {
+            said: Arc::clone(&self.said),
+            verified: Arc::clone(&verified),
+            signer,
+        };
+        app.verdicts.put(self.token, verdict);
+        Ok(verified)
+    }
 }
 
 /// A token whose credential is in force.
 struct Found {
-    kind: CallerKind,
-    owner: UserId,
-    source: Source,
-    updated_at: Timestamp,
-    permissions: Option<Permissions>,
-    boundary: Boundary,
-    resources: Option<Value>,
-    expires_at: Option<Timestamp>,
+    principal: Principal,
     /// The credential whose use is to be noted.
-    last_used: Option<CredentialId>,
+    note_use: Option<CredentialId>,
 }
 
-/// The application that a token says it comes from. Not verified: it says which key to ask.
-async fn application(conn: &mut Conn, claims: &Value) -> Answer<Option<Credential>> {
-    let id = claims.get("clientId").and_then(Value::as_str);
-    let Some(id) = id.and_then(|id| id.parse::<CredentialId>().ok()) else {
-        return Ok(None);
+/// A token that an application signed with its own key. That key is stored, so the store is asked
+/// first.
+async fn of_application(app: &App, shown: &Shown<'_>) -> Answer<Found> {
+    let none = || refused("no such application");
+    let id = shown.said.application.ok_or_else(none)?;
+    let row = {
+        let mut read = app.store.read().await?;
+        stored::by_credential(&mut read, id, shown.said.id.as_deref()).await?
     };
-    let credential = stored::by_id(conn, id).await?;
-    Ok(credential.filter(|credential| credential.kind == Kind::App))
+    let row = row.filter(|row| row.credential.kind == Kind::App);
+    let row = row.ok_or_else(none)?;
+    let pem = row.credential.public_key.as_deref().unwrap_or_default();
+    let key = ::credentials::digest(pem);
+    let keys = Keyring::new()
+        .with_compat(app.config.compat_rstream)
+        .with_pem(pem)
+        .map_err(|_| refused("the application has no key"))?;
+    let signer = Signer::Application { id, key };
+    let verified = shown.verified(app, signer, &keys).map_err(refused)?;
+    if verified.kind != TokenKind::App {
+        return Err(refused("an application signs tokens of its own type alone"));
+    }
+    if !is_short_lived(&verified) {
+        return Err(refused("an application's token lives for an hour at most"));
+    }
+    if let Some(user) = &verified.user_id
+        && user != row.user.id.as_str()
+    {
+        return Err(refused("the application belongs to another user"));
+    }
+    of_credential(app, row, &verified, shown, CallerKind::App)
 }
 
-/// The client of an OAuth access token (OA-8, MC-4): what the token says of itself is whole and
-/// consistent, for this platform, and of a client that is still registered.
-fn oauth_client<'a>(app: &'a App, claims: &Value) -> Result<Option<&'a Client>, String> {
-    let base_url = &app.config.base_url;
-    let claims = access_claims(claims, base_url, base_url).map_err(|bad| bad.to_string())?;
-    let Some(claims) = claims else {
-        return Ok(None);
+/// Nobody can take back what an application signed, but for ending the application: so it says
+/// when it ends, and that is soon.
+fn is_short_lived(verified: &Verified) -> bool {
+    let (Some(issued), Some(ends)) = (verified.issued_at, verified.expires_at) else {
+        return false;
     };
-    let client = app.config.oauth.client(&claims.client_id);
-    client
-        .map(Some)
-        .ok_or_else(|| "its client is not registered".to_owned())
+    (1..=i64::from(MAX_TTL_SECONDS)).contains(&ends.saturating_sub(issued))
+}
+
+/// A token that the platform signed.
+async fn of_platform(app: &App, shown: &Shown<'_>) -> Answer<Found> {
+    let verify = || {
+        let ring = app.keys.ring();
+        let epoch = ring.epoch();
+        shown.verified(app, Signer::Platform { epoch }, ring.keyring())
+    };
+    let mut verified = verify();
+    if let (Err(Refused::Signature), Some(kid)) = (&verified, &shown.said.kid)
+        && app.keys.learn(&app.store, kid, shown.now).await
+    {
+        verified = verify();
+    }
+    let verified = verified.map_err(refused)?;
+    match verified.kind {
+        TokenKind::Pat => personal(app, &verified, shown).await,
+        TokenKind::Auth => delegated(app, &verified, shown).await,
+        TokenKind::App => Err(refused("the platform signs for no application")),
+    }
 }
 
 /// A personal access token is the secret of its credential: found by its hash alone, so that what
 /// was revoked is refused from then on, by every process (OA-8).
-async fn pat(
-    conn: &mut Conn,
-    verified: &Verified,
-    client: Option<&Client>,
-    resources: Option<Value>,
-    now: Timestamp,
-) -> Answer<Option<Found>> {
-    let credential = stored::by_token(conn, SecretHash(verified.digest)).await?;
-    Ok(credential
-        .filter(|credential| {
-            credential.kind == Kind::Pat
-                && credential.oauth_client.as_deref() == client.map(Client::id)
-                && credential.token_endpoint == verified.credential_id
-                && verified.user_id.as_deref() == Some(credential.user_id.as_str())
-        })
-        .and_then(|credential| {
-            of_credential(&credential, verified, resources, now, CallerKind::Pat)
-        }))
+async fn personal(app: &App, verified: &Verified, shown: &Shown<'_>) -> Answer<Found> {
+    // What an access token says of itself is whole and consistent, and for this platform (MC-4).
+    let client = match &shown.said.client {
+        Some(Err(bad)) => return Err(refused(bad)),
+        Some(Ok(client)) => Some(client.as_str()),
+        None => None,
+    };
+    let row = {
+        let mut read = app.store.read().await?;
+        let hash = SecretHash(verified.digest);
+        stored::by_token(&mut read, hash, shown.said.id.as_deref()).await?
+    };
+    let row = row.filter(|row| {
+        row.credential.kind == Kind::Pat
+            && row.credential.oauth_client.as_deref() == client
+            && row.credential.token_endpoint == verified.credential_id
+            && verified.user_id.as_deref() == Some(row.user.id.as_str())
+    });
+    let row = row.ok_or_else(|| refused("no such personal access token"))?;
+    of_credential(app, row, verified, shown, CallerKind::Pat)
 }
 
 /// A delegated token lives as long as what it was minted from.
-async fn delegated(
-    conn: &mut Conn,
-    verified: &Verified,
-    resources: Option<Value>,
-    now: Timestamp,
-) -> Answer<Option<Found>> {
+async fn delegated(app: &App, verified: &Verified, shown: &Shown<'_>) -> Answer<Found> {
     let source = verified.credential_id.as_deref().unwrap_or_default();
+    let id = shown.said.id.as_deref();
+    let none = || refused("what the token was minted from is not there");
     let Identity::User(user) = &verified.identity else {
-        return Ok(None);
+        return Err(none());
     };
-    if let Ok(id) = source.parse::<CredentialId>() {
-        let credential = stored::by_id(conn, id).await?;
-        return Ok(credential
-            .filter(|credential| credential.user_id.as_str() == user)
-            .and_then(|credential| {
-                of_credential(&credential, verified, resources, now, CallerKind::Auth)
-            }));
+    if let Ok(source) = source.parse::<CredentialId>() {
+        let row = {
+            let mut read = app.store.read().await?;
+            stored::by_credential(&mut read, source, id).await?
+        };
+        let row = row.filter(|row| row.user.id.as_str() == user);
+        let row = row.ok_or_else(none)?;
+        return of_credential(app, row, verified, shown, CallerKind::Auth);
     }
-    let (Ok(id), Ok(owner)) = (source.parse::<SessionId>(), user.parse::<UserId>()) else {
-        return Ok(None);
+    let source = source.parse::<SessionId>().map_err(|_| none())?;
+    let row = {
+        let mut read = app.store.read().await?;
+        stored::by_session(&mut read, source, id).await?
     };
-    let sessions = sessions::of_user(conn, owner, now).await?;
-    let session = sessions.into_iter().find(|session| session.id == id);
-    Ok(session.map(|session| {
-        let (permissions, boundary) = limits(&session);
-        Found {
-            kind: CallerKind::Auth,
-            owner,
-            source: Source::Session(id),
-            updated_at: session.rotated_at,
-            permissions: both_permissions(verified.permissions, permissions),
-            boundary: verified.boundary.and(&boundary),
-            resources,
-            expires_at: verified.expires_at.and_then(at),
-            last_used: None,
-        }
-    }))
+    let row = row.filter(|row| row.user.id.as_str() == user);
+    of_session(row.ok_or_else(none)?, verified, shown)
 }
 
 /// What a token and the credential behind it allow together.
 fn of_credential(
-    credential: &Credential,
+    app: &App,
+    row: OfCredential,
     verified: &Verified,
-    resources: Option<Value>,
-    now: Timestamp,
+    shown: &Shown<'_>,
     kind: CallerKind,
-) -> Option<Found> {
-    if !credential.is_live(now) {
-        return None;
+) -> Answer<Found> {
+    let OfCredential {
+        credential,
+        user,
+        is_member,
+        is_revoked,
+    } = row;
+    require_active(&user)?;
+    if !credential.is_live(shown.now) {
+        return Err(refused("the credential behind the token is not in force"));
+    }
+    // Of a client that was taken out of the configuration, nothing is in force, nor is what was
+    // minted from it.
+    if let Some(client) = &credential.oauth_client
+        && app.config.oauth.client(client).is_none()
+    {
+        return Err(refused("its client is not registered"));
+    }
+    if !is_member {
+        return Err(refused("its user has left the workspace of the credential"));
+    }
+    if is_revoked {
+        return Err(refused("the token was revoked"));
     }
     let narrowed = credential.permissions.as_ref().map(|names| {
         names
@@ -211,40 +252,81 @@ fn of_credential(
     });
     let workspace = credential
         .workspace_id
-        .map(|id| serde_json::json!({"tunnels": {"workspaces": [id]}}));
-    let stored = both_resources(credential.resources.clone(), workspace);
+        .map(|id| json!({"tunnels": {"workspaces": [id]}}));
+    let own = both_resources(credential.resources.clone(), workspace);
     // Read as tolerantly as tokens are minted: a spelling that is not known here refuses all.
-    let boundary = Boundary::parse(stored.as_ref(), true);
+    let boundary = Boundary::parse(own.as_ref(), true);
     let ends = [verified.expires_at.and_then(at), credential.expires_at];
-    let is_stale = |used: Timestamp| now.as_second() - used.as_second() >= NOTE_EVERY_SECONDS;
-    Some(Found {
-        kind,
-        owner: credential.user_id,
-        source: Source::Credential(credential.id),
-        updated_at: credential.updated_at,
-        permissions: both_permissions(verified.permissions, narrowed),
-        boundary: verified.boundary.and(&boundary),
-        resources: match kind {
-            // What was delegated already says what its parent says.
-            CallerKind::Auth => resources,
-            _ => both_resources(stored, resources),
+    let used_at = credential.last_used_at;
+    let is_stale = |used: Timestamp| shown.now.as_second() - used.as_second() >= NOTE_EVERY_SECONDS;
+    Ok(Found {
+        note_use: used_at.is_none_or(is_stale).then_some(credential.id),
+        principal: Principal {
+            kind,
+            user,
+            source: Source::Credential(credential.id),
+            source_updated_at: credential.updated_at,
+            permissions: both_permissions(verified.permissions, narrowed),
+            boundary: verified.boundary.and(&boundary),
+            resources: match kind {
+                // What was delegated already says what its parent says.
+                CallerKind::Auth => said_resources(shown),
+                _ => both_resources(own, said_resources(shown)),
+            },
+            expires_at: ends.into_iter().flatten().min(),
         },
-        expires_at: ends.into_iter().flatten().min(),
-        last_used: credential
-            .last_used_at
-            .is_none_or(is_stale)
-            .then_some(credential.id),
     })
+}
+
+/// What a token that was minted from a session allows.
+fn of_session(row: OfSession, verified: &Verified, shown: &Shown<'_>) -> Answer<Found> {
+    require_active(&row.user)?;
+    let is_idle = shown.now.duration_since(row.last_seen_at) >= session::IDLE;
+    if row.expires_at <= shown.now || is_idle {
+        return Err(refused("the session behind the token has ended"));
+    }
+    if row.is_revoked {
+        return Err(refused("the token was revoked"));
+    }
+    let (permissions, boundary) =
+        session::limits(row.permissions.as_deref(), row.resources.as_ref());
+    let ends = verified.expires_at.and_then(at);
+    Ok(Found {
+        note_use: None,
+        principal: Principal {
+            kind: CallerKind::Auth,
+            user: row.user,
+            source: Source::Session(row.session),
+            source_updated_at: row.rotated_at,
+            permissions: both_permissions(verified.permissions, permissions),
+            boundary: verified.boundary.and(&boundary),
+            resources: said_resources(shown),
+            expires_at: ends.into_iter().chain([row.expires_at]).min(),
+        },
+    })
+}
+
+fn require_active(user: &User) -> Answer<()> {
+    if user.status == Status::Active {
+        Ok(())
+    } else {
+        Err(refused("its user is suspended"))
+    }
+}
+
+fn said_resources(shown: &Shown<'_>) -> Option<Value> {
+    shown.said.resources.clone()
 }
 
 /// A use is noted once a minute at most: reads stay reads.
 const NOTE_EVERY_SECONDS: i64 = 60;
 
 /// Best effort: a database that cannot be written does not keep anybody from reading.
-async fn note_use(app: &App, credential: CredentialId, now: Timestamp) {
+async fn note_use(app: &App, credential: CredentialId, from: Option<ClientIp>, now: Timestamp) {
+    let from = from.map(|ClientIp(ip)| ip.to_string());
     let noted = async {
         let mut tx = app.store.begin().await?;
-        stored::used(&mut tx, credential, now).await?;
+        credentials::used(&mut tx, credential, from.as_deref(), now).await?;
         tx.commit().await
     };
     if let Err(error) = noted.await {
@@ -259,7 +341,7 @@ fn at(seconds: i64) -> Option<Timestamp> {
     Timestamp::from_second(seconds).ok()
 }
 
-fn refused<T>(reason: impl std::fmt::Display) -> Answer<T> {
+fn refused(reason: impl std::fmt::Display) -> Refusal {
     tracing::info!(%reason, "a token was refused");
-    Err(Problem::invalid_token().into())
+    Problem::invalid_token().into()
 }

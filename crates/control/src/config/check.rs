@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use daemon::config::ConfigError;
+use daemon::tls::CertFiles;
 use http::Uri;
 use ipnet::IpNet;
+use jiff::SignedDuration;
 
-use super::file::{EngineSection, PlatformFile, TurnSection};
+use super::file::{EngineSection, PlatformFile, TlsSection, TurnSection};
 use super::{Config, EngineConfig, TurnConfig};
 
 type Checked<T> = Result<T, ConfigError>;
@@ -20,6 +22,13 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
         return Err(ConfigError::new(
             "platform.listen_addr",
             "without TLS the platform is served on loopback alone; base_url must be https",
+        ));
+    }
+    let tls = tls(file.tls)?;
+    if tls.is_some() && base_url.starts_with("http://") {
+        return Err(ConfigError::new(
+            "tls.cert_file",
+            "the listener speaks TLS with it, so platform.base_url must be https",
         ));
     }
     let signing_keys = section
@@ -46,15 +55,23 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
     let first_engine = engines.first().map(|engine| engine.cluster_domain.as_str());
     let catalogue = file.catalog.check(first_engine)?;
     let geoip_file = file.geoip.file;
+    let secret_file = section.secret_file;
     Ok(Config {
         base_url,
         listen,
+        tls,
+        metrics: file.metrics.check()?,
+        retention: file.retention.check()?,
         log_level: section.log_level,
         data_dir,
         mail,
         openid,
         database_url: section.database_url,
+        secret_file: secret_file
+            .map(|value| path("platform.secret_file", value))
+            .transpose()?,
         signing_keys,
+        rotate_keys_every: rotation(file.keys.rotate_days)?,
         trusted_proxies,
         engines,
         catalogue,
@@ -100,6 +117,21 @@ fn base_url(value: Option<String>) -> Checked<String> {
     Ok(value)
 }
 
+/// Both files, or none.
+fn tls(section: TlsSection) -> Checked<Option<CertFiles>> {
+    match (section.cert_file, section.key_file) {
+        (None, None) => Ok(None),
+        (Some(cert), Some(key)) => Ok(Some(CertFiles {
+            cert: path("tls.cert_file", cert)?,
+            key: path("tls.key_file", key)?,
+        })),
+        (Some(_), None) => Err(ConfigError::new("tls.key_file", TOGETHER)),
+        (None, Some(_)) => Err(ConfigError::new("tls.cert_file", TOGETHER)),
+    }
+}
+
+const TOGETHER: &str = "tls.cert_file and tls.key_file go together";
+
 fn engine(index: usize, section: EngineSection) -> Checked<EngineConfig> {
     let key = format!("engines.{index}.cluster_domain");
     let value = section
@@ -139,6 +171,17 @@ fn turn(section: TurnSection) -> Checked<TurnConfig> {
             .map(|value| path("turn.secret_file", value))
             .transpose()?,
     })
+}
+
+/// Ten years: a period that is longer is a mistake.
+const MAX_ROTATE_DAYS: u16 = 3650;
+
+fn rotation(days: u16) -> Checked<Option<SignedDuration>> {
+    if days > MAX_ROTATE_DAYS {
+        let message = format!("this is not a number of days from 0 to {MAX_ROTATE_DAYS}");
+        return Err(ConfigError::new("keys.rotate_days", message));
+    }
+    Ok((days > 0).then(|| SignedDuration::from_hours(i64::from(days) * 24)))
 }
 
 /// Whether a host's name says that it is this machine.

@@ -3,9 +3,11 @@
 
 use daemon::config::SecretString;
 use daemon::logs::Level;
+use daemon::metrics::MetricsSection;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::retention::RetentionSection;
 use crate::mail::MailSection;
 use crate::oauth::OauthSection;
 use crate::people::openid::OpenIdSection;
@@ -18,6 +20,16 @@ use crate::plans::CatalogSection;
 pub(super) struct PlatformFile {
     /// The platform itself.
     pub(super) platform: PlatformSection,
+    /// The certificate of the listener. Without it TLS ends in front of the listener.
+    pub(super) tls: TlsSection,
+    /// What the platform tells about itself.
+    pub(super) metrics: MetricsSection,
+    /// How long things are kept. Request logs and events are kept as long as the plan of their
+    /// project says (`catalog.plans[].log_retention_days`); sessions, links, revoked tokens and
+    /// counted failures go when they have ended.
+    pub(super) retention: RetentionSection,
+    /// The keys that sign tokens.
+    pub(super) keys: KeysSection,
     /// The engines of this platform.
     pub(super) engines: Vec<EngineSection>,
     /// What can be created, where, and for how much.
@@ -43,17 +55,23 @@ pub(super) struct PlatformSection {
     /// loopback. Required.
     #[schemars(example = "https://svc.example.com")]
     pub(super) base_url: Option<String>,
-    /// Address and port of the listener. TLS ends in front of it, unless it is on loopback.
+    /// Address and port of the listener. Without `tls` TLS ends in front of it, unless it is on
+    /// loopback.
     pub(super) listen_addr: String,
     /// How much is logged to standard error: `error`, `warn`, `info` or `debug`.
     pub(super) log_level: Level,
     /// Where the embedded database and what is made at the first start are kept.
     pub(super) data_dir: String,
     /// `postgres://user:password@host/database`; absent: the embedded database.
+    #[schemars(example = "postgres://svc:password@db.example.com/svc")]
     pub(super) database_url: Option<SecretString>,
+    /// File of the secret, of at least 32 bytes, that seals what the database keeps of keys and
+    /// second factors. Every process on one database has the same; it belongs into backups.
+    /// Absent: `platform.secret` in the data directory, which is made for a new database.
+    pub(super) secret_file: Option<String>,
     /// Files of private keys (PKCS#8 in PEM, Ed25519) that sign tokens: the first signs, all
-    /// verify, so that a rotation puts the new one first. Empty: one is made in the data
-    /// directory.
+    /// verify, so that a rotation puts the new one first. Empty: keys are made, kept in the
+    /// database under seal, and rotated.
     pub(super) signing_keys: Vec<String>,
     /// Addresses (CIDR) of proxies whose `X-Forwarded-For` is believed.
     pub(super) trusted_proxies: Vec<String>,
@@ -67,10 +85,38 @@ impl Default for PlatformSection {
             log_level: Level::default(),
             data_dir: "/var/lib/svc".to_owned(),
             database_url: None,
+            secret_file: None,
             signing_keys: Vec::new(),
             trusted_proxies: Vec::new(),
         }
     }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct KeysSection {
+    /// Days after which another key signs, from 1 to 3650; 0: only when an operator says so. Keys
+    /// of `platform.signing_keys` are rotated by hand.
+    pub(super) rotate_days: u16,
+}
+
+impl Default for KeysSection {
+    fn default() -> Self {
+        Self { rotate_days: 90 }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TlsSection {
+    /// The certificate chain, PEM, the platform's own certificate first. Both files are looked at
+    /// again when a handshake comes, at most once a second, so replacing them needs no restart; a
+    /// pair that is broken or does not belong together leaves the one before it in service.
+    #[schemars(example = "/etc/svc/tls/fullchain.pem")]
+    pub(super) cert_file: Option<String>,
+    /// The private key, PEM.
+    #[schemars(example = "/etc/svc/tls/privkey.pem")]
+    pub(super) key_file: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -101,8 +147,8 @@ pub(super) struct TurnSection {
     pub(super) port: u16,
     /// Port for TLS.
     pub(super) tls_port: u16,
-    /// File of the secret that relay and platform share, of at least 32 bytes; absent: one is
-    /// made in the data directory.
+    /// File of the secret that relay and platform share, of at least 32 bytes, the same on every
+    /// process; absent: one is made and kept in the database under seal.
     pub(super) secret_file: Option<String>,
 }
 

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use super::Config;
 
 fn load(yaml: &str) -> Result<Config, String> {
@@ -17,6 +19,19 @@ fn a_small_file_is_enough() {
     assert_eq!(config.base_url, "https://svc.example.com");
     assert_eq!(config.url("/login"), "https://svc.example.com/login");
     assert!(config.is_secure() && config.listen.ip().is_loopback());
+}
+
+#[test]
+fn the_examples_of_the_documentation_are_accepted() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let text = std::fs::read_to_string(docs).unwrap();
+    let heading = "\n# Configuration of a platform\n";
+    let (_, platform) = text.split_once(heading).unwrap();
+    let examples = platform.split("```yaml\n").skip(1);
+    let examples: Vec<_> = examples
+        .map(|rest| load(rest.split("```").next().unwrap()).unwrap())
+        .collect();
+    assert_eq!(examples.len(), 2);
 }
 
 #[test]

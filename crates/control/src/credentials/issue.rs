@@ -3,34 +3,37 @@
 use std::sync::Arc;
 
 use api::control::credentials::{
-    CreateCredential, CredentialKind, GroupMode, IssuedCredential, MAX_NAME_BYTES, PermissionPolicy,
+    CreateCredential, GroupMode, IssuedCredential, MAX_CREDENTIALS, MAX_NAME_CHARS,
+    PermissionPolicy,
 };
 use api::control::whoami::CallerKind;
 use axum::Json;
 use axum::extract::State;
 use credentials::{
-    AccessClaims, Identity, MintRequest, Provenance, Secret, TokenKind, digest, mint_from,
+    AccessClaims, Identity, MintRequest, Provenance, Secret, SigningKey, TokenKind, digest,
+    mint_from,
 };
 use http::StatusCode;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::credentials::{self as stored, Credential, Kind};
-use store::{Conflict, SecretHash};
+use store::{Conflict, SecretHash, Tx};
 use types::id::{CredentialId, UserId};
 use types::permission::Permission;
 use types::problem::Problem;
 
 use super::audit::{self, Action};
-use super::material::Material;
-use super::view::{hex, view};
+use super::material::{Material, Sent};
+use super::view::view;
 use crate::app::App;
 use crate::caller::{Caller, CredentialsWrite, Principal};
 use crate::delegation::{self, Grant};
 use crate::extract::Body;
+use crate::metrics;
 use crate::problem::{Answer, Refusal};
 use crate::random;
 use crate::tokens::{text, token_id};
-use crate::wire::unix_millis;
+use crate::wire::{hex, unix_millis};
 
 pub(super) async fn create(
     Caller { who, .. }: Caller<CredentialsWrite>,
@@ -39,11 +42,19 @@ pub(super) async fn create(
 ) -> Answer<(StatusCode, Json<IssuedCredential>)> {
     let now = app.now();
     let name = name(&body.name)?;
-    let material = Material::of(&body, now)?;
+    let sent = Sent {
+        public_key: body.public_key_pem.as_deref(),
+        certificate: body.certificate_pem.as_deref(),
+        issuer: body.issuer_pem.as_deref(),
+    };
+    let material = Material::of(body.kind, sent, now)?;
     let permissions = permissions(body.permissions, body.permission_policy)?;
     let expires_at = expiry(body.expires_at.as_deref(), &who, now)?;
     let compat = app.config.compat_rstream;
-    let grant = delegation::grant(&who, permissions, body.resources, compat)?;
+    let resources = resources(body.resources, body.tunnels_grants)?;
+    let targets = [who.resources.as_ref(), resources.as_ref()];
+    delegation::refuse_suspended(&app, targets).await?;
+    let grant = delegation::grant(&who, permissions, resources, compat)?;
     let draft = Draft {
         owner: who.user.id,
         name,
@@ -60,12 +71,24 @@ pub(super) async fn create(
             Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
             other => other?,
         }
+        require_room(&mut tx, who.user.id, now).await?;
         audit::record(&mut tx, &who, Action::Issued, issued.credential.id, now).await?;
         tx.commit().await?;
-        return Ok((StatusCode::CREATED, Json(issued.shown()?)));
+        metrics::minted(issued.credential.kind.as_str());
+        return Ok((StatusCode::CREATED, Json(issued.shown(now)?)));
     }
     tracing::error!("no free token endpoint was drawn");
     Err(Problem::internal().into())
+}
+
+/// Refuses what would be one credential too many: it is counted with what the transaction has
+/// added.
+pub(super) async fn require_room(tx: &mut Tx, owner: UserId, now: Timestamp) -> Answer<()> {
+    if stored::count_good(tx, owner, now).await? <= u64::from(MAX_CREDENTIALS) {
+        return Ok(());
+    }
+    let detail = format!("There are {MAX_CREDENTIALS} credentials already; revoke one first.");
+    Err(Problem::conflict().with_detail(detail).into())
 }
 
 /// Four draws in a row that are taken would need billions of tokens.
@@ -93,9 +116,9 @@ pub struct Issued {
 }
 
 impl Issued {
-    pub(super) fn shown(&self) -> Answer<IssuedCredential> {
+    pub(super) fn shown(&self, now: Timestamp) -> Answer<IssuedCredential> {
         Ok(IssuedCredential {
-            credential: view(&self.credential),
+            credential: view(&self.credential, now),
             token: self.token.as_ref().map(text).transpose()?,
         })
     }
@@ -198,6 +221,8 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
         expires_at,
         revoked_at: None,
         last_used_at: None,
+        last_used_ip: None,
+        signing_key: None,
         rotated_to: None,
         oauth_client: access.as_ref().map(|access| access.client_id.clone()),
     };
@@ -212,8 +237,10 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
                 },
                 None => credentials::Source::TokenEndpoint(endpoint.clone()),
             };
-            let secret = personal_token(app, &credential, source, grant, now)?;
+            let key = app.keys.signing();
+            let secret = personal_token(app, &key, &credential, source, grant, now)?;
             credential.token_hash = Some(hash(&secret)?);
+            credential.signing_key = key.kid().map(str::to_owned);
             credential.token_endpoint = Some(endpoint);
             token = Some(secret);
         }
@@ -237,6 +264,7 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
 
 fn personal_token(
     app: &App,
+    key: &SigningKey,
     credential: &Credential,
     source: credentials::Source,
     grant: Grant,
@@ -258,7 +286,6 @@ fn personal_token(
         id: token_id(now)?,
         source,
     };
-    let key = app.keys.signing();
     Ok(mint_from(
         key,
         &request,
@@ -278,11 +305,21 @@ fn names(permissions: &[Permission]) -> Vec<String> {
 
 fn name(given: &str) -> Answer<String> {
     let name = given.trim();
-    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
-        let detail = format!("a name has 1 to {MAX_NAME_BYTES} bytes and no control characters");
+    let length = name.chars().count();
+    if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(char::is_control) {
+        let detail = format!("a name has 1 to {MAX_NAME_CHARS} characters, and no control ones");
         return Err(bad("name", detail));
     }
     Ok(name.to_owned())
+}
+
+/// The boundaries, under whichever name they were sent.
+fn resources(resources: Option<Value>, grants: Option<Value>) -> Answer<Option<Value>> {
+    match (resources, grants) {
+        (Some(_), Some(_)) => Err(bad("tunnelsGrants", "is not sent beside resources")),
+        (resources, None) => Ok(resources),
+        (None, Some(grants)) => Ok(Some(json!({"tunnels": grants}))),
+    }
 }
 
 /// The permissions, in whichever form they were sent.
@@ -387,13 +424,4 @@ pub(super) fn require_no_more(who: &Principal, credential: &Credential) -> Answe
         return Err(refused());
     }
     Ok(())
-}
-
-/// The kind that a draft becomes, for messages.
-pub(super) const fn kind_word(kind: CredentialKind) -> &'static str {
-    match kind {
-        CredentialKind::Pat => "pat",
-        CredentialKind::App => "app",
-        CredentialKind::Mtls => "mtls",
-    }
 }

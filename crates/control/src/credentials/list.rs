@@ -6,7 +6,8 @@ use api::control::Paging;
 use api::control::credentials::CredentialList;
 use axum::Json;
 use axum::extract::State;
-use store::credentials as stored;
+use store::Order;
+use store::credentials::{self as stored, Kind};
 use types::problem::Problem;
 
 use super::view::view;
@@ -21,12 +22,58 @@ pub(super) async fn list(
     mut query: Query,
 ) -> Answer<Json<CredentialList>> {
     let page = query.page()?;
+    let search = query.text("q");
+    let kind = one_of(&mut query, "type", Kind::from_word, "pat, app or mtls")?;
+    let is_good = one_of(&mut query, "status", status, "active or expired")?;
+    let order = one_of(&mut query, "order", order, "asc or desc")?;
     query.finish()?;
-    let paging = store::Paging::new(page.page, page.size).ok_or_else(Problem::internal)?;
+    let now = app.now();
+    let asked = stored::List {
+        user: who.user.id,
+        kind,
+        good_at: is_good.filter(|good| *good).map(|_| now),
+        ended_by: is_good.filter(|good| !good).map(|_| now),
+        search: search.as_deref(),
+        order: order.unwrap_or_default(),
+        paging: store::Paging::new(page.page, page.size).ok_or_else(Problem::internal)?,
+    };
     let mut read = app.store.read().await?;
-    let found = stored::list(&mut read, who.user.id, paging).await?;
+    let found = stored::list(&mut read, &asked).await?;
+    let items = found.items.iter();
     Ok(Json(CredentialList {
-        credentials: found.items.iter().map(view).collect(),
+        credentials: items.map(|credential| view(credential, now)).collect(),
         paging: Paging::new(page.page, page.size, found.total),
     }))
+}
+
+/// A parameter that is one of some words; `expected` ends the sentence "`name` is not …".
+fn one_of<T>(
+    query: &mut Query,
+    name: &str,
+    of_word: fn(&str) -> Option<T>,
+    expected: &str,
+) -> Answer<Option<T>> {
+    let Some(word) = query.text(name) else {
+        return Ok(None);
+    };
+    let detail = || Problem::invalid_request(format!("{name} is not {expected}"));
+    let value = of_word(&word).ok_or_else(|| detail().with_field(name))?;
+    Ok(Some(value))
+}
+
+/// Whether what is in this status is in force.
+fn status(word: &str) -> Option<bool> {
+    match word {
+        "active" => Some(true),
+        "expired" => Some(false),
+        _ => None,
+    }
+}
+
+fn order(word: &str) -> Option<Order> {
+    match word {
+        "asc" => Some(Order::Asc),
+        "desc" => Some(Order::Desc),
+        _ => None,
+    }
 }

@@ -1,6 +1,6 @@
 //! What a credential proves itself with: a token of ours, a key, or a certificate.
 
-use api::control::credentials::{CreateCredential, CredentialKind};
+use api::control::credentials::CredentialKind;
 use aws_lc_rs::digest::{SHA256, digest};
 use credentials::Keyring;
 use jiff::Timestamp;
@@ -9,10 +9,9 @@ use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
 use types::problem::Problem;
 use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate};
 
-use super::issue::kind_word;
 use crate::problem::{Answer, Refusal};
 
-/// What was sent of it, checked.
+/// A proof, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Material {
     /// We make the token.
@@ -25,43 +24,45 @@ pub(super) enum Material {
     Issuer { pem: String, fingerprint: [u8; 32] },
 }
 
+/// What was sent of it, in PEM.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent<'a> {
+    pub(super) public_key: Option<&'a str>,
+    pub(super) certificate: Option<&'a str>,
+    pub(super) issuer: Option<&'a str>,
+}
+
 impl Material {
     /// Takes what belongs to the kind, and refuses what belongs to another.
-    pub(super) fn of(body: &CreateCredential, now: Timestamp) -> Answer<Self> {
-        let sent = [
-            ("publicKeyPem", &body.public_key_pem, CredentialKind::App),
-            (
-                "certificatePem",
-                &body.certificate_pem,
-                CredentialKind::Mtls,
-            ),
-            ("issuerPem", &body.issuer_pem, CredentialKind::Mtls),
+    pub(super) fn of(kind: CredentialKind, sent: Sent<'_>, now: Timestamp) -> Answer<Self> {
+        let of_kinds = [
+            ("publicKeyPem", sent.public_key, CredentialKind::App),
+            ("certificatePem", sent.certificate, CredentialKind::Mtls),
+            ("issuerPem", sent.issuer, CredentialKind::Mtls),
         ];
-        for (field, value, kind) in sent {
-            if value.is_some() && kind != body.kind {
-                let kind = kind_word(body.kind);
+        for (field, value, of) in of_kinds {
+            if value.is_some() && kind != of {
+                let kind = kind_word(kind);
                 return Err(bad(
                     field,
                     format!("{field} does not belong to type {kind}"),
                 ));
             }
         }
-        match (body.kind, &body.certificate_pem, &body.issuer_pem) {
+        match (kind, sent.certificate, sent.issuer) {
             (CredentialKind::Pat, ..) => Ok(Self::Token),
-            (CredentialKind::App, ..) => match &body.public_key_pem {
+            (CredentialKind::App, ..) => match sent.public_key {
                 Some(pem) => public_key(pem),
                 None => Err(bad("publicKeyPem", "publicKeyPem is required")),
             },
-            (CredentialKind::Mtls, Some(pem), None) => {
-                let fingerprint = certificate("certificatePem", pem, false, now)?;
-                let pem = pem.clone();
-                Ok(Self::Certificate { pem, fingerprint })
-            }
-            (CredentialKind::Mtls, None, Some(pem)) => {
-                let fingerprint = certificate("issuerPem", pem, true, now)?;
-                let pem = pem.clone();
-                Ok(Self::Issuer { pem, fingerprint })
-            }
+            (CredentialKind::Mtls, Some(pem), None) => Ok(Self::Certificate {
+                fingerprint: certificate("certificatePem", pem, false, now)?,
+                pem: pem.to_owned(),
+            }),
+            (CredentialKind::Mtls, None, Some(pem)) => Ok(Self::Issuer {
+                fingerprint: certificate("issuerPem", pem, true, now)?,
+                pem: pem.to_owned(),
+            }),
             (CredentialKind::Mtls, ..) => Err(bad(
                 "certificatePem",
                 "either certificatePem or issuerPem is required",
@@ -126,6 +127,15 @@ fn certificate(field: &str, pem: &str, is_issuer: bool, now: Timestamp) -> Answe
     }
     let fingerprint = digest(&SHA256, der);
     <[u8; 32]>::try_from(fingerprint.as_ref()).map_err(|_| Problem::internal().into())
+}
+
+/// The kind, for messages.
+const fn kind_word(kind: CredentialKind) -> &'static str {
+    match kind {
+        CredentialKind::Pat => "pat",
+        CredentialKind::App => "app",
+        CredentialKind::Mtls => "mtls",
+    }
 }
 
 fn bad(field: &str, detail: impl Into<String>) -> Refusal {

@@ -6,13 +6,14 @@ use api::control::credentials::{IssuedCredential, MAX_OVERLAP_SECONDS, RotateCre
 use axum::Json;
 use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
-use store::credentials::{self as stored, Kind};
+use store::credentials as stored;
 use types::permission::Permission;
 use types::problem::Problem;
 
 use super::audit::{self, Action};
-use super::issue::{Draft, issue, require_no_more};
-use super::material::Material;
+use super::issue::{Draft, issue, require_no_more, require_room};
+use super::material::{Material, Sent};
+use super::view::kind;
 use crate::app::App;
 use crate::caller::{Caller, CredentialsWrite};
 use crate::delegation::Grant;
@@ -27,7 +28,8 @@ pub(super) async fn rotate(
     Path(credential_id): Path<String>,
     OptionalBody(body): OptionalBody<RotateCredential>,
 ) -> Answer<Json<IssuedCredential>> {
-    let overlap = body.unwrap_or_default().overlap_seconds.unwrap_or(0);
+    let body = body.unwrap_or_default();
+    let overlap = body.overlap_seconds.unwrap_or(0);
     if overlap > MAX_OVERLAP_SECONDS {
         let detail = format!("overlapSeconds is not an integer from 0 to {MAX_OVERLAP_SECONDS}");
         return Err(Problem::invalid_request(detail)
@@ -49,10 +51,12 @@ pub(super) async fn rotate(
         let detail = "An OAuth client holds this token: the client is linked anew instead.";
         return Err(Problem::conflict().with_detail(detail).into());
     }
-    if old.kind != Kind::Pat {
-        let detail = "Only a personal access token has a secret of ours to replace.";
-        return Err(Problem::conflict().with_detail(detail).into());
-    }
+    let sent = Sent {
+        public_key: body.public_key_pem.as_deref(),
+        certificate: body.certificate_pem.as_deref(),
+        issuer: body.issuer_pem.as_deref(),
+    };
+    let material = Material::of(kind(old.kind), sent, now)?;
     // Seconds, as tokens have them: a successor that would not live one is none.
     let has_ended = |end: Timestamp| end.as_second() <= now.as_second();
     if old.expires_at.is_some_and(has_ended) {
@@ -68,7 +72,7 @@ pub(super) async fn rotate(
                 resources: old.resources.clone(),
             },
             expires_at: old.expires_at,
-            material: Material::Token,
+            material,
             access: None,
         },
         now,
@@ -81,9 +85,10 @@ pub(super) async fn rotate(
         return Err(Problem::conflict().with_detail(ENDED).into());
     }
     stored::insert(&mut tx, &successor.credential).await?;
+    require_room(&mut tx, who.user.id, now).await?;
     audit::record(&mut tx, &who, Action::Rotated, id, now).await?;
     tx.commit().await?;
-    successor.shown().map(Json)
+    successor.shown(now).map(Json)
 }
 
 const ENDED: &str = "It was rotated already, or has ended.";

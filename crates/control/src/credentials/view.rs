@@ -1,22 +1,26 @@
 //! A stored credential as the API shows it.
 
-use api::control::credentials::{Credential, CredentialKind};
+use api::control::credentials::{Credential, CredentialKind, CredentialStatus};
+use jiff::Timestamp;
 use store::credentials::{self as stored, Kind};
 
-use crate::wire::date;
+use crate::wire::{date, hex};
 
-pub(super) fn view(credential: &stored::Credential) -> Credential {
+pub(super) fn view(credential: &stored::Credential, now: Timestamp) -> Credential {
     Credential {
         id: credential.id.to_string(),
-        kind: match credential.kind {
-            Kind::Pat => CredentialKind::Pat,
-            Kind::App => CredentialKind::App,
-            Kind::Mtls => CredentialKind::Mtls,
-        },
+        kind: kind(credential.kind),
         name: credential.name.clone(),
+        status: if credential.is_live(now) {
+            CredentialStatus::Active
+        } else {
+            CredentialStatus::Expired
+        },
         token_endpoint: credential.token_endpoint.clone(),
         oauth_client_id: credential.oauth_client.clone(),
         fingerprint: credential.certificate_fingerprint.as_deref().map(hex),
+        issuer_fingerprint: credential.issuer_fingerprint.as_deref().map(hex),
+        public_key_pem: credential.public_key.clone(),
         // A name that this version does not know gives nothing, and is not shown.
         permissions: credential
             .permissions
@@ -26,14 +30,15 @@ pub(super) fn view(credential: &stored::Credential) -> Credential {
         created_at: date(credential.created_at),
         expires_at: credential.expires_at.map(date),
         last_used_at: credential.last_used_at.map(date),
+        last_used_ip: credential.last_used_ip.clone(),
+        rotated_to: credential.rotated_to.map(|id| id.to_string()),
     }
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(value.into(), 16);
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .flatten()
-        .collect()
+pub(super) const fn kind(stored: Kind) -> CredentialKind {
+    match stored {
+        Kind::Pat => CredentialKind::Pat,
+        Kind::App => CredentialKind::App,
+        Kind::Mtls => CredentialKind::Mtls,
+    }
 }

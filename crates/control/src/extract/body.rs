@@ -50,7 +50,10 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for OptionalBody<T> {
 }
 
 /// Reads a strict JSON document into a type.
-pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
+///
+/// # Errors
+/// 400 with the member at fault.
+pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
     let value = json::parse(bytes, LIMITS).map_err(|error| at(&error.field, error.message))?;
     // A list would be read as the members in their order.
     if !value.is_object() {

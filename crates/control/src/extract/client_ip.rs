@@ -21,11 +21,16 @@ impl FromRequestParts<Arc<App>> for ClientIp {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Answer<Self> {
         // The listener always puts it there.
-        let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<SocketAddr>>() else {
-            return Err(Problem::internal().into());
-        };
+        Self::of(parts, app).ok_or_else(|| Problem::internal().into())
+    }
+}
+
+impl ClientIp {
+    /// The address, where the listener has put the peer's one into the request.
+    pub(crate) fn of(parts: &Parts, app: &App) -> Option<Self> {
+        let ConnectInfo(peer) = parts.extensions.get::<ConnectInfo<SocketAddr>>()?;
         let trusted = &app.config.trusted_proxies;
-        Ok(Self(client_ip(peer.ip(), &parts.headers, trusted)))
+        Some(Self(client_ip(peer.ip(), &parts.headers, trusted)))
     }
 }
 

@@ -71,14 +71,31 @@ impl Query {
             .transpose()
     }
 
+    /// Takes a word of a closed set out.
+    pub fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Answer<Option<T>> {
+        let Some(given) = self.text(name) else {
+            return Ok(None);
+        };
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == given) {
+            return Ok(Some(*value));
+        }
+        let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        Err(bad(name, &format!("is not one of {}", known.join(", "))))
+    }
+
     /// Takes `page` and `pageSize` out.
     pub fn page(&mut self) -> Answer<Page> {
-        Ok(Page {
-            page: self.integer("page", 1, MAX_PAGE)?.unwrap_or(1),
-            size: self
-                .integer("pageSize", 1, api::control::MAX_PAGE_SIZE)?
-                .unwrap_or(DEFAULT_PAGE_SIZE),
-        })
+        let page = self.integer("page", 1, MAX_PAGE)?.unwrap_or(1);
+        let size = self
+            .integer("pageSize", 1, api::control::MAX_PAGE_SIZE)?
+            .unwrap_or(DEFAULT_PAGE_SIZE);
+        // A database reads all that comes before a page to find where it begins.
+        if u64::from(page - 1) * u64::from(size) >= u64::from(store::COUNTED) {
+            let most = store::COUNTED;
+            let message = format!("begins after row {most}, where no page does: narrow the list");
+            return Err(bad("page", &message));
+        }
+        Ok(Page { page, size })
     }
 
     /// Refuses what nobody took.
@@ -100,7 +117,7 @@ impl FromRequestParts<Arc<App>> for Query {
 
 const DEFAULT_PAGE_SIZE: u32 = 20;
 
-/// Keeps `page * pageSize` far within what databases count with.
+/// What the contract says; together with the page's size, [`store::COUNTED`] is the bound.
 const MAX_PAGE: u32 = 1_000_000;
 
 fn bad(name: &str, problem: &str) -> Refusal {

@@ -1,8 +1,9 @@
-//! Keys in files: named by the configuration, or made at the first start.
+//! Keys and secrets in files, and how new ones are made.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, str};
 
 use aws_lc_rs::encoding::{AsDer as _, Pkcs8V1Der};
@@ -10,69 +11,32 @@ use aws_lc_rs::rand;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use credentials::{BadKey, Keyring, Secret, SigningKey};
+use credentials::{BadKey, Secret, SigningKey};
 use daemon::files::read_bounded;
 
-use super::{Keys, jwks};
+use super::KeyError;
 use crate::config::Config;
 
-/// A key that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// The file cannot be read or made.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// What is in the file is not what is wanted.
-    #[error("{}: {message}", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong. It repeats nothing of the file.
-        message: String,
-    },
+/// The private keys that the configuration names, in its order.
+pub(super) fn signing_keys(config: &Config) -> Result<Vec<Arc<SigningKey>>, KeyError> {
+    let read = |path: &PathBuf| signing_key(path).map(Arc::new);
+    config.signing_keys.iter().map(read).collect()
 }
 
-pub(super) fn load(config: &Config) -> Result<Keys, KeyError> {
-    let made = config.data_dir.join("signing-key.pem");
-    let files = if config.signing_keys.is_empty() {
-        make_once(&made, new_signing_key)?;
-        std::slice::from_ref(&made)
-    } else {
-        &config.signing_keys
-    };
-    let mut signing = None;
-    let mut public = Vec::new();
-    for path in files {
-        let key = signing_key(path)?;
-        public.push(key.public_jwk().ok_or_else(|| not_ed25519(path))?);
-        signing.get_or_insert(key);
+/// The key that signed before keys were kept in the database, in PEM.
+pub(super) fn former_signing_key(config: &Config) -> Result<Option<String>, KeyError> {
+    let path = config.data_dir.join("signing-key.pem");
+    if !is_there(&path)? {
+        return Ok(None);
     }
-    let document = jwks::document(&public);
-    let keyring = Keyring::new()
-        .with_compat(config.compat_rstream)
-        .with_jwks(&document)
-        .map_err(|error| bad(&made, error.to_string()))?;
-    let secret = config.data_dir.join("platform.secret");
-    make_once(&secret, new_secret)?;
-    let turn = if let Some(path) = &config.turn.secret_file {
-        path.clone()
-    } else {
-        let path = config.data_dir.join("turn.secret");
-        make_once(&path, new_secret)?;
-        path
-    };
-    Ok(Keys {
-        signing: signing.ok_or_else(|| not_ed25519(&made))?,
-        keyring,
-        jwks: document.into(),
-        secret: read_secret(&secret)?,
-        turn: read_secret(&turn)?,
-    })
+    signing_key(&path)?;
+    text(&path).map(Some)
+}
+
+/// The secret of relays from before it was kept in the database.
+pub(super) fn former_turn_secret(config: &Config) -> Result<Option<Secret>, KeyError> {
+    let path = config.data_dir.join("turn.secret");
+    is_there(&path)?.then(|| read_secret(&path)).transpose()
 }
 
 /// Larger files are no keys.
@@ -80,17 +44,34 @@ const MAX_FILE_BYTES: u64 = 64 * 1024;
 /// What HMAC-SHA256 makes use of.
 const MIN_SECRET_BYTES: usize = 32;
 
-/// The public halves are published with `EdDSA` alone, so that one algorithm is enough for whoever
-/// verifies.
 fn signing_key(path: &Path) -> Result<SigningKey, KeyError> {
-    let bytes = read(path)?;
-    let pem = str::from_utf8(&bytes).map_err(|_| bad(path, "not PEM"))?;
-    let key = SigningKey::from_pem(pem).map_err(|error: BadKey| bad(path, error.to_string()))?;
-    let id = key.thumbprint().ok_or_else(|| not_ed25519(path))?;
-    Ok(key.with_kid(id))
+    let pem = text(path)?;
+    SigningKey::from_pem(&pem).map_err(|error: BadKey| bad(path, error.to_string()))?;
+    with_id(&pem).ok_or_else(|| bad(path, "an Ed25519 key is wanted"))
 }
 
-fn read_secret(path: &Path) -> Result<Secret, KeyError> {
+/// A private key in PEM, under the name that follows from it. `None`: it is no Ed25519 key. The
+/// public halves are published with `EdDSA` alone, so that one algorithm is enough for whoever
+/// verifies.
+pub(super) fn with_id(pem: &str) -> Option<SigningKey> {
+    let key = SigningKey::from_pem(pem).ok()?;
+    let id = key.thumbprint()?;
+    Some(key.with_kid(id))
+}
+
+fn text(path: &Path) -> Result<String, KeyError> {
+    String::from_utf8(read(path)?).map_err(|_| bad(path, "not PEM"))
+}
+
+/// Whether there is something at this path.
+pub(super) fn is_there(path: &Path) -> Result<bool, KeyError> {
+    path.try_exists().map_err(|source| KeyError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+pub(super) fn read_secret(path: &Path) -> Result<Secret, KeyError> {
     let bytes = read(path)?;
     let secret = bytes.trim_ascii();
     if secret.len() < MIN_SECRET_BYTES {
@@ -107,15 +88,19 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     })
 }
 
-/// Makes a file that only we can read, unless it is there. It appears complete or not at all, and
-/// where two processes make it at once, one of them wins and both read the same.
-fn make_once(path: &Path, content: impl Fn() -> Option<String>) -> Result<(), KeyError> {
+/// Makes a file that only we can read, unless it is there; true when it was we who made it. It
+/// appears complete or not at all, and where two processes make it at once, one of them wins and
+/// both read the same.
+pub(super) fn make_once(
+    path: &Path,
+    content: impl Fn() -> Option<String>,
+) -> Result<bool, KeyError> {
     let failed = |source| KeyError::File {
         path: path.to_owned(),
         source,
     };
-    if path.try_exists().map_err(failed)? {
-        return Ok(());
+    if is_there(path)? {
+        return Ok(false);
     }
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory).map_err(failed)?;
@@ -132,16 +117,18 @@ fn make_once(path: &Path, content: impl Fn() -> Option<String>) -> Result<(), Ke
         file.write_all(content.as_bytes())?;
         file.sync_all()?;
         match fs::hard_link(&draft, path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            other => other,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            other => other.map(|()| true),
         }
     };
     let written = write();
     let removed = fs::remove_file(&draft);
-    written.and(removed).map_err(failed)
+    let made = written.map_err(failed)?;
+    removed.map_err(failed)?;
+    Ok(made)
 }
 
-fn new_signing_key() -> Option<String> {
+pub(super) fn new_signing_key() -> Option<String> {
     let pair = Ed25519KeyPair::generate().ok()?;
     let der: Pkcs8V1Der<'_> = pair.as_der().ok()?;
     let text = STANDARD.encode(der.as_ref());
@@ -156,14 +143,10 @@ fn new_signing_key() -> Option<String> {
     ))
 }
 
-fn new_secret() -> Option<String> {
+pub(super) fn new_secret() -> Option<String> {
     let mut bytes = [0; 32];
     rand::fill(&mut bytes).ok()?;
     Some(format!("{}\n", STANDARD_NO_PAD.encode(bytes)))
-}
-
-fn not_ed25519(path: &Path) -> KeyError {
-    bad(path, "an Ed25519 key is wanted")
 }
 
 fn bad(path: &Path, message: impl Into<String>) -> KeyError {

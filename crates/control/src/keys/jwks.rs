@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::control::contracts::JWKS_MEDIA_TYPE;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
@@ -15,8 +15,8 @@ pub(super) fn document(keys: &[Value]) -> String {
     json!({"keys": keys}).to_string()
 }
 
-/// Five minutes: a rotation puts the new key into the set that long before it signs, or whoever
-/// meets an unknown `kid` asks again.
+/// Caches may keep it for five minutes, and a key is in it for twelve times as long before it
+/// signs ([`super::LEAD`]): whoever verifies has a key before the first token of it.
 pub(super) async fn serve(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    cached(JWKS_MEDIA_TYPE, &app.keys.jwks, &headers).into_response()
+    cached(JWKS_MEDIA_TYPE, app.keys.ring().jwks(), &headers)
 }

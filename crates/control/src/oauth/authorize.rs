@@ -19,6 +19,7 @@ use super::error::Code;
 use super::request::{AuthorizationRequest, Refused, refusal};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::delegation;
 use crate::extract::ClientIp;
 use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page_leading_to, page_with, see_other};
@@ -105,6 +106,7 @@ async fn give_code(
     approval: Approval,
     actor: &Actor,
 ) -> Answer<LinkSecret> {
+    delegation::refuse_suspended(app, [approval.resources.as_ref(), None]).await?;
     let now = app.now();
     let code = LinkSecret::draw()?;
     let stored = StoredCode {
@@ -120,7 +122,6 @@ async fn give_code(
         expires_at: later(now, CODE_LIFETIME),
     };
     let mut tx = app.store.begin().await?;
-    oauth_codes::purge(&mut tx, later(now, -REUSE_IS_SEEN_FOR)).await?;
     oauth_codes::insert(&mut tx, &stored).await?;
     let details = json!({"client": stored.client_id, "scope": approval.permissions.to_string()});
     let target = Target::User(who.user.id);
@@ -236,7 +237,7 @@ fn to_callback(address: &str) -> Response {
 const CODE_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
 /// For so long a used code still revokes what was issued for it.
-const REUSE_IS_SEEN_FOR: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const REUSE_IS_SEEN_FOR: SignedDuration = SignedDuration::from_hours(24);
 
 /// What a page can list and a person reads.
 const MOST_NAMES: usize = 12;

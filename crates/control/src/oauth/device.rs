@@ -24,6 +24,7 @@ use super::source::Saying;
 use super::user_code::UserCode;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::delegation;
 use crate::extract::{ClientIp, Query};
 use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page, page_with};
@@ -188,6 +189,9 @@ async fn note(
     client: &Client,
     approval: Option<Approval>,
 ) -> Answer<bool> {
+    if let Some(approval) = &approval {
+        delegation::refuse_suspended(app, [approval.resources.as_ref(), None]).await?;
+    }
     let now = app.now();
     let hash = code.hash(app)?;
     let by = (who.user.id, who.session.id);

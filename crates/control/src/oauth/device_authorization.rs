@@ -72,7 +72,6 @@ pub(super) async fn device_authorization(
             session_id: None,
         };
         let mut tx = app.store.begin().await?;
-        device_grants::purge(&mut tx, later(now, -EXPIRY_IS_TOLD_FOR)).await?;
         if device_grants::count(&mut tx, now).await? >= MOST_WAITING {
             let refused = Code::TemporarilyUnavailable.because("too many devices ask at once");
             return Err(refused.with_retry_after(INTERVAL_SECONDS));
@@ -107,7 +106,7 @@ fn answer(app: &App, device_code: &LinkSecret, user_code: UserCode) -> Json<Devi
 const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// For so long a device is told that its code expired, and not that there is none.
-const EXPIRY_IS_TOLD_FOR: SignedDuration = SignedDuration::from_hours(1);
+pub(crate) const EXPIRY_IS_TOLD_FOR: SignedDuration = SignedDuration::from_hours(1);
 
 /// RFC 8628 section 3.2's own default.
 pub(super) const INTERVAL_SECONDS: u32 = 5;

@@ -26,7 +26,8 @@ struct InvitationPage<'a> {
     email: &'a str,
     role: &'static str,
     looking: Looking<'a>,
-    error: Option<&'a str>,
+    name_error: Option<&'a str>,
+    password_error: Option<&'a str>,
     openid: Option<Button<'a>>,
 }
 
@@ -51,14 +52,7 @@ pub(super) async fn show(
     let Some((secret, open)) = find(&app, &secret).await? else {
         return Ok(gone());
     };
-    Ok(page(&shown(
-        &app,
-        &path(&secret),
-        &open,
-        &visitor,
-        "",
-        None,
-    )))
+    Ok(page(&shown(&app, &path(&secret), &open, &visitor, "")))
 }
 
 /// Joins: as the person who is signed in, or with a new account.
@@ -75,7 +69,7 @@ pub(super) async fn accept(
     let action = path(&secret);
     if let Visitor::SignedIn(who) = &visitor {
         if !is_for(&open.invitation, &who.user) {
-            let again = shown(&app, &action, &open, &visitor, "", None);
+            let again = shown(&app, &action, &open, &visitor, "");
             return Ok(page_with(StatusCode::FORBIDDEN, &again));
         }
         return Ok(
@@ -94,8 +88,13 @@ pub(super) async fn accept(
         Ok(Some(begun)) => Ok(with_cookie(see_other("/account"), &begun.set_cookie)),
         Ok(None) => Ok(gone()),
         Err(refusal) if refusal.problem().status == 400 => {
-            let error = refusal.problem().detail.clone();
-            let again = shown(&app, &action, &open, &visitor, &name, Some(&error));
+            let problem = refusal.problem();
+            let mut again = shown(&app, &action, &open, &visitor, &name);
+            if problem.field.as_deref() == Some("name") {
+                again.name_error = Some(&problem.detail);
+            } else {
+                again.password_error = Some(&problem.detail);
+            }
             Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again))
         }
         Err(refusal) => Err(refusal.into()),
@@ -116,7 +115,6 @@ fn shown<'a>(
     open: &'a Open,
     visitor: &'a Visitor,
     name: &'a str,
-    error: Option<&'a str>,
 ) -> InvitationPage<'a> {
     let looking = match visitor {
         Visitor::SignedIn(who) if is_for(&open.invitation, &who.user) => Looking::Invited,
@@ -133,7 +131,8 @@ fn shown<'a>(
         email: &open.invitation.email,
         role: open.invitation.role.as_str(),
         looking,
-        error,
+        name_error: None,
+        password_error: None,
         openid: Button::new(app, action),
     }
 }

@@ -53,10 +53,19 @@ pub fn page_leading_to(template: &impl Template, callback: &Callback) -> Respons
         "http: https:"
     };
     let mut response = page(template);
-    let policy = policy(&format!("'self' {schemes}"));
+    let policy = policy(&format!("'self' {schemes}"), "");
     response
         .headers_mut()
         .insert(CONTENT_SECURITY_POLICY, policy);
+    response
+}
+
+/// A page with the script of passkeys.
+pub fn script_page(status: StatusCode, template: &impl Template) -> Response {
+    let mut response = page_with(status, template);
+    response
+        .headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, SCRIPT_POLICY.clone());
     response
 }
 
@@ -178,13 +187,20 @@ fn html_response(status: StatusCode, html: String) -> Response {
 }
 
 /// No scripts, no frames, nothing from elsewhere; the one style by its hash (CSP level 3).
-static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| policy("'self'"));
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| policy("'self'", ""));
 
-fn policy(form_action: &str) -> HeaderValue {
+/// The same, and what the script of passkeys needs: to be loaded from its file, and to ask us for a
+/// challenge. Nothing that it does can make text into markup or code (Trusted Types).
+static SCRIPT_POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let more = "; script-src 'self'; connect-src 'self'; require-trusted-types-for 'script'";
+    policy("'self'", more)
+});
+
+fn policy(form_action: &str, more: &str) -> HeaderValue {
     let hash = BASE64_STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{hash}'; form-action {form_action}; \
-         frame-ancestors 'none'; base-uri 'none'"
+         frame-ancestors 'none'; base-uri 'none'{more}"
     );
     // Base64 is visible ASCII; were it not, nothing at all would be allowed.
     HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))

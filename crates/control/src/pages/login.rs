@@ -10,24 +10,50 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use store::SecretHash;
 
 use super::form::Form;
-use super::layout::{NextPath, PageRefusal, page, page_with, see_other};
+use super::layout::{NextPath, PageRefusal, script_page, see_other};
 use super::openid::Button;
 use super::{with_cookie, with_next};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::extract::Query;
 use crate::people::cookie::Cookie;
+use crate::people::passkeys;
 use crate::people::session::{Browser, Visitor, cookie};
 use crate::people::sign_in::{SignInError, with_password};
 
 #[derive(Template)]
 #[template(path = "login.html")]
-struct LoginPage<'a> {
+pub(super) struct LoginPage<'a> {
     next: &'a str,
     email: &'a str,
     error: Option<&'a str>,
     note: Option<&'a str>,
     openid: Option<Button<'a>>,
+    has_passkeys: bool,
+    passkey_error: Option<&'a str>,
+}
+
+impl<'a> LoginPage<'a> {
+    /// The form as it is shown first.
+    pub(super) fn new(app: &'a App, next: &'a str) -> Self {
+        Self {
+            next,
+            email: "",
+            error: None,
+            note: None,
+            openid: Button::new(app, next),
+            has_passkeys: passkeys::is_possible(app),
+            passkey_error: None,
+        }
+    }
+
+    /// The form, after a passkey that was refused.
+    pub(super) fn after_passkey(self, error: &'a str) -> Self {
+        Self {
+            passkey_error: Some(error),
+            ..self
+        }
+    }
 }
 
 /// The form. Who is signed in already goes on.
@@ -42,13 +68,11 @@ pub(super) async fn show(
     }
     let note =
         (query.text("reset").is_some()).then_some("Your new password is set. Sign in with it.");
-    page(&LoginPage {
-        next: next.as_str(),
-        email: "",
-        error: None,
+    let login = LoginPage {
         note,
-        openid: Button::new(&app, next.as_str()),
-    })
+        ..LoginPage::new(&app, next.as_str())
+    };
+    script_page(StatusCode::OK, &login)
 }
 
 /// The form as it was sent. Wrong addresses and wrong passwords look the same.
@@ -68,12 +92,10 @@ pub(super) async fn submit(
             };
             Ok(with_cookie(see_other(&on), &begun.set_cookie))
         }
-        Err(error) => refusal(error, |text| LoginPage {
-            next: next.as_str(),
+        Err(error) => refusal(error, WRONG, |text| LoginPage {
             email: &email,
             error: Some(text),
-            note: None,
-            openid: Button::new(&app, next.as_str()),
+            ..LoginPage::new(&app, next.as_str())
         }),
     }
 }
@@ -100,20 +122,18 @@ pub(super) async fn sign_out(
     Ok(with_cookie(see_other("/login"), &cleared))
 }
 
-/// The page again, with what went wrong: 401 for a wrong proof, 429 for too many. A 401 of a page
-/// has no challenge: there is no scheme by which a browser could answer it.
+/// The page again, with what went wrong: 401 for a wrong proof, which is `wrong`, 429 for too many.
+/// A 401 of a page has no challenge: there is no scheme by which a browser could answer it.
 pub(super) fn refusal<'a, T: Template>(
     error: SignInError,
+    wrong: &'a str,
     again: impl FnOnce(&'a str) -> T,
 ) -> Result<Response, PageRefusal> {
     match error {
-        SignInError::Wrong => Ok(page_with(
-            StatusCode::UNAUTHORIZED,
-            &again("That is not right. Look at what you typed and try again."),
-        )),
+        SignInError::Wrong => Ok(script_page(StatusCode::UNAUTHORIZED, &again(wrong))),
         SignInError::TooSoon(seconds) => {
             let text = "Too many attempts. Wait a little and try again.";
-            let mut response = page_with(StatusCode::TOO_MANY_REQUESTS, &again(text));
+            let mut response = script_page(StatusCode::TOO_MANY_REQUESTS, &again(text));
             response
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -122,3 +142,6 @@ pub(super) fn refusal<'a, T: Template>(
         SignInError::Failed(refusal) => Err(refusal.into()),
     }
 }
+
+/// What a person learns of a password or a code that is wrong.
+pub(super) const WRONG: &str = "That is not right. Look at what you typed and try again.";

@@ -1,4 +1,4 @@
-//! The second factor: the step at sign-in, setting it up, turning it off.
+//! The second factor: the step at sign-in, and the authenticator app, set up and taken away.
 
 use std::sync::Arc;
 
@@ -7,30 +7,36 @@ use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::account;
+use super::confirm::proved;
 use super::form::Form;
-use super::layout::{NextPath, PageRefusal, page, page_with, see_other};
-use super::login::refusal;
+use super::layout::{NextPath, PageRefusal, page, page_with, script_page, see_other};
+use super::login::{WRONG, refusal};
+use super::qr::Qr;
 use super::{signed_in, with_cookie, with_next};
 use crate::app::App;
 use crate::extract::{ClientIp, Query};
-use crate::people::accounts::prove;
+use crate::people::passkeys;
 use crate::people::recovery::RecoveryCode;
 use crate::people::second_factor::{self, secret_of};
 use crate::people::session::{SignedIn, Visitor};
 use crate::people::sign_in::with_second_factor;
 use crate::people::totp::TotpSecret;
+use crate::problem::Answer;
 
 #[derive(Template)]
 #[template(path = "second_factor.html")]
-struct StepPage<'a> {
+pub(super) struct StepPage<'a> {
     next: &'a str,
+    has_codes: bool,
+    has_passkeys: bool,
     error: Option<&'a str>,
+    pub(super) passkey_error: Option<&'a str>,
 }
 
 #[derive(Template)]
 #[template(path = "enrol_factor.html")]
 struct EnrolPage<'a> {
+    qr: Option<Qr>,
     uri: String,
     key: String,
     error: Option<&'a str>,
@@ -38,21 +44,25 @@ struct EnrolPage<'a> {
 
 #[derive(Template)]
 #[template(path = "recovery_codes.html")]
-struct CodesPage {
-    codes: Vec<String>,
+pub(super) struct CodesPage {
+    pub(super) codes: Vec<String>,
 }
 
 /// The step at sign-in.
-pub(super) async fn show(visitor: Visitor, mut query: Query) -> Response {
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    mut query: Query,
+) -> Result<Response, PageRefusal> {
     let next = NextPath::parse(&query.text("next").unwrap_or_default());
-    match visitor {
-        Visitor::HalfWay(_) => page(&StepPage {
-            next: next.as_str(),
-            error: None,
-        }),
+    Ok(match visitor {
+        Visitor::HalfWay(who) => {
+            let step = step_page(&app, &who, next.as_str()).await?;
+            script_page(StatusCode::OK, &step)
+        }
         Visitor::SignedIn(_) => see_other(next.as_str()),
         Visitor::Nobody => see_other(&with_next("/login", next.as_str())),
-    }
+    })
 }
 
 /// The code as it was sent.
@@ -70,10 +80,13 @@ pub(super) async fn submit(
     };
     match with_second_factor(&app, &who, &form.text("code"), ip).await {
         Ok(cookie) => Ok(with_cookie(see_other(next.as_str()), &cookie)),
-        Err(error) => refusal(error, |text| StepPage {
-            next: next.as_str(),
-            error: Some(text),
-        }),
+        Err(error) => {
+            let mut again = step_page(&app, &who, next.as_str()).await?;
+            refusal(error, WRONG, |text| {
+                again.error = Some(text);
+                again
+            })
+        }
     }
 }
 
@@ -83,7 +96,7 @@ pub(super) async fn set_up(
     visitor: Visitor,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = signed_in(visitor, "/account")?;
+    let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
     let secret = second_factor::set_up(&app, &who).await?;
     Ok(page(&enrol_page(&app, &who, &secret, None)))
 }
@@ -111,18 +124,31 @@ pub(super) async fn confirm(
     })
 }
 
-/// Turns the second factor off, for who proves to be the person.
+/// Takes the authenticator app away.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
     visitor: Visitor,
-    mut form: Form,
+    _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = signed_in(visitor, "/account")?;
-    if let Err(error) = prove(&app, &who, &form.text("password")).await {
-        return account::again(&app, &who, error).await;
-    }
+    let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
     second_factor::remove(&app, &who).await?;
     Ok(see_other("/account?done=second-factor-off"))
+}
+
+/// The step at sign-in, for somebody who is half way.
+pub(super) async fn step_page<'a>(
+    app: &App,
+    who: &SignedIn,
+    next: &'a str,
+) -> Answer<StepPage<'a>> {
+    let count = store::passkeys::count(&mut *app.store.read().await?, who.user.id).await?;
+    Ok(StepPage {
+        next,
+        has_codes: who.user.totp_confirmed_at.is_some(),
+        has_passkeys: count > 0 && passkeys::is_possible(app),
+        error: None,
+        passkey_error: None,
+    })
 }
 
 fn enrol_page<'a>(
@@ -141,8 +167,10 @@ fn enrol_page<'a>(
         .chunks(4)
         .filter_map(|group| std::str::from_utf8(group).ok())
         .collect();
+    let uri = secret.uri(host, &who.user.email);
     EnrolPage {
-        uri: secret.uri(host, &who.user.email),
+        qr: Qr::of(&uri),
+        uri,
         key: groups.join(" "),
         error,
     }

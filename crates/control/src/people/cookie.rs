@@ -27,6 +27,11 @@ impl Cookie {
         Self::named(base_url, "__Host-svc_sign_in")
     }
 
+    /// The one by which a browser is known that asked for a passkey, before anybody signed in.
+    pub fn passkey(base_url: &str) -> Self {
+        Self::named(base_url, "__Host-svc_passkey")
+    }
+
     fn named(base_url: &str, name: &'static str) -> Self {
         let is_secure = base_url.starts_with("https://");
         let plain = name.strip_prefix("__Host-").unwrap_or(name);

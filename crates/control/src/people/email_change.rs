@@ -56,7 +56,6 @@ pub async fn request(app: &Arc<App>, who: &SignedIn, email: Email, ip: IpAddr) -
     let is_taken = holder.is_some_and(|holder| holder.id != id);
     // The newest link is the only one: an older mail that somebody finds changes nothing.
     links::revoke(&mut tx, id, Kind::Email, now).await?;
-    links::purge(&mut tx, now).await?;
     links::insert(&mut tx, SecretHash(secret.hash()), &link).await?;
     let actor = Actor::person(id).at(ip);
     let action = Action::EmailChangeRequested;

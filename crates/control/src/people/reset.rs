@@ -82,7 +82,6 @@ async fn send(app: &App, user: &User, email: Email, ip: IpAddr, now: Timestamp) 
     let mut tx = app.store.begin().await?;
     // The newest link is the only one: an older mail that somebody finds opens nothing.
     links::revoke(&mut tx, user.id, Kind::PasswordReset, now).await?;
-    links::purge(&mut tx, now).await?;
     links::insert(&mut tx, SecretHash(secret.hash()), &link).await?;
     let actor = Actor::nobody().at(ip);
     audit::record(

@@ -1,15 +1,16 @@
 //! The second factor of a person: setting it up, putting it in force, taking it away.
 
 use store::users::{self, User};
-use store::{Sealed, SecretHash};
+use store::{Sealed, SecretHash, Tx, passkeys};
+use types::id::UserId;
 use types::problem::Problem;
 
 use super::recovery::{AT_ONCE, RecoveryCode};
-use super::seal::Seal;
 use super::session::SignedIn;
 use super::totp::TotpSecret;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::keys::Seal;
 use crate::problem::Answer;
 use crate::random;
 
@@ -37,17 +38,13 @@ pub async fn confirm(app: &App, who: &SignedIn, code: &str) -> Answer<Option<Vec
     let Some(step) = step.filter(|_| user.totp_confirmed_at.is_none()) else {
         return Ok(None);
     };
-    let codes = (0..AT_ONCE)
-        .map(|_| Ok(RecoveryCode::new(random::bytes()?)))
-        .collect::<Answer<Vec<_>>>()?;
-    let hashes: Vec<SecretHash> = codes.iter().map(|code| SecretHash(code.hash())).collect();
     let mut tx = app.store.begin().await?;
     let is_new = users::confirm_totp(&mut tx, user.id, now).await?
         && users::use_totp_step(&mut tx, user.id, step).await?;
     if !is_new {
         return Ok(None);
     }
-    users::set_recovery_codes(&mut tx, user.id, &hashes).await?;
+    let codes = new_recovery_codes(&mut tx, user.id).await?;
     store::sessions::second_factor(&mut tx, who.session.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id)).await?;
     let actor = Actor::person(user.id);
@@ -64,14 +61,16 @@ pub async fn confirm(app: &App, who: &SignedIn, code: &str) -> Answer<Option<Vec
     Ok(Some(codes))
 }
 
-/// Takes the second factor away and ends the person's other sessions. The caller has checked the
-/// password.
+/// Takes the authenticator app away and ends the person's other sessions. With the last second
+/// factor go the recovery codes. The caller has made sure of a recent proof.
 pub async fn remove(app: &App, who: &SignedIn) -> Answer<()> {
     let now = app.now();
     let user = &who.user;
     let mut tx = app.store.begin().await?;
     users::set_totp(&mut tx, user.id, None, now).await?;
-    users::set_recovery_codes(&mut tx, user.id, &[]).await?;
+    if passkeys::count(&mut tx, user.id).await? == 0 {
+        users::set_recovery_codes(&mut tx, user.id, &[]).await?;
+    }
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id)).await?;
     let actor = Actor::person(user.id);
     audit::record(
@@ -85,6 +84,16 @@ pub async fn remove(app: &App, who: &SignedIn) -> Answer<()> {
     .await?;
     tx.commit().await?;
     Ok(())
+}
+
+/// Draws recovery codes in place of those that the person had.
+pub(super) async fn new_recovery_codes(tx: &mut Tx, user: UserId) -> Answer<Vec<RecoveryCode>> {
+    let codes = (0..AT_ONCE)
+        .map(|_| Ok(RecoveryCode::new(random::bytes()?)))
+        .collect::<Answer<Vec<_>>>()?;
+    let hashes: Vec<SecretHash> = codes.iter().map(|code| SecretHash(code.hash())).collect();
+    users::set_recovery_codes(tx, user, &hashes).await?;
+    Ok(codes)
 }
 
 /// The person's secret, in force or not.

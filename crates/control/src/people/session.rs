@@ -9,9 +9,10 @@ use http::header::{COOKIE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use store::sessions::{self, Session};
 use store::users::{self, Status, User};
-use store::{SecretHash, Tx};
+use store::{Conn, SecretHash, Tx, passkeys};
 use types::boundary::Boundary;
 use types::id::SessionId;
 use types::permission::{Permission, Permissions};
@@ -39,7 +40,9 @@ pub struct SignedIn {
 impl SignedIn {
     /// The person as a caller of service functions, within the limits of the session.
     pub fn principal(&self) -> Principal {
-        let (permissions, boundary) = limits(&self.session);
+        let session = &self.session;
+        let (permissions, boundary) =
+            limits(session.permissions.as_deref(), session.resources.as_ref());
         Principal {
             kind: CallerKind::Session,
             user: self.user.clone(),
@@ -55,14 +58,17 @@ impl SignedIn {
 
 /// The permissions and boundaries of a session. A permission that this version does not know gives
 /// nothing, a boundary that it cannot read refuses everything.
-pub(crate) fn limits(session: &Session) -> (Option<Permissions>, Boundary) {
-    let permissions = session.permissions.as_ref().map(|names| {
+pub(crate) fn limits(
+    permissions: Option<&[String]>,
+    resources: Option<&Value>,
+) -> (Option<Permissions>, Boundary) {
+    let permissions = permissions.map(|names| {
         names
             .iter()
             .flat_map(|name| name.parse::<Permission>())
             .collect()
     });
-    let boundary = Boundary::parse(session.resources.as_ref(), true);
+    let boundary = Boundary::parse(resources, true);
     (permissions, boundary)
 }
 
@@ -110,10 +116,12 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
         return Ok(Visitor::Nobody);
     };
     let user = users::by_id(&mut read, session.user_id).await?;
-    drop(read);
     let Some(user) = user.filter(|user| user.status == Status::Active) else {
         return Ok(Visitor::Nobody);
     };
+    let lacks_second_factor =
+        session.second_factor_at.is_none() && has_second_factor(&mut read, &user).await?;
+    drop(read);
     if now.duration_since(session.last_seen_at) >= SEEN_EVERY
         && let Err(error) = note_seen(app, session.id, now).await
     {
@@ -124,7 +132,7 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
         );
     }
     let who = SignedIn { user, session };
-    Ok(if lacks_second_factor(&who) {
+    Ok(if lacks_second_factor {
         Visitor::HalfWay(who)
     } else {
         Visitor::SignedIn(who)
@@ -193,8 +201,8 @@ pub struct Begun {
     pub is_half_way: bool,
 }
 
-/// Begins a session of somebody who just proved to be `user`, always with a new cookie: one that
-/// was planted before signing in is worth nothing after it.
+/// Begins a session of somebody who just proved to be `user` with one factor: half way, where the
+/// person has a second one.
 pub async fn begin(
     app: &App,
     tx: &mut Tx,
@@ -202,22 +210,45 @@ pub async fn begin(
     browser: &Browser,
     now: Timestamp,
 ) -> Answer<Begun> {
+    let lacks_one = has_second_factor(tx, user).await?;
+    begin_as(app, tx, user, browser, (lacks_one, None), now).await
+}
+
+/// Begins a whole session of somebody who just proved to be `user` with two factors at once, as a
+/// passkey does that asks for a finger.
+pub async fn begin_whole(
+    app: &App,
+    tx: &mut Tx,
+    user: &User,
+    browser: &Browser,
+    now: Timestamp,
+) -> Answer<Begun> {
+    begin_as(app, tx, user, browser, (false, Some(now)), now).await
+}
+
+/// Always with a new cookie: one that was planted before signing in is worth nothing after it. Of the
+/// second factor: whether it is still to be shown, and when it was.
+async fn begin_as(
+    app: &App,
+    tx: &mut Tx,
+    user: &User,
+    browser: &Browser,
+    (is_half_way, second_factor_at): (bool, Option<Timestamp>),
+    now: Timestamp,
+) -> Answer<Begun> {
     if let Some(old) = &browser.cookie {
         sessions::end(tx, SecretHash(old.hash())).await?;
     }
-    // Rows of sessions that ended by themselves are of no use to anybody.
-    sessions::purge(tx, now).await?;
     let secret = LinkSecret::draw()?;
-    let is_half_way = user.totp_confirmed_at.is_some();
     let lifetime = if is_half_way { HALF_WAY } else { LIFETIME };
     let session = Session {
         id: SessionId::new(unix_millis(now), random::bytes()?),
         hash: SecretHash(secret.hash()),
         user_id: user.id,
-        csrf_hash: NO_FORM_SECRET,
         user_agent: browser.user_agent.clone(),
         ip: Some(browser.ip.to_string()),
-        second_factor_at: None,
+        second_factor_at,
+        proved_at: now,
         created_at: now,
         rotated_at: now,
         last_seen_at: now,
@@ -245,7 +276,6 @@ pub async fn complete(
         tx,
         session.hash,
         SecretHash(secret.hash()),
-        NO_FORM_SECRET,
         now,
         later(now, LIFETIME),
     )
@@ -268,8 +298,9 @@ async fn note_seen(app: &App, id: SessionId, now: Timestamp) -> Result<(), store
     tx.commit().await
 }
 
-fn lacks_second_factor(who: &SignedIn) -> bool {
-    who.user.totp_confirmed_at.is_some() && who.session.second_factor_at.is_none()
+/// Whether the person's password alone opens nothing.
+pub async fn has_second_factor(conn: &mut Conn, user: &User) -> Result<bool, store::Error> {
+    Ok(user.totp_confirmed_at.is_some() || passkeys::count(conn, user.id).await? > 0)
 }
 
 /// Whether a session has ended because nobody used it.
@@ -281,6 +312,17 @@ fn set_cookie(app: &App, secret: &LinkSecret, lifetime: SignedDuration) -> Strin
     let seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
     Cookie::session(&app.config.base_url).set(secret, seconds)
 }
+
+impl SignedIn {
+    /// Whether the person proved a moment ago to be who they are: what changes how one signs in
+    /// takes more than a browser that was left open.
+    pub fn is_proved(&self, now: Timestamp) -> bool {
+        now.duration_since(self.session.proved_at) < PROOF_LASTS
+    }
+}
+
+/// How long a proof is a recent one.
+pub const PROOF_LASTS: SignedDuration = SignedDuration::from_mins(10);
 
 /// The longest that one sign-in lasts (OWASP ASVS 5.0, 7.3.2 asks for a documented limit): a month
 /// keeps people from choosing passwords that are quick to type.
@@ -297,6 +339,3 @@ const SEEN_EVERY: SignedDuration = SignedDuration::from_mins(5);
 
 /// Browsers' names for themselves are shorter; what is longer is somebody's joke.
 const MAX_USER_AGENT: usize = 256;
-
-/// Forms carry no secret: `pages::same_origin` decides where they come from. The column takes this.
-const NO_FORM_SECRET: SecretHash = SecretHash([0; 32]);

@@ -3,19 +3,19 @@
 use std::net::IpAddr;
 
 use aws_lc_rs::digest;
+use store::PasswordHash;
 use store::users::{self, Status, User};
-use store::{PasswordHash, SecretHash};
 use types::id::UserId;
 use types::problem::Problem;
 
+use super::confirm::use_code;
 use super::email::Email;
 use super::password::{HashError, Password, Verdict};
-use super::recovery::RecoveryCode;
-use super::second_factor;
 use super::session::{self, Begun, Browser, SignedIn};
 use super::throttle::{Limits, Throttle, TooSoon, place};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::metrics::{self, SignIn};
 use crate::problem::{Answer, Refusal};
 
 /// Attempts of this process.
@@ -53,6 +53,20 @@ impl Attempts {
         self.places.take_back(&place(ip));
     }
 
+    /// Counts an attempt with a code or a passkey.
+    pub(super) fn begin_with_code(
+        &self,
+        user: UserId,
+        now: jiff::Timestamp,
+    ) -> Result<(), TooSoon> {
+        self.codes.begin(&user, now)
+    }
+
+    /// The attempt with a code or a passkey was good.
+    pub(super) fn forgive_codes(&self, user: UserId) {
+        self.codes.succeeded(&user);
+    }
+
     /// Counts an attempt with a password by somebody who is signed in already.
     pub(super) fn begin_with_password(
         &self,
@@ -72,6 +86,16 @@ pub enum SignInError {
     TooSoon(u32),
     /// Failed on our side.
     Failed(Refusal),
+}
+
+impl SignInError {
+    fn outcome(&self) -> SignIn {
+        match self {
+            Self::Wrong => SignIn::Wrong,
+            Self::TooSoon(_) => SignIn::TooSoon,
+            Self::Failed(_) => SignIn::Failed,
+        }
+    }
 }
 
 impl From<TooSoon> for SignInError {
@@ -105,6 +129,21 @@ pub(crate) fn hash_refusal(error: &HashError) -> Refusal {
 
 /// Signs somebody in by password. The answer takes as long for an address that nobody has.
 pub async fn with_password(
+    app: &App,
+    email: &str,
+    password: &str,
+    browser: &Browser,
+) -> Result<Begun, SignInError> {
+    let begun = by_password(app, email, password, browser).await;
+    metrics::signed_in(match &begun {
+        Ok(begun) if begun.is_half_way => SignIn::HalfWay,
+        Ok(_) => SignIn::Ok,
+        Err(error) => error.outcome(),
+    });
+    begun
+}
+
+async fn by_password(
     app: &App,
     email: &str,
     password: &str,
@@ -157,20 +196,25 @@ pub async fn with_second_factor(
     code: &str,
     ip: IpAddr,
 ) -> Result<String, SignInError> {
+    let cookie = by_second_factor(app, who, code, ip).await;
+    metrics::signed_in(match &cookie {
+        Ok(_) => SignIn::Ok,
+        Err(error) => error.outcome(),
+    });
+    cookie
+}
+
+async fn by_second_factor(
+    app: &App,
+    who: &SignedIn,
+    code: &str,
+    ip: IpAddr,
+) -> Result<String, SignInError> {
     let now = app.now();
     let user = &who.user;
     app.people.attempts.codes.begin(&user.id, now)?;
     let mut tx = app.store.begin().await?;
-    let is_right = if let Some(code) = RecoveryCode::read(code) {
-        users::use_recovery_code(&mut tx, user.id, SecretHash(code.hash()), now).await?
-    } else {
-        match second_factor::secret_of(app, user)?.and_then(|secret| secret.check(code, now, None))
-        {
-            Some(step) => users::use_totp_step(&mut tx, user.id, step).await?,
-            None => false,
-        }
-    };
-    if !is_right {
+    if !use_code(app, &mut tx, user, code).await? {
         return Err(SignInError::Wrong);
     }
     let Some(cookie) = session::complete(app, &mut tx, &who.session, now).await? else {
@@ -182,7 +226,8 @@ pub async fn with_second_factor(
     Ok(cookie)
 }
 
-async fn note_sign_in(
+/// Writes a sign-in into the audit log.
+pub(super) async fn note_sign_in(
     tx: &mut store::Tx,
     user: &User,
     ip: IpAddr,

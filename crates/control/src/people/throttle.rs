@@ -112,8 +112,10 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
                     last: now,
                 };
             }
-            // A clock that went back must not make the wait longer than it was.
-            let passed = now.duration_since(known.last).max(SignedDuration::ZERO);
+            // A clock that went back: the wait begins anew, rather than to last until the clock is
+            // where it was.
+            known.last = known.last.min(now);
+            let passed = now.duration_since(known.last);
             let left = self.limits.wait(known.count).saturating_sub(passed);
             if left > SignedDuration::ZERO {
                 return Err(TooSoon(whole_seconds(left)));
@@ -256,6 +258,7 @@ mod tests {
         let throttle = used_up(Limits::ACCOUNT);
         throttle.begin(&"ada", at(0)).unwrap();
         assert_eq!(throttle.begin(&"ada", at(-7200)), Err(TooSoon(1)));
+        assert_eq!(throttle.begin(&"ada", at(-7199)), Ok(()));
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(super) async fn rename(
     let mut tx = app.store.begin().await?;
     let found = access::project(&mut tx, &caller.who, &id, PERMISSION).await?;
     let project = found.project;
+    access::require_usable(&project)?;
     if !projects::rename(&mut tx, project.id, name.as_str(), now).await? {
         return Err(Problem::not_found().into());
     }

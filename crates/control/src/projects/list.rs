@@ -9,7 +9,6 @@ use axum::extract::State;
 use store::projects::{self, List, Reach, Sort};
 use store::{Conn, Order, Paging, workspaces};
 use types::id::{ProjectId, WorkspaceId};
-use types::problem::Problem;
 
 use super::shown;
 use crate::app::App;
@@ -24,8 +23,8 @@ pub(super) async fn list(
 ) -> Answer<Json<ProjectList>> {
     let page = query.page()?;
     let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
-    let sort = word(&mut query, "sort", &SORTS)?.unwrap_or_default();
-    let order = word(&mut query, "order", &ORDERS)?.unwrap_or_default();
+    let sort = query.word("sort", &SORTS)?.unwrap_or_default();
+    let order = query.word("order", &ORDERS)?.unwrap_or_default();
     let search = query.text("q").filter(|text| !text.is_empty());
     let within = query.text("workspaceId");
     query.finish()?;
@@ -78,20 +77,8 @@ async fn reached(
     Ok(Some(places.map(|place| place.id).collect()))
 }
 
-/// A word of a closed set.
-fn word<T: Copy>(query: &mut Query, name: &str, words: &[(&str, T)]) -> Answer<Option<T>> {
-    let Some(given) = query.text(name) else {
-        return Ok(None);
-    };
-    if let Some((_, value)) = words.iter().find(|(word, _)| *word == given) {
-        return Ok(Some(*value));
-    }
-    let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-    let detail = format!("{name} is not one of {}", known.join(", "));
-    Err(Problem::invalid_request(detail).with_field(name).into())
-}
-
-const SORTS: [(&str, Sort); 6] = [
+/// What a list of projects is sorted by.
+pub(crate) const SORTS: [(&str, Sort); 6] = [
     ("id", Sort::Id),
     ("name", Sort::Name),
     ("endpoint", Sort::Endpoint),

@@ -35,6 +35,7 @@ pub(super) async fn transfer(
     let found = access::project(&mut tx, who, &id, PERMISSION).await?;
     let target = access::workspace(&mut tx, who, &body.workspace_id, PERMISSION).await?;
     let project = found.project;
+    access::require_usable(&project)?;
     let (from, to) = (project.workspace_id, target.id);
     if from == to {
         return Err(Problem::conflict()

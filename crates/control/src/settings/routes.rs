@@ -38,7 +38,7 @@ async fn get(
 ) -> Answer<Json<ProjectSettings>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &id, PERMISSION).await?;
+    let found = access::project_to_read(&mut conn, &caller.who, &id, PERMISSION).await?;
     read(&found.project.settings).map(Json)
 }
 

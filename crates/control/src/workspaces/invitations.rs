@@ -10,9 +10,11 @@ use store::users::{self, User};
 use store::workspaces::{Membership, Workspace};
 use store::{PasswordHash, SecretHash, Tx, members};
 use types::id::{InvitationId, WorkspaceId};
+use types::permission::Permission;
 use types::problem::Problem;
 
 use super::role::Role;
+use crate::access;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::Principal;
@@ -255,6 +257,9 @@ async fn use_up(
 
 async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> Answer<()> {
     let workspace: WorkspaceId = invitation.workspace_id;
+    let found = store::workspaces::by_id(tx, workspace).await?;
+    let status = found.ok_or_else(Problem::not_found)?.status;
+    access::require_in_use(status, Permission::AccountWorkspaceProtectionReadWrite)?;
     let invited = Some(invitation.created_at);
     Ok(members::insert(tx, workspace, user.id, invitation.role, invited, app.now()).await?)
 }

@@ -124,6 +124,7 @@ pub(super) async fn remove(
         // Everybody may leave; it takes no role, and the workspace is the caller's to see.
         let read = Permission::AccountWorkspacesReadOnly;
         let found = access::workspace(&mut tx, &caller.who, &workspace, read).await?;
+        access::require_in_use(found.status, CHANGE)?;
         (found.id, Role::Owner)
     } else {
         role_of(&mut tx, &caller.who, &workspace).await?
@@ -156,4 +157,6 @@ pub(super) fn require_power(own: Role, other: Role) -> Answer<()> {
     }
 }
 
+/// Leaving changes the workspace, whatever it takes to leave.
+const CHANGE: Permission = Permission::AccountWorkspaceProtectionReadWrite;
 const LAST_OWNER: &str = "A workspace always has an owner: name another one first.";

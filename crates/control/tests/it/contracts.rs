@@ -1,6 +1,4 @@
-//! CP-7, CP-8, CP-9, and the keys.
-
-use std::os::unix::fs::PermissionsExt as _;
+//! CP-7, CP-8, CP-9, and the published keys.
 
 use axum::body::Body;
 use http::{Method, Request};
@@ -123,49 +121,4 @@ async fn the_published_keys_verify_the_platforms_tokens() {
         .unwrap();
     let now = control.now().as_second();
     assert!(credentials::verify(&ada.token, &keyring, now).is_ok());
-}
-
-/// A key that is rotated out verifies what it signed for as long as it is named.
-#[tokio::test]
-async fn keys_rotate_without_a_break() {
-    let control = TestControl::start("").await;
-    let ada = control.person("ada").await;
-    let made = control.directory().join("data/signing-key.pem");
-    let new = control.directory().join("new.pem");
-    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-    std::fs::write(&new, pair.serialize_pem()).unwrap();
-    let mut config = control.app.config.clone();
-    config.signing_keys = vec![new, made];
-    let keys_of = control::keys::Keys::load(&config).unwrap();
-    let now = control.now().as_second();
-    assert!(credentials::verify(&ada.token, keys_of.keyring(), now).is_ok());
-    assert_eq!(keys_of.keyring().len(), 2);
-    let before = control.app.keys.signing().thumbprint();
-    assert_ne!(keys_of.signing().thumbprint(), before);
-    // A restart without a change keeps everything.
-    let control = control.restarted().await;
-    assert_eq!(control.app.keys.signing().thumbprint(), before);
-    assert_eq!(control.get("/api/whoami", &ada.token).await.status, 200);
-}
-
-#[test]
-fn derived_keys_are_one_for_each_purpose() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("platform.yaml");
-    let data = directory.path().join("data");
-    let yaml = format!(
-        "platform: {{base_url: 'https://a', data_dir: '{}'}}",
-        data.display()
-    );
-    std::fs::write(&file, yaml).unwrap();
-    let config = control::config::Config::load(Some(&file), []).unwrap();
-    let keys = control::keys::Keys::load(&config).unwrap();
-    let again = control::keys::Keys::load(&config).unwrap();
-    let derive = |keys: &control::keys::Keys, purpose| keys.derive(purpose).unwrap();
-    assert_eq!(derive(&keys, "a"), derive(&again, "a"));
-    assert_ne!(derive(&keys, "a"), derive(&keys, "b"));
-    for entry in std::fs::read_dir(data).unwrap() {
-        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-    }
 }

@@ -422,3 +422,155 @@ async fn a_use_is_noted_to_the_minute() {
         ]
     );
 }
+
+/// CP-16: one credential, and lists of some.
+#[tokio::test]
+async fn cp_16_credentials_are_looked_at_one_by_one_and_in_pages() {
+    for control in TestControl::both().await {
+        let ada = control.person("ada").await;
+        let eve = control.person("eve").await;
+        control.clock.advance(1);
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let app =
+            json!({"type": "app", "name": "Ärger 100%", "publicKeyPem": key.public_key_pem()});
+        let app = create(&control, &ada, app).await["credential"].clone();
+        control.clock.advance(1);
+        let ends = json!({"type": "pat", "name": "laptop", "expiresAt": "2026-01-01T01:00:00Z"});
+        let pat = create(&control, &ada, ends).await["credential"].clone();
+        control.clock.advance(3600);
+        let path =
+            |credential: &Value| format!("/api/credentials/{}", credential["id"].as_str().unwrap());
+        let answer = control.get(&path(&app), &ada.token).await;
+        assert_eq!((answer.status, answer.json()), (200, app.clone()));
+        assert_eq!(app["publicKeyPem"], key.public_key_pem());
+        let shown = control.get(&path(&pat), &ada.token).await.json();
+        assert_eq!(
+            (&pat["status"], &shown["status"]),
+            (&json!("active"), &json!("expired"))
+        );
+        for (path, token) in [
+            (path(&app), &eve.token),
+            ("/api/credentials/x".to_owned(), &ada.token),
+        ] {
+            assert_eq!(control.get(&path, token).await.problem().0, 404);
+        }
+        for (query, names) in [
+            ("", &["test", "Ärger 100%", "laptop"][..]),
+            ("?order=desc&pageSize=2", &["laptop", "Ärger 100%"]),
+            ("?order=desc&pageSize=2&page=2", &["test"]),
+            ("?type=app", &["Ärger 100%"]),
+            ("?type=mtls", &[]),
+            ("?status=expired", &["laptop"]),
+            ("?status=active&type=pat", &["test"]),
+            ("?q=%C3%A4RGER", &["Ärger 100%"]),
+            ("?q=0%25", &["Ärger 100%"]),
+            ("?q=_", &[]),
+        ] {
+            let list = control
+                .get(&format!("/api/credentials{query}"), &ada.token)
+                .await
+                .json();
+            let found: Vec<_> = list["credentials"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|item| &item["name"])
+                .collect();
+            assert_eq!(found, names, "{query}");
+        }
+        for (query, at) in [
+            ("type=x", "type"),
+            ("status=revoked", "status"),
+            ("order=up", "order"),
+            ("sort=id", "sort"),
+        ] {
+            let answer = control
+                .get(&format!("/api/credentials?{query}"), &ada.token)
+                .await;
+            assert_eq!((answer.status, &answer.json()["field"]), (400, &json!(at)));
+        }
+        assert_eq!(control.delete(&path(&app), &ada.token).await.status, 204);
+        assert_eq!(control.get(&path(&app), &ada.token).await.problem().0, 404);
+    }
+}
+
+/// A person has so many credentials at once and no more; what has ended does not count.
+#[tokio::test]
+async fn nobody_has_credentials_without_end() {
+    for control in TestControl::both().await {
+        let ada = control.person("ada").await;
+        let eve = control.person("eve").await;
+        let more = api::control::credentials::MAX_CREDENTIALS - 2;
+        let ends = Some("2026-01-01T01:00:00Z".parse().unwrap());
+        let mut tx = control.app.store.begin().await.unwrap();
+        for _ in 0..more {
+            let made = control::credentials::issue_pat(&control.app, ada.user, "a", ends).unwrap();
+            credentials::insert(&mut tx, &made.credential)
+                .await
+                .unwrap();
+        }
+        tx.commit().await.unwrap();
+        let body = json!({"type": "pat", "name": "a"});
+        let last = create(&control, &ada, body.clone()).await;
+        let answer = control.post("/api/credentials", &ada.token, &body).await;
+        assert_eq!(answer.problem(), (409, "conflict".to_owned()));
+        assert!(answer.json()["detail"].as_str().unwrap().contains("200"));
+        create(&control, &eve, body.clone()).await;
+        // Rotation with an overlap is one more for a while, without it is as many as before.
+        let id = last["credential"]["id"].as_str().unwrap();
+        let path = format!("/api/credentials/{id}/rotate");
+        let answer = control
+            .post(&path, &ada.token, &json!({"overlapSeconds": 60}))
+            .await;
+        assert_eq!(answer.problem(), (409, "conflict".to_owned()));
+        assert_eq!(
+            control.post(&path, &ada.token, &json!({})).await.status,
+            200
+        );
+        control.clock.advance(3600);
+        create(&control, &ada, body).await;
+    }
+}
+
+/// Names are counted in characters; the older name of boundaries is one of them; the last use has
+/// an address.
+#[tokio::test]
+async fn what_sdks_send_is_taken() {
+    for control in TestControl::both().await {
+        let ada = control.person("ada").await;
+        let grants = json!({"projects": ["p1"]});
+        let body = json!({"type": "pat", "name": "ä".repeat(100), "tunnelsGrants": grants,
+        "permissionPolicy": {
+            "control": {"mode": "select", "permissions": ["account.credentials.read-only"]},
+            "engine": {"mode": "select", "permissions": ["tunnels.streams.create-delete"]},
+        }});
+        let issued = create(&control, &ada, body.clone()).await;
+        assert_eq!(
+            issued["credential"]["resources"],
+            json!({"tunnels": grants})
+        );
+        assert_eq!(
+            issued["credential"]["permissions"]
+                .as_array()
+                .unwrap()
+                .len(),
+            2
+        );
+        let mut both = body.clone();
+        both["resources"] = json!({"tunnels": grants});
+        assert_eq!(field(&control, &ada, both).await, "tunnelsGrants");
+        let mut long = body;
+        long["name"] = json!("ä".repeat(101));
+        assert_eq!(field(&control, &ada, long).await, "name");
+        let token = issued["token"].as_str().unwrap();
+        let path = format!(
+            "/api/credentials/{}",
+            issued["credential"]["id"].as_str().unwrap()
+        );
+        let shown = control.get(&path, token).await.json();
+        assert_eq!(
+            (&shown["lastUsedAt"], &shown["lastUsedIp"]),
+            (&json!("2026-01-01T00:00:00.000Z"), &json!("192.0.2.1"))
+        );
+    }
+}

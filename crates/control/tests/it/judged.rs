@@ -35,15 +35,21 @@ async fn cp_7_the_server_keeps_what_its_document_promises() {
     let shutdown = Shutdown::new(Duration::from_secs(1));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let app = Arc::clone(&control.app);
-    let running = control::start_on(app, listener, shutdown.clone()).unwrap();
+    let running = control::start_on(app, listener, shutdown.clone())
+        .await
+        .unwrap();
     let url = format!("http://{}", running.address());
     let document = root().join("openapi/control-plane.json");
     let mut run = schemathesis();
-    run.args(["--config-file", "crates/control/tests/schemathesis.toml"])
+    // It leaves a cache where it runs.
+    let scratch = tempfile::tempdir().unwrap();
+    run.current_dir(&scratch)
+        .arg("--config-file")
+        .arg(root().join("crates/control/tests/schemathesis.toml"))
         .arg("run")
         .arg(document)
         .args(["--url", &url])
-        .args(["--header", &format!("Authorization: Bearer {}", token)])
+        .args(["--header", &format!("Authorization: Bearer {token}")])
         .env("PROJECT_ID", project.id.as_str())
         .env("PROJECT_ENDPOINT", &project.endpoint)
         .env("DOOMED_PROJECT_ID", doomed.id.as_str())
@@ -110,8 +116,10 @@ fn schemathesis() -> Command {
 /// Runs a program that must agree.
 async fn judge(mut command: Command) {
     let directory = tempfile::tempdir().unwrap();
+    if command.as_std().get_current_dir().is_none() {
+        command.current_dir(root());
+    }
     let output = command
-        .current_dir(root())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("HYPOTHESIS_STORAGE_DIRECTORY", directory.path())
         .stdin(Stdio::null())

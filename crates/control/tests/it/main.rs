@@ -7,25 +7,46 @@
     reason = "a test ends where it fails"
 )]
 
+mod app_tokens;
+#[expect(dead_code, reason = "the kinds of keys are tested where they are read")]
+#[path = "../../../webauthn/tests/authenticator/mod.rs"]
+mod authenticator;
+mod bad_tokens;
 mod callers;
 mod checkout;
+mod chromium;
 mod contracts;
 mod credentials;
 mod email_change;
+mod faults;
+mod inputs;
+mod jobs;
 mod judged;
+mod keys;
 mod mail;
+mod node;
 mod oauth;
 mod openid;
+mod operator;
+mod operator_pages;
 mod pages;
+mod pages_chromium;
+mod passkeys;
+mod passkeys_chromium;
 #[path = "../../../store/tests/it/postgres.rs"]
 mod postgres;
 mod projects;
+#[path = "../../../store/tests/it/proxy.rs"]
+mod proxy;
 mod records;
 mod reset;
 mod second_factor;
+mod served;
 mod settings;
 mod sign_in;
+mod standing;
 mod support;
+mod tenancy;
 mod tokens;
 mod turn;
 mod walk;

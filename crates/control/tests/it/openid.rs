@@ -47,7 +47,7 @@ async fn sign_in(
 ) -> crate::support::Answer {
     let query = begin(browser, next).await;
     let (state, nonce) = (value(&query, "state"), value(&query, "nonce"));
-    provider.will_say(control.app.now(), nonce, claims);
+    provider.will_say(control.app.now(), nonce, &claims);
     let path = format!("/login/openid/callback?code=abc&state={state}");
     browser.open(&path).await
 }
@@ -316,7 +316,7 @@ async fn without_a_password_a_fresh_sign_in_is_the_proof() {
     // The provider says that the person was there an hour ago: that is not what was asked for.
     let mut stale = ada();
     stale["auth_time"] = json!(control.app.now().as_second() - 3600);
-    provider.will_say(control.app.now(), value(&query, "nonce"), stale);
+    provider.will_say(control.app.now(), value(&query, "nonce"), &stale);
     assert_eq!(browser.open(&path).await.status, StatusCode::BAD_GATEWAY);
     let answer = sign_in_anew(&control, &provider, &mut browser).await;
     assert_eq!(
@@ -337,7 +337,7 @@ async fn sign_in_anew(
     let query = begin(browser, "/account&anew=yes").await;
     let mut fresh = ada();
     fresh["auth_time"] = json!(control.app.now().as_second());
-    provider.will_say(control.app.now(), value(&query, "nonce"), fresh);
+    provider.will_say(control.app.now(), value(&query, "nonce"), &fresh);
     let state = value(&query, "state");
     browser
         .open(&format!("/login/openid/callback?code=abc&state={state}"))
@@ -374,8 +374,8 @@ async fn another_site_does_not_press_the_button() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_provider_there_is_no_button() {
-    let control = TestControl::start("").await;
-    let mut browser = control.browser();
+    let platform = TestControl::start("").await;
+    let mut browser = platform.browser();
     assert!(!browser.open("/login").await.text.contains("/login/openid"));
     let answer = browser.open("/login/openid").await;
     assert_eq!(answer.status, StatusCode::NOT_FOUND);

@@ -11,7 +11,7 @@ both! {
     a_recovery_code_works_once_and_in_any_spelling,
     codes_are_not_guessed_in_bulk,
     the_step_in_between_does_not_wait_for_long,
-    turning_it_off_takes_the_password,
+    turning_it_on_or_off_takes_a_recent_proof,
     a_second_factor_in_force_is_not_replaced,
     the_secret_is_sealed_where_it_is_kept,
 }
@@ -54,7 +54,7 @@ impl Authenticator {
 /// Turns the second factor on; the app, and the recovery codes.
 async fn turn_on(control: &TestControl, browser: &mut Browser<'_>) -> (Authenticator, Vec<String>) {
     let page = browser.submit("/account/second-factor", &[]).await;
-    let app = Authenticator::scan(page.between("<code>", "</code>"));
+    let app = Authenticator::scan(page.between("<code class=\"key\">", "</code>"));
     assert!(
         page.text
             .contains("otpauth://totp/svc.example:ada%40example.com?secret=")
@@ -113,10 +113,11 @@ async fn a_password_alone_opens_nothing_once_the_second_factor_is_on(control: Te
     let name = serde_json::json!({"name": "x"});
     let made = browser.api(Method::POST, "/api/workspaces", name).await;
     assert_eq!(made.status, StatusCode::UNAUTHORIZED);
-    let off = browser
-        .submit("/account/second-factor/remove", &[("password", PASSWORD)])
-        .await;
-    assert_eq!(off.status, StatusCode::SEE_OTHER);
+    let off = browser.submit("/account/second-factor/remove", &[]).await;
+    assert_eq!(
+        off.location.as_deref(),
+        Some("/login/second-factor?next=/account")
+    );
 
     let code = app.code(&control);
     let wrong = browser
@@ -195,18 +196,45 @@ async fn the_step_in_between_does_not_wait_for_long(control: TestControl) {
     assert_eq!(answer.location.as_deref(), Some("/login?next=/account"));
 }
 
-async fn turning_it_off_takes_the_password(control: TestControl) {
+async fn turning_it_on_or_off_takes_a_recent_proof(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
-    turn_on(&control, &mut browser).await;
     let path = "/account/second-factor/remove";
-    let wrong = browser
-        .submit(path, &[("password", "wrong password")])
-        .await;
-    assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
+    let first = Some("/account/confirm?next=/account");
+    control.clock.advance(600);
+    let on = browser.submit("/account/second-factor", &[]).await;
+    assert_eq!(on.location.as_deref(), first);
+    let fields = [("next", "/account"), ("password", PASSWORD)];
+    let proved = browser.submit("/account/confirm", &fields).await;
+    assert_eq!(proved.location.as_deref(), Some("/account"));
+    let (app, codes) = turn_on(&control, &mut browser).await;
+
+    control.clock.advance(600);
+    let off = browser.submit(path, &[]).await;
+    assert_eq!(off.location.as_deref(), first);
     half_way(&control).await;
-    let off = browser.submit(path, &[("password", PASSWORD)]).await;
-    assert_eq!(off.status, StatusCode::SEE_OTHER);
+    for wrong in [("password", "wrong password"), ("code", "000000")] {
+        let refused = browser.submit("/account/confirm", &[wrong]).await;
+        assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+        assert!(refused.text.contains("role=\"alert\""));
+        let off = browser.submit(path, &[]).await;
+        assert_eq!(off.location.as_deref(), first);
+    }
+    for right in [app.code(&control), codes[0].clone()] {
+        control.clock.advance(600);
+        let code = if right.len() == 6 {
+            app.code(&control)
+        } else {
+            right
+        };
+        let proved = browser.submit("/account/confirm", &[("code", &code)]).await;
+        assert_eq!(proved.location.as_deref(), Some("/account"));
+        let again = browser.submit("/account/confirm", &[("code", &code)]).await;
+        assert_eq!(again.status, StatusCode::UNAUTHORIZED, "a code works once");
+    }
+    let off = browser.submit(path, &[]).await;
+    let done = Some("/account?done=second-factor-off");
+    assert_eq!(off.location.as_deref(), done);
     control.signed_in("Ada").await;
 }
 

@@ -2,8 +2,10 @@
 
 mod browser;
 mod promised;
+mod statements;
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,6 +33,7 @@ use tower::ServiceExt as _;
 use types::id::{ProjectId, SessionId, UserId, WorkspaceId};
 
 pub(crate) use self::browser::Browser;
+pub(crate) use self::statements::recorded;
 use crate::postgres;
 
 pub(crate) const BASE_URL: &str = "https://svc.example";
@@ -69,7 +72,9 @@ pub(crate) struct TestControl {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) router: Router,
     database: Option<String>,
-    directory: TempDir,
+    directory: PathBuf,
+    /// Removes the directory, where it is this platform's own.
+    kept: Option<TempDir>,
 }
 
 /// Somebody with [`PASSWORD`], a workspace, and a personal access token that is not narrowed.
@@ -107,19 +112,107 @@ impl TestControl {
         Self::open("", Some(postgres::new_database().await)).await
     }
 
+    /// One on each database, for tests that have a table of their own to go through.
+    pub(crate) async fn both() -> [Self; 2] {
+        [Self::start("").await, Self::postgres().await]
+    }
+
+    /// One on each database, and beside each a second process with a directory of its own and the
+    /// same secret, as two machines would have it.
+    pub(crate) async fn pairs(sections: &str) -> [[Self; 2]; 2] {
+        let mut pairs = Vec::new();
+        for database in [None, Some(postgres::new_database().await)] {
+            let first = Self::open(sections, database).await;
+            let second = first.beside().await.unwrap();
+            pairs.push([first, second]);
+        }
+        pairs.try_into().ok().unwrap()
+    }
+
+    /// One on a database at this address, or on the embedded one.
+    pub(crate) async fn start_on(sections: &str, database: Option<&str>) -> Self {
+        Self::open(sections, database.map(str::to_owned)).await
+    }
+
     async fn open(sections: &str, database: Option<String>) -> Self {
+        Self::start_with(sections, database, |_| ()).await
+    }
+
+    /// The same, after something was done to the directory where the data will be.
+    pub(crate) async fn start_with(
+        sections: &str,
+        database: Option<String>,
+        prepare: impl FnOnce(&Path),
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = configuration(&directory, database.as_deref(), sections);
+        prepare(&directory.path().join("data"));
+        configuration(directory.path(), database.as_deref(), sections);
+        let mut control = Self::again_in(directory.path()).await;
+        control.database = database;
+        control.kept = Some(directory);
+        control
+    }
+
+    /// One that is reached at `base_url`, whose clock stands at `now`.
+    pub(crate) async fn at(base_url: &str, now: Timestamp) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = configuration(directory.path(), None, "");
+        let config = Config {
+            base_url: base_url.to_owned(),
+            ..config
+        };
+        let clock = Arc::new(ManualClock::at(now));
+        Self::opened(config, clock, directory).await.unwrap()
+    }
+
+    /// Another process on what a platform left in its directory.
+    pub(crate) async fn again_in(directory: &Path) -> Self {
+        let config = Config::load(Some(&directory.join("platform.yaml")), []).unwrap();
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
         let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
-        let app = app.unwrap();
+        Self::over(app.unwrap(), clock, directory)
+    }
+
+    /// A platform with this configuration, if it starts.
+    pub(crate) async fn opened(
+        config: Config,
+        clock: Arc<ManualClock>,
+        directory: TempDir,
+    ) -> Result<Self, control::StartError> {
+        let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await?;
+        let mut control = Self::over(app, clock, directory.path());
+        control.kept = Some(directory);
+        Ok(control)
+    }
+
+    fn over(app: Arc<App>, clock: Arc<ManualClock>, directory: &Path) -> Self {
         Self {
             router: router(Arc::clone(&app)),
             app,
             clock,
-            database,
-            directory,
+            database: None,
+            directory: directory.to_owned(),
+            kept: None,
         }
+    }
+
+    /// The configuration of a second process on the same database, and where its directory is.
+    pub(crate) fn config_beside(&self) -> (Config, TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = self.app.config.clone();
+        let own = std::mem::replace(&mut config.data_dir, directory.path().join("data"));
+        if config.database_url.is_none() {
+            let url = format!("sqlite://{}", own.join("platform.db").display());
+            config.database_url = Some(daemon::config::SecretString::new(url));
+        }
+        (config, directory)
+    }
+
+    /// A second process on the same database, with the same secret and under the same clock.
+    pub(crate) async fn beside(&self) -> Result<Self, control::StartError> {
+        let (mut config, directory) = self.config_beside();
+        config.secret_file = Some(self.app.config.data_dir.join("platform.secret"));
+        Self::opened(config, Arc::clone(&self.clock), directory).await
     }
 
     /// The same database, keys and clock under a new process.
@@ -152,6 +245,7 @@ impl TestControl {
             clock,
             database: self.database,
             directory: self.directory,
+            kept: self.kept,
         }
     }
 
@@ -159,8 +253,8 @@ impl TestControl {
         self.clock.now()
     }
 
-    pub(crate) fn directory(&self) -> &std::path::Path {
-        self.directory.path()
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     fn millis(&self) -> u64 {
@@ -238,10 +332,10 @@ impl TestControl {
             id: SessionId::new(self.millis(), unique()),
             hash: SecretHash(secret.hash()),
             user_id: of.user,
-            csrf_hash: SecretHash(LinkSecret::draw().unwrap().hash()),
             user_agent: None,
             ip: None,
             second_factor_at: None,
+            proved_at: now,
             created_at: now,
             rotated_at: now,
             last_seen_at: now,
@@ -387,11 +481,12 @@ impl TestControl {
 /// Where requests come from when nobody says where.
 pub(crate) const PEER: [u8; 4] = [192, 0, 2, 1];
 
-fn configuration(directory: &TempDir, database: Option<&str>, sections: &str) -> Config {
-    let file = directory.path().join("platform.yaml");
+/// A configuration that keeps its data in a directory.
+pub(crate) fn configuration(directory: &Path, database: Option<&str>, sections: &str) -> Config {
+    let file = directory.join("platform.yaml");
     let platform = json!({
         "base_url": BASE_URL,
-        "data_dir": directory.path().join("data"),
+        "data_dir": directory.join("data"),
         "database_url": database,
     });
     let engines = json!([{"cluster_domain": "engine.example"}]);

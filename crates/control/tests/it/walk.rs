@@ -21,7 +21,8 @@ async fn ask(
         .replace("{project_id}", project.id.as_str())
         .replace("{project_endpoint}", &project.endpoint)
         .replace("{workspace_id}", owner.workspace.as_str())
-        .replace("{user_id}", owner.user.as_str());
+        .replace("{user_id}", owner.user.as_str())
+        .replace("{keyring}", "engine.example.spki.der.hex");
     // What else varies names nothing that is there.
     let path: Vec<_> = path
         .split('/')
@@ -33,18 +34,22 @@ async fn ask(
             }
         })
         .collect();
-    let method = match operation.method {
+    let body = operation.body.map(|body| (body.example)());
+    control
+        .send(method(operation), &path.join("/"), token, body.as_ref())
+        .await
+}
+
+/// The operation's method, as requests have it.
+pub(crate) fn method(operation: &Operation) -> http::Method {
+    match operation.method {
         Method::Get => http::Method::GET,
         Method::Head => http::Method::HEAD,
         Method::Post => http::Method::POST,
         Method::Put => http::Method::PUT,
         Method::Patch => http::Method::PATCH,
         Method::Delete => http::Method::DELETE,
-    };
-    let body = operation.body.map(|body| (body.example)());
-    control
-        .send(method, &path.join("/"), token, body.as_ref())
-        .await
+    }
 }
 
 /// CP-10: whatever is not public asks for a credential before anything else.
@@ -137,6 +142,10 @@ async fn a_strangers_lists_hold_nothing_of_others() {
             continue;
         }
         let answer = ask(&control, operation, (&ada, &project), Some(&eve.token)).await;
+        if let Access::Operator(_) = operation.access {
+            assert_eq!(answer.problem(), (404, "not_found".to_owned()));
+            continue;
+        }
         assert_eq!(answer.status, 200, "{}: {answer:?}", operation.id);
         let text = answer.json().to_string();
         for secret in [
@@ -146,6 +155,103 @@ async fn a_strangers_lists_hold_nothing_of_others() {
             "ada@",
         ] {
             assert!(!text.contains(secret), "{}: {text}", operation.id);
+        }
+    }
+}
+
+/// The paths that the router serves. axum lists them nowhere but in its `Debug`.
+fn served(control: &TestControl) -> BTreeSet<String> {
+    let told = format!("{:?}", control.router);
+    told.split("RouteId(")
+        .filter_map(|route| route.split_once("): \"")?.1.split('"').next())
+        .filter(|path| !path.contains("axum_fallback"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// CP-7: what is served is in the document, or is a page that is named here; and at a path of the
+/// document no method is served that it lacks.
+#[tokio::test]
+async fn cp_7_nothing_is_served_beside_the_document_and_the_pages() {
+    let control = TestControl::start("").await;
+    let documented: BTreeSet<_> = operations()
+        .map(|operation| operation.path.to_owned())
+        .collect();
+    let pages: BTreeSet<_> = PAGES.map(|(path, _)| path.to_owned()).into();
+    let wanted: BTreeSet<_> = documented.union(&pages).cloned().collect();
+    assert_eq!(served(&control), wanted);
+    for path in &documented {
+        for asked in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            let mut here = operations().filter(|operation| operation.path == path);
+            let is_documented = here.any(|operation| method(operation).as_str() == asked);
+            let answer = control.send(asked.parse().unwrap(), path, None, None).await;
+            assert_eq!(answer.status == 405, !is_documented, "{asked} {path}");
+            if !is_documented {
+                assert!(!answer.header("allow").is_empty(), "{asked} {path}");
+            }
+        }
+    }
+}
+
+/// What is served to browsers, apart from the API, and whether it is for everybody.
+const PAGES: [(&str, bool); 44] = [
+    ("/", false),
+    ("/account", false),
+    ("/account/confirm", false),
+    ("/account/confirm/passkey", false),
+    ("/account/confirm/passkey/options", false),
+    ("/account/email", false),
+    ("/account/email/confirm", false),
+    ("/account/email/{secret}", true),
+    ("/account/name", false),
+    ("/account/passkeys", false),
+    ("/account/passkeys/new", false),
+    ("/account/passkeys/options", false),
+    ("/account/passkeys/{passkey_id}/remove", false),
+    ("/account/password", false),
+    ("/account/second-factor", false),
+    ("/account/second-factor/confirm", false),
+    ("/account/second-factor/remove", false),
+    ("/account/sessions/end", false),
+    ("/account/sessions/{session_id}/end", false),
+    ("/billing/checkout", false),
+    ("/billing/setup", false),
+    ("/device", false),
+    ("/device/approve", false),
+    ("/invitations/{secret}", true),
+    ("/login", true),
+    ("/login/openid", true),
+    ("/login/openid/callback", true),
+    ("/login/passkey", true),
+    ("/login/passkey/options", true),
+    ("/login/second-factor", false),
+    ("/login/second-factor/passkey", false),
+    ("/login/second-factor/passkey/options", false),
+    ("/logout", true),
+    ("/oauth/authorize", true),
+    ("/oauth/device_authorization", true),
+    ("/oauth/revoke", true),
+    ("/oauth/token", true),
+    ("/operator", true),
+    ("/operator/{kind}", false),
+    ("/operator/{kind}/{id}/resume", false),
+    ("/operator/{kind}/{id}/suspend", false),
+    ("/passkeys.js", true),
+    ("/reset", true),
+    ("/reset/{secret}", true),
+];
+
+/// Whoever is not signed in is sent to the sign-in by every page that is not for everybody.
+#[tokio::test]
+async fn pages_send_strangers_to_the_sign_in() {
+    let control = TestControl::start("").await;
+    for (path, _) in PAGES.iter().filter(|(_, for_everybody)| !for_everybody) {
+        let path = &path.replace("{kind}", "users");
+        let mut browser = control.browser();
+        for answer in [browser.open(path).await, browser.submit(path, &[]).await] {
+            let to = answer.location.as_deref().unwrap_or_default();
+            let is_sent = to.starts_with("/login") || to == "/account";
+            assert!(is_sent || answer.status == 405, "{path}: {answer:?}");
         }
     }
 }

@@ -36,6 +36,9 @@ pub enum TlsError {
         /// What is wrong with it, as the end of a sentence.
         problem: String,
     },
+    /// The library does not take our own choice of protocols; never because of a file.
+    #[error("TLS cannot be configured: {0}")]
+    Configuration(rustls::Error),
     /// Both files are fine and do not belong together.
     #[error("the key in {} does not belong to the certificate in {}", key.display(), cert.display())]
     KeyMismatch {

@@ -43,11 +43,14 @@ impl JwksSource {
         if !(url.scheme() == "https" || (url.scheme() == "http" && loopback)) {
             return Err(JwksError::Address);
         }
-        let client = Client::builder()
+        let mut builder = Client::builder()
             .timeout(FETCH_TIMEOUT)
-            .redirect(redirect::Policy::none())
-            .build()
-            .map_err(JwksError::Fetch)?;
+            .redirect(redirect::Policy::none());
+        if loopback {
+            // A proxy of the environment would look for it on its own machine.
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(JwksError::Fetch)?;
         Ok(Self { url, client })
     }
 

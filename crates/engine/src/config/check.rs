@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::config::{ConfigError, SecretString};
-use daemon::metrics::{MetricsConfig, MetricsError, MetricsPath};
 use daemon::tls::CertFiles;
 use http::Uri;
 use ipnet::IpNet;
 
 use super::file::{
-    AccessLogForm, AccessLogSection, EngineFile, JwtSection, LimitsSection, PrometheusSection,
-    StaticCertSection, TimeoutsSection,
+    AccessLogForm, AccessLogSection, EngineFile, JwtSection, LimitsSection, StaticCertSection,
+    TimeoutsSection,
 };
 use super::{AccessLogConfig, AccessLogFormat, EngineConfig, JwtAuth, Limits, Timeouts};
 
@@ -33,7 +32,7 @@ pub(super) fn engine(file: EngineFile) -> Checked<EngineConfig> {
         tls: address("tls.listen_addr", &file.tls.listen_addr)?,
         certificate: certificate(file.certs.files)?,
         auth: jwt(file.auth.jwt)?,
-        metrics: metrics(file.metrics.prometheus)?,
+        metrics: file.metrics.check()?,
         timeouts: timeouts(&file.timeouts)?,
         tcp_ports: file.tcp.port_range.as_deref().map(port_range).transpose()?,
         trusted_proxies: networks("edge.trusted_proxies", &file.edge.trusted_proxies)?,
@@ -232,28 +231,6 @@ fn jwks_url(value: &str) -> Checked<Uri> {
         )),
         _ => Err(invalid()),
     }
-}
-
-fn metrics(section: PrometheusSection) -> Checked<MetricsConfig> {
-    let key = |name: &str| format!("metrics.prometheus.{name}");
-    let listen_addr = section.listen_addr.as_deref();
-    let config = MetricsConfig {
-        enabled: section.enabled,
-        listen_addr: listen_addr
-            .map(|value| address(&key("listen_addr"), value))
-            .transpose()?,
-        path: MetricsPath::new(&section.path)
-            .map_err(|error| ConfigError::new(key("path"), error.to_string()))?,
-        bearer_token: section.bearer_token,
-    };
-    config.check().map_err(|error| {
-        let name = match &error {
-            MetricsError::BearerRequired { .. } => "listen_addr",
-            _ => "bearer_token",
-        };
-        ConfigError::new(key(name), error.to_string())
-    })?;
-    Ok(config)
 }
 
 fn timeouts(section: &TimeoutsSection) -> Checked<Timeouts> {

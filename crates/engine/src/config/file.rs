@@ -3,6 +3,7 @@
 
 use daemon::config::SecretString;
 use daemon::logs::Level;
+use daemon::metrics::MetricsSection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -183,41 +184,6 @@ impl Default for JwtSection {
             token_jwt_secrets: Vec::new(),
             public_keys: Vec::new(),
             jwks_url: None,
-        }
-    }
-}
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct MetricsSection {
-    /// Metrics in the Prometheus text format, with `/healthz` and `/readyz` beside them.
-    pub(super) prometheus: PrometheusSection,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct PrometheusSection {
-    /// Whether metrics are emitted.
-    pub(super) enabled: bool,
-    /// Address and port of the metrics listener. Without it no listener starts.
-    #[schemars(example = "127.0.0.1:9090")]
-    pub(super) listen_addr: Option<String>,
-    /// The path of the scrape; a missing leading slash is added.
-    #[schemars(example = "/metrics")]
-    pub(super) path: String,
-    /// What a scraper must send as its bearer token. Required where `listen_addr` is not a loopback
-    /// address: the engine refuses to start without it.
-    #[schemars(example = "a-random-text")]
-    pub(super) bearer_token: Option<SecretString>,
-}
-
-impl Default for PrometheusSection {
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            listen_addr: None,
-            path: "/metrics".to_owned(),
-            bearer_token: None,
         }
     }
 }

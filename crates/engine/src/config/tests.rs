@@ -449,7 +449,10 @@ fn no_secret_is_printed() {
 fn the_example_of_the_documentation_is_accepted() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let text = fs::read_to_string(docs).unwrap();
-    let examples = text
+    let (engine, _) = text
+        .split_once("\n# Configuration of a platform\n")
+        .unwrap();
+    let examples = engine
         .split("```yaml\n")
         .skip(1)
         .map(|rest| rest.split("```").next().unwrap());

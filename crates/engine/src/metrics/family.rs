@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use daemon::metrics::Metric;
 use metrics::{Counter, Label, counter};
 
-use super::table::{METRICS, Metric};
+use super::table::METRICS;
 
 /// The series of one counter, by the values of its labels in the table's order. The recorder is
 /// asked when a series is first counted; after that counting is a look into a map that nobody

@@ -1,8 +1,8 @@
 //! Every metric there is: name, type, labels, meaning. `docs/metrics.md` is made from this.
 
 use daemon::access_log::DROPPED_METRIC;
+use daemon::metrics::{Kind, Metric, metric};
 use daemon::tls::{EXPIRY_METRIC, RELOADS_METRIC};
-use metrics::{Label, Unit, counter, describe_counter, describe_gauge, describe_histogram};
 
 pub(super) const AGENTS_CONNECTED: &str = "svc_agents_connected_total";
 pub(super) const AGENTS_GONE: &str = "svc_agents_gone_total";
@@ -24,83 +24,6 @@ pub(super) const TUNNELS: &str = "svc_tunnels";
 pub(super) const VISIT_DURATION: &str = "svc_visit_duration_seconds";
 pub(super) const WATCHERS: &str = "svc_watchers";
 pub(super) const WATCHERS_DROPPED: &str = "svc_watchers_dropped_total";
-
-/// One metric.
-pub(super) struct Metric {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    pub(super) help: &'static str,
-    /// Labels with every value that they can have. None of them comes from a peer: nobody can
-    /// make more series than this.
-    pub(super) labels: &'static [(&'static str, &'static [&'static str])],
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-/// Tells the recorder what each metric means, and begins counters at zero, so that the first
-/// event of a kind is a change that an alert can see.
-pub(super) fn describe() {
-    for metric in METRICS {
-        let unit = match metric.name {
-            name if name.ends_with("_seconds") => Unit::Seconds,
-            BYTES => Unit::Bytes,
-            _ => Unit::Count,
-        };
-        match metric.kind {
-            Kind::Counter => describe_counter!(metric.name, unit, metric.help),
-            Kind::Gauge => describe_gauge!(metric.name, unit, metric.help),
-            Kind::Histogram => describe_histogram!(metric.name, unit, metric.help),
-        }
-        let series = metric.series();
-        if metric.kind == Kind::Counter && series.len() <= MOST_AT_ZERO {
-            for labels in series {
-                let labels = labels.into_iter();
-                let labels = labels.map(|(name, value)| Label::from_static_parts(name, value));
-                counter!(metric.name, labels.collect::<Vec<_>>()).increment(0);
-            }
-        }
-    }
-}
-
-impl Metric {
-    /// Every combination of labels.
-    pub(super) fn series(&self) -> Vec<Vec<(&'static str, &'static str)>> {
-        let mut series = vec![Vec::new()];
-        for (name, values) in self.labels {
-            let with = |value: &'static str| {
-                series.iter().map(move |labels: &Vec<_>| {
-                    let mut labels = labels.clone();
-                    labels.push((*name, value));
-                    labels
-                })
-            };
-            series = values.iter().copied().flat_map(with).collect();
-        }
-        series
-    }
-}
-
-/// A metric with more combinations than this shows those that have occurred; most never do.
-const MOST_AT_ZERO: usize = 20;
-
-const fn metric(
-    name: &'static str,
-    kind: Kind,
-    labels: &'static [(&'static str, &'static [&'static str])],
-    help: &'static str,
-) -> Metric {
-    Metric {
-        name,
-        kind,
-        help,
-        labels,
-    }
-}
 
 /// In the order of their names.
 pub(super) const METRICS: &[Metric] = &[

@@ -2,7 +2,7 @@
 
 use store::credentials::{self, Credential, Kind};
 use store::signing_keys::{self, SigningKey, Status};
-use store::{Conflict, Paging, Sealed, audit, revoked_tokens};
+use store::{Conflict, Order, Paging, Sealed, audit, revoked_tokens};
 
 use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id};
@@ -27,8 +27,22 @@ fn pat(person: Person, secret: u8) -> Credential {
         expires_at: Some(at(100)),
         revoked_at: None,
         last_used_at: None,
+        last_used_ip: None,
+        signing_key: Some("a".to_owned()),
         rotated_to: None,
         oauth_client: Some("client".to_owned()),
+    }
+}
+
+fn of(person: Person, paging: Paging) -> credentials::List<'static> {
+    credentials::List {
+        user: person.user,
+        kind: None,
+        good_at: None,
+        ended_by: None,
+        search: None,
+        order: Order::Asc,
+        paging,
     }
 }
 
@@ -67,6 +81,7 @@ both! {
     one_key_signs_and_the_next_takes_over_once,
     a_token_is_revoked_until_it_would_have_ended,
     the_audit_log_is_read_by_its_tenant_and_never_changed,
+    the_audit_log_lets_go_of_what_is_older_than_its_horizon_alone,
 }
 
 async fn a_credential_is_found_by_what_it_is_shown_with(database: Database) {
@@ -116,13 +131,13 @@ async fn a_credential_is_found_by_what_it_is_shown_with(database: Database) {
         None
     );
     assert_eq!(
-        credentials::list(&mut tx, bob.user, Paging::DEFAULT)
+        credentials::list(&mut tx, &of(bob, Paging::DEFAULT))
             .await
             .unwrap()
             .total,
         0
     );
-    let page = credentials::list(&mut tx, ann.user, Paging::new(2, 2).unwrap())
+    let page = credentials::list(&mut tx, &of(ann, Paging::new(2, 2).unwrap()))
         .await
         .unwrap();
     assert_eq!((page.total, page.items.len()), (3, 1));
@@ -224,8 +239,16 @@ async fn a_credential_is_revoked_and_engines_hear_of_it(database: Database) {
     for credential in [&first, &second] {
         credentials::insert(&mut tx, credential).await.unwrap();
     }
-    assert!(credentials::used(&mut tx, first.id, at(5)).await.unwrap());
-    assert!(!credentials::used(&mut tx, first.id, at(4)).await.unwrap());
+    assert!(
+        credentials::used(&mut tx, first.id, Some("192.0.2.1"), at(5))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !credentials::used(&mut tx, first.id, None, at(4))
+            .await
+            .unwrap()
+    );
     assert!(
         !credentials::revoke(&mut tx, bob.user, first.id, at(6))
             .await
@@ -257,7 +280,7 @@ async fn a_credential_is_revoked_and_engines_hear_of_it(database: Database) {
         1
     );
     assert_eq!(
-        credentials::list(&mut tx, ann.user, Paging::DEFAULT)
+        credentials::list(&mut tx, &of(ann, Paging::DEFAULT))
             .await
             .unwrap()
             .total,
@@ -266,20 +289,21 @@ async fn a_credential_is_revoked_and_engines_hear_of_it(database: Database) {
 }
 
 async fn one_key_signs_and_the_next_takes_over_once(database: Database) {
+    let ann = Person::new(&database, "ann").await;
     commit!(database, |tx| async {
-        signing_keys::insert(tx, &key("a", Status::Active))
-            .await
-            .unwrap();
-        signing_keys::insert(tx, &key("b", Status::Next))
-            .await
-            .unwrap();
+        for new in [key("a", Status::Active), key("b", Status::Next)] {
+            assert!(signing_keys::insert(tx, &new).await.unwrap());
+        }
     });
-    let mut tx = database.begin().await;
-    let refused = signing_keys::insert(&mut tx, &key("c", Status::Active))
-        .await
-        .unwrap_err();
-    assert_eq!(refused.conflict(), Some(Conflict::SigningKeyActive));
-    drop(tx);
+    // Of several that would be active or next, one is.
+    for status in [Status::Active, Status::Next] {
+        let mut tx = database.begin().await;
+        assert!(
+            !signing_keys::insert(&mut tx, &key("c", status))
+                .await
+                .unwrap()
+        );
+    }
     let mut tx = database.begin().await;
     assert!(
         signing_keys::rotate(&mut tx, "a", "b", at(5))
@@ -297,9 +321,49 @@ async fn one_key_signs_and_the_next_takes_over_once(database: Database) {
         ("b", Some(at(5)))
     );
     assert_eq!(active.sealed_private_key, Sealed(vec![1, 2, 3]));
-    assert_eq!(signing_keys::all(&mut tx).await.unwrap().len(), 2);
-    assert_eq!(signing_keys::purge(&mut tx, at(4)).await.unwrap(), 0);
-    assert_eq!(signing_keys::purge(&mut tx, at(5)).await.unwrap(), 1);
+    let all = signing_keys::all(&mut tx).await.unwrap();
+    assert_eq!(all.len(), 2);
+    let retired = all.iter().find(|key| key.kid == "a").unwrap();
+    assert_eq!(retired.sealed_private_key, Sealed(Vec::new()));
+    assert_eq!(signing_keys::purge(&mut tx, at(4), at(9)).await.unwrap(), 0);
+
+    // It is kept for a token that is good: one of its own, or one from before that was noted.
+    let unnoted = Credential {
+        signing_key: None,
+        created_at: at(5),
+        ..pat(ann, 2)
+    };
+    let others = [
+        Credential {
+            signing_key: Some("b".to_owned()),
+            ..pat(ann, 3)
+        },
+        Credential {
+            signing_key: None,
+            created_at: at(6),
+            ..pat(ann, 4)
+        },
+        mtls(ann, 5),
+    ];
+    for other in &others {
+        credentials::insert(&mut tx, other).await.unwrap();
+    }
+    for holder in [pat(ann, 1), unnoted] {
+        credentials::insert(&mut tx, &holder).await.unwrap();
+        assert_eq!(
+            signing_keys::purge(&mut tx, at(5), at(99)).await.unwrap(),
+            0
+        );
+        credentials::revoke(&mut tx, ann.user, holder.id, at(9))
+            .await
+            .unwrap();
+    }
+    let ended = pat(ann, 6);
+    credentials::insert(&mut tx, &ended).await.unwrap();
+    assert_eq!(
+        signing_keys::purge(&mut tx, at(5), at(100)).await.unwrap(),
+        1
+    );
 }
 
 async fn a_token_is_revoked_until_it_would_have_ended(database: Database) {
@@ -316,8 +380,11 @@ async fn a_token_is_revoked_until_it_would_have_ended(database: Database) {
     );
     assert!(revoked_tokens::is_revoked(&mut tx, "j").await.unwrap());
     assert!(!revoked_tokens::is_revoked(&mut tx, "k").await.unwrap());
-    assert_eq!(revoked_tokens::purge(&mut tx, at(9)).await.unwrap(), 0);
-    assert_eq!(revoked_tokens::purge(&mut tx, at(10)).await.unwrap(), 1);
+    assert_eq!(revoked_tokens::purge(&mut tx, at(9), 100).await.unwrap(), 0);
+    assert_eq!(
+        revoked_tokens::purge(&mut tx, at(10), 100).await.unwrap(),
+        1
+    );
     assert!(!revoked_tokens::is_revoked(&mut tx, "j").await.unwrap());
 }
 
@@ -367,4 +434,35 @@ async fn the_audit_log_is_read_by_its_tenant_and_never_changed(database: Databas
     for statement in ["UPDATE audit SET action = 'x'", "DELETE FROM audit"] {
         assert!(database.try_raw(statement).await.is_err(), "{statement}");
     }
+}
+
+async fn the_audit_log_lets_go_of_what_is_older_than_its_horizon_alone(database: Database) {
+    let entry = |second| audit::Entry {
+        id: id!(AuditId),
+        workspace_id: None,
+        actor_user_id: None,
+        actor_credential_id: None,
+        action: "user.created".to_owned(),
+        target_kind: "user".to_owned(),
+        target_id: "x".to_owned(),
+        details: serde_json::json!({}),
+        ip: None,
+        created_at: at(second),
+    };
+    commit!(database, |tx| async {
+        for second in [1, 2, 3, 4] {
+            audit::insert(tx, &entry(second)).await.unwrap();
+        }
+    });
+    let purge = async |kept_from, limit| {
+        commit!(database, |tx| audit::purge(tx, at(kept_from), limit)).unwrap()
+    };
+    assert_eq!(purge(3, 1).await, 1);
+    assert_eq!(purge(3, 100).await, 1);
+    assert_eq!(purge(2, 100).await, 0, "the horizon does not move back");
+    let mut read = database.store.read().await.unwrap();
+    let left = audit::list_all(&mut read, Paging::DEFAULT).await.unwrap();
+    assert_eq!(left.total, 2);
+    drop(read);
+    assert!(database.try_raw("DELETE FROM audit").await.is_err());
 }

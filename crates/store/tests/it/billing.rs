@@ -17,11 +17,13 @@ fn subscription(person: Person) -> Subscription {
         started_at: at(0),
         updated_at: at(0),
         ended_at: None,
+        renews_at: None,
     }
 }
 
 both! {
     a_workspace_has_one_open_subscription,
+    a_period_is_renewed_once,
     changes_and_invoices_are_read_by_their_workspace,
 }
 
@@ -137,4 +139,41 @@ async fn changes_and_invoices_are_read_by_their_workspace(database: Database) {
             .await
             .unwrap()
     );
+}
+
+async fn a_period_is_renewed_once(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let (new, old) = (
+        Subscription {
+            renews_at: Some(at(10)),
+            ..subscription(ann)
+        },
+        subscription(bob),
+    );
+    commit!(database, |tx| billing::subscribe(tx, &new)).unwrap();
+    commit!(database, |tx| billing::subscribe(tx, &old)).unwrap();
+    let mut tx = database.begin().await;
+    let due = async |tx: &mut store::Tx, now| {
+        let due = billing::due(tx, at(now), 10).await.unwrap();
+        due.into_iter()
+            .map(|due| due.workspace_id)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(due(&mut tx, 9).await, [bob.workspace], "not known is due");
+    let renewed = billing::renew(&mut tx, old.id, None, at(20), at(9)).await;
+    assert!(renewed.unwrap());
+    assert_eq!(due(&mut tx, 10).await, [ann.workspace]);
+    for expected in [true, false] {
+        let renewed = billing::renew(&mut tx, new.id, Some(at(10)), at(20), at(10)).await;
+        assert_eq!(renewed.unwrap(), expected);
+    }
+    assert!(due(&mut tx, 19).await.is_empty());
+    let now = billing::open(&mut tx, ann.workspace)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(now.renews_at, Some(at(20)));
 }

@@ -9,6 +9,7 @@ use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use store::{Bug, Error, Reason, Store, users};
 
 use crate::database::{Database, both, commit};
+use crate::postgres::Server;
 use crate::world::{Person, at, id, new_user};
 
 fn reason(error: Error) -> Reason {
@@ -107,6 +108,42 @@ async fn a_postgres_that_ends_our_connections_is_used_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_was_killed_is_used_again_and_has_what_was_committed() {
+    let mut server = Server::durable().await;
+    let url = server.new_database().await;
+    let store = Store::open(Some(&url), std::path::Path::new(""))
+        .await
+        .unwrap();
+    let ann = new_user(id!(UserId), "ann");
+    let mut tx = store.begin().await.unwrap();
+    users::insert(&mut tx, &ann).await.unwrap();
+    tx.commit().await.unwrap();
+    let bob = new_user(id!(UserId), "bob");
+    let mut lost = store.begin().await.unwrap();
+    users::insert(&mut lost, &bob).await.unwrap();
+    server.kill();
+    assert_eq!(reason(lost.commit().await.unwrap_err()), Reason::Connection);
+    assert!(store.ping().await.unwrap_err().is_unavailable());
+    server.start_again();
+    let mut read = store.read().await.unwrap();
+    assert!(users::by_id(&mut read, ann.id).await.unwrap().is_some());
+    assert_eq!(users::by_id(&mut read, bob.id).await.unwrap(), None);
+}
+
+/// PostgreSQL answers to the commit of a transaction that has failed with a rollback and no error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_in_which_something_failed_is_not_called_committed() {
+    let database = Database::postgres().await;
+    let ann = new_user(id!(UserId), "ann");
+    let mut tx = database.begin().await;
+    users::insert(&mut tx, &ann).await.unwrap();
+    let again = users::insert(&mut tx, &ann).await.unwrap_err();
+    assert!(again.conflict().is_some() || matches!(again, Error::Bug(_)));
+    let error = tx.commit().await.unwrap_err();
+    assert!(matches!(error, Error::Bug(Bug::Aborted)), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_is_read_only_or_locked_says_so() {
     let database = Database::postgres().await;
     let ann = Person::new(&database, "ann").await;
@@ -163,7 +200,8 @@ async fn faulty(
     options.connect().await.unwrap()
 }
 
-const INSERT: &str = "INSERT INTO throttles (subject, failures, window_ends_at) VALUES (hex(randomblob(500000)), 1, 1)";
+const INSERT: &str =
+    "INSERT INTO used_challenges (hash, expires_at) VALUES (randomblob(1000000), 1)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sqlite_that_is_full_read_only_or_busy_says_so() {
@@ -261,7 +299,7 @@ async fn a_backup_is_a_database_that_can_be_put_in_its_place() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_beside_a_platform_leaves_its_schema_alone() {
     let database = Database::sqlite().await;
-    let ann = Person::new(&database, "ann").await;
+    Person::new(&database, "ann").await;
     // A schema that this version does not know: opened as a store, it would be refused.
     database
         .raw("INSERT INTO schema_versions (version, name, checksum) VALUES (9999, 'later', X'00')")
@@ -275,7 +313,6 @@ async fn a_backup_beside_a_platform_leaves_its_schema_alone() {
     assert!(matches!(taken, Error::Bug(Bug::Address(_))));
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    drop(ann);
 
     let nothing = target.path().join("none");
     let missing = Store::backup_at(None, &nothing, &target.path().join("x.db")).await;

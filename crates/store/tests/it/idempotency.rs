@@ -133,8 +133,8 @@ async fn a_key_is_a_workspaces_own_and_is_forgotten_in_time(database: Database) 
         .unwrap()
         .unwrap();
     assert_eq!(found.project_id, ann.project);
-    assert_eq!(idempotency::purge(&mut tx, at(0)).await.unwrap(), 0);
-    assert_eq!(idempotency::purge(&mut tx, at(1)).await.unwrap(), 2);
+    assert_eq!(idempotency::purge(&mut tx, at(0), 100).await.unwrap(), 0);
+    assert_eq!(idempotency::purge(&mut tx, at(1), 100).await.unwrap(), 2);
     assert_eq!(
         idempotency::find(&mut tx, ann.workspace, "k")
             .await

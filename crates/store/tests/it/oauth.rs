@@ -84,10 +84,10 @@ async fn a_code_that_is_too_old_is_none(database: Database) {
     let mut tx = database.begin().await;
     let late = oauth_codes::redeem(&mut tx, hash(1), right, id!(CredentialId), at(300)).await;
     assert_eq!(late.unwrap(), None);
-    assert_eq!(oauth_codes::purge(&mut tx, at(299)).await.unwrap(), 0);
+    assert_eq!(oauth_codes::purge(&mut tx, at(299), 10).await.unwrap(), 0);
     let just = oauth_codes::redeem(&mut tx, hash(1), right, id!(CredentialId), at(299)).await;
     assert!(just.unwrap().is_some());
-    assert_eq!(oauth_codes::purge(&mut tx, at(300)).await.unwrap(), 1);
+    assert_eq!(oauth_codes::purge(&mut tx, at(300), 10).await.unwrap(), 1);
 }
 
 fn grant(device: u8, user_code: u8) -> DeviceGrant {

@@ -4,7 +4,7 @@ use store::links::{self, Link};
 use store::passkeys::{self, Passkey};
 use store::pending_sign_ins::{self, PendingSignIn};
 use store::sessions::{self, Session};
-use store::{Conflict, Order, Paging, PasswordHash, Sealed, throttles, users};
+use store::{Conflict, Order, Paging, PasswordHash, Sealed, used_challenges, users};
 
 use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id, new_user};
@@ -14,7 +14,7 @@ fn session(person: Person, cookie: u8) -> Session {
         id: id!(SessionId),
         hash: hash(cookie),
         user_id: person.user,
-        csrf_hash: hash(100),
+        proved_at: at(0),
         user_agent: Some("browser".to_owned()),
         ip: None,
         second_factor_at: None,
@@ -34,7 +34,7 @@ both! {
     a_totp_step_and_a_recovery_code_work_once,
     a_passkey_is_used_with_a_growing_counter,
     a_session_lives_until_its_end_and_rotates_once,
-    failures_are_counted_in_their_window,
+    a_challenge_is_spent_once_and_forgotten_when_it_is_too_old,
     a_link_works_once_for_its_purpose_until_its_end,
     a_sign_in_that_is_under_way_is_taken_out_once_until_its_end,
     the_newest_link_that_works_is_the_pending_one,
@@ -216,6 +216,7 @@ async fn a_passkey_is_used_with_a_growing_counter(database: Database) {
         credential_id: vec![1, 2],
         public_key: vec![3],
         sign_count: 0,
+        user_verified: false,
         name: "laptop".to_owned(),
         created_at: at(0),
         last_used_at: None,
@@ -227,12 +228,26 @@ async fn a_passkey_is_used_with_a_growing_counter(database: Database) {
             Some(passkey.clone())
         );
         assert!(
-            passkeys::used(tx, passkey.id, 0, at(1)).await.unwrap(),
+            passkeys::used(tx, passkey.id, 0, false, at(1))
+                .await
+                .unwrap(),
             "has no counter"
         );
-        assert!(passkeys::used(tx, passkey.id, 5, at(1)).await.unwrap());
-        assert!(!passkeys::used(tx, passkey.id, 5, at(1)).await.unwrap());
-        assert!(!passkeys::used(tx, passkey.id, 0, at(1)).await.unwrap());
+        assert!(
+            passkeys::used(tx, passkey.id, 5, false, at(1))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !passkeys::used(tx, passkey.id, 5, false, at(1))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !passkeys::used(tx, passkey.id, 0, false, at(1))
+                .await
+                .unwrap()
+        );
         assert!(!passkeys::delete(tx, bob.user, passkey.id).await.unwrap());
     });
     let mut tx = database.begin().await;
@@ -245,7 +260,16 @@ async fn a_passkey_is_used_with_a_growing_counter(database: Database) {
     assert_eq!(refused.conflict(), Some(Conflict::PasskeyTaken));
     drop(tx);
     let mut tx = database.begin().await;
-    assert_eq!(passkeys::of_user(&mut tx, ann.user).await.unwrap().len(), 1);
+    assert_eq!(passkeys::count(&mut tx, ann.user).await.unwrap(), 1);
+    for (counter, verified) in [(6, true), (7, false)] {
+        assert!(
+            passkeys::used(&mut tx, passkey.id, counter, verified, at(2))
+                .await
+                .unwrap()
+        );
+        let kept = passkeys::of_user(&mut tx, ann.user).await.unwrap();
+        assert!(kept[0].user_verified, "what was verified once stays so");
+    }
     assert!(
         passkeys::delete(&mut tx, ann.user, passkey.id)
             .await
@@ -275,15 +299,16 @@ async fn a_session_lives_until_its_end_and_rotates_once(database: Database) {
     assert_eq!(sessions::live(&mut tx, hash(2), at(1)).await.unwrap(), None);
     let end = at(200);
     assert!(
-        sessions::rotate(&mut tx, hash(1), hash(2), hash(3), at(50), end)
+        sessions::rotate(&mut tx, hash(1), hash(2), at(50), end)
             .await
             .unwrap()
     );
     assert!(
-        !sessions::rotate(&mut tx, hash(1), hash(4), hash(3), at(50), end)
+        !sessions::rotate(&mut tx, hash(1), hash(4), at(50), end)
             .await
             .unwrap()
     );
+    assert!(sessions::proved(&mut tx, first.id, at(50)).await.unwrap());
     assert!(
         sessions::second_factor(&mut tx, first.id, at(51))
             .await
@@ -299,8 +324,8 @@ async fn a_session_lives_until_its_end_and_rotates_once(database: Database) {
         .unwrap()
         .unwrap();
     assert_eq!(
-        (now.id, now.second_factor_at, now.expires_at),
-        (first.id, Some(at(51)), end)
+        (now.id, now.second_factor_at, now.proved_at, now.expires_at),
+        (first.id, Some(at(51)), at(51), end)
     );
 
     for cookie in [5, 6] {
@@ -322,47 +347,36 @@ async fn a_session_lives_until_its_end_and_rotates_once(database: Database) {
             .unwrap(),
         1
     );
-    assert_eq!(sessions::purge(&mut tx, at(199)).await.unwrap(), 0);
-    assert_eq!(sessions::purge(&mut tx, at(200)).await.unwrap(), 1);
+    assert_eq!(sessions::purge(&mut tx, at(199), 100).await.unwrap(), 0);
+    assert_eq!(sessions::purge(&mut tx, at(200), 100).await.unwrap(), 1);
 }
 
-async fn failures_are_counted_in_their_window(database: Database) {
+async fn a_challenge_is_spent_once_and_forgotten_when_it_is_too_old(database: Database) {
     let mut tx = database.begin().await;
-    for second in 0..3 {
-        throttles::fail(&mut tx, "password:ann", at(second), at(second + 10))
+    assert!(
+        used_challenges::spend(&mut tx, hash(1), at(10))
             .await
-            .unwrap();
-    }
-    let count = throttles::by_subject(&mut tx, "password:ann", at(3))
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!((count.failures, count.window_ends_at), (3, at(12)));
-    assert_eq!(
-        throttles::by_subject(&mut tx, "password:ann", at(12))
-            .await
-            .unwrap(),
-        None
+            .unwrap()
     );
-    throttles::fail(&mut tx, "password:ann", at(12), at(22))
-        .await
-        .unwrap();
-    let count = throttles::by_subject(&mut tx, "password:ann", at(13))
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(count.failures, 1, "a new window begins at one");
-    throttles::clear(&mut tx, "password:ann").await.unwrap();
-    assert_eq!(
-        throttles::by_subject(&mut tx, "password:ann", at(13))
+    assert!(
+        !used_challenges::spend(&mut tx, hash(1), at(10))
             .await
-            .unwrap(),
-        None
+            .unwrap()
     );
-    throttles::fail(&mut tx, "password:bob", at(0), at(10))
-        .await
-        .unwrap();
-    assert_eq!(throttles::purge(&mut tx, at(10)).await.unwrap(), 1);
+    assert!(
+        used_challenges::spend(&mut tx, hash(2), at(11))
+            .await
+            .unwrap()
+    );
+    assert_eq!(
+        used_challenges::purge(&mut tx, at(10), 100).await.unwrap(),
+        1
+    );
+    assert!(
+        !used_challenges::spend(&mut tx, hash(2), at(11))
+            .await
+            .unwrap()
+    );
 }
 
 async fn a_link_works_once_for_its_purpose_until_its_end(database: Database) {
@@ -413,7 +427,7 @@ async fn a_link_works_once_for_its_purpose_until_its_end(database: Database) {
         links::consume(&mut tx, hash(2), kind, at(3)).await.unwrap(),
         None
     );
-    assert_eq!(links::purge(&mut tx, at(100)).await.unwrap(), 3);
+    assert_eq!(links::purge(&mut tx, at(100), 100).await.unwrap(), 3);
 }
 
 async fn a_sign_in_that_is_under_way_is_taken_out_once_until_its_end(database: Database) {

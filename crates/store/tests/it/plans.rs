@@ -83,10 +83,15 @@ async fn fill(database: &Database, person: Person) {
         "CAST(CAST(i AS TEXT) AS BYTEA)"
     };
     let sessions = format!(
-        "INSERT INTO sessions (id, hash, user_id, csrf_hash, created_at, rotated_at, last_seen_at, expires_at) \
-         {numbers} SELECT 'ses_' || {pad}, {blob}, 'usr_' || {pad}, {blob}, 0, 0, 0, 0 FROM numbers WHERE i <= 20000"
+        "INSERT INTO sessions (id, hash, user_id, created_at, rotated_at, last_seen_at, expires_at) \
+         {numbers} SELECT 'ses_' || {pad}, {blob}, 'usr_' || {pad}, 0, 0, 0, 0 FROM numbers WHERE i <= 20000"
+    );
+    let revoked = format!(
+        "INSERT INTO revoked_tokens (jti, expires_at, revoked_at) \
+         {numbers} SELECT 'tok_' || i, 0, 0 FROM numbers WHERE i <= 20000"
     );
     for statement in [
+        revoked,
         people,
         sessions,
         spaces,
@@ -121,9 +126,25 @@ async fn no_query_of_a_request_reads_a_whole_table(database: Database) {
     credentials::by_token(conn, hash(1)).await.unwrap();
     credentials::by_token_endpoint(conn, "t7").await.unwrap();
     credentials::by_certificate(conn, &[1]).await.unwrap();
-    credentials::list(conn, ann.user, Paging::DEFAULT)
+    store::callers::by_token(conn, hash(1), Some("j"))
         .await
         .unwrap();
+    store::callers::by_credential(conn, id!(CredentialId), Some("j"))
+        .await
+        .unwrap();
+    store::callers::by_session(conn, id!(SessionId), Some("j"))
+        .await
+        .unwrap();
+    let list = credentials::List {
+        user: ann.user,
+        kind: None,
+        good_at: Some(at(1)),
+        ended_by: None,
+        search: Some("a"),
+        order: Order::Asc,
+        paging: Paging::DEFAULT,
+    };
+    credentials::list(conn, &list).await.unwrap();
     workspaces::of_user(conn, ann.user).await.unwrap();
     projects::of_user_by_id(conn, ann.user, ann.project)
         .await

@@ -1,10 +1,10 @@
-//! A PostgreSQL server for this test binary: its own directory, its own socket, no network.
+//! PostgreSQL servers for this test binary: their own directories, their own sockets, no network.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,32 +15,32 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 /// asks.
 pub(crate) async fn new_database() -> String {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    static COUNTER: AtomicU32 = AtomicU32::new(0);
-    let Some(programs) = std::env::var_os("SVC_TEST_PG_BIN").map(PathBuf::from) else {
-        panic!("SVC_TEST_PG_BIN is not set: run cargo xtask test");
-    };
-    let started = move || SERVER.get_or_init(|| Server::start(&programs));
+    let started = || SERVER.get_or_init(|| Server::start(""));
     let server = tokio::task::spawn_blocking(started).await.unwrap();
-    let name = format!("t{}", COUNTER.fetch_add(1, Ordering::Relaxed));
-    let mut connection = PgConnection::connect(&server.address("postgres"))
-        .await
-        .unwrap();
-    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}")))
-        .execute(&mut connection)
-        .await
-        .unwrap();
-    server.address(&name)
+    server.new_database().await
 }
 
-struct Server {
+/// A server. It ends with this process, however that ends.
+pub(crate) struct Server {
     directory: PathBuf,
-    /// Waits for the end of its input, which comes when this process ends, however it ends; then
-    /// it stops the server and removes the directory.
-    _watch: Child,
+    /// Reads commands until the end of its input; then it stops the server and removes the
+    /// directory.
+    watch: Child,
+    tell: ChildStdin,
+    said: BufReader<ChildStdout>,
 }
 
 impl Server {
-    fn start(programs: &Path) -> Self {
+    /// One of a test's own, whose commits outlive its end.
+    pub(crate) async fn durable() -> Self {
+        let start = || Self::start("-c synchronous_commit=on");
+        tokio::task::spawn_blocking(start).await.unwrap()
+    }
+
+    fn start(settings: &str) -> Self {
+        let Some(programs) = std::env::var_os("SVC_TEST_PG_BIN").map(PathBuf::from) else {
+            panic!("SVC_TEST_PG_BIN is not set: run cargo xtask test");
+        };
         let directory = tempfile::Builder::new()
             .prefix("svc-pg-")
             .tempdir()
@@ -56,8 +56,9 @@ impl Server {
         let mut watch = shell
             .arg("-ec")
             .arg(SCRIPT)
-            .env("PATH", path(programs))
+            .env("PATH", path(&programs))
             .env("DIRECTORY", &directory)
+            .env("SETTINGS", settings)
             .env("LC_ALL", "C")
             .env_remove("PGDATA")
             .current_dir(&directory)
@@ -67,23 +68,65 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
-        let output = watch.stdout.take().unwrap();
-        BufReader::new(output).read_line(&mut said).unwrap();
-        if said != "ready\n" {
-            let log = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
-            panic!("PostgreSQL did not start: {log}");
-        }
-        watch.stdin.as_mut().unwrap().flush().unwrap();
-        Self {
+        let mut server = Self {
             directory,
-            _watch: watch,
+            tell: watch.stdin.take().unwrap(),
+            said: BufReader::new(watch.stdout.take().unwrap()),
+            watch,
+        };
+        server.expect_ready();
+        server
+    }
+
+    /// Ends it as a crash of the machine would: nobody says goodbye to anybody.
+    pub(crate) fn kill(&mut self) {
+        self.command("kill");
+    }
+
+    /// Starts it again after [`Self::kill`].
+    pub(crate) fn start_again(&mut self) {
+        self.command("start");
+    }
+
+    fn command(&mut self, command: &str) {
+        writeln!(self.tell, "{command}").unwrap();
+        self.expect_ready();
+    }
+
+    fn expect_ready(&mut self) {
+        let mut said = String::new();
+        self.said.read_line(&mut said).unwrap();
+        if said != "ready\n" {
+            let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+            panic!("PostgreSQL does not do as it is told: {log}");
         }
+    }
+
+    /// Makes an empty database and returns its address.
+    pub(crate) async fn new_database(&self) -> String {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("t{}", COUNTER.fetch_add(1, Ordering::Relaxed));
+        let mut connection = PgConnection::connect(&self.address("postgres"))
+            .await
+            .unwrap();
+        sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}")))
+            .execute(&mut connection)
+            .await
+            .unwrap();
+        self.address(&name)
     }
 
     fn address(&self, database: &str) -> String {
         let socket = self.directory.to_str().unwrap().replace('/', "%2F");
         format!("postgres://svc@localhost/{database}?host={socket}")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The end of its input is the end of its work, and of the directory.
+        writeln!(self.tell, "stop").ok();
+        self.watch.wait().ok();
     }
 }
 
@@ -93,13 +136,27 @@ fn path(programs: &Path) -> std::ffi::OsString {
     std::env::join_paths(std::iter::once(programs.to_owned()).chain(rest)).unwrap()
 }
 
-/// Durability is switched off: nobody reads these files after a crash.
+/// Durability is switched off as far as it concerns the machine: nobody reads these files after
+/// it went down.
 const SCRIPT: &str = r#"
 trap 'pg_ctl stop --silent --mode immediate --pgdata "$DIRECTORY/data" >/dev/null 2>&1 || :; cd /; rm -rf "$DIRECTORY"' EXIT
+start() {
+    pg_ctl start --silent --wait --pgdata "$DIRECTORY/data" --log "$DIRECTORY/log" --options "-k $DIRECTORY         -c listen_addresses= -c fsync=off -c synchronous_commit=off -c full_page_writes=off         -c max_connections=300 -c autovacuum=off $SETTINGS" </dev/null >/dev/null 2>&1
+}
 initdb --pgdata "$DIRECTORY/data" --username svc --auth trust --encoding UTF8 --no-sync >"$DIRECTORY/log" 2>&1
-pg_ctl start --silent --wait --pgdata "$DIRECTORY/data" --log "$DIRECTORY/log" --options "-k $DIRECTORY \
-    -c listen_addresses= -c fsync=off -c synchronous_commit=off -c full_page_writes=off \
-    -c max_connections=300 -c autovacuum=off" </dev/null
+start
 echo ready
-read -r _ || :
+while read -r command; do
+    case $command in
+        kill)
+            parent=$(head -n 1 "$DIRECTORY/data/postmaster.pid")
+            # Its children would finish what they are at.
+            kill -KILL "$parent" $(cat "/proc/$parent/task/$parent/children")
+            ;;
+        # What was killed leaves its memory to its children for a moment.
+        start) until start; do sleep 0.1; done ;;
+        *) exit ;;
+    esac
+    echo ready
+done
 "#;

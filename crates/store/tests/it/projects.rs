@@ -33,6 +33,7 @@ both! {
     capacity_is_never_oversold,
     ports_are_reserved_once_and_the_lowest_free_is_found,
     a_server_record_has_a_name_of_its_own_and_enrols_once,
+    a_suspended_project_is_unavailable_until_it_is_resumed,
 }
 
 async fn a_project_is_seen_by_the_active_members_of_its_workspace(database: Database) {
@@ -88,11 +89,11 @@ async fn a_project_is_seen_by_the_active_members_of_its_workspace(database: Data
     workspaces::set_status(&mut tx, ann.workspace, workspaces::Status::Suspended, at(1))
         .await
         .unwrap();
+    let found = projects::of_user_by_id(&mut tx, ann.user, ann.project);
     assert_eq!(
-        projects::of_user_by_id(&mut tx, ann.user, ann.project)
-            .await
-            .unwrap(),
-        None
+        found.await.unwrap().unwrap().workspace_status,
+        workspaces::Status::Suspended,
+        "members still see what happened"
     );
     assert!(
         projects::by_endpoint(&mut tx, &endpoint)
@@ -519,4 +520,49 @@ async fn a_server_record_has_a_name_of_its_own_and_enrols_once(database: Databas
             .await
             .unwrap()
     );
+}
+
+async fn a_suspended_project_is_unavailable_until_it_is_resumed(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let mut tx = database.begin().await;
+    let only = [ann.project];
+    assert!(!projects::are_suspended(&mut tx, &only).await.unwrap());
+    assert!(!projects::are_suspended(&mut tx, &[]).await.unwrap());
+    assert!(
+        projects::suspend(&mut tx, ann.project, at(1))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !projects::suspend(&mut tx, ann.project, at(2))
+            .await
+            .unwrap(),
+        "once"
+    );
+    assert!(projects::are_suspended(&mut tx, &only).await.unwrap());
+    let other = projects::Status::Active;
+    assert!(
+        !projects::set_status(&mut tx, ann.project, other, at(2))
+            .await
+            .unwrap(),
+        "nothing but an operator ends it"
+    );
+    let found = projects::by_id(&mut tx, ann.project)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(found.status, projects::Status::Unavailable);
+    assert_eq!(found.suspended_at, Some(at(1)));
+    assert!(projects::resume(&mut tx, ann.project, at(3)).await.unwrap());
+    assert!(!projects::resume(&mut tx, ann.project, at(3)).await.unwrap());
+    let found = projects::by_id(&mut tx, ann.project)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(found.status, projects::Status::Active);
+    assert_eq!(found.suspended_at, None);
+    workspaces::set_status(&mut tx, ann.workspace, workspaces::Status::Suspended, at(4))
+        .await
+        .unwrap();
+    assert!(projects::are_suspended(&mut tx, &only).await.unwrap());
 }

@@ -33,7 +33,7 @@ pub(crate) enum Command {
     /// Issue a credential
     Create(Box<CreateArgs>),
     /// Replace the secret of a personal access token
-    Rotate(RotateArgs),
+    Rotate(Box<RotateArgs>),
     /// Revoke a credential, and every token that was minted from it
     Revoke(RevokeArgs),
 }
@@ -85,6 +85,20 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     ttl: Option<Duration>,
 
+    #[command(flatten)]
+    material: MaterialArgs,
+
+    /// How it is written; as text, the secret alone
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// What a credential is known by, where that is not a secret of the platform's making.
+#[derive(Debug, Parser)]
+struct MaterialArgs {
     /// app: where the private key is written that is made for it (P-521); it never leaves this
     /// machine
     #[arg(long, value_name = "FILE", conflicts_with = "public_key_file")]
@@ -101,19 +115,53 @@ pub(crate) struct CreateArgs {
     /// mtls: the authority whose client certificates are accepted (PEM)
     #[arg(long, value_name = "FILE")]
     issuer_file: Option<PathBuf>,
+}
 
-    /// How it is written; as text, the secret alone
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
+/// The same, read; a key that was made goes when it is not used.
+struct Material {
+    public_key_pem: Option<String>,
+    certificate_pem: Option<String>,
+    issuer_pem: Option<String>,
+    made: Option<NewKey>,
+}
 
-    #[command(flatten)]
-    flags: SessionFlags,
+impl MaterialArgs {
+    fn has_key(&self) -> bool {
+        self.key_file.is_some() || self.public_key_file.is_some()
+    }
+
+    fn has_certificate(&self) -> bool {
+        self.certificate_file.is_some() || self.issuer_file.is_some()
+    }
+
+    /// Reads what there is, and makes the key that is to be made.
+    fn material(&self) -> Result<Material, Failure> {
+        let certificate_pem = self.certificate_file.as_deref().map(read).transpose()?;
+        let issuer_pem = self.issuer_file.as_deref().map(read).transpose()?;
+        let given = self.public_key_file.as_deref().map(read).transpose()?;
+        let made = self.key_file.as_deref().map(NewKey::write).transpose()?;
+        Ok(Material {
+            public_key_pem: made.as_ref().map(|key| key.public_pem.clone()).or(given),
+            certificate_pem,
+            issuer_pem,
+            made,
+        })
+    }
+}
+
+impl Material {
+    /// Takes back what was made for a credential that is not there.
+    fn discard(self) {
+        if let Some(key) = self.made {
+            key.discard();
+        }
+    }
 }
 
 /// The flags of `svc credential rotate`.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Example:\n  svc credential rotate crd_01h455vb4pex5vsknk084sn02q --overlap 1h"
+    after_help = "Examples:\n  svc credential rotate crd_01h455vb4pex5vsknk084sn02q --overlap 1h\n  svc credential rotate crd_01h455vb4pex5vsknk084sn02r --key-file next.key --overlap 1h"
 )]
 pub(crate) struct RotateArgs {
     /// Id of the credential
@@ -122,6 +170,9 @@ pub(crate) struct RotateArgs {
     /// How long the old secret stays valid beside the new one, up to 7d
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     overlap: Option<Duration>,
+
+    #[command(flatten)]
+    material: MaterialArgs,
 
     /// How it is written; as text, the secret alone
     #[arg(long, short, value_enum, default_value_t)]
@@ -147,7 +198,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List(args) => list(args).await,
         Command::Create(args) => create(*args).await,
-        Command::Rotate(args) => rotate(args).await,
+        Command::Rotate(args) => rotate(*args).await,
         Command::Revoke(args) => revoke(args).await,
     }
 }
@@ -171,23 +222,7 @@ async fn list(args: ListArgs) -> Result<(), Failure> {
 
 async fn create(args: CreateArgs) -> Result<(), Failure> {
     let session = args.flags.open()?;
-    let mut body = CreateCredential {
-        kind: args.kind,
-        name: args.name,
-        permissions: token::permissions(&args.permissions)?,
-        permission_policy: None,
-        resources: args
-            .resources
-            .as_deref()
-            .map(token::resources)
-            .transpose()?,
-        expires_at: args.ttl.map(end).transpose()?,
-        public_key_pem: args.public_key_file.as_deref().map(read).transpose()?,
-        certificate_pem: args.certificate_file.as_deref().map(read).transpose()?,
-        issuer_pem: args.issuer_file.as_deref().map(read).transpose()?,
-    };
-    let has_key = args.key_file.is_some() || body.public_key_pem.is_some();
-    let has_certificate = body.certificate_pem.is_some() || body.issuer_pem.is_some();
+    let (has_key, has_certificate) = (args.material.has_key(), args.material.has_certificate());
     let wanted = match args.kind {
         CredentialKind::Pat if has_key || has_certificate => "a pat has no key and no certificate",
         CredentialKind::App if !has_key || has_certificate => {
@@ -201,22 +236,33 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
     if !wanted.is_empty() {
         return Err(Failure::usage(wanted).hint("`svc credential create --help` has examples"));
     }
-    let made = args.key_file.as_deref().map(NewKey::write).transpose()?;
-    if let Some(key) = &made {
-        body.public_key_pem = Some(key.public_pem.clone());
-    }
+    let material = args.material.material()?;
+    let body = CreateCredential {
+        kind: args.kind,
+        name: args.name,
+        permissions: token::permissions(&args.permissions)?,
+        permission_policy: None,
+        resources: args
+            .resources
+            .as_deref()
+            .map(token::resources)
+            .transpose()?,
+        tunnels_grants: None,
+        expires_at: args.ttl.map(end).transpose()?,
+        public_key_pem: material.public_key_pem.clone(),
+        certificate_pem: material.certificate_pem.clone(),
+        issuer_pem: material.issuer_pem.clone(),
+    };
     let call = session.platform.call(CREATE, &[]).body(&body)?;
     let issued: IssuedCredential = match call.answer().await {
         Ok(issued) => issued,
         Err(error) => {
-            if let Some(key) = made {
-                key.discard();
-            }
+            material.discard();
             return Err(error.into());
         }
     };
     show(args.output, &issued)?;
-    if let Some(path) = &args.key_file
+    if let Some(path) = &args.material.key_file
         && args.output == Format::Text
     {
         output::message(&format!(
@@ -234,14 +280,21 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
         u32::try_from(overlap.as_secs())
             .map_err(|_too_long| Failure::usage("--overlap is at most 7d"))
     });
+    let material = args.material.material()?;
     let body = RotateCredential {
         overlap_seconds: overlap.transpose()?,
+        public_key_pem: material.public_key_pem.clone(),
+        certificate_pem: material.certificate_pem.clone(),
+        issuer_pem: material.issuer_pem.clone(),
     };
     let call = session.platform.call(ROTATE, &[&args.id]).body(&body)?;
-    let issued = call
-        .answer()
-        .await
-        .map_err(|error| known(error, &args.id))?;
+    let issued = match call.answer().await {
+        Ok(issued) => issued,
+        Err(error) => {
+            material.discard();
+            return Err(known(error, &args.id));
+        }
+    };
     show(args.output, &issued)
 }
 

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Parser, Subcommand};
-use control::{app::App, config::Config};
+use control::{app::App, config::Config, keys::Rotation};
 use daemon::{clock::SystemClock, logs};
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -43,6 +43,11 @@ pub(crate) struct Args {
     /// Make the operator with this email address, unless there is one, and show the password once
     #[arg(long, value_name = "EMAIL", conflicts_with_all = ["check", "schema"])]
     create_admin: Option<String>,
+
+    /// Begin a rotation of the keys that sign tokens, say when the new one signs, and end; running
+    /// platforms on the same database go on with it
+    #[arg(long, conflicts_with_all = ["check", "schema", "create_admin"])]
+    rotate_keys: bool,
 
     /// How it is told that the platform serves: not at all but in the log, or as one line of JSON
     #[arg(long, short, value_enum, default_value_t)]
@@ -88,6 +93,9 @@ struct Ready {
     base_url: String,
     /// The address of the listener.
     listen_addr: SocketAddr,
+    /// The metrics listener: metrics and health.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics_url: Option<String>,
     /// The operator who was just made.
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_email: Option<String>,
@@ -96,6 +104,15 @@ struct Ready {
     admin_password: Option<String>,
     /// This process.
     pid: u32,
+}
+
+/// A rotation that was begun.
+#[derive(Serialize)]
+struct Rotating {
+    /// The key that will sign.
+    kid: String,
+    /// From when, RFC 3339.
+    signs_from: String,
 }
 
 /// Requests of the control plane are short: what takes longer than this hangs.
@@ -128,6 +145,12 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     let app = control::open(config, Arc::new(SystemClock))
         .await
         .map_err(|error| failed(&error))?;
+    if args.rotate_keys {
+        let begun = control::keys::rotate(&app).await;
+        app.store.close().await;
+        let begun = begun.map_err(|error| Failure::usage(format!("--rotate-keys: {error}")))?;
+        return rotating(&args, &begun);
+    }
     let admin = match &args.create_admin {
         Some(email) => create_admin(&app, email).await?,
         None => None,
@@ -135,12 +158,17 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     let listener = TcpListener::bind(listen)
         .await
         .map_err(|error| Failure::of(&format!("cannot listen on {listen}"), error))?;
-    let running = control::start_on(app, listener, shutdown).map_err(|error| failed(&error))?;
+    let running = control::start_on(app, listener, shutdown)
+        .await
+        .map_err(|error| failed(&error))?;
     let (admin_email, admin_password) = admin.unzip();
     match args.output {
         Format::Json => output::json(&Ready {
             base_url,
             listen_addr: running.address(),
+            metrics_url: running
+                .metrics_address()
+                .map(|address| format!("http://{address}")),
             admin_email,
             admin_password,
             pid: std::process::id(),
@@ -153,6 +181,15 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     }
     running.stopped().await;
     Ok(())
+}
+
+/// Says when which key signs.
+fn rotating(args: &Args, begun: &Rotation) -> Result<(), Failure> {
+    let (kid, signs_from) = (begun.kid.clone(), format!("{:.0}", begun.signs_from));
+    match args.output {
+        Format::Json => output::json(&Rotating { kid, signs_from }),
+        Format::Text => output::line(&format!("the key {kid} signs from {signs_from} on")),
+    }
 }
 
 async fn backup(args: &BackupArgs) -> Result<(), Failure> {

@@ -12,6 +12,8 @@ mod local;
 mod ready;
 
 use std::{
+    fs::{self, File, TryLockError},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -30,7 +32,7 @@ use crate::{
     connection::{config_directory, data_directory},
     context::{self, Context, SelectedProject, Written},
     descriptors,
-    failure::Failure,
+    failure::{Code, Failure},
     output, signals,
 };
 
@@ -88,6 +90,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let data = data_directory(args.data_dir.as_ref())
         .ok_or_else(|| Failure::usage("there is no home directory").hint("give --data-dir"))?;
     let data = absolute(&data)?;
+    let _only = only_one(&data)?;
     let ports = Ports::of(&args)?;
     let certificates = Certificates::in_directory(&data, HOST)?;
     let listeners = if args.community {
@@ -216,6 +219,28 @@ fn context_for_others(
         }),
     };
     context.write(&directory, context::LOCAL).map(Some)
+}
+
+/// Holds the data directory for as long as the file that is returned is open: two at once would
+/// write over each other's configuration and secrets.
+fn only_one(data: &Path) -> Result<File, Failure> {
+    let path = data.join("up.lock");
+    let failed = |error| Failure::of(&format!("cannot use {}", path.display()), error);
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data)
+        .map_err(failed)?;
+    let file = File::create(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let message = format!("another `svc up` uses {}", data.display());
+            Err(Failure::new(Code::Conflict, message)
+                .hint("stop it, or give this one its own --data-dir"))
+        }
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {

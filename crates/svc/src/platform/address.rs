@@ -9,6 +9,7 @@ use http::Uri;
 pub(crate) struct ApiUrl {
     origin: String,
     host: String,
+    is_loopback: bool,
 }
 
 impl ApiUrl {
@@ -17,10 +18,19 @@ impl ApiUrl {
         &self.host
     }
 
+    /// Whether it is on this machine.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.is_loopback
+    }
+
     /// Whether the host is `localhost` or a name under it.
     pub(crate) fn is_localhost(&self) -> bool {
-        self.host == "localhost" || self.host.ends_with(".localhost")
+        is_localhost(&self.host)
     }
+}
+
+fn is_localhost(host: &str) -> bool {
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 impl FromStr for ApiUrl {
@@ -37,17 +47,18 @@ impl FromStr for ApiUrl {
         }
         let host = uri.host().unwrap_or_default().to_ascii_lowercase();
         let literal = host.trim_matches(['[', ']']);
-        let address = Self {
-            origin: format!("{scheme}://{}", authority.to_ascii_lowercase()),
-            host: host.clone(),
-        };
-        let on_loopback = address.is_localhost()
+        let is_loopback = is_localhost(&host)
             || literal
                 .parse::<std::net::IpAddr>()
                 .is_ok_and(|ip| ip.is_loopback());
+        let address = Self {
+            origin: format!("{scheme}://{}", authority.to_ascii_lowercase()),
+            is_loopback,
+            host,
+        };
         match scheme {
             "https" => Ok(address),
-            "http" if on_loopback => Ok(address),
+            "http" if is_loopback => Ok(address),
             "http" => Err(BadApiUrl::InClear),
             _ => Err(BadApiUrl::NoOrigin),
         }

@@ -10,7 +10,7 @@ use crate::failure::{Code, Failure, chain};
 #[derive(Debug)]
 pub(crate) enum PlatformError {
     /// The platform refused and said why.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// The platform was not reached, or went away.
     Unreachable {
         /// Where it was looked for.
@@ -44,7 +44,7 @@ impl PlatformError {
     pub(super) fn refused(status: u16, body: &[u8]) -> Self {
         let refusal: Refusal = serde_json::from_slice(body).unwrap_or_default();
         // The status line counts, whatever the body says.
-        Self::Refused(Refusal { status, ..refusal })
+        Self::Refused(Box::new(Refusal { status, ..refusal }))
     }
 
     /// The refusal, where it is one with this code.

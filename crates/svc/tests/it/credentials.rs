@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use super::{installed::up, program::Home};
+use super::{installed::up, program::Home, terminal::Asked};
 
 #[tokio::test]
 async fn a_token_is_shown_once_and_dies_with_its_credential() {
@@ -173,4 +173,41 @@ async fn a_token_is_kept_once_the_platform_took_it() {
         !local.exists(),
         "it goes with `svc up`, whatever was selected in it"
     );
+}
+
+#[tokio::test]
+async fn a_person_types_a_token_that_nobody_sees() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let mut asked = Asked::start(&home, &["login", "--api-url", up.said("base_url")]);
+    asked.until("it is not shown): ").await;
+    asked.answer(&format!("{}\n", up.said("token")));
+    asked.until("signed in to").await;
+    let shown = asked.echoed().await;
+    assert!(!shown.contains("eyJ"), "{shown:?}");
+    let whoami = ["whoami", "--context", "default", "-o", "json"];
+    assert_eq!(home.run(&whoami).await.json()["type"], "pat");
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_taken_from_its_file() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["door.example.com".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    std::fs::write(home.path().join("door.pem"), certificate.pem()).unwrap();
+    let create = ["credential", "create", "door", "--type", "mtls"];
+    let create = [
+        &create[..],
+        &["--certificate-file", "door.pem", "-o", "json"],
+    ]
+    .concat();
+    let issued = home.run(&create).await.json();
+    assert_eq!(issued["credential"]["type"], "mtls");
+    let fingerprint = issued["credential"]["fingerprint"].as_str().unwrap();
+    assert_eq!(fingerprint.len(), 64);
+    // One certificate is one credential.
+    let twice = home.run(&create).await;
+    assert_eq!(twice.code, Some(4), "{twice:?}");
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     hosted::encoded,
     installed::{alone, up},
-    program::Home,
+    program::{Home, Running},
 };
 
 #[tokio::test]
@@ -192,6 +192,36 @@ async fn people_are_told_how_to_get_in() {
     let ended = running.terminate().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stderr.contains("stopping"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_proxy_of_the_environment_has_no_part_in_it() {
+    let home = Home::new();
+    let nobody = "http://127.0.0.1:1";
+    let args = [
+        "up",
+        "--port",
+        "0",
+        "--tcp-ports",
+        &tcp_ports(),
+        "-o",
+        "json",
+    ];
+    let mut command = home.command(&args);
+    let mut running = Running::spawn(command.env("HTTP_PROXY", nobody).env("http_proxy", nobody));
+    running.json().await;
+    let whoami = home
+        .command(&["whoami"])
+        .env("http_proxy", nobody)
+        .output()
+        .await;
+    assert!(whoami.unwrap().status.success());
+
+    // And one data directory is for one of them.
+    let second = home.run(&args).await;
+    assert_eq!(second.code, Some(4), "{second:?}");
+    assert!(second.stderr.contains("--data-dir"), "{second:?}");
+    assert_eq!(running.terminate().await.code, Some(0));
 }
 
 fn tcp_ports() -> String {

@@ -17,5 +17,6 @@ mod platform_refusals;
 mod program;
 mod refusals;
 mod story;
+mod terminal;
 mod token;
 mod up;

@@ -47,6 +47,28 @@ async fn a_platform_says_where_it_is_and_ends_in_order() {
     assert_eq!(platform.terminate().await.code, Some(0));
 }
 
+/// Beside a running platform, and as often as one likes: it is one rotation.
+#[tokio::test]
+async fn a_rotation_of_the_keys_is_begun_once() {
+    let home = Home::new();
+    configuration(&home, "");
+    let args = ["platform", "-c", "platform.yaml", "--output", "json"];
+    let mut platform = home.start(&args);
+    platform.json().await;
+    let rotate = [&args[..], &["--rotate-keys"]].concat();
+    let mut said = Vec::new();
+    for _ in 0..2 {
+        let ended = home.run(&rotate).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let begun: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!(begun["kid"].as_str().unwrap().len(), 43);
+        assert!(begun["signs_from"].as_str().unwrap().ends_with('Z'));
+        said.push(begun);
+    }
+    assert_eq!(said[0], said[1]);
+    assert_eq!(platform.terminate().await.code, Some(0));
+}
+
 #[tokio::test]
 async fn a_platforms_configuration_is_checked_without_a_start() {
     let home = Home::new();

@@ -78,14 +78,7 @@ impl Home {
 
     /// Starts a command that stays.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
-        let mut child = self.command(args).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let stderr = child.stderr.take().unwrap();
-        Running {
-            child,
-            lines,
-            stderr,
-        }
+        Running::spawn(&mut self.command(args))
     }
 }
 
@@ -120,6 +113,17 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let stderr = child.stderr.take().unwrap();
+        Self {
+            child,
+            lines,
+            stderr,
+        }
+    }
+
     /// The next line, which must be JSON.
     pub(crate) async fn json(&mut self) -> Value {
         let line = timeout(SOON, self.lines.next_line())

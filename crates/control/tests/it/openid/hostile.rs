@@ -169,7 +169,7 @@ async fn an_answer_that_names_another_issuer_is_refused() {
         (&format!("&iss={good}"), StatusCode::SEE_OTHER),
     ] {
         let query = begin(&mut browser, "/account").await;
-        provider.will_say(control.app.now(), value(&query, "nonce"), ada());
+        provider.will_say(control.app.now(), value(&query, "nonce"), &ada());
         let state = value(&query, "state");
         let requests = provider.requests();
         let path = format!("/login/openid/callback?code=abc&state={state}{iss}");
@@ -205,7 +205,7 @@ async fn an_answer_belongs_to_the_browser_that_asked() {
         assert_eq!(ada_s.open(&path).await.status, StatusCode::BAD_REQUEST);
     }
     assert_eq!(ada_s.cookie, None);
-    provider.will_say(control.app.now(), value(&query, "nonce"), ada());
+    provider.will_say(control.app.now(), value(&query, "nonce"), &ada());
     let state = value(&query, "state");
     let own = format!("/login/openid/callback?code=abc&state={state}");
     let doubled = format!("{own}&code=def");
@@ -220,7 +220,7 @@ async fn an_answer_works_once_and_for_ten_minutes() {
     let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
     let mut browser = control.browser();
     let query = begin(&mut browser, "/account").await;
-    provider.will_say(control.app.now(), value(&query, "nonce"), ada());
+    provider.will_say(control.app.now(), value(&query, "nonce"), &ada());
     let state = value(&query, "state");
     let path = format!("/login/openid/callback?code=abc&state={state}");
     let mut replayed = browser.clone();

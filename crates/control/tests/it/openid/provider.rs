@@ -105,7 +105,7 @@ impl Provider {
 
     /// The next ID token: good for `nonce` at `now`, but for what `claims` say; `null` takes one
     /// out.
-    pub(super) fn will_say(&self, now: Timestamp, nonce: &str, claims: Value) {
+    pub(super) fn will_say(&self, now: Timestamp, nonce: &str, claims: &Value) {
         let mut all = json!({
             "iss": self.shared.issuer,
             "aud": "svc",

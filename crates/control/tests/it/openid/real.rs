@@ -175,7 +175,9 @@ async fn people_sign_in_through_a_real_provider() {
     );
     let (ada, _) = made.await.unwrap();
     let shutdown = Shutdown::new(Duration::from_secs(5));
-    let running = control::start_on(Arc::clone(&app), listener, shutdown.clone()).unwrap();
+    let running = control::start_on(Arc::clone(&app), listener, shutdown.clone())
+        .await
+        .unwrap();
 
     let mut browser = RealBrowser::new();
     let (_, login) = browser.follow(&format!("{base}/login")).await;

@@ -17,6 +17,8 @@ pub(crate) struct Browser<'a> {
     pub(crate) cookie: Option<String>,
     /// `name=value` of a sign-in at the OpenID provider that is under way.
     pub(crate) sign_in: Option<String>,
+    /// The same of the cookie by which it is known before there is a session.
+    pub(crate) known_by: Option<String>,
     pub(crate) ip: [u8; 4],
 }
 
@@ -26,6 +28,7 @@ impl<'a> Browser<'a> {
             control,
             cookie: None,
             sign_in: None,
+            known_by: None,
             ip: PEER,
         }
     }
@@ -77,7 +80,10 @@ impl<'a> Browser<'a> {
         headers: &[(&str, &str)],
     ) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
-        for cookie in [&self.cookie, &self.sign_in].into_iter().flatten() {
+        for cookie in [&self.cookie, &self.sign_in, &self.known_by]
+            .into_iter()
+            .flatten()
+        {
             request = request.header(COOKIE, cookie);
         }
         for (name, value) in headers {
@@ -96,7 +102,9 @@ impl<'a> Browser<'a> {
         for set in answer.headers.get_all(SET_COOKIE) {
             let pair = set.to_str().unwrap().split(';').next().unwrap();
             let kept = (!pair.ends_with('=')).then(|| pair.to_owned());
-            if pair.starts_with("__Host-svc_sign_in=") {
+            if pair.starts_with("__Host-svc_passkey=") {
+                self.known_by = kept;
+            } else if pair.starts_with("__Host-svc_sign_in=") {
                 self.sign_in = kept;
             } else {
                 self.cookie = kept;

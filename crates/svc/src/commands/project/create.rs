@@ -48,7 +48,8 @@ pub(crate) struct CreateArgs {
     preview: bool,
 
     /// Create without asking what a preview with this fingerprint showed
-    #[arg(long, value_name = "FINGERPRINT")]
+    // One in 64 fingerprints begins with a dash.
+    #[arg(long, value_name = "FINGERPRINT", allow_hyphen_values = true)]
     confirm: Option<String>,
 
     /// Refused: see --confirm

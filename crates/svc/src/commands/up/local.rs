@@ -94,17 +94,16 @@ impl LocalPlatform {
         let config = configuration(&listeners, data, engine_port)?;
         let app = control::open(config, Arc::new(SystemClock))
             .await
-            .map_err(cannot_start)?;
+            .map_err(|error| cannot_start(&error))?;
         let mut kept = Kept::read(data)?;
-        let password = match &kept.admin_password {
-            Some(password) => password.clone(),
-            None => {
-                // Kept before it is set: a start that breaks off in between is not locked out.
-                let drawn = control::draw_password().map_err(|refusal| refused(&refusal))?;
-                kept.admin_password = Some(drawn.clone());
-                kept.write(data)?;
-                drawn
-            }
+        let password = if let Some(password) = &kept.admin_password {
+            password.clone()
+        } else {
+            // Kept before it is set: a start that breaks off in between is not locked out.
+            let drawn = control::draw_password().map_err(|refusal| refused(&refusal))?;
+            kept.admin_password = Some(drawn.clone());
+            kept.write(data)?;
+            drawn
         };
         let secret = Secret::new(password.as_bytes());
         let operator = control::ensure_operator(&app, &kept.admin_email, &secret)
@@ -112,7 +111,8 @@ impl LocalPlatform {
             .map_err(|refusal| refused(&refusal))?;
         let shutdown = Shutdown::new(DRAIN);
         let running = control::start_on_each(Arc::clone(&app), listeners.sockets, shutdown.clone())
-            .map_err(cannot_start)?;
+            .await
+            .map_err(|error| cannot_start(&error))?;
 
         let address: ApiUrl = base_url
             .parse()
@@ -271,8 +271,8 @@ async fn create_project(platform: &Platform, workspace: &str) -> Result<Project,
     Ok(call.repeatable().answer().await?)
 }
 
-fn cannot_start(error: control::StartError) -> Failure {
-    let message = format!("the platform cannot start: {}", chain(&error));
+fn cannot_start(error: &control::StartError) -> Failure {
+    let message = format!("the platform cannot start: {}", chain(error));
     Failure::new(Code::Failed, message)
 }
 

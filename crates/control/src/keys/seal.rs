@@ -1,8 +1,10 @@
-//! Secrets that have to be read again, such as those of second factors: encrypted with a key that
+//! Secrets that have to be read again, such as private keys and second factors: encrypted with a key that
 //! the database does not hold, and bound to what they belong to.
 //!
 //! AES-256-GCM with a random nonce of 96 bits: nonce, then ciphertext and tag. One key seals far
 //! fewer than the 2^32 values at which random nonces become a risk (NIST SP 800-38D section 8.3).
+
+use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use types::problem::Problem;
@@ -12,18 +14,24 @@ use crate::problem::Answer;
 use crate::random;
 
 /// Seals and opens the secrets of one purpose.
-pub(super) struct Seal(LessSafeKey);
+pub(crate) struct Seal(LessSafeKey);
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seal")
+    }
+}
 
 impl Seal {
     /// With a key of that purpose alone.
-    pub(super) fn new(key: &[u8; 32]) -> Answer<Self> {
+    pub(crate) fn new(key: &[u8; 32]) -> Answer<Self> {
         UnboundKey::new(&AES_256_GCM, key)
             .map(|key| Self(LessSafeKey::new(key)))
             .map_err(|_| Problem::internal().into())
     }
 
     /// The secret as it may be stored in the row of `owner`.
-    pub(super) fn seal(&self, owner: &str, secret: &[u8]) -> Answer<Vec<u8>> {
+    pub(crate) fn seal(&self, owner: &str, secret: &[u8]) -> Answer<Vec<u8>> {
         let nonce = random::bytes::<NONCE_LEN>()?;
         let mut sealed = nonce.to_vec();
         let mut text = secret.to_vec();
@@ -39,7 +47,7 @@ impl Seal {
     }
 
     /// The secret again. `None`: it was changed, belongs to another row, or to another key.
-    pub(super) fn open(&self, owner: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
         let mut text = Zeroizing::new(text.to_vec());
         let aad = Aad::from(owner.as_bytes());

@@ -1,0 +1,120 @@
+//! One period after the other: what was agreed is charged again.
+//!
+//! The end of the period that was charged last stands in the subscription. It is moved on in the
+//! transaction that writes the invoice, by a statement that compares it: so a period is charged
+//! once, whoever tries, and a crash in between has charged nothing.
+
+use jiff::Timestamp;
+use serde_json::json;
+use store::billing::{self, Invoice, Subscription};
+use store::workspaces::{self, Status};
+use store::{Tx, billing::renew};
+use types::id::{InvoiceId, WorkspaceId};
+use types::problem::Problem;
+
+use super::{end_of_period, note, read_items};
+use crate::problem::Answer;
+use crate::random;
+
+/// What becomes of a subscription that pays for nothing at the end of a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Empty {
+    /// It ends: the workspace stops paying.
+    Ends,
+    /// It goes on, for what is about to be added.
+    GoesOn,
+}
+
+/// Renews by every period that has ended, so that what follows is decided on the running one.
+pub(super) async fn catch_up(tx: &mut Tx, workspace: WorkspaceId, now: Timestamp) -> Answer<()> {
+    for _ in 0..MAX_PERIODS {
+        if !step(tx, workspace, now, Empty::GoesOn).await? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Ten years; who was away for longer is caught up with by the next pass.
+const MAX_PERIODS: u32 = 120;
+
+/// Renews by one period. False where none has ended.
+pub(super) async fn step(
+    tx: &mut Tx,
+    workspace: WorkspaceId,
+    now: Timestamp,
+    empty: Empty,
+) -> Answer<bool> {
+    let Some(row) = billing::open(tx, workspace).await? else {
+        return Ok(false);
+    };
+    let Some(was) = row.renews_at else {
+        // From before there were renewals: the running month was charged when it began.
+        let end = end_of_period(row.started_at, now, now);
+        return Ok(renew(tx, row.id, None, end, now).await?);
+    };
+    if was > now {
+        return Ok(false);
+    }
+    let owner = workspaces::by_id(tx, workspace).await?;
+    let items = read_items(&row.items)?;
+    if items.is_empty() && empty == Empty::Ends {
+        return end(
+            tx,
+            &row,
+            owner.is_some_and(|owner| owner.has_payment_method),
+            now,
+        )
+        .await;
+    }
+    let until = end_of_period(row.started_at, was, now);
+    if until <= was {
+        tracing::error!(subscription.id = %row.id, "a period does not end after it began");
+        return Err(Problem::internal().into());
+    }
+    if !renew(tx, row.id, Some(was), until, now).await? {
+        return Ok(false);
+    }
+    // Nobody pays for what an operator keeps them from.
+    let is_suspended = owner.is_none_or(|owner| owner.status == Status::Suspended);
+    let lines = items.iter().map(
+        |line| json!({"projectId": line.project_id, "plan": line.plan, "amount": line.monthly}),
+    );
+    let amount = row.monthly_amount;
+    let (kind, amount) = match is_suspended || amount == 0 {
+        true => ("period_skipped", 0),
+        false => ("renewed", amount),
+    };
+    if amount > 0 {
+        let invoice = Invoice {
+            id: InvoiceId::new(random::millis(now), random::bytes()?),
+            workspace_id: workspace,
+            subscription_id: row.id,
+            status: "open".to_owned(),
+            currency: row.currency.clone(),
+            amount,
+            lines: lines.collect(),
+            period_start: was,
+            period_end: until,
+            created_at: now,
+        };
+        billing::add_invoice(tx, &invoice).await?;
+    }
+    note(tx, &row, None, kind, amount, now).await?;
+    Ok(true)
+}
+
+/// Ends a subscription that pays for nothing.
+async fn end(
+    tx: &mut Tx,
+    row: &Subscription,
+    has_payment_method: bool,
+    now: Timestamp,
+) -> Answer<bool> {
+    if !billing::end(tx, row.id, "canceled", now).await? {
+        return Ok(false);
+    }
+    workspaces::set_billing(tx, row.workspace_id, None, has_payment_method, now).await?;
+    note(tx, row, None, "ended", 0, now).await?;
+    Ok(true)
+}

@@ -1,0 +1,138 @@
+//! `GET …/billing`: what the ledger says of a workspace.
+
+use std::sync::Arc;
+
+use api::control::Paging as Place;
+use api::control::billing::{
+    GET, InvoiceLine, InvoiceList, InvoiceView, LIST_INVOICES, SubscriptionItem, SubscriptionView,
+    WorkspaceBilling,
+};
+use api::control::plans::{Currency, Plan, Price};
+use axum::extract::State;
+use axum::{Json, Router};
+use serde::Deserialize;
+use store::Paging;
+use store::billing::{self, Invoice, Subscription};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::ledger::read_items;
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, PlanRead};
+use crate::extract::{Query, Segment};
+use crate::problem::{Answer, Refusal};
+use crate::route::Serve as _;
+use crate::wire::date;
+
+pub(super) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .serve(GET, get)
+        .serve(LIST_INVOICES, list_invoices)
+}
+
+async fn get(
+    caller: Caller<PlanRead>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    query: Query,
+) -> Answer<Json<WorkspaceBilling>> {
+    query.finish()?;
+    let mut read = app.store.read().await?;
+    let workspace = access::workspace(&mut read, &caller.who, &id, PERMISSION).await?;
+    let open = billing::open(&mut read, workspace.id).await?;
+    Ok(Json(WorkspaceBilling {
+        has_payment_method: workspace.has_payment_method,
+        subscription: open.as_ref().map(subscription).transpose()?,
+    }))
+}
+
+async fn list_invoices(
+    caller: Caller<PlanRead>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    mut query: Query,
+) -> Answer<Json<InvoiceList>> {
+    let page = query.page()?;
+    query.finish()?;
+    let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
+    let mut read = app.store.read().await?;
+    let workspace = access::workspace(&mut read, &caller.who, &id, PERMISSION).await?;
+    let found = billing::invoices(&mut read, workspace.id, paging).await?;
+    Ok(Json(InvoiceList {
+        invoices: found.items.iter().map(invoice).collect::<Answer<_>>()?,
+        paging: Place::new(page.page, page.size, found.total),
+    }))
+}
+
+fn subscription(row: &Subscription) -> Answer<SubscriptionView> {
+    let currency = currency(&row.currency)?;
+    let items = read_items(&row.items)?.into_iter().map(|line| {
+        Ok(SubscriptionItem {
+            plan: plan(&line.plan)?,
+            project_id: line.project_id,
+            monthly: price(line.monthly, currency),
+        })
+    });
+    Ok(SubscriptionView {
+        id: row.id.to_string(),
+        status: row.status.clone(),
+        monthly: price(row.monthly_amount, currency),
+        items: items.collect::<Answer<_>>()?,
+        started_at: date(row.started_at),
+        renews_at: row.renews_at.map(date),
+    })
+}
+
+/// A line as invoices keep it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    project_id: String,
+    plan: String,
+    amount: i64,
+}
+
+fn invoice(row: &Invoice) -> Answer<InvoiceView> {
+    let currency = currency(&row.currency)?;
+    let lines = Vec::<Line>::deserialize(&row.lines).map_err(|_| unreadable())?;
+    let lines = lines.into_iter().map(|line| {
+        Ok(InvoiceLine {
+            plan: plan(&line.plan)?,
+            project_id: line.project_id,
+            price: price(line.amount, currency),
+        })
+    });
+    Ok(InvoiceView {
+        id: row.id.to_string(),
+        subscription_id: row.subscription_id.to_string(),
+        status: row.status.clone(),
+        total: price(row.amount, currency),
+        lines: lines.collect::<Answer<_>>()?,
+        period_start: date(row.period_start),
+        period_end: date(row.period_end),
+        created_at: date(row.created_at),
+    })
+}
+
+fn price(amount_minor: i64, currency: Currency) -> Price {
+    Price {
+        amount_minor,
+        currency,
+    }
+}
+
+fn currency(word: &str) -> Answer<Currency> {
+    word.parse().map_err(|_| unreadable())
+}
+
+fn plan(word: &str) -> Answer<Plan> {
+    word.parse().map_err(|_| unreadable())
+}
+
+fn unreadable() -> Refusal {
+    tracing::error!("the ledger holds what it does not write");
+    Problem::internal().into()
+}
+
+const PERMISSION: Permission = Permission::AccountPlanReadOnly;

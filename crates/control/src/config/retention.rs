@@ -1,0 +1,73 @@
+//! `retention` of the configuration: how long things are kept.
+
+use daemon::config::ConfigError;
+use jiff::SignedDuration;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// How long things are kept. Logs and events are kept as long as the plan of their project says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Entries of the audit log; `None`: for ever.
+    pub audit: Option<SignedDuration>,
+    /// Deliveries of webhooks, after they ended.
+    pub deliveries: SignedDuration,
+    /// Keys of creations.
+    pub idempotency_keys: SignedDuration,
+    /// Invitations, after they ended.
+    pub invitations: SignedDuration,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RetentionSection {
+    /// Days that entries of the audit log are kept, 1 to 36500; absent: for ever.
+    #[schemars(example = 400)]
+    audit_days: Option<u32>,
+    /// Days that deliveries of webhooks are kept after they have succeeded or were given up. 1 to
+    /// 36500.
+    deliveries_days: u32,
+    /// Days that a creation is recognised by its idempotency key. 1 to 36500.
+    idempotency_keys_days: u32,
+    /// Days that invitations are kept after they could be used. 0 to 36500.
+    invitations_days: u32,
+}
+
+impl Default for RetentionSection {
+    fn default() -> Self {
+        Self {
+            audit_days: None,
+            deliveries_days: 30,
+            // A client that tries again does so within hours; a script's journal lives longer.
+            idempotency_keys_days: 30,
+            invitations_days: 90,
+        }
+    }
+}
+
+impl RetentionSection {
+    pub(super) fn check(&self) -> Result<Retention, ConfigError> {
+        let days = |name: &str, least: u32, days: u32| {
+            if (least..=MAX_DAYS).contains(&days) {
+                return Ok(SignedDuration::from_hours(24 * i64::from(days)));
+            }
+            let key = format!("retention.{name}");
+            Err(ConfigError::new(
+                key,
+                format!("expected {least} to {MAX_DAYS} days"),
+            ))
+        };
+        Ok(Retention {
+            audit: self
+                .audit_days
+                .map(|given| days("audit_days", 1, given))
+                .transpose()?,
+            deliveries: days("deliveries_days", 1, self.deliveries_days)?,
+            idempotency_keys: days("idempotency_keys_days", 1, self.idempotency_keys_days)?,
+            invitations: days("invitations_days", 0, self.invitations_days)?,
+        })
+    }
+}
+
+/// A century: what is to be kept for longer is kept for ever.
+const MAX_DAYS: u32 = 36_500;

@@ -1,0 +1,120 @@
+//! Whether the process lives (`/healthz`), and whether it serves (`/readyz`).
+//!
+//! Both are public: they are for balancers and supervisors, and say nothing that the next request
+//! would not.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use api::control::health::{HEALTHZ, Health as Shown, HealthStatus, READYZ};
+use axum::extract::State;
+use axum::{Json, Router};
+use parking_lot::Mutex;
+use store::Store;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::problem::Answer;
+use crate::route::Serve as _;
+
+/// What readiness depends on. The keys do not: without them there is no [`App`].
+#[derive(Debug)]
+pub struct Health {
+    drain: OnceLock<CancellationToken>,
+    /// When the database was asked last, and whether it answered.
+    last: Mutex<Option<(Instant, bool)>>,
+    /// Asking takes one connection, however many ask for readiness.
+    asking: Semaphore,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            drain: OnceLock::new(),
+            last: Mutex::new(None),
+            asking: Semaphore::new(1),
+        }
+    }
+}
+
+impl Health {
+    /// From the moment that `drain` is cancelled nothing is ready any more. Said once, by whoever
+    /// serves.
+    pub fn ends_with(&self, drain: CancellationToken) {
+        self.drain.set(drain).ok();
+    }
+
+    /// Whether requests can be served now.
+    pub async fn is_ready(&self, store: &Store) -> bool {
+        !self.is_draining() && self.database_answers(store).await && !self.is_draining()
+    }
+
+    fn is_draining(&self) -> bool {
+        self.drain
+            .get()
+            .is_some_and(CancellationToken::is_cancelled)
+    }
+
+    /// Whether the database answered a moment ago, or answers now.
+    async fn database_answers(&self, store: &Store) -> bool {
+        if let Some(answered) = self.recent() {
+            return answered;
+        }
+        let asked = timeout(PATIENCE, async {
+            let _turn = self.asking.acquire().await.ok()?;
+            // Whoever had the turn before has the answer.
+            if let Some(answered) = self.recent() {
+                return Some(answered);
+            }
+            let answer = store.ping().await;
+            if let Err(error) = &answer {
+                tracing::warn!(
+                    error = error as &dyn std::error::Error,
+                    "the database does not answer"
+                );
+            }
+            Some(answer.is_ok())
+        });
+        let answered = asked.await.ok().flatten().unwrap_or(false);
+        *self.last.lock() = Some((Instant::now(), answered));
+        answered
+    }
+
+    fn recent(&self) -> Option<bool> {
+        let last = *self.last.lock();
+        last.and_then(|(at, answered)| (at.elapsed() < FRESH).then_some(answered))
+    }
+}
+
+/// Longer than any answer of a database that is well, shorter than the patience of a probe.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A balancer asks every few seconds; a stranger who asks more often costs no query.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new().serve(HEALTHZ, lives).serve(READYZ, serves)
+}
+
+async fn lives() -> Json<Shown> {
+    Json(OK)
+}
+
+async fn serves(State(app): State<Arc<App>>) -> Answer<Json<Shown>> {
+    if app.health.is_ready(&app.store).await {
+        Ok(Json(OK))
+    } else {
+        Err(Problem::unavailable()
+            .with_retry_after(RETRY_AFTER_SECONDS)
+            .into())
+    }
+}
+
+const OK: Shown = Shown {
+    status: HealthStatus::Ok,
+};
+/// As for every refusal because of the database.
+const RETRY_AFTER_SECONDS: u32 = 2;

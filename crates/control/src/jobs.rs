@@ -1,0 +1,106 @@
+//! What the platform does without being asked: it forgets what is past its time, and renews
+//! subscriptions.
+//!
+//! One task of each process goes over everything every few minutes. Two processes on one database
+//! may do so at once: a batch of forgetting is one process's ([`store::Lock::Purge`]), and a
+//! period is charged by one transaction.
+
+mod purge;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use self::purge::{Stale, purge};
+use crate::app::App;
+use crate::metrics;
+use crate::problem::Answer;
+
+/// How far the task is; a part of [`App`].
+#[derive(Debug)]
+pub struct Jobs(watch::Sender<u64>);
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+impl Jobs {
+    /// How often the task has gone over everything; changes as it does again.
+    pub fn passes(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
+}
+
+/// Goes over everything at once and then every [`EVERY`], until `stop`.
+pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
+    loop {
+        pass(&app, &stop).await;
+        app.jobs.0.send_modify(|passes| *passes += 1);
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+}
+
+/// Goes over everything once. What fails is left for the next time, and the rest is done.
+pub async fn pass(app: &App, stop: &CancellationToken) {
+    for stale in Stale::ALL {
+        if stop.is_cancelled() {
+            return;
+        }
+        match purge(app, *stale, stop).await {
+            Ok(rows) => metrics::purged(*stale, rows),
+            Err(refusal) => failed(stale.as_str(), &refusal),
+        }
+    }
+    match renew(app, stop).await {
+        Ok(periods) => metrics::renewed(periods),
+        Err(refusal) => failed("renewals", &refusal),
+    }
+}
+
+/// Renews every subscription that is due, each period in a transaction of its own. Returns how
+/// many periods.
+pub async fn renew(app: &App, stop: &CancellationToken) -> Answer<u64> {
+    let billing = app.shop.billing();
+    let mut renewed = 0;
+    while !stop.is_cancelled() {
+        let now = app.now();
+        let mut read = app.store.read().await?;
+        let due = billing.due(&mut read, now).await?;
+        drop(read);
+        let before = renewed;
+        for workspace in due {
+            let mut tx = app.store.begin().await?;
+            store::workspaces::lock(&mut tx, workspace).await?;
+            match billing.renew(&mut tx, workspace, now).await {
+                Ok(true) => {
+                    tx.commit().await?;
+                    renewed += 1;
+                }
+                Ok(false) => {}
+                // One that cannot be renewed keeps nobody else from it.
+                Err(refusal) => failed("renewal", &refusal),
+            }
+        }
+        if renewed == before {
+            break;
+        }
+    }
+    Ok(renewed)
+}
+
+/// Often enough that a period is charged on the day on which it begins, and that batches stay
+/// small.
+pub const EVERY: Duration = Duration::from_secs(300);
+
+fn failed(what: &str, refusal: &crate::problem::Refusal) {
+    metrics::job_failed();
+    let problem = refusal.problem();
+    tracing::error!(job = what, problem = %problem.detail, "a job failed; it is tried again");
+}

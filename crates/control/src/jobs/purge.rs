@@ -1,0 +1,135 @@
+//! Forgetting what is past its time, in batches, so that the write lock is held for moments.
+
+use jiff::{SignedDuration, Timestamp};
+use store::{
+    Lock, Tx, audit, deliveries, device_grants, events, idempotency, invitations, links, logs,
+    oauth_codes, revoked_tokens, sessions, used_challenges,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::config::Retention;
+use crate::oauth;
+use crate::people::session::IDLE;
+use crate::problem::Answer;
+
+macro_rules! stale {
+    ($($(#[doc = $doc:literal])+ $name:ident $word:literal)+) => {
+        /// What is forgotten.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Stale { $($(#[doc = $doc])+ $name,)+ }
+
+        impl Stale {
+            /// All of it.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// The words of [`Self::as_str`].
+            pub(crate) const WORDS: &[&str] = &[$($word),+];
+
+            /// The word in logs and metrics.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $word,)+ }
+            }
+        }
+    };
+}
+
+stale! {
+    /// Summaries of streams. Each carries its end, from the plan of its project.
+    Logs "logs"
+    /// Stored events. Each carries its end, from the plan of its project.
+    Events "events"
+    /// Deliveries of webhooks that have succeeded or were given up.
+    Deliveries "deliveries"
+    /// Keys of creations: the same request asked again is a new one afterwards.
+    IdempotencyKeys "idempotency_keys"
+    /// Sessions that came to their end.
+    Sessions "sessions"
+    /// Sessions that ended because nobody used them.
+    UnusedSessions "unused_sessions"
+    /// Links that were sent by mail, used or not.
+    Links "links"
+    /// Invitations that work no longer, whatever became of them.
+    Invitations "invitations"
+    /// Revoked tokens that would have expired by themselves by now.
+    RevokedTokens "revoked_tokens"
+    /// Challenges of passkeys that are too old to be answered.
+    Challenges "challenges"
+    /// OAuth codes whose reuse would find nothing to revoke any more.
+    OauthCodes "oauth_codes"
+    /// Devices that asked to be let in, and were told long enough what became of it.
+    DeviceGrants "device_grants"
+    /// The audit log, where the configuration says how long it is kept.
+    Audit "audit"
+}
+
+/// Forgets what there is of a kind, and returns how many rows. Where another process is at it,
+/// that one goes on alone.
+pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> Answer<u64> {
+    let mut rows = 0;
+    for _ in 0..MAX_BATCHES {
+        if stop.is_cancelled() {
+            break;
+        }
+        let mut tx = app.store.begin().await?;
+        if !Lock::Purge.try_take(&mut tx).await? {
+            break;
+        }
+        let batch = stale
+            .batch(&mut tx, &app.config.retention, app.now())
+            .await?;
+        tx.commit().await?;
+        rows += batch;
+        if batch < u64::from(BATCH) {
+            break;
+        }
+        // Whoever waits to write comes first.
+        tokio::task::yield_now().await;
+    }
+    Ok(rows)
+}
+
+/// Rows of one transaction: some milliseconds.
+pub(crate) const BATCH: u32 = 500;
+/// A pass ends, however much is left: half a million rows of each kind.
+const MAX_BATCHES: u32 = 1_000;
+
+impl Stale {
+    async fn batch(
+        self,
+        tx: &mut Tx,
+        retention: &Retention,
+        now: Timestamp,
+    ) -> Result<u64, store::Error> {
+        match self {
+            Self::Logs => logs::purge(tx, now, BATCH).await,
+            Self::Events => events::purge(tx, now, BATCH).await,
+            Self::Deliveries => deliveries::purge(tx, ago(now, retention.deliveries), BATCH).await,
+            Self::IdempotencyKeys => {
+                idempotency::purge(tx, ago(now, retention.idempotency_keys), BATCH).await
+            }
+            Self::Sessions => sessions::purge(tx, now, BATCH).await,
+            Self::UnusedSessions => sessions::purge_unused(tx, ago(now, IDLE), BATCH).await,
+            Self::Links => links::purge(tx, now, BATCH).await,
+            Self::Invitations => {
+                invitations::purge(tx, ago(now, retention.invitations), BATCH).await
+            }
+            Self::RevokedTokens => revoked_tokens::purge(tx, now, BATCH).await,
+            Self::Challenges => used_challenges::purge(tx, now, BATCH).await,
+            Self::OauthCodes => {
+                oauth_codes::purge(tx, ago(now, oauth::REUSE_IS_SEEN_FOR), BATCH).await
+            }
+            Self::DeviceGrants => {
+                device_grants::purge(tx, ago(now, oauth::EXPIRY_IS_TOLD_FOR), BATCH).await
+            }
+            Self::Audit => match retention.audit {
+                Some(kept) => audit::purge(tx, ago(now, kept), BATCH).await,
+                None => Ok(0),
+            },
+        }
+    }
+}
+
+fn ago(now: Timestamp, period: SignedDuration) -> Timestamp {
+    now.saturating_sub(period).unwrap_or(Timestamp::MIN)
+}

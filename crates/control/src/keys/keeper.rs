@@ -1,0 +1,31 @@
+//! The task that keeps a process's keys up to date.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+
+/// How often the keys are read again, and a step of the rotation is looked for: far less than a
+/// key is public before it signs, and one small query.
+const EVERY: Duration = Duration::from_mins(1);
+
+/// Runs until it is told to stop.
+pub async fn run(app: Arc<App>, stop: CancellationToken) {
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        if let Err(error) = app.keys.keep(&app.store, app.now()).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the keys could not be looked after"
+            );
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The keys that sign and verify at one moment.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use credentials::{Keyring, SigningKey};
+use serde_json::Value;
+use store::Store;
+use store::signing_keys::{self as stored, Status};
+
+use super::seal::Seal;
+use super::{KeyError, jwks};
+
+/// The keys that sign and verify, read at once and never changed: a reload makes another ring.
+pub struct Ring {
+    /// Counts the rings of this process whose keys differ. What a key of one has verified need
+    /// not hold in another.
+    epoch: u64,
+    signing: Arc<SigningKey>,
+    keyring: Keyring,
+    kids: BTreeSet<String>,
+    jwks: Bytes,
+    /// The keys of the database, oldest first.
+    places: Vec<Place>,
+}
+
+/// A key's place in the rotation; nothing of the key itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) kid: String,
+    pub(super) status: Status,
+    pub(super) created_at: jiff::Timestamp,
+    pub(super) activated_at: Option<jiff::Timestamp>,
+    pub(super) retired_at: Option<jiff::Timestamp>,
+}
+
+impl Ring {
+    /// The key that signs.
+    pub fn signing(&self) -> &Arc<SigningKey> {
+        &self.signing
+    }
+
+    /// The keys that verify.
+    pub fn keyring(&self) -> &Keyring {
+        &self.keyring
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether it has the key of this name.
+    pub(super) fn has(&self, kid: &str) -> bool {
+        self.kids.contains(kid)
+    }
+
+    pub(super) fn jwks(&self) -> &Bytes {
+        &self.jwks
+    }
+
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// The place of the one key in this state; there may be many retired ones.
+    pub(super) fn place(&self, status: Status) -> Option<&Place> {
+        self.places.iter().find(|place| place.status == status)
+    }
+
+    /// This ring as the successor of another.
+    pub(super) fn after(mut self, before: &Self) -> Self {
+        let same = self.jwks == before.jwks;
+        self.epoch = if same { before.epoch } else { before.epoch + 1 };
+        self
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("epoch", &self.epoch)
+            .field("kids", &self.kids)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads the keys of the database; those of the configuration stand before them, and sign.
+pub(super) async fn load(
+    store: &Store,
+    files: &[Arc<SigningKey>],
+    seal: &Seal,
+    compat: bool,
+) -> Result<Ring, KeyError> {
+    let mut read = store.read().await?;
+    let rows = stored::all(&mut read).await?;
+    drop(read);
+    let mut public: Vec<Value> = files.iter().filter_map(|key| key.public_jwk()).collect();
+    let mut signing = files.first().cloned();
+    for row in &rows {
+        if row.status == Status::Active && signing.is_none() {
+            signing = Some(Arc::new(open(row, seal)?));
+        }
+        public.push(row.public_jwk.clone());
+    }
+    let document = jwks::document(&public);
+    let broken = || KeyError::Sealed {
+        name: "a signing key".to_owned(),
+    };
+    Ok(Ring {
+        epoch: 0,
+        signing: signing.ok_or_else(broken)?,
+        keyring: Keyring::new()
+            .with_compat(compat)
+            .with_jwks(&document)
+            .map_err(|_| broken())?,
+        kids: public
+            .iter()
+            .filter_map(|key| key.get("kid")?.as_str().map(str::to_owned))
+            .collect(),
+        jwks: document.into(),
+        places: rows
+            .into_iter()
+            .map(|row| Place {
+                kid: row.kid,
+                status: row.status,
+                created_at: row.created_at,
+                activated_at: row.activated_at,
+                retired_at: row.retired_at,
+            })
+            .collect(),
+    })
+}
+
+/// The private key of a row, which is the one that the row names.
+fn open(row: &stored::SigningKey, seal: &Seal) -> Result<SigningKey, KeyError> {
+    let broken = || KeyError::Sealed {
+        name: format!("signing key {}", row.kid),
+    };
+    let pem = seal
+        .open(&row.kid, &row.sealed_private_key.0)
+        .ok_or_else(broken)?;
+    let pem = std::str::from_utf8(&pem).map_err(|_| broken())?;
+    let key = SigningKey::from_pem(pem).map_err(|_| broken())?;
+    if key.thumbprint().as_deref() != Some(&row.kid) {
+        return Err(broken());
+    }
+    Ok(key.with_kid(row.kid.clone()))
+}

@@ -1,0 +1,207 @@
+//! Rotation of the keys in the database: a key is public before it signs, and stays public until
+//! its last token has ended.
+//!
+//! Every process runs the same steps; each step is one conditional statement, so that of several
+//! that try one does it, and the others find it done.
+
+use jiff::{SignedDuration, Timestamp};
+use store::Store;
+use store::signing_keys::{self as stored, Status};
+use store::{Sealed, Tx};
+
+use super::ring::Ring;
+use super::seal::Seal;
+use super::{KeyError, Keys, files};
+use crate::app::App;
+use crate::config::Config;
+
+/// A rotation that was begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// The key that will sign.
+    pub kid: String,
+    /// From when.
+    pub signs_from: Timestamp,
+}
+
+/// How long a key is public before it signs. Whoever verifies tokens has it by then: caches keep
+/// the document for five minutes, engines read it every ten.
+pub const LEAD: SignedDuration = SignedDuration::from_hours(1);
+
+/// How long a key outlives its time by at least: the longest life of a token that is not stored
+/// ([`api::control::tokens::MAX_TTL_SECONDS`]), and as much again for a process that has not heard
+/// yet that another key signs.
+const AFTERLIFE: SignedDuration = SignedDuration::from_hours(2);
+
+/// Keys that are public at once. Personal tokens without an end keep theirs for good: at four
+/// rotations a year these are eight years of them, and half of what verifiers take.
+pub(super) const MAX_KEYS: usize = 32;
+
+/// Looking for keys to forget reads credentials; nobody waits for it.
+const PURGE_EVERY: SignedDuration = SignedDuration::from_hours(1);
+
+/// Begins a rotation, or finds the one that has begun.
+///
+/// # Errors
+/// [`KeyError::Configured`], [`KeyError::TooMany`], or the database cannot be used.
+pub async fn rotate(app: &App) -> Result<Rotation, KeyError> {
+    app.keys.rotate(&app.store, app.now()).await
+}
+
+impl Keys {
+    async fn rotate(&self, store: &Store, now: Timestamp) -> Result<Rotation, KeyError> {
+        if !self.files.is_empty() {
+            return Err(KeyError::Configured);
+        }
+        self.reload(store).await?;
+        if self.ring().place(Status::Next).is_none() {
+            self.announce(store, now).await?;
+        }
+        let ring = self.ring();
+        let next = ring.place(Status::Next).or(ring.place(Status::Active));
+        // Where another process was so quick that it signs already, it is the active one.
+        let next = next.ok_or(KeyError::Cryptography)?;
+        Ok(Rotation {
+            kid: next.kid.clone(),
+            signs_from: next
+                .activated_at
+                .unwrap_or_else(|| signs_from(next.created_at)),
+        })
+    }
+
+    /// Reads the keys again and takes the step that is due, if one is.
+    ///
+    /// # Errors
+    /// The database cannot be used; the keys stay as they were.
+    pub async fn keep(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
+        self.reload(store).await?;
+        if !self.files.is_empty() {
+            return Ok(());
+        }
+        let ring = self.ring();
+        let (active, next) = (ring.place(Status::Active), ring.place(Status::Next));
+        if let (Some(active), Some(next)) = (active, next) {
+            if signs_from(next.created_at) <= now {
+                let mut tx = store.begin().await?;
+                if stored::rotate(&mut tx, &active.kid, &next.kid, now).await? {
+                    tx.commit().await?;
+                    tracing::info!(kid = %next.kid, "another key signs");
+                }
+                self.reload(store).await?;
+            }
+        } else if self.is_due(&ring, now) {
+            match self.announce(store, now).await {
+                Err(error @ KeyError::TooMany) => tracing::warn!(%error, "no new signing key"),
+                other => other?,
+            }
+        }
+        self.purge(store, now).await
+    }
+
+    /// Whether a key is to be made now, so that it can sign when the period of the present one
+    /// ends.
+    fn is_due(&self, ring: &Ring, now: Timestamp) -> bool {
+        let since = ring.place(Status::Active).and_then(|key| key.activated_at);
+        let (Some(every), Some(since)) = (self.rotate_every, since) else {
+            return false;
+        };
+        now.duration_since(since) >= every.saturating_sub(LEAD)
+    }
+
+    /// Makes the next key, unless there is one.
+    async fn announce(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
+        if self.ring().places().len() >= MAX_KEYS {
+            return Err(KeyError::TooMany);
+        }
+        let mut tx = store.begin().await?;
+        let pem = files::new_signing_key().ok_or(KeyError::Cryptography)?;
+        if insert(&mut tx, &pem, Status::Next, &self.seal, now).await? {
+            tx.commit().await?;
+            tracing::info!("a key that will sign was published");
+        }
+        self.reload(store).await
+    }
+
+    async fn purge(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
+        let retired_by = now.saturating_sub(AFTERLIFE).unwrap_or(Timestamp::MIN);
+        let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= retired_by);
+        if !self
+            .ring()
+            .places()
+            .iter()
+            .any(|key| is_over(key.retired_at))
+        {
+            return Ok(());
+        }
+        {
+            let mut purged_at = self.purged_at.lock();
+            if now.duration_since(*purged_at).abs() < PURGE_EVERY {
+                return Ok(());
+            }
+            *purged_at = now;
+        }
+        let mut tx = store.begin().await?;
+        let forgotten = stored::purge(&mut tx, retired_by, now).await?;
+        tx.commit().await?;
+        if forgotten > 0 {
+            tracing::info!(keys = forgotten, "old signing keys were forgotten");
+            self.reload(store).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the key that signs from the beginning. One that an older version left in a file goes on
+/// signing.
+pub(super) async fn make_first(
+    config: &Config,
+    store: &Store,
+    seal: &Seal,
+    now: Timestamp,
+) -> Result<(), KeyError> {
+    let mut read = store.read().await?;
+    let active = stored::active(&mut read).await?;
+    drop(read);
+    if active.is_some() {
+        return Ok(());
+    }
+    let pem = match files::former_signing_key(config)? {
+        Some(pem) => pem,
+        None => files::new_signing_key().ok_or(KeyError::Cryptography)?,
+    };
+    let mut tx = store.begin().await?;
+    if insert(&mut tx, &pem, Status::Active, seal, now).await? {
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
+/// False when another process was quicker.
+async fn insert(
+    tx: &mut Tx,
+    pem: &str,
+    status: Status,
+    seal: &Seal,
+    now: Timestamp,
+) -> Result<bool, KeyError> {
+    let key = files::with_id(pem).ok_or(KeyError::Cryptography)?;
+    let (Some(kid), Some(public_jwk)) = (key.kid(), key.public_jwk()) else {
+        return Err(KeyError::Cryptography);
+    };
+    let sealed = seal.seal(kid, pem.as_bytes());
+    let row = stored::SigningKey {
+        kid: kid.to_owned(),
+        algorithm: "EdDSA".to_owned(),
+        sealed_private_key: Sealed(sealed.map_err(|_| KeyError::Cryptography)?),
+        public_jwk,
+        status,
+        created_at: now,
+        activated_at: (status == Status::Active).then_some(now),
+        retired_at: None,
+    };
+    Ok(stored::insert(tx, &row).await?)
+}
+
+fn signs_from(created_at: Timestamp) -> Timestamp {
+    created_at.saturating_add(LEAD).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,100 @@
+//! The platform's secret: in a file, the same on every process, and never in the database.
+
+use std::fs;
+
+use aws_lc_rs::hkdf;
+use credentials::Secret;
+use jiff::Timestamp;
+use store::platform_secrets::{self as stored, PlatformSecret};
+use store::{Sealed, Store};
+
+use super::seal::Seal;
+use super::{KeyError, files, sealing};
+use crate::config::Config;
+
+/// Reads the secret, and makes sure that it is the one that the database was sealed with. The
+/// first process makes both.
+pub(super) async fn open(
+    config: &Config,
+    store: &Store,
+    now: Timestamp,
+) -> Result<Secret, KeyError> {
+    let path = match &config.secret_file {
+        Some(path) => path.clone(),
+        None => config.data_dir.join("platform.secret"),
+    };
+    let wrong = |message: &str| KeyError::Content {
+        path: path.clone(),
+        message: message.to_owned(),
+    };
+    let mark = mark(store).await?;
+    let mut is_new = false;
+    if config.secret_file.is_none() && !files::is_there(&path)? {
+        if mark.is_some() {
+            return Err(wrong(MISSING));
+        }
+        is_new = files::make_once(&path, files::new_secret)?;
+    }
+    let secret = files::read_secret(&path)?;
+    let seal = sealing(&secret, MARK)?;
+    let mark = match mark {
+        Some(mark) => mark,
+        None => leave_mark(store, &seal, now).await?,
+    };
+    if seal.open(MARK, &mark.sealed.0).is_some() {
+        return Ok(secret);
+    }
+    if is_new {
+        // Another process began at the same time and was first. A file that opens nothing would
+        // only be in the way of the right one.
+        let removed = fs::remove_file(&path);
+        removed.map_err(|source| KeyError::File {
+            path: path.clone(),
+            source,
+        })?;
+        return Err(wrong(MISSING));
+    }
+    Err(wrong(OTHER))
+}
+
+/// A key for one purpose (RFC 5869).
+pub(super) fn derive(secret: &Secret, purpose: &str) -> Option<[u8; 32]> {
+    let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"svc-platform");
+    let mut key = [0; 32];
+    salt.extract(secret.expose())
+        .expand(&[purpose.as_bytes()], hkdf::HKDF_SHA256)
+        .and_then(|okm| okm.fill(&mut key))
+        .ok()?;
+    Some(key)
+}
+
+/// Sealed nothing: what opens it is the right secret.
+const MARK: &str = "platform-secret-mark";
+
+async fn mark(store: &Store) -> Result<Option<PlatformSecret>, KeyError> {
+    let mut read = store.read().await?;
+    Ok(stored::by_name(&mut read, MARK).await?)
+}
+
+/// Leaves the mark of this secret, or finds the one that another process left meanwhile.
+async fn leave_mark(
+    store: &Store,
+    seal: &Seal,
+    now: Timestamp,
+) -> Result<PlatformSecret, KeyError> {
+    let sealed = seal.seal(MARK, b"").map_err(|_| KeyError::Cryptography)?;
+    let new = PlatformSecret {
+        name: MARK.to_owned(),
+        sealed: Sealed(sealed),
+        created_at: now,
+    };
+    let mut tx = store.begin().await?;
+    stored::insert(&mut tx, &new).await?;
+    tx.commit().await?;
+    mark(store).await?.ok_or(KeyError::Cryptography)
+}
+
+const MISSING: &str = "there is no such file, and the database was sealed with the secret of \
+    another process: copy the file from there, or name it with platform.secret_file";
+const OTHER: &str = "this is not the secret that the database was sealed with: copy the file from \
+    the process that has it, or from a backup";

@@ -1,0 +1,143 @@
+//! What the platform tells about itself. [`table`] has every metric.
+//!
+//! No label has a value that users control: a route is the template of its path, never the path.
+
+mod table;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{MatchedPath, Request};
+use axum::middleware::Next;
+use axum::response::Response;
+use daemon::metrics::{Readiness, describe};
+use http::{Method, StatusCode};
+use metrics::{counter, gauge, histogram};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::jobs::Stale;
+
+/// Tells the recorder what there is; after it was installed.
+pub(crate) fn begin() {
+    describe(table::METRICS);
+    gauge!(table::BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+}
+
+/// Counts every request: how it ended and how long it took.
+pub(crate) async fn count_request(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map_or_else(|| "none".to_owned(), |route| route.as_str().to_owned());
+    let method = method(request.method());
+    let began = Instant::now();
+    let response = next.run(request).await;
+    let status = class(response.status());
+    histogram!(table::REQUEST_SECONDS, "route" => route.clone()).record(began.elapsed());
+    let labels = [
+        ("route", route),
+        ("method", method.to_owned()),
+        ("status", status.to_owned()),
+    ];
+    counter!(table::REQUESTS, &labels).increment(1);
+    response
+}
+
+/// A step of signing in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignIn {
+    /// All proofs were given.
+    Ok,
+    /// The password is right; the second factor is still to be shown.
+    HalfWay,
+    /// Wrong, whatever was.
+    Wrong,
+    /// Too many attempts.
+    TooSoon,
+    /// Failed on our side.
+    Failed,
+}
+
+/// Counts an attempt to sign in.
+pub(crate) fn signed_in(outcome: SignIn) {
+    let outcome = match outcome {
+        SignIn::Ok => "ok",
+        SignIn::HalfWay => "half_way",
+        SignIn::Wrong => "wrong",
+        SignIn::TooSoon => "too_soon",
+        SignIn::Failed => "failed",
+    };
+    counter!(table::SIGN_INS, "outcome" => outcome).increment(1);
+}
+
+/// Counts a token or credential that was made; the kind is one of the table's.
+pub(crate) fn minted(kind: &'static str) {
+    counter!(table::MINTED, "kind" => kind).increment(1);
+}
+
+/// Counts rows that were forgotten.
+pub(crate) fn purged(stale: Stale, rows: u64) {
+    counter!(table::PURGED, "kind" => stale.as_str()).increment(rows);
+}
+
+/// Counts subscriptions that were renewed.
+pub(crate) fn renewed(periods: u64) {
+    counter!(table::RENEWED).increment(periods);
+}
+
+/// Counts a job that failed.
+pub(crate) fn job_failed() {
+    counter!(table::JOB_FAILURES).increment(1);
+}
+
+/// Keeps up to date what is looked at and not counted, until the drain: the readiness that the
+/// metrics listener tells, and the pool of the database.
+pub(crate) async fn watch(app: Arc<App>, readiness: Readiness, drain: CancellationToken) {
+    while !drain.is_cancelled() {
+        let is_ready = tokio::select! {
+            is_ready = app.health.is_ready(&app.store) => is_ready,
+            () = drain.cancelled() => false,
+        };
+        readiness.set_ready(is_ready);
+        gauge!(table::READY).set(f64::from(u8::from(is_ready)));
+        let pool = app.store.pool();
+        gauge!(table::CONNECTIONS, "state" => "idle").set(f64::from(pool.idle));
+        gauge!(table::CONNECTIONS, "state" => "used").set(f64::from(pool.used));
+        tokio::select! {
+            () = drain.cancelled() => {}
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+    readiness.set_ready(false);
+    gauge!(table::READY).set(0.0);
+}
+
+/// As often as the engine's; a scraper comes less often.
+const EVERY: Duration = Duration::from_secs(5);
+
+fn method(method: &Method) -> &'static str {
+    const KNOWN: [(Method, &str); 7] = [
+        (Method::GET, "GET"),
+        (Method::HEAD, "HEAD"),
+        (Method::POST, "POST"),
+        (Method::PUT, "PUT"),
+        (Method::PATCH, "PATCH"),
+        (Method::DELETE, "DELETE"),
+        (Method::OPTIONS, "OPTIONS"),
+    ];
+    let known = KNOWN.iter().find(|(known, _)| known == method);
+    known.map_or("other", |(_, name)| name)
+}
+
+fn class(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        100..=199 => "1xx",
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        _ => "5xx",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Every metric there is: name, type, labels, meaning. `docs/metrics.md` is made from this.
+
+use daemon::metrics::{Kind, Metric, metric};
+use daemon::tls::{EXPIRY_METRIC, RELOADS_METRIC};
+use store::QUERY_SECONDS;
+
+use crate::jobs::Stale;
+
+pub(super) const BUILD_INFO: &str = "svc_build_info";
+pub(super) const CONNECTIONS: &str = "svc_platform_database_connections";
+pub(super) const JOB_FAILURES: &str = "svc_platform_job_failures_total";
+pub(super) const MINTED: &str = "svc_platform_tokens_minted_total";
+pub(super) const PURGED: &str = "svc_platform_purged_rows_total";
+pub(super) const READY: &str = "svc_platform_ready";
+pub(super) const RENEWED: &str = "svc_platform_renewals_total";
+pub(super) const REQUESTS: &str = "svc_platform_requests_total";
+pub(super) const REQUEST_SECONDS: &str = "svc_platform_request_seconds";
+pub(super) const SIGN_INS: &str = "svc_platform_sign_ins_total";
+
+/// In the order of their names.
+pub(super) const METRICS: &[Metric] = &[
+    metric(
+        BUILD_INFO,
+        Kind::Gauge,
+        &[("version", &[env!("CARGO_PKG_VERSION")])],
+        "Always 1; the version that runs is its label.",
+    ),
+    metric(
+        EXPIRY_METRIC,
+        Kind::Gauge,
+        &[],
+        "When the certificate in service expires, in seconds since 1970; only with `tls`.",
+    ),
+    metric(
+        RELOADS_METRIC,
+        Kind::Counter,
+        &[("outcome", &["ok", "error"])],
+        "Changes of the certificate's files: in service, or refused while the old one stays.",
+    ),
+    metric(
+        CONNECTIONS,
+        Kind::Gauge,
+        &[("state", &["idle", "used"])],
+        "Connections to the database; with all used, requests wait.",
+    ),
+    metric(
+        QUERY_SECONDS,
+        Kind::Histogram,
+        &[("kind", &["read", "write"])],
+        "How long the database took for a statement, without the wait for a connection.",
+    ),
+    metric(
+        JOB_FAILURES,
+        Kind::Counter,
+        &[],
+        "Times that forgetting or renewing failed; it is tried again with the next pass.",
+    ),
+    metric(
+        PURGED,
+        Kind::Counter,
+        &[("kind", Stale::WORDS)],
+        "Rows that were forgotten because their time was over.",
+    ),
+    metric(
+        READY,
+        Kind::Gauge,
+        &[],
+        "1 while requests can be served: the database answers and nothing drains.",
+    ),
+    metric(
+        RENEWED,
+        Kind::Counter,
+        &[],
+        "Periods of subscriptions that were renewed.",
+    ),
+    metric(
+        REQUEST_SECONDS,
+        Kind::Histogram,
+        &[("route", &[])],
+        "From the head of a request to the head of its answer. `route` is the template of the \
+         path, as the OpenAPI document writes it, or `none`.",
+    ),
+    metric(
+        REQUESTS,
+        Kind::Counter,
+        &[
+            ("route", &[]),
+            (
+                "method",
+                &[
+                    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other",
+                ],
+            ),
+            ("status", &["1xx", "2xx", "3xx", "4xx", "5xx"]),
+        ],
+        "Answered requests.",
+    ),
+    metric(
+        SIGN_INS,
+        Kind::Counter,
+        &[(
+            "outcome",
+            &["ok", "half_way", "wrong", "too_soon", "failed"],
+        )],
+        "Attempts to sign in: all proofs given, the second factor still to be shown, something \
+         wrong, too many attempts, failed on our side.",
+    ),
+    metric(
+        MINTED,
+        Kind::Counter,
+        &[("kind", &["auth", "pat", "app", "mtls"])],
+        "Delegated tokens that were minted and credentials that were issued.",
+    ),
+];

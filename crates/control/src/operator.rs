@@ -1,0 +1,37 @@
+//! The operator's side: finding any user, workspace and project, and keeping them from use.
+
+mod api;
+mod pages;
+mod suspend;
+
+use std::sync::Arc;
+
+use ::api::control::operator as operations;
+use axum::Router;
+use axum::routing::{get, post};
+
+pub use self::suspend::{Reason, Subject, resume, suspend};
+use crate::app::App;
+use crate::route::Serve as _;
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .serve(operations::LIST_USERS, api::list_users)
+        .serve(operations::GET_USER, api::get_user)
+        .serve(operations::SUSPEND_USER, api::suspend_user)
+        .serve(operations::RESUME_USER, api::resume_user)
+        .serve(operations::LIST_WORKSPACES, api::list_workspaces)
+        .serve(operations::GET_WORKSPACE, api::get_workspace)
+        .serve(operations::SUSPEND_WORKSPACE, api::suspend_workspace)
+        .serve(operations::RESUME_WORKSPACE, api::resume_workspace)
+        .serve(operations::LIST_PROJECTS, api::list_projects)
+        .serve(operations::GET_PROJECT, api::get_project)
+        .serve(operations::SUSPEND_PROJECT, api::suspend_project)
+        .serve(operations::RESUME_PROJECT, api::resume_project)
+        .serve(operations::LIST_AUDIT, api::list_audit)
+        .route("/operator", get(pages::home))
+        .route("/operator/{kind}", get(pages::list))
+        .route("/operator/{kind}/{id}/suspend", post(pages::suspend))
+        .route("/operator/{kind}/{id}/resume", post(pages::resume))
+}

@@ -1,0 +1,275 @@
+//! `/api/operator/*`.
+
+use std::sync::Arc;
+
+use api::control::Paging as Place;
+use api::control::operator::{
+    OperatorProject, OperatorProjectList, OperatorUser, OperatorUserList, OperatorWorkspace,
+    OperatorWorkspaceList, Suspend,
+};
+use api::control::people::AuditList;
+use axum::Json;
+use axum::extract::State;
+use store::{Order, Paging, projects, users, workspaces};
+use types::problem::Problem;
+
+use super::{Reason, Subject, resume, suspend};
+use crate::app::App;
+use crate::audit::entry;
+use crate::caller::Operator;
+use crate::extract::{Body, ClientIp, Page, Query, Segment};
+use crate::problem::{Answer, Refusal};
+use crate::wire::date;
+
+type Shared = State<Arc<App>>;
+
+pub(super) async fn list_users(
+    _: Operator,
+    State(app): Shared,
+    mut query: Query,
+) -> Answer<Json<OperatorUserList>> {
+    let sorts = [
+        ("id", users::Sort::Id),
+        ("email", users::Sort::Email),
+        ("name", users::Sort::Name),
+    ];
+    let list = List::take(&mut query, &sorts)?;
+    query.finish()?;
+    let mut read = app.store.read().await?;
+    let (search, sort, order) = (list.search.as_deref(), list.sort, list.order);
+    let found = users::list(&mut read, search, sort, order, list.paging).await?;
+    Ok(Json(OperatorUserList {
+        users: found.items.into_iter().map(user).collect(),
+        paging: list.place(found.total),
+    }))
+}
+
+pub(super) async fn get_user(
+    _: Operator,
+    State(app): Shared,
+    Segment(id): Segment,
+) -> Answer<Json<OperatorUser>> {
+    let mut read = app.store.read().await?;
+    let found = users::by_id(&mut read, named(&id)?).await?;
+    found.map(user).map(Json).ok_or_else(missing)
+}
+
+pub(super) async fn suspend_user(
+    operator: Operator,
+    State(app): Shared,
+    Segment(id): Segment,
+    ClientIp(ip): ClientIp,
+    Body(body): Body<Suspend>,
+) -> Answer<Json<OperatorUser>> {
+    let reason = Reason::parse(&body.reason)?;
+    let subject = Subject::User(named(&id)?);
+    suspend(&app, &operator, ip, subject, &reason).await?;
+    get_user(operator, State(app), Segment(id)).await
+}
+
+pub(super) async fn resume_user(
+    operator: Operator,
+    State(app): Shared,
+    Segment(id): Segment,
+    ClientIp(ip): ClientIp,
+) -> Answer<Json<OperatorUser>> {
+    resume(&app, &operator, ip, Subject::User(named(&id)?)).await?;
+    get_user(operator, State(app), Segment(id)).await
+}
+
+pub(super) async fn list_workspaces(
+    _: Operator,
+    State(app): Shared,
+    mut query: Query,
+) -> Answer<Json<OperatorWorkspaceList>> {
+    let sorts = [
+        ("id", workspaces::Sort::Id),
+        ("name", workspaces::Sort::Name),
+    ];
+    let list = List::take(&mut query, &sorts)?;
+    query.finish()?;
+    let mut read = app.store.read().await?;
+    let (search, sort, order) = (list.search.as_deref(), list.sort, list.order);
+    let found = workspaces::list(&mut read, search, sort, order, list.paging).await?;
+    Ok(Json(OperatorWorkspaceList {
+        workspaces: found.items.into_iter().map(workspace).collect(),
+        paging: list.place(found.total),
+    }))
+}
+
+pub(super) async fn get_workspace(
+    _: Operator,
+    State(app): Shared,
+    Segment(id): Segment,
+) -> Answer<Json<OperatorWorkspace>> {
+    let mut read = app.store.read().await?;
+    let found = workspaces::by_id(&mut read, named(&id)?).await?;
+    found.map(workspace).map(Json).ok_or_else(missing)
+}
+
+pub(super) async fn suspend_workspace(
+    operator: Operator,
+    State(app): Shared,
+    Segment(id): Segment,
+    ClientIp(ip): ClientIp,
+    Body(body): Body<Suspend>,
+) -> Answer<Json<OperatorWorkspace>> {
+    let reason = Reason::parse(&body.reason)?;
+    let subject = Subject::Workspace(named(&id)?);
+    suspend(&app, &operator, ip, subject, &reason).await?;
+    get_workspace(operator, State(app), Segment(id)).await
+}
+
+pub(super) async fn resume_workspace(
+    operator: Operator,
+    State(app): Shared,
+    Segment(id): Segment,
+    ClientIp(ip): ClientIp,
+) -> Answer<Json<OperatorWorkspace>> {
+    resume(&app, &operator, ip, Subject::Workspace(named(&id)?)).await?;
+    get_workspace(operator, State(app), Segment(id)).await
+}
+
+pub(super) async fn list_projects(
+    _: Operator,
+    State(app): Shared,
+    mut query: Query,
+) -> Answer<Json<OperatorProjectList>> {
+    let list = List::take(&mut query, &crate::projects::SORTS)?;
+    query.finish()?;
+    let mut read = app.store.read().await?;
+    let (search, sort, order) = (list.search.as_deref(), list.sort, list.order);
+    let found = projects::list_all(&mut read, search, sort, order, list.paging).await?;
+    Ok(Json(OperatorProjectList {
+        projects: found.items.into_iter().map(project).collect(),
+        paging: list.place(found.total),
+    }))
+}
+
+pub(super) async fn get_project(
+    _: Operator,
+    State(app): Shared,
+    Segment(id): Segment,
+) -> Answer<Json<OperatorProject>> {
+    let mut read = app.store.read().await?;
+    let found = projects::by_id(&mut read, named(&id)?).await?;
+    found.map(project).map(Json).ok_or_else(missing)
+}
+
+pub(super) async fn suspend_project(
+    operator: Operator,
+    State(app): Shared,
+    Segment(id): Segment,
+    ClientIp(ip): ClientIp,
+    Body(body): Body<Suspend>,
+) -> Answer<Json<OperatorProject>> {
+    let reason = Reason::parse(&body.reason)?;
+    let subject = Subject::Project(named(&id)?);
+    suspend(&app, &operator, ip, subject, &reason).await?;
+    get_project(operator, State(app), Segment(id)).await
+}
+
+pub(super) async fn resume_project(
+    operator: Operator,
+    State(app): Shared,
+    Segment(id): Segment,
+    ClientIp(ip): ClientIp,
+) -> Answer<Json<OperatorProject>> {
+    resume(&app, &operator, ip, Subject::Project(named(&id)?)).await?;
+    get_project(operator, State(app), Segment(id)).await
+}
+
+pub(super) async fn list_audit(
+    _: Operator,
+    State(app): Shared,
+    mut query: Query,
+) -> Answer<Json<AuditList>> {
+    let page = query.page()?;
+    query.finish()?;
+    let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
+    let mut read = app.store.read().await?;
+    let found = store::audit::list_all(&mut read, paging).await?;
+    Ok(Json(AuditList {
+        entries: found.items.into_iter().map(entry).collect(),
+        paging: Place::new(page.page, page.size, found.total),
+    }))
+}
+
+/// What every list takes.
+struct List<S> {
+    search: Option<String>,
+    sort: S,
+    order: Order,
+    page: Page,
+    paging: Paging,
+}
+
+impl<S: Copy + Default> List<S> {
+    fn take(query: &mut Query, sorts: &[(&str, S)]) -> Answer<Self> {
+        let page = query.page()?;
+        Ok(Self {
+            search: query.text("q").filter(|text| !text.is_empty()),
+            sort: query.word("sort", sorts)?.unwrap_or_default(),
+            order: query
+                .word("order", &[("asc", Order::Asc), ("desc", Order::Desc)])?
+                .unwrap_or_default(),
+            paging: Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT),
+            page,
+        })
+    }
+
+    fn place(&self, total: u64) -> Place {
+        Place::new(self.page.page, self.page.size, total)
+    }
+}
+
+/// What is no id names nothing.
+fn named<T: std::str::FromStr>(id: &str) -> Answer<T> {
+    id.parse().map_err(|_| missing())
+}
+
+fn missing() -> Refusal {
+    Problem::not_found().into()
+}
+
+fn user(row: users::User) -> OperatorUser {
+    OperatorUser {
+        id: row.id.to_string(),
+        email: row.email,
+        name: row.name,
+        role: row.role.as_str().to_owned(),
+        status: row.status.as_str().to_owned(),
+        email_verified: row.email_verified,
+        second_factor: row.totp_confirmed_at.is_some(),
+        created_at: date(row.created_at),
+        updated_at: date(row.updated_at),
+    }
+}
+
+fn workspace(row: workspaces::Workspace) -> OperatorWorkspace {
+    OperatorWorkspace {
+        id: row.id.to_string(),
+        kind: row.kind.as_str().to_owned(),
+        name: row.name,
+        status: row.status.as_str().to_owned(),
+        subscription_status: row.subscription_status,
+        created_at: date(row.created_at),
+        updated_at: date(row.updated_at),
+    }
+}
+
+fn project(row: projects::Project) -> OperatorProject {
+    OperatorProject {
+        id: row.id.to_string(),
+        workspace_id: row.workspace_id.to_string(),
+        name: row.name,
+        endpoint: row.endpoint,
+        plan: row.plan,
+        provider: row.provider,
+        region: row.region,
+        status: row.status.as_str().to_owned(),
+        suspended_at: row.suspended_at.map(date),
+        created_at: date(row.created_at),
+        updated_at: date(row.updated_at),
+    }
+}

@@ -1,0 +1,169 @@
+//! Suspending and resuming, whoever asks: the API or a page.
+//!
+//! What is suspended is asked for at every use, so a suspension holds at once and in every process,
+//! and ends as it began: nothing is revoked.
+
+use std::net::IpAddr;
+
+use serde_json::json;
+use store::users::{Role, Status};
+use store::{Lock, Tx, links, projects, sessions, users, workspaces};
+use types::id::{ProjectId, UserId, WorkspaceId};
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::caller::Operator;
+use crate::problem::{Answer, Refusal};
+
+/// What can be suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A person: no way in, and nothing that acts for the person acts.
+    User(UserId),
+    /// A workspace: its members read, and nothing more.
+    Workspace(WorkspaceId),
+    /// A project: it is unavailable.
+    Project(ProjectId),
+}
+
+/// Why something is suspended; kept in the audit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason(String);
+
+impl Reason {
+    /// The reason as it may be kept.
+    ///
+    /// # Errors
+    /// It is empty, too long, or has control characters.
+    pub fn parse(given: &str) -> Answer<Self> {
+        let reason = given.trim();
+        let length = reason.chars().count();
+        if reason.chars().any(char::is_control) || !(1..=MAX_REASON).contains(&length) {
+            let detail = "A reason has 1 to 500 characters on one line.";
+            return Err(Problem::invalid_request(detail).with_field("reason").into());
+        }
+        Ok(Self(reason.to_owned()))
+    }
+}
+
+/// Longest reason, in characters: a sentence and the number of a ticket.
+const MAX_REASON: usize = 500;
+
+/// Suspends it.
+///
+/// # Errors
+/// 404 where it is not there; 409 where it is suspended already, or is the operator who asks.
+pub async fn suspend(
+    app: &App,
+    operator: &Operator,
+    ip: IpAddr,
+    subject: Subject,
+    reason: &Reason,
+) -> Answer<()> {
+    let now = app.now();
+    let actor = &operator.who.user;
+    let mut tx = app.store.begin().await?;
+    let (workspace, action, target) = match subject {
+        Subject::User(id) => {
+            if id == actor.id {
+                return Err(conflict("You cannot suspend yourself."));
+            }
+            require_operator(&mut tx, actor.id).await?;
+            let user = users::by_id(&mut tx, id).await?.ok_or_else(missing)?;
+            let (from, to) = (Status::Active, Status::Suspended);
+            if !users::change_status(&mut tx, user.id, from, to, now).await? {
+                return Err(conflict(ALREADY));
+            }
+            sessions::end_all(&mut tx, id, None).await?;
+            for kind in links::Kind::ALL {
+                links::revoke(&mut tx, id, *kind, now).await?;
+            }
+            (None, Action::UserSuspended, Target::User(id))
+        }
+        Subject::Workspace(id) => {
+            let found = workspaces::by_id(&mut tx, id).await?;
+            found.ok_or_else(missing)?;
+            let (from, to) = (workspaces::Status::Active, workspaces::Status::Suspended);
+            if !workspaces::change_status(&mut tx, id, from, to, now).await? {
+                return Err(conflict(ALREADY));
+            }
+            (Some(id), Action::WorkspaceSuspended, Target::Workspace(id))
+        }
+        Subject::Project(id) => {
+            let project = projects::by_id(&mut tx, id).await?.ok_or_else(missing)?;
+            if !projects::suspend(&mut tx, id, now).await? {
+                return Err(conflict(ALREADY));
+            }
+            let workspace = project.workspace_id;
+            (
+                Some(workspace),
+                Action::ProjectSuspended,
+                Target::Project(id),
+            )
+        }
+    };
+    let actor = Actor::caller(&operator.who).at(ip);
+    let details = json!({"reason": reason.0});
+    audit::record_with(&mut tx, &actor, workspace, action, target, details, now).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Lets it be used again.
+///
+/// # Errors
+/// 404 where it is not there; 409 where it is not suspended.
+pub async fn resume(app: &App, operator: &Operator, ip: IpAddr, subject: Subject) -> Answer<()> {
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let (resumed, workspace, action, target) = match subject {
+        Subject::User(id) => {
+            users::by_id(&mut tx, id).await?.ok_or_else(missing)?;
+            let (from, to) = (Status::Suspended, Status::Active);
+            let resumed = users::change_status(&mut tx, id, from, to, now).await?;
+            (resumed, None, Action::UserResumed, Target::User(id))
+        }
+        Subject::Workspace(id) => {
+            let found = workspaces::by_id(&mut tx, id).await?;
+            found.ok_or_else(missing)?;
+            let (from, to) = (workspaces::Status::Suspended, workspaces::Status::Active);
+            let resumed = workspaces::change_status(&mut tx, id, from, to, now).await?;
+            let target = Target::Workspace(id);
+            (resumed, Some(id), Action::WorkspaceResumed, target)
+        }
+        Subject::Project(id) => {
+            let project = projects::by_id(&mut tx, id).await?.ok_or_else(missing)?;
+            let resumed = projects::resume(&mut tx, id, now).await?;
+            let workspace = Some(project.workspace_id);
+            let target = Target::Project(id);
+            (resumed, workspace, Action::ProjectResumed, target)
+        }
+    };
+    if !resumed {
+        return Err(conflict("It is not suspended."));
+    }
+    let actor = Actor::caller(&operator.who).at(ip);
+    audit::record(&mut tx, &actor, workspace, action, target, now).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Whether the caller is an operator still, now that nobody can change it under us. Of two who
+/// suspend each other at the same moment one is not any more, so the last one always stays.
+async fn require_operator(tx: &mut Tx, id: UserId) -> Answer<()> {
+    Lock::Operators.take(tx).await?;
+    let user = users::by_id(tx, id).await?;
+    let is_one = |user: &users::User| user.role == Role::Admin && user.status == Status::Active;
+    user.filter(is_one).map(|_| ()).ok_or_else(missing)
+}
+
+const ALREADY: &str = "It is suspended already.";
+
+fn conflict(detail: &'static str) -> Refusal {
+    Problem::conflict().with_detail(detail).into()
+}
+
+fn missing() -> Refusal {
+    Problem::not_found().into()
+}

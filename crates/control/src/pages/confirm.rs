@@ -1,0 +1,136 @@
+//! Proving again to be who one is, before what changes how one signs in.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+
+use super::form::Form;
+use super::layout::{NextPath, PageRefusal, script_page, see_other};
+use super::login::{WRONG, refusal};
+use super::passkeys::{WRONG as WRONG_PASSKEY, json, sent};
+use super::{signed_in, with_next};
+use crate::app::App;
+use crate::extract::Query;
+use crate::people::challenge::Purpose;
+use crate::people::confirm::{with_code, with_password};
+use crate::people::passkeys;
+use crate::people::session::{SignedIn, Visitor};
+use crate::problem::Answer;
+
+#[derive(Template)]
+#[template(path = "confirm.html")]
+struct ConfirmPage<'a> {
+    next: &'a str,
+    email: &'a str,
+    has_password: bool,
+    has_codes: bool,
+    has_passkeys: bool,
+    password_error: Option<&'a str>,
+    code_error: Option<&'a str>,
+    passkey_error: Option<&'a str>,
+}
+
+/// The person, where the last proof is recent; else the page that asks for one comes first, and
+/// then `path`.
+pub(super) fn proved(app: &App, who: SignedIn, path: &str) -> Result<SignedIn, PageRefusal> {
+    if who.is_proved(app.now()) {
+        return Ok(who);
+    }
+    Err(PageRefusal::SeeOther(with_next("/account/confirm", path)))
+}
+
+/// The page.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    mut query: Query,
+) -> Result<Response, PageRefusal> {
+    let next = NextPath::parse(&query.text("next").unwrap_or_default());
+    let who = signed_in(visitor, next.as_str())?;
+    Ok(script_page(
+        StatusCode::OK,
+        &confirm_page(&app, &who, &next).await?,
+    ))
+}
+
+/// A password, or a code.
+pub(super) async fn submit(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let next = NextPath::parse(&form.text("next"));
+    let who = signed_in(visitor, next.as_str())?;
+    let (password, code) = (form.text("password"), form.text("code"));
+    let is_code = !code.is_empty();
+    let confirmed = if is_code {
+        with_code(&app, &who, &code).await
+    } else {
+        with_password(&app, &who, &password).await
+    };
+    let Err(error) = confirmed else {
+        return Ok(see_other(next.as_str()));
+    };
+    let mut again = confirm_page(&app, &who, &next).await?;
+    refusal(error, WRONG, |text| {
+        let place = if is_code {
+            &mut again.code_error
+        } else {
+            &mut again.password_error
+        };
+        *place = Some(text);
+        again
+    })
+}
+
+/// What the page hands to the browser's passkeys.
+pub(super) async fn options(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    _form: Form,
+) -> Result<Response, PageRefusal> {
+    let who = signed_in(visitor, "/account")?;
+    let bound_to = who.session.id.to_string();
+    let user = Some(who.user.id);
+    let options = passkeys::request(&app, Purpose::Confirm, bound_to.as_bytes(), user).await?;
+    Ok(json(&options))
+}
+
+/// A passkey.
+pub(super) async fn passkey(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let next = NextPath::parse(&form.text("next"));
+    let who = signed_in(visitor, next.as_str())?;
+    let Err(error) = passkeys::confirm(&app, &who, &sent(&mut form)).await else {
+        return Ok(see_other(next.as_str()));
+    };
+    let mut again = confirm_page(&app, &who, &next).await?;
+    refusal(error, WRONG_PASSKEY, |text| {
+        again.passkey_error = Some(text);
+        again
+    })
+}
+
+async fn confirm_page<'a>(
+    app: &App,
+    who: &'a SignedIn,
+    next: &'a NextPath,
+) -> Answer<ConfirmPage<'a>> {
+    let count = store::passkeys::count(&mut *app.store.read().await?, who.user.id).await?;
+    Ok(ConfirmPage {
+        next: next.as_str(),
+        email: &who.user.email,
+        has_password: who.user.password_hash.is_some(),
+        has_codes: who.user.totp_confirmed_at.is_some(),
+        has_passkeys: count > 0 && passkeys::is_possible(app),
+        password_error: None,
+        code_error: None,
+        passkey_error: None,
+    })
+}

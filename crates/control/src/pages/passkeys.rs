@@ -1,0 +1,209 @@
+//! Passkeys: signing in with one, adding one, removing one.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, StatusCode};
+use serde_json::Value;
+use types::id::PasskeyId;
+use webauthn::Registration;
+
+use super::confirm::proved;
+use super::form::Form;
+use super::layout::{NextPath, PageRefusal, script_page, see_other};
+use super::login::LoginPage;
+use super::second_factor::{self, CodesPage};
+use super::{signed_in, with_cookie, with_next};
+use crate::app::App;
+use crate::extract::{ClientIp, Path};
+use crate::people::challenge::{LIFETIME, Purpose};
+use crate::people::cookie::Cookie;
+use crate::people::passkeys::{self, Outcome, Sent};
+use crate::people::recovery::RecoveryCode;
+use crate::people::secret_link::LinkSecret;
+use crate::people::session::{Browser, Visitor, cookie_of};
+
+#[derive(Template)]
+#[template(path = "add_passkey.html")]
+struct AddPage<'a> {
+    name: &'a str,
+    error: Option<&'a str>,
+}
+
+/// What the sign-in page hands to the browser's passkeys. The challenge is bound to a cookie: there
+/// is no session yet.
+pub(super) async fn sign_in_options(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    _form: Form,
+) -> Result<Response, PageRefusal> {
+    let cookie = Cookie::passkey(&app.config.base_url);
+    let browser = match cookie_of(cookie, &headers) {
+        Some(browser) => browser,
+        None => LinkSecret::draw()?,
+    };
+    let options = passkeys::request(&app, Purpose::SignIn, &browser.hash(), None).await?;
+    let seconds = u32::try_from(LIFETIME.as_secs()).unwrap_or(u32::MAX);
+    Ok(with_cookie(json(&options), &cookie.set(&browser, seconds)))
+}
+
+/// Signs in.
+pub(super) async fn sign_in(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    browser: Browser,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let next = NextPath::parse(&form.text("next"));
+    let bound_to = cookie_of(Cookie::passkey(&app.config.base_url), &headers);
+    let Some(bound_to) = bound_to else {
+        return Ok(see_other(&with_next("/login", next.as_str())));
+    };
+    match passkeys::sign_in(&app, &sent(&mut form), &bound_to.hash(), &browser).await {
+        Ok(begun) => Ok(with_cookie(see_other(next.as_str()), &begun.set_cookie)),
+        Err(error) => super::login::refusal(error, WRONG, |text| {
+            LoginPage::new(&app, next.as_str()).after_passkey(text)
+        }),
+    }
+}
+
+/// What the page of the second step hands to the browser's passkeys.
+pub(super) async fn step_options(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    _form: Form,
+) -> Result<Response, PageRefusal> {
+    let Visitor::HalfWay(who) = visitor else {
+        return Err(PageRefusal::SeeOther("/login".to_owned()));
+    };
+    let bound_to = who.session.id.to_string();
+    let purpose = Purpose::SecondFactor;
+    let options = passkeys::request(&app, purpose, bound_to.as_bytes(), Some(who.user.id)).await?;
+    Ok(json(&options))
+}
+
+/// Completes a sign-in.
+pub(super) async fn step(
+    State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
+    visitor: Visitor,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let next = NextPath::parse(&form.text("next"));
+    let who = match visitor {
+        Visitor::HalfWay(who) => who,
+        Visitor::SignedIn(_) => return Ok(see_other(next.as_str())),
+        Visitor::Nobody => return Ok(see_other(&with_next("/login", next.as_str()))),
+    };
+    match passkeys::second_factor(&app, &who, &sent(&mut form), ip).await {
+        Ok(cookie) => Ok(with_cookie(see_other(next.as_str()), &cookie)),
+        Err(error) => {
+            let mut again = second_factor::step_page(&app, &who, next.as_str()).await?;
+            super::login::refusal(error, WRONG, |text| {
+                again.passkey_error = Some(text);
+                again
+            })
+        }
+    }
+}
+
+/// The page on which a passkey is made.
+pub(super) async fn show_new(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+) -> Result<Response, PageRefusal> {
+    proved(&app, signed_in(visitor, NEW)?, NEW)?;
+    let page = AddPage {
+        name: "",
+        error: None,
+    };
+    Ok(script_page(StatusCode::OK, &page))
+}
+
+/// What that page hands to the browser's passkeys.
+pub(super) async fn creation_options(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    _form: Form,
+) -> Result<Response, PageRefusal> {
+    let who = proved(&app, signed_in(visitor, NEW)?, NEW)?;
+    Ok(json(&passkeys::creation(&app, &who).await?))
+}
+
+/// The passkey that was made.
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let who = proved(&app, signed_in(visitor, NEW)?, NEW)?;
+    let name = form.text("name");
+    let (client_data, attestation) = (
+        bytes(&form.text("clientData")),
+        bytes(&form.text("attestation")),
+    );
+    let registration = Registration {
+        client_data: &client_data,
+        attestation: &attestation,
+    };
+    let error = match passkeys::register(&app, &who, &name, registration).await {
+        Ok(Outcome::Added(None)) => return Ok(see_other("/account?done=passkey")),
+        Ok(Outcome::Added(Some(codes))) => {
+            let codes = codes.iter().map(RecoveryCode::reveal).collect();
+            return Ok(super::layout::page(&CodesPage { codes }));
+        }
+        Ok(Outcome::Refused(error)) => error.to_owned(),
+        Err(refusal) if refusal.problem().status == 400 => refusal.problem().detail.to_string(),
+        Err(refusal) => return Err(refusal.into()),
+    };
+    let again = AddPage {
+        name: &name,
+        error: Some(&error),
+    };
+    Ok(script_page(StatusCode::UNPROCESSABLE_ENTITY, &again))
+}
+
+/// Takes one away.
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    Path(passkey): Path<String>,
+    _form: Form,
+) -> Result<Response, PageRefusal> {
+    let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
+    if let Ok(passkey) = passkey.parse::<PasskeyId>() {
+        passkeys::remove(&app, &who, passkey).await?;
+    }
+    Ok(see_other("/account?done=passkey-off"))
+}
+
+/// The fields that the script adds. One that is not well encoded is empty, and verifies nothing.
+pub(super) fn sent(form: &mut Form) -> Sent {
+    let mut field = |name: &str| bytes(&form.text(name));
+    Sent {
+        credential_id: field("credentialId"),
+        client_data: field("clientData"),
+        authenticator_data: field("authenticatorData"),
+        signature: field("signature"),
+        user_handle: field("userHandle"),
+    }
+}
+
+pub(super) fn json(options: &Value) -> Response {
+    ([(CACHE_CONTROL, "no-store")], axum::Json(options)).into_response()
+}
+
+fn bytes(text: &str) -> Vec<u8> {
+    BASE64_URL_SAFE_NO_PAD.decode(text).unwrap_or_default()
+}
+
+/// What a person learns of a passkey that was refused.
+pub(super) const WRONG: &str =
+    "That passkey was not accepted. Try once more, or go on in another way.";
+
+const NEW: &str = "/account/passkeys/new";

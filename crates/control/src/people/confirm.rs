@@ -1,0 +1,51 @@
+//! Proving again to be who one is, before what changes how one signs in.
+
+use store::users::{self, User};
+use store::{SecretHash, Tx, sessions};
+
+use super::accounts::check_password;
+use super::recovery::RecoveryCode;
+use super::second_factor::secret_of;
+use super::session::SignedIn;
+use super::sign_in::SignInError;
+use crate::app::App;
+use crate::problem::Answer;
+
+/// With the password.
+pub async fn with_password(app: &App, who: &SignedIn, text: &str) -> Result<(), SignInError> {
+    check_password(app, &who.user, text).await?;
+    let mut tx = app.store.begin().await?;
+    sessions::proved(&mut tx, who.session.id, app.now()).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// With a code of the authenticator app, or a recovery code.
+pub async fn with_code(app: &App, who: &SignedIn, code: &str) -> Result<(), SignInError> {
+    let now = app.now();
+    app.people.attempts.begin_with_code(who.user.id, now)?;
+    let mut tx = app.store.begin().await?;
+    if !use_code(app, &mut tx, &who.user, code).await? {
+        return Err(SignInError::Wrong);
+    }
+    sessions::proved(&mut tx, who.session.id, now).await?;
+    tx.commit().await?;
+    app.people.attempts.forgive_codes(who.user.id);
+    Ok(())
+}
+
+/// Uses up a code of the person's: the authenticator app's, where it is in force, or a recovery
+/// code. False: it is none.
+pub async fn use_code(app: &App, tx: &mut Tx, user: &User, code: &str) -> Answer<bool> {
+    let now = app.now();
+    if let Some(code) = RecoveryCode::read(code) {
+        return Ok(users::use_recovery_code(tx, user.id, SecretHash(code.hash()), now).await?);
+    }
+    if user.totp_confirmed_at.is_none() {
+        return Ok(false);
+    }
+    match secret_of(app, user)?.and_then(|secret| secret.check(code, now, None)) {
+        Some(step) => Ok(users::use_totp_step(tx, user.id, step).await?),
+        None => Ok(false),
+    }
+}

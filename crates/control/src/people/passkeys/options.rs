@@ -1,0 +1,80 @@
+//! What a page hands to the browser's passkeys (Web Authentication level 3, sections 5.4 and 5.5),
+//! in the JSON form of section 5.1: bytes are base64url.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64URL;
+use serde_json::{Value, json};
+use store::passkeys::{self, Passkey};
+use types::id::UserId;
+use webauthn::ALGORITHMS;
+
+use super::relying_party;
+use crate::app::App;
+use crate::people::challenge::{self, LIFETIME, Purpose};
+use crate::people::session::SignedIn;
+use crate::problem::Answer;
+
+/// For a new passkey. One that the person has already is not made again by its authenticator.
+pub async fn creation(app: &App, who: &SignedIn) -> Answer<Value> {
+    let party = relying_party(app)?;
+    let bound_to = who.session.id.to_string();
+    let challenge = challenge::issue(app, Purpose::Register, bound_to.as_bytes())?;
+    let known = passkeys::of_user(&mut *app.store.read().await?, who.user.id).await?;
+    let algorithms: Vec<Value> = ALGORITHMS
+        .iter()
+        .map(|number| json!({"type": "public-key", "alg": number}))
+        .collect();
+    Ok(json!({
+        "rp": {"id": party.id(), "name": party.id()},
+        "user": {
+            // Not the address: an authenticator shows this to nobody, but keeps it unprotected.
+            "id": BASE64URL.encode(who.user.id.to_string()),
+            "name": who.user.email,
+            "displayName": who.user.name,
+        },
+        "challenge": BASE64URL.encode(challenge),
+        "pubKeyCredParams": algorithms,
+        "timeout": LIFETIME.as_millis(),
+        "excludeCredentials": descriptors(&known),
+        "authenticatorSelection": {"residentKey": "preferred", "userVerification": "preferred"},
+        "attestation": "none",
+    }))
+}
+
+/// For showing a passkey: one of the person's, or where nobody is known yet any that the browser
+/// has for this platform.
+pub async fn request(
+    app: &App,
+    purpose: Purpose,
+    bound_to: &[u8],
+    user: Option<UserId>,
+) -> Answer<Value> {
+    let party = relying_party(app)?;
+    let challenge = challenge::issue(app, purpose, bound_to)?;
+    let known = match user {
+        Some(user) => passkeys::of_user(&mut *app.store.read().await?, user).await?,
+        None => Vec::new(),
+    };
+    // By itself a passkey has to make sure who it is; after a password it need not.
+    let verification = if purpose == Purpose::SignIn {
+        "required"
+    } else {
+        "preferred"
+    };
+    Ok(json!({
+        "challenge": BASE64URL.encode(challenge),
+        "timeout": LIFETIME.as_millis(),
+        "rpId": party.id(),
+        "allowCredentials": descriptors(&known),
+        "userVerification": verification,
+    }))
+}
+
+fn descriptors(passkeys: &[Passkey]) -> Vec<Value> {
+    passkeys
+        .iter()
+        .map(
+            |passkey| json!({"type": "public-key", "id": BASE64URL.encode(&passkey.credential_id)}),
+        )
+        .collect()
+}

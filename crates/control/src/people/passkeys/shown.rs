@@ -1,0 +1,166 @@
+//! A passkey was shown: who it was, and what that opens.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use store::passkeys::{self, Passkey};
+use store::users::{self, Status};
+use store::{Tx, sessions};
+use webauthn::{Assertion, Shown};
+
+use super::relying_party;
+use crate::app::App;
+use crate::people::challenge::{self, Challenge, Purpose};
+use crate::people::session::{self, Begun, Browser, SignedIn};
+use crate::people::sign_in::{SignInError, note_sign_in};
+use crate::problem::Answer;
+
+/// What a browser sent for a passkey.
+#[derive(Clone, Debug, Default)]
+pub struct Sent {
+    /// The authenticator's name for the passkey.
+    pub credential_id: Vec<u8>,
+    /// `response.clientDataJSON`.
+    pub client_data: Vec<u8>,
+    /// `response.authenticatorData`.
+    pub authenticator_data: Vec<u8>,
+    /// `response.signature`.
+    pub signature: Vec<u8>,
+    /// `response.userHandle`: whose the authenticator says it is; empty where it says nothing.
+    pub user_handle: Vec<u8>,
+}
+
+/// Signs somebody in by a passkey alone. Whose it is comes from the passkey; `bound_to` is the
+/// browser that got the challenge.
+pub async fn sign_in(
+    app: &App,
+    sent: &Sent,
+    bound_to: &[u8],
+    browser: &Browser,
+) -> Result<Begun, SignInError> {
+    let now = app.now();
+    let attempts = &app.people.attempts;
+    attempts.begin_at(browser.ip, now)?;
+    let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
+    let known = known.ok_or(SignInError::Wrong)?;
+    attempts.begin_with_code(known.user_id, now)?;
+    let (shown, challenge) = verify(app, &known, sent, Purpose::SignIn, bound_to)?;
+    // Whose passkey it is has to be said by the passkey, too (level 3, section 7.2, step 6), and
+    // only one that knew its owner before opens an account by itself.
+    let is_whole = shown.user_verified && known.user_verified;
+    if !is_whole || sent.user_handle != known.user_id.to_string().as_bytes() {
+        return Err(SignInError::Wrong);
+    }
+    let mut tx = app.store.begin().await?;
+    if !take(&mut tx, &known, shown, &challenge, now).await? {
+        return Err(SignInError::Wrong);
+    }
+    let user = users::by_id(&mut tx, known.user_id).await?;
+    let Some(user) = user.filter(|user| user.status == Status::Active) else {
+        return Err(SignInError::Wrong);
+    };
+    let begun = session::begin_whole(app, &mut tx, &user, browser, now).await?;
+    note_sign_in(&mut tx, &user, browser.ip, now).await?;
+    tx.commit().await?;
+    attempts.succeeded_at(browser.ip);
+    attempts.forgive(&user.email, user.id);
+    Ok(begun)
+}
+
+/// Completes a sign-in with a passkey. Returns the value of `Set-Cookie`.
+pub async fn second_factor(
+    app: &App,
+    who: &SignedIn,
+    sent: &Sent,
+    ip: IpAddr,
+) -> Result<String, SignInError> {
+    let now = app.now();
+    let mut tx = shown_by(app, who, sent, Purpose::SecondFactor, now).await?;
+    let Some(cookie) = session::complete(app, &mut tx, &who.session, now).await? else {
+        return Err(SignInError::Wrong);
+    };
+    note_sign_in(&mut tx, &who.user, ip, now).await?;
+    tx.commit().await?;
+    app.people.attempts.forgive_codes(who.user.id);
+    Ok(cookie)
+}
+
+/// Proves again, with a passkey, to be who is signed in.
+pub async fn confirm(app: &App, who: &SignedIn, sent: &Sent) -> Result<(), SignInError> {
+    let now = app.now();
+    let mut tx = shown_by(app, who, sent, Purpose::Confirm, now).await?;
+    sessions::proved(&mut tx, who.session.id, now).await?;
+    tx.commit().await?;
+    app.people.attempts.forgive_codes(who.user.id);
+    Ok(())
+}
+
+/// A passkey of somebody whose session is known: counted, verified, used up.
+async fn shown_by(
+    app: &App,
+    who: &SignedIn,
+    sent: &Sent,
+    purpose: Purpose,
+    now: Timestamp,
+) -> Result<Tx, SignInError> {
+    app.people.attempts.begin_with_code(who.user.id, now)?;
+    let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
+    let known = known.filter(|known| known.user_id == who.user.id);
+    let known = known.ok_or(SignInError::Wrong)?;
+    let bound_to = who.session.id.to_string();
+    let (shown, challenge) = verify(app, &known, sent, purpose, bound_to.as_bytes())?;
+    let mut tx = app.store.begin().await?;
+    if take(&mut tx, &known, shown, &challenge, now).await? {
+        Ok(tx)
+    } else {
+        Err(SignInError::Wrong)
+    }
+}
+
+fn verify(
+    app: &App,
+    known: &Passkey,
+    sent: &Sent,
+    purpose: Purpose,
+    bound_to: &[u8],
+) -> Result<(Shown, Challenge), SignInError> {
+    let mut challenge = None;
+    let assertion = Assertion {
+        client_data: &sent.client_data,
+        authenticator_data: &sent.authenticator_data,
+        signature: &sent.signature,
+    };
+    let shown = relying_party(app)?.verify(&known.public_key, assertion, |bytes| {
+        let found = challenge::recognise(app, purpose, bound_to, bytes);
+        challenge = found.ok().flatten();
+        challenge.is_some()
+    });
+    match (shown, challenge) {
+        (Ok(shown), Some(challenge)) => Ok((shown, challenge)),
+        (Err(error), _) => {
+            tracing::debug!(user.id = %known.user_id, %error, "a passkey was refused");
+            Err(SignInError::Wrong)
+        }
+        (Ok(_), None) => Err(SignInError::Wrong),
+    }
+}
+
+/// Uses the challenge up and notes the use. False when either was used before: a counter that does
+/// not grow shows a copy of the authenticator.
+async fn take(
+    tx: &mut Tx,
+    known: &Passkey,
+    shown: Shown,
+    challenge: &Challenge,
+    now: Timestamp,
+) -> Answer<bool> {
+    if !challenge::spend(tx, challenge).await? {
+        return Ok(false);
+    }
+    let count = shown.sign_count.into();
+    let is_next = passkeys::used(tx, known.id, count, shown.user_verified, now).await?;
+    if !is_next {
+        tracing::warn!(user.id = %known.user_id, passkey.id = %known.id, "a passkey's counter did not grow: there may be a copy of it");
+    }
+    Ok(is_next)
+}

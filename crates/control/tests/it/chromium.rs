@@ -1,0 +1,102 @@
+//! A real browser in front of a real platform.
+//!
+//! A test starts a [`Site`], makes the people and links that it needs, and runs a script of
+//! `tests/node/` with them as JSON. The script drives Chromium through `tests/node/browser.mjs`,
+//! asserts with `node:assert`, and ends with a failure and its reason, which is what the test
+//! shows. The clock of the site stands still, near the browser's: a script may name codes of an
+//! authenticator app for the step before, this one, and the next.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::shutdown::Shutdown;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::process::Command;
+
+use crate::support::TestControl;
+
+/// A platform that listens, at `http://localhost:<port>`: a name that browsers trust without TLS
+/// and that passkeys can be bound to, which they cannot be to an address.
+pub(crate) struct Site {
+    control: TestControl,
+    pub(crate) url: String,
+    shutdown: Shutdown,
+}
+
+impl Site {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url = format!("http://localhost:{port}");
+        let control = TestControl::at(&url, jiff::Timestamp::now()).await;
+        let shutdown = Shutdown::new(Duration::from_secs(1));
+        let app = Arc::clone(&control.app);
+        control::start_on(app, listener, shutdown.clone())
+            .await
+            .unwrap();
+        Self {
+            control,
+            url,
+            shutdown,
+        }
+    }
+
+    /// Runs `tests/node/<script>`. It finds the site's address, the moment at which the clock
+    /// stands, the folder of sent mails, a folder for screenshots, and what is `given`.
+    pub(crate) async fn run(&self, script: &str, given: Value) {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/node");
+        let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).join(script);
+        let world = json!({
+            "url": self.url,
+            "now": self.app.now().as_millisecond(),
+            "mail": self.directory().join("data/mail"),
+            "shots": shots,
+            "given": given,
+        });
+        let mut command = Command::new(variable("SVC_TEST_NODE"));
+        command
+            .arg(scripts.join(script))
+            .env("SVC_TEST_NODE_PACKAGES", variable("SVC_TEST_NODE_PACKAGES"))
+            .env("SVC_TEST_CHROMIUM", variable("SVC_TEST_CHROMIUM"))
+            .env("SVC_TEST_WORLD", world.to_string())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let output = tokio::time::timeout(PATIENCE, command.output()).await;
+        let output = output.expect("the script does not end").unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{script} failed:\n{text}\n{errors}"
+        );
+    }
+}
+
+impl Deref for Site {
+    type Target = TestControl;
+
+    fn deref(&self) -> &TestControl {
+        &self.control
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.shutdown.request();
+    }
+}
+
+/// What the tests need of the machine is never skipped: it is missing loudly.
+fn variable(name: &str) -> PathBuf {
+    let value = std::env::var_os(name);
+    value
+        .unwrap_or_else(|| panic!("{name} is not set: run `cargo xtask test`, which sets it"))
+        .into()
+}
+
+/// A script that takes longer than this hangs: machines that build beside the test are slow, too.
+const PATIENCE: Duration = Duration::from_secs(600);

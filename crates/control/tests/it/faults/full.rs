@@ -1,0 +1,143 @@
+//! Databases without room, on small file systems that only one process sees.
+
+use std::os::unix::fs::chown;
+use std::path::Path;
+
+use nix::unistd::{Uid, User};
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+use super::*;
+use crate::postgres::Server;
+
+/// Runs a test of this file again, where it may mount.
+fn with_mounts(test: &str) {
+    let inner = process(&format!("faults::full::{test}"), &json!({}));
+    let mut command = Command::new("unshare");
+    // Root is not given up where it is had: PostgreSQL needs a user beside it.
+    if Uid::effective().is_root() {
+        command.arg("--mount");
+    } else {
+        command.args(["--user", "--map-root-user", "--mount"]);
+    }
+    let output = command
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env(SETTINGS, "{}")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{told}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+fn mount(size: &str, on: &Path) {
+    let mounted = Command::new("mount")
+        .args([
+            "-t",
+            "tmpfs",
+            "-o",
+            &format!("size={size},mode=0777"),
+            "tmpfs",
+        ])
+        .arg(on)
+        .status();
+    assert!(mounted.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_is_read_and_written_again_when_there_is_room() {
+    match settings() {
+        None => with_mounts("a_full_disk_is_read_and_written_again_when_there_is_room"),
+        Some(_) => sqlite_on_a_full_disk().await,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_postgres_is_read_and_written_again_when_there_is_room() {
+    match settings() {
+        None => with_mounts("a_full_postgres_is_read_and_written_again_when_there_is_room"),
+        Some(_) => postgres_on_a_full_disk().await,
+    }
+}
+
+/// A file system that is gone with this.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let gone = Command::new("umount").arg("--lazy").arg(self.0).status();
+        assert!(gone.unwrap().success());
+    }
+}
+
+/// Takes all room that is left, creates until nothing more fits, looks what can be done then, and
+/// makes room again: the order that was refused makes one project.
+async fn fill_and_empty(control: &TestControl, person: &Person, file_system: &Path) {
+    let ballast = file_system.join("ballast");
+    let mut file = std::fs::File::create(&ballast).unwrap();
+    let full = std::io::copy(&mut std::io::repeat(0), &mut file).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let (mut made, mut refused) = (0, order(control, person).await);
+    // There is room yet in what the database has taken before.
+    while create(control, person, &refused).await.status == 201 {
+        made += 1;
+        refused = order(control, person).await;
+        assert!(made < 500, "there is always room");
+    }
+    for _ in 0..3 {
+        assert_unavailable(&in_time(create(control, person, &refused)).await);
+        assert_eq!(in_time(who(control, person)).await.status, 200);
+        assert_eq!(in_time(list(control, person)).await.status, 200);
+    }
+    drop(file);
+    std::fs::remove_file(&ballast).unwrap();
+    let created = in_time(create(control, person, &refused)).await;
+    assert_eq!(created.status, 201, "{created:?}");
+    assert_books(control, person, made + 1).await;
+}
+
+async fn sqlite_on_a_full_disk() {
+    let prepare = |data: &Path| {
+        std::fs::create_dir_all(data).unwrap();
+        mount("4m", data);
+    };
+    let control = TestControl::start_with(SHOP, None, prepare).await;
+    let data = control.directory().join("data");
+    let mounted = Mounted(&data);
+    let person = customer(&control).await;
+    fill_and_empty(&control, &person, &data).await;
+    control.app.store.close().await;
+    drop(mounted);
+}
+
+async fn postgres_on_a_full_disk() {
+    let room = tempfile::tempdir().unwrap();
+    mount("24m", room.path());
+    let mounted = Mounted(room.path());
+    let space = room.path().join("space");
+    std::fs::create_dir(&space).unwrap();
+    if Uid::effective().is_root() {
+        let nobody = User::from_name("nobody").unwrap().unwrap();
+        chown(&space, Some(nobody.uid.as_raw()), Some(nobody.gid.as_raw())).unwrap();
+    }
+    let server = Server::durable().await;
+    let url = server.new_database().await;
+    let name = url.split(['/', '?']).nth(3).unwrap();
+    let admin = url.replace(&format!("/{name}?"), "/postgres?");
+    let mut admin = PgConnection::connect(&admin).await.unwrap();
+    for text in [
+        format!("CREATE TABLESPACE small LOCATION '{}'", space.display()),
+        format!("ALTER DATABASE {name} SET TABLESPACE small"),
+    ] {
+        let statement = sqlx::query(AssertSqlSafe(text));
+        statement.execute(&mut admin).await.unwrap();
+    }
+    let control = TestControl::start_on(SHOP, Some(&url)).await;
+    let person = customer(&control).await;
+    fill_and_empty(&control, &person, room.path()).await;
+    control.app.store.close().await;
+    drop(server);
+    drop(mounted);
+}

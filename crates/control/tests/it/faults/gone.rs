@@ -1,0 +1,93 @@
+//! PostgreSQL killed and started again.
+
+use super::*;
+use crate::postgres::Server;
+
+/// Requests of every kind are answered while the server is away, and again after it came back;
+/// what was committed is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_is_killed_and_comes_back_is_used_again() {
+    let mut server = Server::durable().await;
+    let control = TestControl::start_on(SHOP, Some(&server.new_database().await)).await;
+    let person = customer(&control).await;
+    let (before, during) = (
+        order(&control, &person).await,
+        order(&control, &person).await,
+    );
+    let made = create(&control, &person, &before).await;
+    assert_eq!(made.status, 201, "{made:?}");
+
+    // In the middle of everything.
+    let mut open = control.app.store.begin().await.unwrap();
+    let read = control.app.store.read().await.unwrap();
+    server.kill();
+    store::workspaces::lock(&mut open, person.workspace)
+        .await
+        .unwrap_err();
+    for _ in 0..2 {
+        let (who, list, create) = tokio::join!(
+            in_time(who(&control, &person)),
+            in_time(list(&control, &person)),
+            in_time(create(&control, &person, &during)),
+        );
+        for answer in [who, list, create] {
+            assert_unavailable(&answer);
+        }
+    }
+    // What needs no database is served on.
+    let document = control.get("/api/openapi.json", &person.token).await;
+    assert_eq!(document.status, 200);
+    drop((open, read));
+
+    server.start_again();
+    assert_eq!(in_time(who(&control, &person)).await.status, 200);
+    assert_books(&control, &person, 1).await;
+    let again = create(&control, &person, &before).await;
+    assert_eq!(again.json(), made.json());
+    assert_eq!(create(&control, &person, &during).await.status, 201);
+    assert_books(&control, &person, 2).await;
+}
+
+/// Creations that were on their way when the server was killed: whatever was answered holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_is_killed_under_load_keeps_its_word() {
+    let mut server = Server::durable().await;
+    let control = TestControl::start_on(SHOP, Some(&server.new_database().await)).await;
+    let control = std::sync::Arc::new(control);
+    let person = customer(&control).await;
+    let mut orders = Vec::new();
+    for _ in 0..24 {
+        orders.push(order(&control, &person).await);
+    }
+    let mut creators = tokio::task::JoinSet::new();
+    let (answered, mut some) = tokio::sync::mpsc::unbounded_channel();
+    for order in orders.clone() {
+        let (control, person) = (std::sync::Arc::clone(&control), person.clone());
+        let answered = answered.clone();
+        creators.spawn(async move {
+            let answer = in_time(create(&control, &person, &order)).await;
+            answered.send(()).unwrap();
+            (order, answer)
+        });
+    }
+    // Some have been answered, others are under way.
+    for _ in 0..3 {
+        some.recv().await.unwrap();
+    }
+    server.kill();
+    let answers = creators.join_all().await;
+    server.start_again();
+    let mut refused = 0;
+    for (order, answer) in answers {
+        let again = in_time(create(&control, &person, &order)).await;
+        assert_eq!(again.status, 201, "{again:?}");
+        if answer.status == 201 {
+            assert_eq!(again.json(), answer.json());
+        } else {
+            assert_unavailable(&answer);
+            refused += 1;
+        }
+    }
+    assert!(refused > 0, "all were faster than the kill");
+    assert_books(&control, &person, 24).await;
+}

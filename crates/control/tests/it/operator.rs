@@ -1,0 +1,332 @@
+//! The operator's side: who finds it, what a suspension does at once, and how it ends.
+
+use http::Method;
+use serde_json::{Value, json};
+use store::users::{self, Role};
+use store::{members, workspaces};
+
+use crate::support::{Person, TestControl, both};
+
+both! {
+    only_an_operator_with_a_whole_credential_finds_anything,
+    lists_are_searched_sorted_and_paged,
+    a_suspended_user_is_nobody_until_resumed,
+    the_last_operator_stays,
+    a_suspended_workspace_is_read_and_not_used,
+    a_suspended_project_is_unavailable,
+    projects_of_a_suspended_workspace_get_no_tokens_of_their_own,
+}
+
+/// Somebody who runs the installation.
+async fn operator(control: &TestControl, name: &str) -> Person {
+    let person = control.person(name).await;
+    let mut tx = control.app.store.begin().await.unwrap();
+    let now = control.now();
+    users::set_role(&mut tx, person.user, Role::Admin, now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    person
+}
+
+fn reason() -> Value {
+    json!({"reason": "Sends spam; ticket 4711."})
+}
+
+/// The actions of the operator's audit log, with their reasons.
+async fn audit(control: &TestControl, who: &Person) -> Vec<(String, Value)> {
+    let answer = control
+        .get("/api/operator/audit?pageSize=100", &who.token)
+        .await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let entries = answer.json()["entries"].as_array().unwrap().clone();
+    let entry = |entry: &Value| {
+        let action = entry["action"].as_str().unwrap().to_owned();
+        (action, entry["details"]["reason"].clone())
+    };
+    entries.iter().map(entry).collect()
+}
+
+async fn only_an_operator_with_a_whole_credential_finds_anything(control: TestControl) {
+    let ops = operator(&control, "ops").await;
+    let ada = control.person("ada").await;
+    let missing = control.get("/api/nothing", &ada.token).await;
+    let permissions = control
+        .delegated(&ops, json!({"permissions": ["account.projects.read-only"]}))
+        .await;
+    let resources = json!({"tunnels": {"workspaces": [ops.workspace]}});
+    let bounded = control
+        .post(
+            "/api/credentials",
+            &ops.token,
+            &json!({"type": "pat", "name": "bounded", "resources": resources}),
+        )
+        .await;
+    assert_eq!(bounded.status, 201, "{bounded:?}");
+    let bounded = bounded.json()["token"].as_str().unwrap().to_owned();
+    for path in [
+        "/api/operator/users",
+        "/api/operator/workspaces",
+        "/api/operator/projects",
+        "/api/operator/audit",
+    ] {
+        let nobody = control.send(Method::GET, path, None, None).await;
+        assert_eq!(nobody.problem(), (401, "unauthenticated".to_owned()));
+        for token in [&ada.token, &permissions, &bounded] {
+            let answer = control.get(path, token).await;
+            assert_eq!(answer.status, 404, "{path}: {answer:?}");
+            assert_eq!(answer.text, missing.text, "{path}");
+        }
+        assert_eq!(control.get(path, &ops.token).await.status, 200, "{path}");
+    }
+    // A stranger's broken body is not looked at.
+    let path = format!("/api/operator/users/{}/suspend", ops.user);
+    let answer = control.post(&path, &ada.token, &json!({"x": 1})).await;
+    assert_eq!(answer.status, 404);
+}
+
+async fn lists_are_searched_sorted_and_paged(control: TestControl) {
+    let ops = operator(&control, "ops").await;
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    let list = async |path: &str| {
+        let answer = control.get(path, &ops.token).await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        answer.json()
+    };
+    let users = list("/api/operator/users?q=ADA@&sort=email&order=desc").await;
+    assert_eq!(users["total"], 1);
+    assert_eq!(users["users"][0]["email"], "ada@example.com");
+    assert_eq!(users["users"][0]["status"], "active");
+    let users = list("/api/operator/users?sort=name&order=desc&pageSize=1").await;
+    assert_eq!(
+        (&users["total"], &users["totalPages"]),
+        (&json!(2), &json!(2))
+    );
+    assert_eq!(users["users"][0]["name"], "ops");
+    let workspaces = list("/api/operator/workspaces?q=ada").await;
+    assert_eq!(workspaces["workspaces"][0]["id"], ada.workspace.as_str());
+    let path = format!("/api/operator/projects?q={}", project.endpoint);
+    let projects = list(&path).await;
+    assert_eq!(projects["projects"][0]["id"], project.id.as_str());
+    for bad in ["sort=password", "order=up", "page=0", "x=1"] {
+        let path = format!("/api/operator/users?{bad}");
+        let answer = control.get(&path, &ops.token).await;
+        assert_eq!(answer.status, 400, "{bad}");
+    }
+    let nothing = control.get("/api/operator/users/x", &ops.token).await;
+    assert_eq!(nothing.status, 404);
+}
+
+async fn a_suspended_user_is_nobody_until_resumed(control: TestControl) {
+    let ops = operator(&control, "ops").await;
+    let ada = control.person("ada").await;
+    let delegated = control
+        .delegated(&ada, json!({"permissions": ["account.projects.read-only"]}))
+        .await;
+    let cookie = control.session(&ada).await;
+    let with_cookie = async || {
+        let request = http::Request::builder()
+            .uri("/api/whoami")
+            .header("cookie", &cookie)
+            .body(axum::body::Body::empty())
+            .unwrap();
+        control.send_raw(request).await.status
+    };
+    assert_eq!(with_cookie().await, 200);
+    let path = format!("/api/operator/users/{}", ada.user);
+    for bad in [
+        json!({}),
+        json!({"reason": " "}),
+        json!({"reason": "a".repeat(501)}),
+    ] {
+        let answer = control
+            .post(&format!("{path}/suspend"), &ops.token, &bad)
+            .await;
+        assert_eq!(answer.status, 400, "{bad}");
+    }
+    let answer = control
+        .post(&format!("{path}/suspend"), &ops.token, &reason())
+        .await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.json()["status"], "suspended");
+    let again = control
+        .post(&format!("{path}/suspend"), &ops.token, &reason())
+        .await;
+    assert_eq!(again.problem(), (409, "conflict".to_owned()));
+    for token in [&ada.token, &delegated] {
+        let answer = control.get("/api/whoami", token).await;
+        assert_eq!(answer.problem(), (401, "invalid_token".to_owned()));
+    }
+    assert_eq!(with_cookie().await, 401);
+    let resume = format!("{path}/resume");
+    let answer = control.send(Method::POST, &resume, Some(&ops.token), None);
+    assert_eq!(answer.await.json()["status"], "active");
+    for token in [&ada.token, &delegated] {
+        assert_eq!(control.get("/api/whoami", token).await.status, 200);
+    }
+    assert_eq!(with_cookie().await, 401, "sessions have ended for good");
+    let entries = audit(&control, &ops).await;
+    assert!(entries.contains(&("user.resumed".to_owned(), Value::Null)));
+    let why = (
+        "user.suspended".to_owned(),
+        json!("Sends spam; ticket 4711."),
+    );
+    assert!(entries.contains(&why), "{entries:?}");
+}
+
+async fn the_last_operator_stays(control: TestControl) {
+    let (one, two) = (
+        operator(&control, "one").await,
+        operator(&control, "two").await,
+    );
+    let suspend = async |who: &Person, whom: &Person| {
+        let path = format!("/api/operator/users/{}/suspend", whom.user);
+        control.post(&path, &who.token, &reason()).await.status
+    };
+    assert_eq!(suspend(&one, &one).await, 409, "not oneself");
+    // Each the other, at the same moment: one comes first, the other is nobody then.
+    let (a, b) = tokio::join!(suspend(&one, &two), suspend(&two, &one));
+    assert!([a, b].contains(&200), "{a} {b}");
+    assert!(
+        [a, b].iter().any(|status| [401, 404].contains(status)),
+        "{a} {b}"
+    );
+    let mut read = control.app.store.read().await.unwrap();
+    assert!(users::any_admin(&mut read).await.unwrap());
+}
+
+async fn a_suspended_workspace_is_read_and_not_used(control: TestControl) {
+    let ops = operator(&control, "ops").await;
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    let path = format!("/api/operator/workspaces/{}", ada.workspace);
+    let answer = control
+        .post(&format!("{path}/suspend"), &ops.token, &reason())
+        .await;
+    assert_eq!(answer.json()["status"], "suspended", "{answer:?}");
+    let workspace = format!("/api/workspaces/{}", ada.workspace);
+    let tunnels = format!("/api/projects/tunnels/{}", project.id);
+    let members = format!("{workspace}/members");
+    let log = format!("{workspace}/audit");
+    let settings = format!("{tunnels}/settings");
+    for path in [&workspace, &tunnels, &members, &log, &settings] {
+        let answer = control.get(path, &ada.token).await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+    }
+    let seen = control.get(&workspace, &ada.token).await.json();
+    assert_eq!(seen["status"], "suspended");
+    let entries = control.get(&log, &ada.token).await.json();
+    let entries = entries["entries"].as_array().unwrap();
+    assert!(entries.iter().any(|entry| entry["details"] == reason()));
+    let name = json!({"name": "other"});
+    let invitation = json!({"email": "eve@example.com", "role": "member"});
+    let own = format!("{members}/{}", ada.user);
+    let refused = [
+        (Method::PATCH, &workspace, Some(&name)),
+        (Method::PATCH, &tunnels, Some(&name)),
+        (Method::DELETE, &tunnels, None),
+        (Method::DELETE, &own, None),
+        (
+            Method::POST,
+            &format!("{workspace}/invitations"),
+            Some(&invitation),
+        ),
+        (
+            Method::POST,
+            &format!("{tunnels}/turn-server/credentials"),
+            None,
+        ),
+    ];
+    for (method, path, body) in &refused {
+        let answer = control
+            .send(method.clone(), path, Some(&ada.token), *body)
+            .await;
+        let problem = (403, "workspace_suspended".to_owned());
+        assert_eq!(answer.problem(), problem, "{method} {path}");
+    }
+    let resume = format!("{path}/resume");
+    let answer = control.send(Method::POST, &resume, Some(&ops.token), None);
+    assert_eq!(answer.await.json()["status"], "active");
+    let renamed = control.send(Method::PATCH, &workspace, Some(&ada.token), Some(&name));
+    assert_eq!(renamed.await.status, 200);
+    let entries = audit(&control, &ops).await;
+    assert!(entries.contains(&("workspace.resumed".to_owned(), Value::Null)));
+}
+
+async fn a_suspended_project_is_unavailable(control: TestControl) {
+    let ops = operator(&control, "ops").await;
+    let ada = control.person("ada").await;
+    let (project, other) = (control.project(&ada).await, control.project(&ada).await);
+    let path = format!("/api/operator/projects/{}", project.id);
+    let answer = control
+        .post(&format!("{path}/suspend"), &ops.token, &reason())
+        .await;
+    assert!(answer.json()["suspendedAt"].is_string(), "{answer:?}");
+    let tunnels = format!("/api/projects/tunnels/{}", project.id);
+    let seen = control.get(&tunnels, &ada.token).await.json();
+    assert_eq!(seen["status"], "unavailable");
+    let mint = async |projects: Value| {
+        let body = json!({
+            "permissions": ["tunnels.resources.read-only"],
+            "resources": {"tunnels": {"projects": projects}},
+        });
+        control.post("/api/tokens", &ada.token, &body).await
+    };
+    let name = json!({"name": "other"});
+    let target = json!({"workspaceId": ops.workspace});
+    let turn = format!("{tunnels}/turn-server/credentials");
+    let by_endpoint = format!(
+        "/api/projects/tunnels/resolve/{}/turn-server/credentials",
+        project.endpoint
+    );
+    control
+        .join(&ada, ops.workspace, members::Role::Owner)
+        .await;
+    let refused = [
+        control
+            .send(Method::PATCH, &tunnels, Some(&ada.token), Some(&name))
+            .await,
+        control
+            .post(&format!("{tunnels}/transfer"), &ada.token, &target)
+            .await,
+        control
+            .send(Method::POST, &turn, Some(&ada.token), None)
+            .await,
+        control
+            .send(Method::POST, &by_endpoint, Some(&ada.token), None)
+            .await,
+        mint(json!([project.id])).await,
+    ];
+    for answer in refused {
+        assert_eq!(answer.problem(), (409, "project_suspended".to_owned()));
+    }
+    assert_eq!(mint(json!([project.id, other.id])).await.status, 200);
+    let resume = format!("{path}/resume");
+    let answer = control.send(Method::POST, &resume, Some(&ops.token), None);
+    let answer = answer.await;
+    assert_eq!(answer.json()["status"], "active", "{answer:?}");
+    assert_eq!(mint(json!([project.id])).await.status, 200);
+    let turn = control
+        .send(Method::POST, &turn, Some(&ada.token), None)
+        .await;
+    assert_eq!(turn.status, 200);
+}
+
+/// A project is not used either where its workspace is suspended.
+async fn projects_of_a_suspended_workspace_get_no_tokens_of_their_own(control: TestControl) {
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    let mut tx = control.app.store.begin().await.unwrap();
+    let (status, now) = (workspaces::Status::Suspended, control.now());
+    workspaces::set_status(&mut tx, ada.workspace, status, now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let body = json!({
+        "permissions": ["tunnels.resources.read-only"],
+        "resources": {"tunnels": {"projects": [project.id]}},
+    });
+    let answer = control.post("/api/tokens", &ada.token, &body).await;
+    assert_eq!(answer.problem(), (409, "project_suspended".to_owned()));
+}

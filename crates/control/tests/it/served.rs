@@ -1,0 +1,256 @@
+//! A platform on its listeners: health, metrics, TLS, and the end of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::config::Config;
+use daemon::clock::SystemClock;
+use daemon::shutdown::Shutdown;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+struct Served {
+    app: Arc<control::app::App>,
+    running: control::Running,
+    shutdown: Shutdown,
+    directory: TempDir,
+}
+
+async fn serve(sections: &str, directory: TempDir) -> Served {
+    let file = directory.path().join("platform.yaml");
+    let yaml = format!(
+        "platform: {{base_url: 'https://svc.example', data_dir: '{}'}}\n{sections}\n",
+        directory.path().join("data").display(),
+    );
+    std::fs::write(&file, yaml).unwrap();
+    let config = Config::load(Some(&file), []).unwrap();
+    let app = control::open(config, Arc::new(SystemClock)).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let shutdown = Shutdown::new(Duration::from_secs(5));
+    let running = control::start_on(Arc::clone(&app), listener, shutdown.clone())
+        .await
+        .unwrap();
+    Served {
+        app,
+        running,
+        shutdown,
+        directory,
+    }
+}
+
+impl Served {
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.running.address()).await.unwrap()
+    }
+
+    async fn scrape(&self, path: &str, token: Option<&str>) -> String {
+        let address = self.running.metrics_address().unwrap();
+        ask(TcpStream::connect(address).await.unwrap(), path, token).await
+    }
+
+    async fn stop(self) {
+        self.shutdown.request();
+        self.running.stopped().await;
+    }
+}
+
+/// One request of HTTP/1.1; the whole answer.
+async fn ask(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    path: &str,
+    token: Option<&str>,
+) -> String {
+    let authorization = token.map_or(String::new(), |token| {
+        format!("Authorization: Bearer {token}\r\n")
+    });
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nHost: svc.example\r\nConnection: close\r\n{authorization}\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // A peer that closes without the end of TLS has said all all the same.
+    stream.read_to_end(&mut answer).await.ok();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn new_directory() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_is_public_and_readiness_ends_with_the_drain() {
+    let sections = "metrics: {prometheus: {enabled: true, listen_addr: '127.0.0.1:0'}}";
+    let served = serve(sections, new_directory()).await;
+    for path in ["/healthz", "/readyz"] {
+        let answer = ask(served.connect().await, path, None).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(answer.ends_with(r#"{"status":"ok"}"#), "{answer}");
+    }
+    assert!(served.app.health.is_ready(&served.app.store).await);
+    served.shutdown.request();
+    assert!(!served.app.health.is_ready(&served.app.store).await);
+    served.running.stopped().await;
+}
+
+/// A database that does not answer: alive, and not ready.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_database_nothing_is_ready() {
+    let served = serve("", new_directory()).await;
+    served.app.store.close().await;
+    // What the database said last is believed for a second.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    let answer = loop {
+        let answer = ask(served.connect().await, "/readyz", None).await;
+        if !answer.starts_with("HTTP/1.1 200 ") {
+            break answer;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "always ready");
+    };
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("retry-after: "), "{answer}");
+    let answer = ask(served.connect().await, "/healthz", None).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    served.stop().await;
+}
+
+/// MX-1, MX-2, MX-3: a listener of its own, under the configured path, with its token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mx_1_mx_2_mx_3_metrics_are_scraped() {
+    let sections = "metrics: {prometheus: {enabled: true, listen_addr: '0.0.0.0:0', \
+                    path: numbers, bearer_token: a-random-text}}";
+    let served = serve(sections, new_directory()).await;
+    ask(served.connect().await, "/api/workspaces/wks_x", None).await;
+    ask(served.connect().await, "/no/such/path-of-a-stranger", None).await;
+    let body = "email=a%40example.com&password=wrong+password+here";
+    let mut stream = served.connect().await;
+    let head = format!(
+        "POST /login HTTP/1.1\r\nHost: svc.example\r\nConnection: close\r\n\
+         Sec-Fetch-Site: same-origin\r\nOrigin: https://svc.example\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.read_to_end(&mut Vec::new()).await.unwrap();
+
+    let refused = served.scrape("/numbers", None).await;
+    assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
+    let elsewhere = served.scrape("/metrics", Some("a-random-text")).await;
+    assert!(elsewhere.starts_with("HTTP/1.1 404 "), "{elsewhere}");
+    let text = served.scrape("/numbers", Some("a-random-text")).await;
+    for part in [
+        r#"svc_platform_requests_total{route="/api/workspaces/{workspace_id}",method="GET",status="4xx"}"#,
+        r#"svc_platform_requests_total{route="none",method="GET",status="4xx"}"#,
+        r#"svc_platform_request_seconds_bucket{route="/login""#,
+        r#"svc_platform_sign_ins_total{outcome="wrong"}"#,
+        r#"svc_platform_database_query_seconds_count{kind="read"}"#,
+        r#"svc_platform_tokens_minted_total{kind="auth"}"#,
+        "svc_build_info{version=",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    for secret in ["stranger", "wks_x", "example.com"] {
+        assert!(!text.contains(secret), "{secret}");
+    }
+    served.stop().await;
+}
+
+/// MX-1, MX-3.
+#[tokio::test]
+async fn mx_1_mx_3_no_listener_without_an_address_and_none_in_the_open_without_a_token() {
+    let served = serve("metrics: {prometheus: {enabled: true}}", new_directory()).await;
+    assert_eq!(served.running.metrics_address(), None);
+    served.stop().await;
+    let directory = new_directory();
+    let file = directory.path().join("platform.yaml");
+    let yaml = "platform: {base_url: 'https://svc.example'}\n\
+                metrics: {prometheus: {enabled: true, listen_addr: '0.0.0.0:0'}}\n";
+    std::fs::write(&file, yaml).unwrap();
+    let error = Config::load(Some(&file), []).unwrap_err();
+    assert_eq!(error.key, "metrics.prometheus.listen_addr");
+}
+
+/// A new pair, and the certificate that a client trusts for it.
+fn write_pair(directory: &std::path::Path) -> rustls::pki_types::CertificateDer<'static> {
+    let made = rcgen::generate_simple_self_signed(["svc.example".to_owned()]).unwrap();
+    std::fs::write(directory.join("cert.pem"), made.cert.pem()).unwrap();
+    std::fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    made.cert.der().clone()
+}
+
+fn client(
+    trusted: rustls::pki_types::CertificateDer<'static>,
+    version: &'static rustls::SupportedProtocolVersion,
+) -> tokio_rustls::TlsConnector {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted).unwrap();
+    let config = ClientConfig::builder_with_provider(daemon::tls::provider())
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(config).into()
+}
+
+/// The platform's own TLS: 1.2 and 1.3, never in clear, and the certificate follows its files.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_listener_speaks_tls_with_what_its_files_hold() {
+    let directory = new_directory();
+    let first = write_pair(directory.path());
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let sections = format!(
+        "tls: {{cert_file: '{}', key_file: '{}'}}",
+        file("cert.pem"),
+        file("key.pem")
+    );
+    let served = serve(&sections, directory).await;
+    let name = ServerName::try_from("svc.example").unwrap();
+    let get = async |trusted, version| {
+        let stream = client(trusted, version)
+            .connect(name.clone(), served.connect().await)
+            .await?;
+        Ok::<_, std::io::Error>(ask(stream, "/healthz", None).await)
+    };
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let answer = get(first.clone(), version).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    let clear = ask(served.connect().await, "/healthz", None).await;
+    assert!(!clear.contains("200"), "{clear}");
+    let second = write_pair(served.directory.path());
+    // The files are looked at once a second, and a handshake is what looks.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while get(second.clone(), &rustls::version::TLS13).await.is_err() {
+        assert!(tokio::time::Instant::now() < deadline, "never taken over");
+    }
+    assert!(get(first, &rustls::version::TLS13).await.is_err());
+    served.stop().await;
+}
+
+#[test]
+fn tls_files_come_together_and_with_https() {
+    let refused = |yaml: &str| {
+        let directory = new_directory();
+        let file = directory.path().join("platform.yaml");
+        std::fs::write(&file, yaml).unwrap();
+        Config::load(Some(&file), []).unwrap_err().key
+    };
+    let https = "platform: {base_url: 'https://svc.example'}\n";
+    let http = "platform: {base_url: 'http://localhost:8080'}\n";
+    assert_eq!(
+        refused(&format!("{https}tls: {{cert_file: a}}")),
+        "tls.key_file"
+    );
+    assert_eq!(
+        refused(&format!("{https}tls: {{key_file: a}}")),
+        "tls.cert_file"
+    );
+    let both = "tls: {cert_file: a, key_file: b}";
+    assert_eq!(refused(&format!("{http}{both}")), "tls.cert_file");
+    assert_eq!(
+        refused(&format!("{https}retention: {{audit_days: 0}}")),
+        "retention.audit_days"
+    );
+}

@@ -1,0 +1,112 @@
+//! The documentation of a configuration file, made from its JSON Schema: what is said of a key is
+//! said once, at its field.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// One heading for each section, one row for each key, in Markdown.
+pub fn markdown(schema: &Value) -> String {
+    let mut out = String::new();
+    each_key(schema, &mut |key, schema| {
+        let text = schema["description"].as_str().unwrap_or_default();
+        let text = text.replace('\n', " ");
+        if is_section(schema) {
+            // Writing to a string does not fail.
+            write!(out, "### `{key}`\n\n{text}\n\n").ok();
+            if properties(schema).any(|(_, schema)| !is_section(schema)) {
+                out.push_str(
+                    "| key | kind | default | meaning | example |\n|---|---|---|---|---|\n",
+                );
+            }
+            return;
+        }
+        let default = match &schema["default"] {
+            Value::Null => "–".to_owned(),
+            default => format!("`{}`", shown(default)),
+        };
+        let example = match schema["examples"].get(0).unwrap_or(&schema["default"]) {
+            Value::Null => "–".to_owned(),
+            example => format!("`{}`", shown(example)),
+        };
+        let kind = kind(schema);
+        writeln!(out, "| `{key}` | {kind} | {default} | {text} | {example} |").ok();
+    });
+    // A blank line ends each table.
+    out.replace("|\n###", "|\n\n###") + "\n"
+}
+
+/// Keys that nobody described: without a description, or with neither a default nor an example.
+pub fn undescribed(schema: &Value) -> Vec<String> {
+    let mut keys = Vec::new();
+    each_key(schema, &mut |key, schema| {
+        let described = schema.get("default").is_some()
+            || schema.get("examples").is_some()
+            || is_section(schema);
+        if !described || !schema["description"].is_string() {
+            keys.push(key.to_owned());
+        }
+    });
+    keys
+}
+
+fn each_key(schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
+    below(schema, "", visit);
+}
+
+fn below(schema: &Value, at: &str, visit: &mut impl FnMut(&str, &Value)) {
+    // What is not a section comes first, so that it stands under its heading.
+    let (keys, sections): (Vec<_>, Vec<_>) =
+        properties(schema).partition(|(_, schema)| !is_section(schema) || at.is_empty());
+    for (name, schema) in keys.into_iter().chain(sections) {
+        let list = if is_list_of_sections(schema) {
+            "[]"
+        } else {
+            ""
+        };
+        let key = match at {
+            "" => format!("{name}{list}"),
+            at => format!("{at}.{name}{list}"),
+        };
+        visit(&key, schema);
+        below(schema, &key, visit);
+    }
+}
+
+/// The keys of a section, of the section that an optional one is, or of those in a list.
+fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let choices = schema["anyOf"].as_array().into_iter().flatten();
+    std::iter::once(schema)
+        .chain(choices)
+        .chain(std::iter::once(&schema["items"]))
+        .filter_map(|schema| schema["properties"].as_object())
+        .flatten()
+}
+
+fn is_section(schema: &Value) -> bool {
+    properties(schema).next().is_some()
+}
+
+fn is_list_of_sections(schema: &Value) -> bool {
+    schema["items"].get("properties").is_some()
+}
+
+fn kind(schema: &Value) -> &'static str {
+    let kind = match &schema["type"] {
+        Value::Array(kinds) => kinds.first().and_then(Value::as_str),
+        kind => kind.as_str(),
+    };
+    match kind {
+        Some("boolean") => "boolean",
+        Some("integer" | "number") => "number",
+        Some("array") => "list",
+        Some("object") => "map",
+        _ => "text",
+    }
+}
+
+fn shown(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,157 @@
+//! What a request's credential means at this moment: the credential, its owner and whatever ended
+//! either of them, in one statement. Nothing of it is kept between two requests.
+
+use jiff::Timestamp;
+use types::id::{CredentialId, SessionId};
+
+use crate::connection::Conn;
+use crate::credentials::Credential;
+use crate::error::{Bug, Error};
+use crate::row::{Record, Row};
+use crate::secret::SecretHash;
+use crate::sql::{sql, statements};
+use crate::users::User;
+
+/// A credential as a caller shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfCredential {
+    /// The credential, in force or not.
+    pub credential: Credential,
+    /// Its owner, in whatever status.
+    pub user: User,
+    /// Whether the owner is an active member of the workspace that it is for; true where it is
+    /// for no single one.
+    pub is_member: bool,
+    /// Whether the token itself was ended, by its `jti`.
+    pub is_revoked: bool,
+}
+
+/// A session that a caller's token was minted from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfSession {
+    /// The session, ended or not.
+    pub session: SessionId,
+    /// When its cookie was last replaced.
+    pub rotated_at: Timestamp,
+    /// When it was last used, roughly.
+    pub last_seen_at: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+    /// Permissions; none: not narrowed.
+    pub permissions: Option<Vec<String>>,
+    /// Boundaries, the `resources` object; none: no boundary.
+    pub resources: Option<serde_json::Value>,
+    /// Who is signed in, in whatever status.
+    pub user: User,
+    /// Whether the token itself was ended, by its `jti`.
+    pub is_revoked: bool,
+}
+
+macro_rules! user {
+    () => {
+        "u.id AS user_id, u.email AS user_email, u.name AS user_name, \
+         u.password_hash AS user_password_hash, u.status AS user_status, u.role AS user_role, \
+         u.email_verified AS user_email_verified, u.totp_secret AS user_totp_secret, \
+         u.totp_confirmed_at AS user_totp_confirmed_at, u.created_at AS user_created_at, \
+         u.updated_at AS user_updated_at, \
+         EXISTS (SELECT 1 FROM revoked_tokens r WHERE r.jti = $2) AS is_revoked"
+    };
+}
+
+macro_rules! of_credential {
+    ($where:literal) => {
+        concat!(
+            "SELECT c.id, c.workspace_id, c.kind, c.name, c.token_hash, c.token_endpoint, \
+             c.public_key, c.certificate_fingerprint, c.certificate, c.issuer_fingerprint, \
+             c.permissions, c.resources, c.created_at, c.updated_at, c.expires_at, c.revoked_at, \
+             c.last_used_at, c.last_used_ip, c.signing_key, c.rotated_to, c.oauth_client, ",
+            user!(),
+            ", (c.workspace_id IS NULL OR EXISTS (SELECT 1 FROM members m \
+             JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL \
+             WHERE m.workspace_id = c.workspace_id AND m.user_id = c.user_id \
+             AND m.status = 'active')) AS is_member \
+             FROM credentials c JOIN users u ON u.id = c.user_id WHERE ",
+            $where
+        )
+    };
+}
+
+statements! {
+    BY_TOKEN = of_credential!("c.token_hash = $1");
+    BY_CREDENTIAL = of_credential!("c.id = $1");
+    BY_SESSION = concat!("SELECT s.id, s.rotated_at, s.last_seen_at, s.expires_at, \
+        s.permissions, s.resources, ", user!(),
+        " FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.id = $1");
+}
+
+/// Whose personal token this is, by the hash of its text.
+pub async fn by_token(
+    conn: &mut Conn,
+    hash: SecretHash,
+    jti: Option<&str>,
+) -> Result<Option<OfCredential>, Error> {
+    sql(BY_TOKEN).bind(hash).bind(jti).one(conn).await
+}
+
+/// Whose credential this is: one that signed a token, or from which one was minted.
+pub async fn by_credential(
+    conn: &mut Conn,
+    id: CredentialId,
+    jti: Option<&str>,
+) -> Result<Option<OfCredential>, Error> {
+    sql(BY_CREDENTIAL).bind(id).bind(jti).one(conn).await
+}
+
+/// Whose session this is, from which a token was minted.
+pub async fn by_session(
+    conn: &mut Conn,
+    id: SessionId,
+    jti: Option<&str>,
+) -> Result<Option<OfSession>, Error> {
+    sql(BY_SESSION).bind(id).bind(jti).one(conn).await
+}
+
+impl Record for OfCredential {
+    fn from_row(row: &Row) -> Result<Self, Bug> {
+        Ok(Self {
+            credential: Credential::from_row(row)?,
+            user: user(row)?,
+            is_member: row.column(TABLE, "is_member")?,
+            is_revoked: row.column(TABLE, "is_revoked")?,
+        })
+    }
+}
+
+impl Record for OfSession {
+    fn from_row(row: &Row) -> Result<Self, Bug> {
+        Ok(Self {
+            session: row.column(TABLE, "id")?,
+            rotated_at: row.column(TABLE, "rotated_at")?,
+            last_seen_at: row.column(TABLE, "last_seen_at")?,
+            expires_at: row.column(TABLE, "expires_at")?,
+            permissions: row.column(TABLE, "permissions")?,
+            resources: row.column(TABLE, "resources")?,
+            user: user(row)?,
+            is_revoked: row.column(TABLE, "is_revoked")?,
+        })
+    }
+}
+
+fn user(row: &Row) -> Result<User, Bug> {
+    Ok(User {
+        id: row.column(TABLE, "user_id")?,
+        email: row.column(TABLE, "user_email")?,
+        name: row.column(TABLE, "user_name")?,
+        password_hash: row.column(TABLE, "user_password_hash")?,
+        status: row.column(TABLE, "user_status")?,
+        role: row.column(TABLE, "user_role")?,
+        email_verified: row.column(TABLE, "user_email_verified")?,
+        totp_secret: row.column(TABLE, "user_totp_secret")?,
+        totp_confirmed_at: row.column(TABLE, "user_totp_confirmed_at")?,
+        created_at: row.column(TABLE, "user_created_at")?,
+        updated_at: row.column(TABLE, "user_updated_at")?,
+    })
+}
+
+/// For errors.
+const TABLE: &str = "callers";

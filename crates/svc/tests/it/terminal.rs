@@ -1,0 +1,72 @@
+//! A person at a terminal.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    os::fd::OwnedFd,
+    process::Stdio,
+};
+
+use nix::pty::openpty;
+use tokio::io::AsyncReadExt;
+
+use super::program::{Home, SOON};
+
+/// A command whose stdin is a terminal.
+pub(crate) struct Asked {
+    child: tokio::process::Child,
+    terminal: File,
+}
+
+impl Asked {
+    pub(crate) fn start(home: &Home, args: &[&str]) -> Self {
+        let pty = openpty(None, None).unwrap();
+        let (master, slave): (OwnedFd, OwnedFd) = (pty.master, pty.slave);
+        let child = home
+            .command(args)
+            .stdin(Stdio::from(slave))
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            terminal: File::from(master),
+        }
+    }
+
+    /// What is said on stderr, until a text.
+    pub(crate) async fn until(&mut self, text: &str) -> String {
+        let stderr = self.child.stderr.as_mut().unwrap();
+        let mut seen = Vec::new();
+        while !String::from_utf8_lossy(&seen).contains(text) {
+            let byte = tokio::time::timeout(SOON, stderr.read_u8()).await.unwrap();
+            let Ok(byte) = byte else {
+                panic!("stderr ended: {}", String::from_utf8_lossy(&seen));
+            };
+            seen.push(byte);
+        }
+        String::from_utf8(seen).unwrap()
+    }
+
+    pub(crate) fn answer(&mut self, text: &str) {
+        self.terminal.write_all(text.as_bytes()).unwrap();
+    }
+
+    pub(crate) async fn ended(self) -> (Option<i32>, String) {
+        let output = tokio::time::timeout(SOON, self.child.wait_with_output());
+        let output = output.await.unwrap().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    }
+
+    /// Waits for the end, and gives what the terminal showed of what was typed.
+    pub(crate) async fn echoed(mut self) -> String {
+        let status = tokio::time::timeout(SOON, self.child.wait());
+        assert_eq!(status.await.unwrap().unwrap().code(), Some(0));
+        let mut shown = Vec::new();
+        // The other end is closed, which Linux tells as an error after the last byte.
+        self.terminal.read_to_end(&mut shown).ok();
+        String::from_utf8(shown).unwrap()
+    }
+}

@@ -1,0 +1,49 @@
+//! What the browser says of the page that asked (Web Authentication level 3, section 5.8.1).
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde_json::Value;
+use types::json::{self, Limits};
+
+use crate::Refused;
+
+/// Client data whose every member that matters was there, once.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientData {
+    pub(crate) purpose: String,
+    pub(crate) challenge: Vec<u8>,
+    pub(crate) origin: String,
+}
+
+impl ClientData {
+    /// Reads client data. A page inside a page of another origin is refused: nothing of ours is
+    /// framed. Unknown members are passed over, as the specification wants.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Refused> {
+        let data = json::parse(bytes, LIMITS).map_err(|_| MALFORMED)?;
+        let text = |name: &str| {
+            let text = data.get(name).and_then(Value::as_str);
+            text.map(str::to_owned).ok_or(MALFORMED)
+        };
+        if !matches!(data.get("crossOrigin"), None | Some(Value::Bool(false)))
+            || data.get("topOrigin").is_some()
+        {
+            return Err(Refused("the page that asked was framed by another origin"));
+        }
+        let challenge = BASE64_URL_SAFE_NO_PAD
+            .decode(text("challenge")?)
+            .map_err(|_| MALFORMED)?;
+        Ok(Self {
+            purpose: text("type")?,
+            challenge,
+            origin: text("origin")?,
+        })
+    }
+}
+
+const MALFORMED: Refused = Refused("the client data is malformed");
+
+/// Browsers write some hundred bytes and no structure; there is room for members to come.
+const LIMITS: Limits = Limits {
+    bytes: 8 * 1024,
+    depth: 4,
+};

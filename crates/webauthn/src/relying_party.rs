@@ -1,0 +1,189 @@
+//! The two ceremonies: a passkey is registered, a passkey is shown.
+
+use std::net::IpAddr;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use subtle::ConstantTimeEq as _;
+
+use crate::Refused;
+use crate::authenticator_data::AuthenticatorData;
+use crate::cbor::Reader;
+use crate::client_data::ClientData;
+use crate::key::PublicKey;
+
+/// The platform, as authenticators know it: passkeys are bound to its host, and its pages alone may
+/// ask for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelyingParty {
+    id: String,
+    origin: String,
+}
+
+/// What a browser sends for a new passkey (section 7.1).
+#[derive(Clone, Copy, Debug)]
+pub struct Registration<'a> {
+    /// `response.clientDataJSON`.
+    pub client_data: &'a [u8],
+    /// `response.attestationObject`.
+    pub attestation: &'a [u8],
+}
+
+/// A new passkey, for the caller to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// The authenticator's name for it, at most [`crate::MAX_CREDENTIAL_ID`] bytes.
+    pub credential_id: Vec<u8>,
+    /// Public key in COSE form.
+    pub public_key: Vec<u8>,
+    /// The authenticator's counter; 0 where it has none.
+    pub sign_count: u32,
+    /// Whether the authenticator made sure who it was.
+    pub user_verified: bool,
+}
+
+/// What a browser sends when a passkey is shown (section 7.2).
+#[derive(Clone, Copy, Debug)]
+pub struct Assertion<'a> {
+    /// `response.clientDataJSON`.
+    pub client_data: &'a [u8],
+    /// `response.authenticatorData`.
+    pub authenticator_data: &'a [u8],
+    /// `response.signature`.
+    pub signature: &'a [u8],
+}
+
+/// That a passkey was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The authenticator's counter, to be compared with the one that was kept.
+    pub sign_count: u32,
+    /// Whether the authenticator made sure who it was.
+    pub user_verified: bool,
+}
+
+impl RelyingParty {
+    /// The platform at `base_url`, an origin: `scheme://host[:port]`. `None` where browsers have
+    /// no passkeys: at an address without a name, or without TLS beyond this machine.
+    pub fn at(base_url: &str) -> Option<Self> {
+        let (scheme, authority) = base_url.split_once("://")?;
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => authority,
+        };
+        let is_local = host == "localhost" || host.ends_with(".localhost");
+        let is_trusted = scheme == "https" || (scheme == "http" && is_local);
+        let is_name = !host.is_empty() && !host.starts_with('[') && host.parse::<IpAddr>().is_err();
+        (is_trusted && is_name).then(|| Self {
+            id: host.to_owned(),
+            origin: base_url.to_owned(),
+        })
+    }
+
+    /// The host that passkeys are bound to.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Verifies a new passkey. `is_ours` says whether the challenge is one that the caller gave
+    /// for this, not too long ago.
+    ///
+    /// The attestation statement is passed over: none is asked for, and without one the key is as
+    /// good as the session that sends it.
+    ///
+    /// # Errors
+    /// What is wrong, for the log.
+    pub fn register(
+        &self,
+        sent: Registration<'_>,
+        is_ours: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<Registered, Refused> {
+        self.asked(sent.client_data, "webauthn.create", is_ours)?;
+        let data = self.authenticator_data(attested(sent.attestation)?)?;
+        let credential = data.credential.ok_or(Refused("there is no credential"))?;
+        Ok(Registered {
+            credential_id: credential.id.to_vec(),
+            public_key: credential.public_key.to_vec(),
+            sign_count: data.sign_count,
+            user_verified: data.user_verified(),
+        })
+    }
+
+    /// Verifies that the passkey with this public key, in COSE form, was shown. `is_ours` as in
+    /// [`Self::register`].
+    ///
+    /// # Errors
+    /// What is wrong, for the log.
+    pub fn verify(
+        &self,
+        public_key: &[u8],
+        sent: Assertion<'_>,
+        is_ours: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<Shown, Refused> {
+        self.asked(sent.client_data, "webauthn.get", is_ours)?;
+        let data = self.authenticator_data(sent.authenticator_data)?;
+        let client_data_hash = digest(&SHA256, sent.client_data);
+        let signed = [sent.authenticator_data, client_data_hash.as_ref()].concat();
+        PublicKey::read(&mut Reader::new(public_key))?.verify(&signed, sent.signature)?;
+        Ok(Shown {
+            sign_count: data.sign_count,
+            user_verified: data.user_verified(),
+        })
+    }
+
+    /// A page of ours asked for this, with a challenge of ours.
+    fn asked(
+        &self,
+        client_data: &[u8],
+        purpose: &str,
+        is_ours: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<(), Refused> {
+        let data = ClientData::read(client_data)?;
+        if data.purpose != purpose {
+            return Err(Refused("this was asked for something else"));
+        }
+        if data.origin != self.origin {
+            return Err(Refused("the page that asked is of another origin"));
+        }
+        if !is_ours(&data.challenge) {
+            return Err(Refused("the challenge is not one of ours, or too old"));
+        }
+        Ok(())
+    }
+
+    /// Data of an authenticator that somebody touched for us.
+    fn authenticator_data<'a>(&self, bytes: &'a [u8]) -> Result<AuthenticatorData<'a>, Refused> {
+        let data = AuthenticatorData::read(bytes)?;
+        let expected = digest(&SHA256, self.id.as_bytes());
+        if !bool::from(expected.as_ref().ct_eq(&data.rp_id_hash)) {
+            return Err(Refused("the passkey is for another host"));
+        }
+        if !data.user_present() {
+            return Err(Refused("nobody was present"));
+        }
+        Ok(data)
+    }
+}
+
+/// The authenticator data of an attestation object (section 6.5.4).
+fn attested(object: &[u8]) -> Result<&[u8], Refused> {
+    let mut reader = Reader::new(object);
+    let pairs = reader.map()?;
+    let (mut format, mut statement, mut data) = (None, None, None);
+    for _ in 0..pairs {
+        let is_new = match reader.text()? {
+            "fmt" => format.replace(reader.text()?).is_none(),
+            "attStmt" => statement.replace(reader.skip()?).is_none(),
+            "authData" => data.replace(reader.bytes()?).is_none(),
+            _ => false,
+        };
+        if !is_new {
+            return Err(NO_ATTESTATION);
+        }
+    }
+    match (format, statement, data) {
+        (Some(_), Some(()), Some(data)) if reader.rest().is_empty() => Ok(data),
+        _ => Err(NO_ATTESTATION),
+    }
+}
+
+const NO_ATTESTATION: Refused = Refused("the attestation object is malformed");

@@ -1,0 +1,252 @@
+//! Registering and showing passkeys, honestly and otherwise.
+
+use webauthn::{Assertion, Refused, Registered, Registration, RelyingParty};
+
+use crate::authenticator::{Authenticator, Key, Shown, UP, UV};
+
+const ORIGIN: &str = "https://svc.example:8443";
+const CHALLENGE: &[u8] = b"sixteen or more bytes";
+
+fn party() -> RelyingParty {
+    RelyingParty::at(ORIGIN).unwrap()
+}
+
+fn is_ours(challenge: &[u8]) -> bool {
+    challenge == CHALLENGE
+}
+
+fn register(client_data: &[u8], attestation: &[u8]) -> Result<Registered, Refused> {
+    let sent = Registration {
+        client_data,
+        attestation,
+    };
+    party().register(sent, is_ours)
+}
+
+fn verify(key: &[u8], shown: &Shown) -> Result<webauthn::Shown, Refused> {
+    let sent = Assertion {
+        client_data: &shown.client_data,
+        authenticator_data: &shown.authenticator_data,
+        signature: &shown.signature,
+    };
+    party().verify(key, sent, is_ours)
+}
+
+/// Why a registration is refused.
+fn refused(client_data: &[u8], attestation: &[u8]) -> &'static str {
+    register(client_data, attestation).unwrap_err().0
+}
+
+#[test]
+fn a_key_of_each_kind_is_registered_and_shown() {
+    for key in Key::all() {
+        let mut device = Authenticator::at(ORIGIN, key);
+        let client_data = device.client_data("webauthn.create", CHALLENGE);
+        let made = register(&client_data, &device.attestation()).unwrap();
+        assert_eq!(made.credential_id, device.credential_id);
+        assert_eq!(made.public_key, device.key.cose());
+        assert_eq!((made.sign_count, made.user_verified), (1, true));
+        device.sign_count = 2;
+        device.flags = UP;
+        let shown = verify(&made.public_key, &device.show(CHALLENGE)).unwrap();
+        assert_eq!((shown.sign_count, shown.user_verified), (2, false));
+    }
+}
+
+#[test]
+fn what_was_asked_elsewhere_or_for_something_else_is_refused() {
+    let device = Authenticator::at(ORIGIN, Key::es256());
+    let key = device.key.cose();
+    let why = |shown: &Shown| verify(&key, shown).unwrap_err().0;
+    let mut elsewhere = Authenticator::at(ORIGIN, Key::es256());
+    for origin in [
+        "https://svc.example",
+        "http://svc.example:8443",
+        "https://svc.example:8443/",
+        "https://SVC.example:8443",
+        "https://evil.example",
+    ] {
+        elsewhere.origin = origin.to_owned();
+        let client_data = elsewhere.client_data("webauthn.get", CHALLENGE);
+        let shown = device.sign(client_data, device.authenticator_data(UP));
+        assert_eq!(why(&shown), "the page that asked is of another origin");
+        let client_data = elsewhere.client_data("webauthn.create", CHALLENGE);
+        assert_eq!(
+            refused(&client_data, &device.attestation()),
+            "the page that asked is of another origin"
+        );
+    }
+    let mut other_host = Authenticator::at(ORIGIN, Key::es256());
+    other_host.rp_id = "evil.example".to_owned();
+    let client_data = device.client_data("webauthn.get", CHALLENGE);
+    let shown = device.sign(client_data.clone(), other_host.authenticator_data(UP));
+    assert_eq!(why(&shown), "the passkey is for another host");
+    let shown = device.show(b"another challenge");
+    assert_eq!(why(&shown), "the challenge is not one of ours, or too old");
+    let create = device.client_data("webauthn.create", CHALLENGE);
+    let shown = device.sign(create.clone(), device.authenticator_data(UP));
+    assert_eq!(why(&shown), "this was asked for something else");
+    assert_eq!(
+        refused(&client_data, &device.attestation()),
+        "this was asked for something else"
+    );
+}
+
+#[test]
+fn nobody_present_and_flags_that_contradict_are_refused() {
+    let device = Authenticator::at(ORIGIN, Key::es256());
+    let key = device.key.cose();
+    let client_data = device.client_data("webauthn.get", CHALLENGE);
+    for (flags, why) in [
+        (0, "nobody was present"),
+        (UV, "nobody was present"),
+        (UP | 0x10, "a copy exists of what cannot be copied"),
+        (UP | 0x40, "the authenticator data breaks off"),
+        (UP | 0x80, "the CBOR is malformed"),
+    ] {
+        let shown = device.sign(client_data.clone(), device.authenticator_data(flags));
+        assert_eq!(verify(&key, &shown).unwrap_err().0, why, "{flags:#x}");
+    }
+    let copied = device.authenticator_data(UP | 0x18);
+    assert!(verify(&key, &device.sign(client_data, copied)).is_ok());
+}
+
+#[test]
+fn a_signature_of_another_key_or_over_something_else_is_refused() {
+    for key in Key::all() {
+        let device = Authenticator::at(ORIGIN, key);
+        let key = device.key.cose();
+        let good = device.show(CHALLENGE);
+        assert!(verify(&key, &good).is_ok());
+        let why = |shown: &Shown| verify(&key, shown).unwrap_err().0;
+        let mut counter = good.clone();
+        counter.authenticator_data[36] ^= 1;
+        assert_eq!(why(&counter), "the signature is not the key's");
+        let mut signature = good.clone();
+        *signature.signature.last_mut().unwrap() ^= 1;
+        assert_eq!(why(&signature), "the signature is not the key's");
+        signature.signature.clear();
+        assert_eq!(why(&signature), "the signature is not the key's");
+        let mut client_data = good.clone();
+        let at = client_data.client_data.len() - 2;
+        client_data.client_data[at] = b'2';
+        assert_eq!(why(&client_data), "the signature is not the key's");
+        let another = Authenticator::at(ORIGIN, Key::es256());
+        assert!(verify(&another.key.cose(), &good).is_err());
+    }
+}
+
+#[test]
+fn client_data_is_read_strictly() {
+    let device = Authenticator::at(ORIGIN, Key::es256());
+    let attestation = device.attestation();
+    let good = device.client_data("webauthn.create", CHALLENGE);
+    let good = String::from_utf8(good).unwrap();
+    for (from, to) in [
+        ("\"crossOrigin\":false", "\"crossOrigin\":true"),
+        ("\"crossOrigin\":false", "\"crossOrigin\":0"),
+        ("\"another\":1", "\"topOrigin\":\"https://evil.example\""),
+        ("\"another\":1", "\"origin\":\"https://svc.example:8443\""),
+        ("\"another\":1", "\"type\":\"webauthn.create\""),
+        ("\"type\":\"webauthn.create\"", "\"type\":1"),
+        ("\"challenge\":\"", "\"challenge\":\"="),
+        ("\"another\":1}", "\"another\":1"),
+        ("\"another\":1}", "\"another\":1}x"),
+        ("\"another\":1", "\"another\":[[[[1]]]]"),
+    ] {
+        let bent = good.replacen(from, to, 1);
+        assert_ne!(bent, good);
+        assert!(register(bent.as_bytes(), &attestation).is_err(), "{bent}");
+    }
+    let plain = good.replace(",\"crossOrigin\":false", "");
+    assert!(register(plain.as_bytes(), &attestation).is_ok());
+    let long = good.replace(
+        "\"another\":1",
+        &format!("\"another\":\"{}\"", "a".repeat(9000)),
+    );
+    assert!(register(long.as_bytes(), &attestation).is_err());
+}
+
+#[test]
+fn an_attestation_object_is_whole_and_nothing_more() {
+    let device = Authenticator::at(ORIGIN, Key::es256());
+    let client_data = device.client_data("webauthn.create", CHALLENGE);
+    let good = device.attestation();
+    assert!(register(&client_data, &good).is_ok());
+    for length in 0..good.len() {
+        assert!(register(&client_data, &good[..length]).is_err(), "{length}");
+    }
+    let longer = [&good[..], &[0]].concat();
+    assert_eq!(
+        refused(&client_data, &longer),
+        "the attestation object is malformed"
+    );
+    let twice = [b"\xa4\x63fmt\x64none".as_slice(), &good[1..]].concat();
+    assert_eq!(
+        refused(&client_data, &twice),
+        "the attestation object is malformed"
+    );
+    // Without a credential there is nothing to register.
+    let mut bare = b"\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58\x25".to_vec();
+    bare.extend(device.authenticator_data(UP));
+    assert_eq!(refused(&client_data, &bare), "there is no credential");
+    // A statement that nobody asked for is passed over.
+    let stated = good
+        .windows(9)
+        .position(|window| window == b"\x67attStmt\xa0")
+        .unwrap()
+        + 8;
+    let mut stated_too = good[..stated].to_vec();
+    stated_too.extend(b"\xa2\x63alg\x26\x63sig\x41\x00");
+    stated_too.extend(&good[stated + 1..]);
+    assert!(register(&client_data, &stated_too).is_ok());
+}
+
+#[test]
+fn keys_that_are_not_taken_are_refused() {
+    let mut device = Authenticator::at(ORIGIN, Key::es256());
+    let client_data = device.client_data("webauthn.create", CHALLENGE);
+    let good = device.attestation();
+    let key = device.key.cose();
+    let start = good.len() - key.len();
+    for (at, byte) in [
+        (0, 0xa4), // a member less
+        (2, 0x01), // another type of key
+        (4, 0x27), // another algorithm
+        (6, 0x02), // another curve
+        (5, 0x01), // a member twice
+        (5, 0x04), // a member that no key has
+    ] {
+        let mut bent = good.clone();
+        bent[start + at] = byte;
+        assert!(register(&client_data, &bent).is_err(), "{at}");
+    }
+    device.credential_id.clear();
+    assert!(register(&client_data, &device.attestation()).is_err());
+    device.credential_id = vec![1; 1024];
+    assert!(register(&client_data, &device.attestation()).is_err());
+    device.credential_id.pop();
+    assert!(register(&client_data, &device.attestation()).is_ok());
+    // A point that is not on the curve verifies nothing.
+    let mut off = key;
+    off[20] ^= 1;
+    assert!(verify(&off, &device.show(CHALLENGE)).is_err());
+}
+
+#[test]
+fn passkeys_are_bound_to_names_that_browsers_trust() {
+    for (base_url, id) in [
+        ("https://svc.example", Some("svc.example")),
+        ("https://svc.example:8443", Some("svc.example")),
+        ("http://localhost:8080", Some("localhost")),
+        ("http://svc.localhost", Some("svc.localhost")),
+        ("http://svc.example", None),
+        ("http://127.0.0.1:8080", None),
+        ("https://192.0.2.1", None),
+        ("https://[2001:db8::1]:8443", None),
+        ("svc.example", None),
+    ] {
+        let party = RelyingParty::at(base_url);
+        assert_eq!(party.as_ref().map(RelyingParty::id), id, "{base_url}");
+    }
+}

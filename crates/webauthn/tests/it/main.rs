@@ -1,0 +1,12 @@
+//! The two ceremonies with an authenticator of our own, and what a dishonest one would send.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test ends where it fails"
+)]
+
+#[path = "../authenticator/mod.rs"]
+mod authenticator;
+mod ceremonies;
+#[path = "../fuzz_targets/mod.rs"]
+mod fuzz_targets;

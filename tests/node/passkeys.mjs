@@ -1,0 +1,130 @@
+// Passkeys with Chromium's virtual authenticator: added, used alone, used beside a password,
+// refused, removed; and what the pages say where scripts are off.
+
+import assert from "node:assert/strict";
+
+import { accessible, drive, focused } from "./browser.mjs";
+
+await drive(async (world) => {
+  const page = await world.open();
+  await page.devtools.send("WebAuthn.enable");
+  const { authenticatorId } = await page.devtools.send("WebAuthn.addVirtualAuthenticator", {
+    options: {
+      protocol: "ctap2",
+      transport: "internal",
+      hasResidentKey: true,
+      hasUserVerification: true,
+      isUserVerified: true,
+      automaticPresenceSimulation: true,
+    },
+  });
+  const verified = (isUserVerified) =>
+    page.devtools.send("WebAuthn.setUserVerified", { authenticatorId, isUserVerified });
+
+  const password = async () => {
+    await page.goto("/login");
+    await focused(page, "Email");
+    await page.keyboard.type(world.given.email);
+    await page.getByLabel("Password").fill(world.given.password);
+    await page.keyboard.press("Enter");
+  };
+  const signOut = async () => {
+    await page.getByRole("button", { name: "Sign out", exact: true }).click();
+    await page.waitForURL(`${world.url}/login`);
+  };
+
+  // Added, with the keyboard alone.
+  await password();
+  await page.waitForURL(`${world.url}/account`);
+  await page.getByRole("link", { name: "Add a passkey" }).press("Enter");
+  await page.waitForURL(`${world.url}/account/passkeys/new`);
+  await accessible(page, "add a passkey");
+  await world.shoot(page, "add-passkey");
+  await focused(page, "Name");
+  await page.keyboard.type("Laptop");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Keep these codes" }).waitFor();
+  assert.equal(await page.locator("code").count(), 8);
+  await accessible(page, "recovery codes");
+  await world.shoot(page, "recovery-codes");
+  await page.getByRole("link", { name: "I have kept them" }).click();
+  await page.getByText("Laptop").waitFor();
+  await accessible(page, "account with a passkey");
+  await world.shoot(page, "account-with-passkey");
+
+  // The same device holds one already: the browser does not ask it for another.
+  await page.getByRole("link", { name: "Add a passkey" }).click();
+  await page.waitForURL(`${world.url}/account/passkeys/new`);
+  await focused(page, "Name");
+  await page.keyboard.type("Laptop again");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").filter({ hasText: "already" }).waitFor();
+  await world.shoot(page, "add-passkey-again");
+  await page.goto("/account");
+  await signOut();
+
+  // Alone.
+  const alone = page.getByRole("button", { name: "Sign in with a passkey" });
+  await alone.press("Enter");
+  await page.waitForURL(`${world.url}/account`);
+  await page.getByText("last used").waitFor();
+  await signOut();
+
+  // Not without a finger.
+  await verified(false);
+  await alone.press("Enter");
+  await page.getByRole("alert").filter({ hasText: "No passkey was used" }).waitFor();
+  assert.ok(await alone.evaluate((button) => button === document.activeElement), "focus is kept");
+  await accessible(page, "no passkey");
+  await world.shoot(page, "no-passkey");
+  await verified(true);
+  await alone.press("Enter");
+  await page.waitForURL(`${world.url}/account`);
+  await signOut();
+
+  // Beside a password.
+  await password();
+  await page.waitForURL(`${world.url}/login/second-factor?next=/account`);
+  await accessible(page, "second step with a passkey");
+  await world.shoot(page, "second-step-passkey");
+  await page.getByRole("button", { name: "Use a passkey" }).press("Enter");
+  await page.waitForURL(`${world.url}/account`);
+
+  // To confirm.
+  await page.goto("/account/confirm?next=/account/passkeys/new");
+  await accessible(page, "confirm with a passkey");
+  await world.shoot(page, "confirm-passkey");
+  await page.getByRole("button", { name: "Use a passkey" }).press("Enter");
+  await page.waitForURL(`${world.url}/account/passkeys/new`);
+
+  // Removed: the password is enough again, and the passkey is none any more.
+  await page.goto("/account");
+  await page.getByRole("button", { name: "Remove the passkey Laptop" }).press("Enter");
+  await page.getByText("The passkey is removed.").waitFor();
+  await signOut();
+  page.clean();
+  const refused = page.waitForResponse((response) => response.status() === 401);
+  await alone.press("Enter");
+  await refused;
+  await page.getByText("That passkey was not accepted.").waitFor();
+  await accessible(page, "passkey refused");
+  await world.shoot(page, "passkey-refused");
+
+  // Without scripts the pages say so, and the rest works.
+  const plain = await world.open({ javaScriptEnabled: false });
+  await plain.goto("/login");
+  // Playwright finds no text in `noscript`, but what stands there can be seen.
+  const hint = plain.locator("noscript p");
+  await hint.waitFor();
+  assert.match(await hint.textContent(), /need scripts/);
+  assert.equal(await plain.getByRole("button", { name: "passkey" }).count(), 0);
+  await plain.getByLabel("Email").fill(world.given.email);
+  await plain.getByLabel("Password").fill(world.given.password);
+  await plain.keyboard.press("Enter");
+  await plain.waitForURL(`${world.url}/account`);
+  await plain.goto("/account/passkeys/new");
+  await hint.waitFor();
+  assert.match(await hint.textContent(), /authenticator app/);
+  await world.shoot(plain, "add-passkey-no-scripts");
+  plain.clean();
+});
