@@ -5,6 +5,7 @@ mod device;
 mod flow;
 mod metadata;
 mod security;
+mod suspended;
 mod validation;
 
 use http::Method;

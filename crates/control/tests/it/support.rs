@@ -234,7 +234,8 @@ impl TestControl {
         self.under(config).await
     }
 
-    async fn under(self, config: Config) -> Self {
+    /// The same under a new process of this configuration.
+    pub(crate) async fn under(self, config: Config) -> Self {
         self.app.store.close().await;
         let clock = self.clock;
         let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;

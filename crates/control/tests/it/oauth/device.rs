@@ -1,7 +1,9 @@
 //! OA-4: a device is let in by a person who looked at it (RFC 8628).
 
+use control::jobs::pass;
 use serde_json::{Value, json};
 use store::users::Status;
+use tokio_util::sync::CancellationToken;
 
 use super::{SCOPE, audit, changed, error, program, with_token};
 use crate::support::{Answer, BASE_URL, Browser, TestControl, both};
@@ -32,13 +34,13 @@ async fn ask(control: &TestControl, changes: &[(&str, &str)]) -> Answer {
     .await
 }
 
-async fn asked(control: &TestControl) -> (String, String) {
+pub(super) async fn asked(control: &TestControl) -> (String, String) {
     let answer = ask(control, &[]).await.json();
     let text = |name: &str| answer[name].as_str().unwrap().to_owned();
     (text("device_code"), text("user_code"))
 }
 
-async fn poll(control: &TestControl, device_code: &str) -> Answer {
+pub(super) async fn poll(control: &TestControl, device_code: &str) -> Answer {
     let fields = [
         ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
         ("client_id", "svc-cli"),
@@ -48,12 +50,12 @@ async fn poll(control: &TestControl, device_code: &str) -> Answer {
 }
 
 /// Types a code.
-async fn type_in(browser: &mut Browser<'_>, user_code: &str) -> Answer {
+pub(super) async fn type_in(browser: &mut Browser<'_>, user_code: &str) -> Answer {
     browser.submit("/device", &[("user_code", user_code)]).await
 }
 
 /// Presses a button of the approval screen.
-async fn press(browser: &mut Browser<'_>, screen: &Answer, decision: &str) -> Answer {
+pub(super) async fn press(browser: &mut Browser<'_>, screen: &Answer, decision: &str) -> Answer {
     assert_eq!(screen.status, 200, "{}", screen.text);
     let fields = [
         (
@@ -242,8 +244,11 @@ async fn oa_4_codes_end_after_ten_minutes(control: TestControl) {
     press(&mut browser, &screen, "approve").await;
     control.clock.advance(600);
     assert_eq!(error(&poll(&control, &approved).await), "expired_token");
-    control.clock.advance(3600);
-    asked(&control).await;
+    control.clock.advance(3599);
+    pass(&control.app, &CancellationToken::new()).await;
+    assert_eq!(error(&poll(&control, &approved).await), "expired_token");
+    control.clock.advance(1);
+    pass(&control.app, &CancellationToken::new()).await;
     assert_eq!(
         error(&poll(&control, &approved).await),
         "invalid_grant",

@@ -149,7 +149,7 @@ async fn oa_2_the_consent_page_says_who_asks_and_for_what(control: TestControl) 
 }
 
 /// Narrows the session of the person in the browser.
-async fn narrow(
+pub(super) async fn narrow(
     control: &TestControl,
     browser: &mut Browser<'_>,
     permissions: &[&str],
@@ -219,6 +219,10 @@ async fn oa_2_a_narrowed_session_gives_no_more_than_it_has(control: TestControl)
     let minted = browser.api(Method::POST, "/api/tokens", body).await.json();
     let who = with_token(&control, "/api/whoami", minted["token"].as_str().unwrap()).await;
     assert_eq!(who.json()["resources"], lists);
+    // Also with limits that came later.
+    narrow(&control, &mut browser, &held[1..], lists.clone()).await;
+    let who = with_token(&control, "/api/whoami", minted["token"].as_str().unwrap()).await;
+    assert_eq!(who.json()["permissions"], json!([]));
     // Nothing of it at all: there is no button to approve, and none that could be made up.
     let page = browser
         .open(&authorize(&[("scope", "account.plan.read-only")]))
