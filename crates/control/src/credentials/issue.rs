@@ -83,7 +83,7 @@ pub(super) async fn create(
 
 /// Refuses what would be one credential too many: it is counted with what the transaction has
 /// added.
-pub(super) async fn require_room(tx: &mut Tx, owner: UserId, now: Timestamp) -> Answer<()> {
+pub(crate) async fn require_room(tx: &mut Tx, owner: UserId, now: Timestamp) -> Answer<()> {
     if stored::count_good(tx, owner, now).await? <= u64::from(MAX_CREDENTIALS) {
         return Ok(());
     }

@@ -13,7 +13,8 @@ use super::clients::Client;
 use super::error::{Code, OauthError};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::credentials::issue_access_token;
+use crate::credentials::{issue_access_token, require_room};
+use crate::metrics;
 use crate::people::session::{is_idle, later};
 use crate::tokens::text;
 
@@ -71,10 +72,12 @@ pub(super) async fn issue(
         Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => return Ok(None),
         other => other?,
     }
+    require_room(&mut tx, approved.user, now).await?;
     let (action, target) = (Action::OauthTokenIssued, Target::Credential(credential));
     let details = json!({"client": client.id(), "scope": scope.to_string()});
     audit::record_with(&mut tx, actor, None, action, target, details, now).await?;
     tx.commit().await?;
+    metrics::minted(issued.credential.kind.as_str());
     let token = issued.token.as_ref().map(text).transpose()?;
     Ok(Some(TokenResponse {
         access_token: token.unwrap_or_default(),
