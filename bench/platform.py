@@ -32,14 +32,14 @@ def free_port():
         return s.getsockname()[1]
 
 
-def wait_port(port):
-    end = time.time() + 20
-    while time.time() < end:
+def wait_port(port, proc, log):
+    end = time.time() + 30
+    while time.time() < end and proc.poll() is None:
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", port), 1).close()
             return
         time.sleep(0.02)
-    sys.exit(f"nothing listens on {port}")
+    sys.exit(f"{proc.args[0]} does not listen: {log.read_text()}")
 
 
 def cpu_of(roots):
@@ -118,8 +118,8 @@ class Platform:
         out = subprocess.run(["bare", "seed", config, str(CREATORS), str(projects)], check=True, capture_output=True)
         self.people = json.loads(out.stdout)
         self.procs = [self.start("svc", "platform", "--config", config), self.start("bare", "serve", f"127.0.0.1:{self.bare_port}", url)]
-        wait_port(self.port)
-        wait_port(self.bare_port)
+        for port, proc in zip((self.port, self.bare_port), self.procs):
+            wait_port(port, proc, self.dir / f"{proc.args[0]}.log")
 
     def start(self, *cmd):
         log = open(self.dir / f"{cmd[0]}.log", "ab")

@@ -97,7 +97,7 @@ pub async fn renew(app: &App, stop: &CancellationToken) -> Answer<u64> {
 
 /// Often enough that a period is charged on the day on which it begins, and that batches stay
 /// small.
-pub const EVERY: Duration = Duration::from_secs(300);
+pub const EVERY: Duration = Duration::from_mins(5);
 
 fn failed(what: &str, refusal: &crate::problem::Refusal) {
     metrics::job_failed();

@@ -21,3 +21,16 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         .flatten()
         .collect()
 }
+
+/// Percent-encodes what is not unreserved (RFC 3986 section 2.3).
+pub(crate) fn push_encoded(url: &mut String, text: &str) {
+    use std::fmt::Write as _;
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            url.push(byte.into());
+        } else {
+            // Writing into a string does not fail.
+            let _written = write!(url, "%{byte:02X}");
+        }
+    }
+}

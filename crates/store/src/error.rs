@@ -152,6 +152,7 @@ impl Error {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Class {
     Unavailable(Reason),
     Conflict(Conflict),

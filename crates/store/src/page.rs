@@ -1,5 +1,7 @@
 //! Paging and search, the same for every list.
 
+use crate::timeline::COUNTED;
+
 /// Which page of a list, 1 or more, and how many rows are on one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paging {
@@ -29,6 +31,12 @@ impl Paging {
     /// Rows on a page.
     pub fn page_size(self) -> u32 {
         self.page_size
+    }
+
+    /// Whether the page begins after all rows that are counted. A database reads what comes before
+    /// a page to find where it begins: long lists end here, and their pages after it are empty.
+    pub(crate) fn is_beyond_count(self) -> bool {
+        self.offset() >= COUNTED.into()
     }
 
     pub(crate) fn limit(self) -> i64 {
@@ -103,6 +111,8 @@ mod tests {
         let last = Paging::new(u32::MAX, 100).unwrap();
         assert_eq!((last.limit(), last.offset()), (100, 429_496_729_400));
         assert_eq!(Paging::new(1, 1).unwrap().offset(), 0);
+        assert!(last.is_beyond_count() && Paging::new(1001, 100).unwrap().is_beyond_count());
+        assert!(!Paging::new(1000, 100).unwrap().is_beyond_count());
     }
 
     #[test]

@@ -417,6 +417,10 @@ impl Filter {
         let bind = |text: String| values.iter().cloned().fold(sql(text), Query::bind);
         let count = bind(self.count_text()).bind(COUNTED);
         let total = count.count(conn).await?;
+        if paging.is_beyond_count() {
+            let items = Vec::new();
+            return Ok(Paged { items, total });
+        }
         let list = bind(self.list_text(sort, order));
         let items = list
             .bind(paging.limit())

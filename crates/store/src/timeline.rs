@@ -77,11 +77,15 @@ impl Timeline {
         order: Order,
         paging: Paging,
     ) -> Result<Paged<T>, Error> {
-        let items: Vec<T> = bind(sql(self.list_text(order)), &self.values)
-            .bind(paging.limit())
-            .bind(paging.offset())
-            .all(conn)
-            .await?;
+        let items: Vec<T> = if paging.is_beyond_count() {
+            Vec::new()
+        } else {
+            bind(sql(self.list_text(order)), &self.values)
+                .bind(paging.limit())
+                .bind(paging.offset())
+                .all(conn)
+                .await?
+        };
         // A page that is not full is the last one; a search that finds little does not read
         // everything a second time to say so.
         let here = u64::try_from(items.len()).unwrap_or_default();

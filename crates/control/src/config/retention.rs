@@ -20,6 +20,10 @@ pub struct Retention {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the unit is part of every key's name"
+)]
 pub(super) struct RetentionSection {
     /// Days that entries of the audit log are kept, 1 to 36500; absent: for ever.
     #[schemars(example = 400)]

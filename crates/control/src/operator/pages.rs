@@ -18,6 +18,7 @@ use crate::pages::layout::{PageRefusal, page, page_with, see_other};
 use crate::pages::signed_in;
 use crate::people::session::Visitor;
 use crate::problem::Answer;
+use crate::wire::push_encoded;
 
 #[derive(Template)]
 #[template(path = "operator.html")]
@@ -239,16 +240,10 @@ async fn shown(
     })
 }
 
-/// As a value in a query (WHATWG URL, section 5.2): all but letters and digits escaped.
+/// As a value in a query.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
+    push_encoded(&mut out, text);
     out
 }
 

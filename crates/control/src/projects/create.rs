@@ -31,6 +31,7 @@ use crate::extract::{Body, Segment};
 use crate::plans::explain;
 use crate::problem::{Answer, Refusal};
 use crate::random;
+use crate::wire::push_encoded;
 
 pub(super) async fn create(
     caller: Caller<ProjectsWrite>,
@@ -282,19 +283,6 @@ fn hash(body: &CreateProject) -> Answer<SecretHash> {
     let hash = digest::digest(&digest::SHA256, &text);
     let hash = hash.as_ref().try_into().map_err(|_| Problem::internal())?;
     Ok(SecretHash(hash))
-}
-
-/// Percent-encodes what is not unreserved (RFC 3986 section 2.3).
-fn push_encoded(url: &mut String, text: &str) {
-    use std::fmt::Write as _;
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            url.push(byte.into());
-        } else {
-            // Writing into a string does not fail.
-            let _written = write!(url, "%{byte:02X}");
-        }
-    }
 }
 
 const PERMISSION: Permission = Permission::AccountProjectsReadWrite;

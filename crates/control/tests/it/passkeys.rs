@@ -119,15 +119,13 @@ async fn ada(control: &TestControl) -> (UserId, Browser<'_>, Authenticator) {
 }
 
 fn is_in(answer: &Answer) -> bool {
-    match answer.location.as_deref() {
-        Some(location) => location == "/account?x=1",
-        None => {
-            let is_refused = answer.status == StatusCode::UNAUTHORIZED;
-            assert!(is_refused && answer.text.contains("role=\"alert\""));
-            assert!(answer.text.contains("<title>Error: "));
-            false
-        }
+    if let Some(location) = answer.location.as_deref() {
+        return location == "/account?x=1";
     }
+    let is_refused = answer.status == StatusCode::UNAUTHORIZED;
+    assert!(is_refused && answer.text.contains("role=\"alert\""));
+    assert!(answer.text.contains("<title>Error: "));
+    false
 }
 
 async fn a_passkey_is_a_second_factor_once_it_is_there(control: TestControl) {
@@ -258,8 +256,8 @@ async fn what_a_page_of_ours_did_not_ask_for_opens_nothing(control: TestControl)
         let (origin, host, flags) = (device.origin.clone(), device.rp_id.clone(), device.flags);
         let mut purpose = "webauthn.get";
         match bend {
-            "origin" => device.origin = "https://evil.example".to_owned(),
-            "host" => device.rp_id = "example".to_owned(),
+            "origin" => "https://evil.example".clone_into(&mut device.origin),
+            "host" => "example".clone_into(&mut device.rp_id),
             "purpose" => purpose = "webauthn.create",
             "presence" => device.flags = UV,
             _ => {}
@@ -331,13 +329,13 @@ async fn a_copied_authenticator_is_noticed(control: TestControl) {
 async fn passkeys_are_not_tried_in_bulk(control: TestControl) {
     let (ada, _, mut device) = ada(&control).await;
     let mut nobody = control.browser();
-    device.origin = "https://evil.example".to_owned();
+    "https://evil.example".clone_into(&mut device.origin);
     for _ in 0..6 {
         assert!(!is_in(
             &answer(&mut nobody, SIGN_IN, &mut device, Some(ada)).await
         ));
     }
-    device.origin = BASE_URL.to_owned();
+    BASE_URL.clone_into(&mut device.origin);
     let refused = answer(&mut nobody, SIGN_IN, &mut device, Some(ada)).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert!(refused.headers.contains_key("retry-after"));
@@ -363,9 +361,9 @@ async fn adding_and_removing_take_a_recent_proof(control: TestControl) {
     assert_eq!(removed.location.as_deref(), first);
 
     let path = "/account/confirm/passkey";
-    device.origin = "https://evil.example".to_owned();
+    "https://evil.example".clone_into(&mut device.origin);
     assert!(!is_in(&answer(&mut browser, path, &mut device, None).await));
-    device.origin = BASE_URL.to_owned();
+    BASE_URL.clone_into(&mut device.origin);
     assert!(is_in(&answer(&mut browser, path, &mut device, None).await));
     let new = browser.open("/account/passkeys/new").await;
     assert_eq!(new.status, StatusCode::OK);
@@ -382,7 +380,7 @@ async fn a_registration_that_is_bent_is_refused(control: TestControl) {
     let device = Authenticator::at(BASE_URL, Key::es256());
     let good = device.attestation();
     let mut elsewhere = Authenticator::at(BASE_URL, Key::es256());
-    elsewhere.origin = "https://evil.example".to_owned();
+    "https://evil.example".clone_into(&mut elsewhere.origin);
     let given = challenge(&mut browser, "/account/passkeys").await;
     let client_data = device.client_data("webauthn.create", &given);
     let foreign = elsewhere.client_data("webauthn.create", &given);

@@ -98,6 +98,7 @@ pub(crate) struct CreateArgs {
 
 /// What a credential is known by, where that is not a secret of the platform's making.
 #[derive(Debug, Parser)]
+#[expect(clippy::struct_field_names, reason = "the names of the flags")]
 struct MaterialArgs {
     /// app: where the private key is written that is made for it (P-521); it never leaves this
     /// machine

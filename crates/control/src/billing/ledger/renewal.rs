@@ -81,9 +81,10 @@ pub(super) async fn step(
         |line| json!({"projectId": line.project_id, "plan": line.plan, "amount": line.monthly}),
     );
     let amount = row.monthly_amount;
-    let (kind, amount) = match is_suspended || amount == 0 {
-        true => ("period_skipped", 0),
-        false => ("renewed", amount),
+    let (kind, amount) = if is_suspended || amount == 0 {
+        ("period_skipped", 0)
+    } else {
+        ("renewed", amount)
     };
     if amount > 0 {
         let invoice = Invoice {
