@@ -24,6 +24,7 @@ mod listener;
 pub mod logs;
 pub mod mail;
 mod metrics;
+pub mod oauth;
 pub mod operator;
 pub mod pages;
 pub mod people;

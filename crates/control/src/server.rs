@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::health::Health;
 use crate::jobs::{self, Jobs};
 use crate::keys::{KeyError, Keys, keeper};
+use crate::oauth::Oauth;
 use crate::people::{People, PeopleError};
 use crate::plans::{Shop, ShopError};
 use crate::{listener, metrics};
@@ -120,6 +121,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         health: Health::default(),
         jobs: Jobs::default(),
         verdicts: Verdicts::default(),
+        oauth: Oauth::default(),
     }))
 }
 

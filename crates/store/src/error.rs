@@ -118,6 +118,8 @@ conflicts! {
     TokenEndpointTaken "credentials_endpoint_unique" "credentials.token_endpoint" "the token endpoint is taken"
     /// The port is reserved already.
     PortTaken "addresses_port_unique" "addresses.cluster_domain, addresses.port" "the port is reserved already"
+    /// Another device waits under this code; the caller makes a new one.
+    UserCodeTaken "oauth_device_grants_user_code_unique" "oauth_device_grants.user_code_hash" "the code is taken"
     /// The project has a `WebTTY` server of this name.
     ServerNameTaken "webtty_servers_name_unique" "webtty_servers.project_id, webtty_servers.name" "a server of this name exists already"
 }
