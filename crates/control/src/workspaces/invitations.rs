@@ -39,7 +39,8 @@ pub struct Sent {
 }
 
 /// Invites `email` into the workspace. The caller has checked that `who` may give the role. The
-/// mail is left out for an address that got several lately: whoever invites has the link.
+/// mail is left out for an address that got several lately, and where `who` sent many: whoever
+/// invites has the link.
 pub async fn send(
     app: &Arc<App>,
     who: &Principal,
@@ -84,7 +85,10 @@ pub async fn send(
     tx.commit().await?;
     let url = app.config.url(&format!("/invitations/{}", secret.reveal()));
     // Many workspaces may invite one person; none of them fills the mailbox or learns of others.
-    if app.people.invitations.begin(&email, now).is_err() {
+    let people = &app.people;
+    if people.inviters.begin(&who.user.id, now).is_err()
+        || people.invitations.begin(&email, now).is_err()
+    {
         return Ok(Sent { invitation, url });
     }
     let text = format!(
