@@ -8,7 +8,7 @@ use serde_json::json;
 use store::invitations::{self, Invitation, NewInvitation};
 use store::users::{self, User};
 use store::workspaces::{Membership, Workspace};
-use store::{PasswordHash, SecretHash, Tx, members};
+use store::{Conn, PasswordHash, SecretHash, Tx, members};
 use types::id::{InvitationId, WorkspaceId};
 use types::permission::Permission;
 use types::problem::Problem;
@@ -132,6 +132,9 @@ pub async fn open(app: &App, secret: &LinkSecret) -> Answer<Option<Open>> {
     let Some(invitation) = invitations::live(&mut read, hash, app.now()).await? else {
         return Ok(None);
     };
+    if !still_stands(&mut read, &invitation).await? {
+        return Ok(None);
+    }
     let workspace = store::workspaces::by_id(&mut read, invitation.workspace_id).await?;
     let inviter = users::by_id(&mut read, invitation.invited_by).await?;
     let has_account = users::by_email(&mut read, &invitation.email)
@@ -142,6 +145,17 @@ pub async fn open(app: &App, secret: &LinkSecret) -> Answer<Option<Open>> {
         invited_by: inviter.map_or_else(|| "Somebody".to_owned(), |user| user.name),
         has_account,
         invitation,
+    }))
+}
+
+/// Whether whoever invited could still give the role: a link that somebody wrote for another address
+/// of their own does not outlive their part in the workspace.
+async fn still_stands(conn: &mut Conn, invitation: &Invitation) -> Answer<bool> {
+    let (workspace, inviter) = (invitation.workspace_id, invitation.invited_by);
+    let inviter = members::by_user(conn, workspace, inviter).await?;
+    Ok(inviter.is_some_and(|inviter| {
+        inviter.status == members::Status::Active
+            && Role::from(inviter.role).may_manage(invitation.role.into())
     }))
 }
 
@@ -247,6 +261,9 @@ async fn use_up(
     let Some(invitation) = accepted.filter(|invitation| is_for(invitation, user)) else {
         return Ok(None);
     };
+    if !still_stands(tx, &invitation).await? {
+        return Ok(None);
+    }
     audit::record(
         tx,
         &Actor::person(user.id).at(ip),
