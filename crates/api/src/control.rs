@@ -9,6 +9,7 @@ pub mod contracts;
 pub mod credentials;
 mod document;
 pub mod health;
+pub mod oauth;
 mod operation;
 pub mod operator;
 mod paging;
@@ -45,6 +46,7 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> {
         turn::OPERATIONS,
         credentials::OPERATIONS,
         tokens::OPERATIONS,
+        oauth::OPERATIONS,
         operator::OPERATIONS,
     ]
     .into_iter()
@@ -88,6 +90,7 @@ fn schemas() -> Schemas {
     turn::schemas(&mut schemas);
     credentials::schemas(&mut schemas);
     tokens::schemas(&mut schemas);
+    oauth::schemas(&mut schemas);
     add::<types::problem::ProblemBody>(&mut schemas);
     schemas.sort_by(|(left, _), (right, _)| left.cmp(right));
     schemas.dedup_by(|(left, _), (right, _)| left == right);

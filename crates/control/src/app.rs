@@ -18,12 +18,13 @@ use crate::config::Config;
 use crate::health::Health;
 use crate::jobs::Jobs;
 use crate::keys::Keys;
+use crate::oauth::Oauth;
 use crate::people::People;
 use crate::plans::Shop;
 use crate::problem::Refusal;
 use crate::{
-    audit, billing, contracts, credentials, health, keys, logs, metrics, operator, pages, people,
-    plans, projects, settings, tokens, turn, usage, whoami, workspaces,
+    audit, billing, contracts, credentials, health, keys, logs, metrics, oauth, operator, pages,
+    people, plans, projects, settings, tokens, turn, usage, whoami, workspaces,
 };
 
 /// What every handler has. One for a process.
@@ -41,6 +42,8 @@ pub struct App {
     pub people: People,
     /// What can be created, where, and for how much.
     pub shop: Shop,
+    /// What handlers of OAuth count.
+    pub oauth: Oauth,
     /// Whether requests can be served.
     pub health: Health,
     /// What is done without being asked.
@@ -71,6 +74,7 @@ pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
         health::routes(),
         keys::routes(),
         logs::routes(),
+        oauth::routes(),
         operator::routes(),
         pages::routes(),
         people::routes(),

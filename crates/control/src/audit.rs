@@ -118,6 +118,7 @@ pub enum Target {
     Workspace(WorkspaceId),
     Invitation(InvitationId),
     Project(ProjectId),
+    Credential(CredentialId),
 }
 
 impl Target {
@@ -127,6 +128,7 @@ impl Target {
             Self::Workspace(id) => ("workspace", id.to_string()),
             Self::Invitation(id) => ("invitation", id.to_string()),
             Self::Project(id) => ("project", id.to_string()),
+            Self::Credential(id) => ("credential", id.to_string()),
         }
     }
 }
@@ -179,4 +181,9 @@ actions! {
     InvitationSent "invitation.sent"
     InvitationRevoked "invitation.revoked"
     InvitationAccepted "invitation.accepted"
+    OauthApproved "oauth.approved"
+    OauthDenied "oauth.denied"
+    OauthTokenIssued "oauth.token_issued"
+    OauthTokenRevoked "oauth.token_revoked"
+    OauthCodeReused "oauth.code_reused"
 }

@@ -22,6 +22,7 @@ use jiff::SignedDuration;
 pub(crate) use self::check::{host_name, is_loopback, path};
 pub use self::retention::Retention;
 use crate::mail::MailConfig;
+use crate::oauth::Clients;
 use crate::people::openid::OpenIdConfig;
 use crate::plans::Catalogue;
 
@@ -62,6 +63,8 @@ pub struct Config {
     pub geoip_file: Option<PathBuf>,
     /// The TURN relay.
     pub turn: TurnConfig,
+    /// The OAuth clients.
+    pub oauth: Clients,
     /// Mail to people.
     pub mail: MailConfig,
     /// The provider by which people sign in; `None`: with a password alone.

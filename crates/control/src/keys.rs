@@ -35,6 +35,7 @@ pub use self::turn::RelayKey;
 use self::turn::TurnKeys;
 use crate::app::App;
 use crate::config::Config;
+use crate::oauth::for_any_origin;
 use crate::problem::Answer;
 use crate::route::Serve as _;
 
@@ -219,7 +220,6 @@ const ASK_EVERY: SignedDuration = SignedDuration::from_secs(10);
 /// The public keys, for engines and for whoever verifies tokens of the platform or speaks to a
 /// relay.
 pub fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .serve(JWKS, jwks::serve)
+    for_any_origin(Router::new().serve(JWKS, jwks::serve), &[JWKS.path])
         .serve(RELAY_KEY, turn::serve)
 }

@@ -24,6 +24,7 @@ mod listener;
 pub mod logs;
 pub mod mail;
 mod metrics;
+pub mod oauth;
 pub mod operator;
 pub mod pages;
 pub mod people;
@@ -45,6 +46,4 @@ pub mod workspaces;
 pub use self::first_admin::{
     Operator, draw_password, ensure_operator, first_admin, operator_token,
 };
-pub use self::server::{
-    Running, StartError, backup, open, start, start_on, start_on_each, start_routes,
-};
+pub use self::server::{Running, StartError, backup, open, start, start_on, start_routes};

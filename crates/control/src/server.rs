@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::health::Health;
 use crate::jobs::{self, Jobs};
 use crate::keys::{KeyError, Keys, keeper};
+use crate::oauth::Oauth;
 use crate::people::{People, PeopleError};
 use crate::plans::{Shop, ShopError};
 use crate::{listener, metrics};
@@ -120,6 +121,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         health: Health::default(),
         jobs: Jobs::default(),
         verdicts: Verdicts::default(),
+        oauth: Oauth::default(),
     }))
 }
 
@@ -142,21 +144,12 @@ pub async fn start_on(
     listener: TcpListener,
     shutdown: Shutdown,
 ) -> Result<Running, StartError> {
-    start_on_each(app, vec![listener], shutdown).await
-}
-
-/// Serves on several listeners at once, such as both loopback addresses. [`Running::address`] is
-/// that of the first.
-pub async fn start_on_each(
-    app: Arc<App>,
-    listeners: Vec<TcpListener>,
-    shutdown: Shutdown,
-) -> Result<Running, StartError> {
     let routes = router(Arc::clone(&app));
-    start_routes(app, routes, listeners, shutdown).await
+    start_routes(app, routes, vec![listener], shutdown).await
 }
 
-/// Serves routes that were made of the application's ([`crate::app::router_beside`]).
+/// Serves routes that were made of the application's ([`crate::app::router_beside`]), on several
+/// listeners at once, such as both loopback addresses. [`Running::address`] is that of the first.
 pub async fn start_routes(
     app: Arc<App>,
     routes: Router,

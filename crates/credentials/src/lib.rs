@@ -8,6 +8,7 @@
 //! has no ES512, which application tokens are signed with, and the strict forms that we ask for
 //! (duplicate members, integer times, canonical base64url) lie below its surface.
 
+mod access;
 mod claims;
 mod jws;
 mod key;
@@ -21,6 +22,7 @@ pub mod turn;
 mod verify;
 pub mod watch;
 
+pub use self::access::{AccessClaims, BadAccessClaims, access_claims};
 pub use self::key::Algorithm;
 pub use self::keyring::{BadKey, Keyring, RECOMMENDED_SECRET_BYTES};
 pub use self::mint::{

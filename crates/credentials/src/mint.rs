@@ -21,6 +21,7 @@ use types::boundary::{Action, Boundary};
 use types::filter::ParamError;
 use types::permission::Permission;
 
+use crate::access::AccessClaims;
 use crate::jws::Compact;
 use crate::key::Algorithm;
 use crate::keyring::BadKey;
@@ -169,10 +170,12 @@ impl SigningKey {
         )))
     }
 
-    fn header(&self) -> Value {
-        let mut header = json!({"alg": self.algorithm.as_str(), "typ": "JWT"});
-        if let (Some(id), Some(members)) = (&self.id, header.as_object_mut()) {
-            members.insert("kid".to_owned(), json!(id));
+    fn header(&self) -> Map<String, Value> {
+        let mut header = Map::new();
+        header.insert("alg".to_owned(), json!(self.algorithm.as_str()));
+        header.insert("typ".to_owned(), json!("JWT"));
+        if let Some(id) = &self.id {
+            header.insert("kid".to_owned(), json!(id));
         }
         header
     }
@@ -218,6 +221,13 @@ pub struct Provenance {
 pub enum Source {
     /// `token_endpoint`, 8 hex digits: the token is the secret of a personal access token.
     TokenEndpoint(String),
+    /// The same, held by an OAuth client (RFC 9068).
+    AccessToken {
+        /// `token_endpoint`.
+        endpoint: String,
+        /// What makes it an access token.
+        claims: AccessClaims,
+    },
     /// The token was minted from another credential, and dies with it.
     Credential {
         /// `sourceCredentialId`.
@@ -255,6 +265,7 @@ pub fn mint_from(
             &boundary,
         )?;
     }
+    let mut header = key.header();
     let mut claims = Map::new();
     claims.insert("type".to_owned(), json!(request.kind.as_str()));
     let (claim, id) = match &request.identity {
@@ -282,6 +293,19 @@ pub fn mint_from(
             Source::TokenEndpoint(endpoint) => {
                 claims.insert("token_endpoint".to_owned(), json!(endpoint));
             }
+            Source::AccessToken {
+                endpoint,
+                claims: access,
+            } => {
+                // RFC 9068 section 2.2.
+                claims.insert("sub".to_owned(), json!(request.identity.id()));
+                claims.insert("aud".to_owned(), json!(access.resource));
+                claims.insert("resource".to_owned(), json!(access.resource));
+                claims.insert("client_id".to_owned(), json!(access.client_id));
+                claims.insert("scope".to_owned(), json!(access.scope.to_string()));
+                claims.insert("token_endpoint".to_owned(), json!(endpoint));
+                header.insert("typ".to_owned(), json!("at+jwt"));
+            }
             Source::Credential { id, updated_at } => {
                 claims.insert("sourceCredentialId".to_owned(), json!(id));
                 claims.insert("sourceCredentialUpdatedAt".to_owned(), json!(updated_at));
@@ -289,7 +313,7 @@ pub fn mint_from(
         }
     }
     let token = key.sign(
-        &key.header().to_string(),
+        &Value::Object(header).to_string(),
         &Value::Object(claims).to_string(),
     )?;
     if token.expose().len() > MAX_TOKEN_BYTES {

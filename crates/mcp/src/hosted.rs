@@ -44,7 +44,10 @@ pub trait Identify: Send + Sync + 'static {
 /// answer to a bad one.
 pub type Identified = Pin<Box<dyn Future<Output = Result<Option<Extensions>, Response>> + Send>>;
 
-/// The endpoint, for any path.
+/// Where the endpoint is (MC-1).
+pub const PATH: &str = "/api/mcp";
+
+/// The endpoint at [`PATH`].
 pub fn hosted<I: Identify>(hosted: Hosted<I>) -> Router {
     let server = Server::new(InProcess { api: hosted.api }, &hosted.base_url);
     let config = StreamableHttpServerConfig::default()
@@ -60,7 +63,7 @@ pub fn hosted<I: Identify>(hosted: Hosted<I>) -> Router {
         config,
     );
     Router::new()
-        .fallback_service(service)
+        .route_service(PATH, service)
         .layer(middleware::from_fn_with_state(
             Arc::new(hosted.identify),
             door::<I>,

@@ -18,6 +18,6 @@ mod schema;
 mod server;
 mod tools;
 
-pub use self::hosted::{Hosted, Identified, Identify, hosted};
+pub use self::hosted::{Hosted, Identified, Identify, PATH, hosted};
 pub use self::server::{Backend, Carried, Server};
 pub use self::tools::{TOOLS, Tool, documents};

@@ -37,6 +37,10 @@ pub struct OfSession {
     pub last_seen_at: Timestamp,
     /// When it ends.
     pub expires_at: Timestamp,
+    /// Permissions; none: not narrowed.
+    pub permissions: Option<Vec<String>>,
+    /// Boundaries, the `resources` object; none: no boundary.
+    pub resources: Option<serde_json::Value>,
     /// Who is signed in, in whatever status.
     pub user: User,
     /// Whether the token itself was ended, by its `jti`.
@@ -60,7 +64,7 @@ macro_rules! of_credential {
             "SELECT c.id, c.workspace_id, c.kind, c.name, c.token_hash, c.token_endpoint, \
              c.public_key, c.certificate_fingerprint, c.certificate, c.issuer_fingerprint, \
              c.permissions, c.resources, c.created_at, c.updated_at, c.expires_at, c.revoked_at, \
-             c.last_used_at, c.last_used_ip, c.signing_key, c.rotated_to, ",
+             c.last_used_at, c.last_used_ip, c.signing_key, c.rotated_to, c.oauth_client, ",
             user!(),
             ", (c.workspace_id IS NULL OR EXISTS (SELECT 1 FROM members m \
              JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL \
@@ -75,7 +79,8 @@ macro_rules! of_credential {
 statements! {
     BY_TOKEN = of_credential!("c.token_hash = $1");
     BY_CREDENTIAL = of_credential!("c.id = $1");
-    BY_SESSION = concat!("SELECT s.id, s.rotated_at, s.last_seen_at, s.expires_at, ", user!(),
+    BY_SESSION = concat!("SELECT s.id, s.rotated_at, s.last_seen_at, s.expires_at, \
+        s.permissions, s.resources, ", user!(),
         " FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.id = $1");
 }
 
@@ -124,6 +129,8 @@ impl Record for OfSession {
             rotated_at: row.column(TABLE, "rotated_at")?,
             last_seen_at: row.column(TABLE, "last_seen_at")?,
             expires_at: row.column(TABLE, "expires_at")?,
+            permissions: row.column(TABLE, "permissions")?,
+            resources: row.column(TABLE, "resources")?,
             user: user(row)?,
             is_revoked: row.column(TABLE, "is_revoked")?,
         })

@@ -62,8 +62,9 @@ impl Conn {
                     self.lease.was_dead();
                 }
                 // PostgreSQL keeps a session read-only that began so, whatever became of the
-                // server since: the next change needs a session of its own.
-                if *reason == Reason::ReadOnly {
+                // server since: the next change needs a session of its own. And who is silent
+                // hears no rollback either.
+                if matches!(reason, Reason::ReadOnly | Reason::Silent) {
                     self.lease.close_on_drop();
                 }
             }

@@ -55,6 +55,8 @@ record! {
         pub signing_key: Option<String>,
         /// Its successor, once it was rotated.
         pub rotated_to: Option<CredentialId>,
+        /// The OAuth client that holds the token; none: its owner issued it by hand.
+        pub oauth_client: Option<String>,
     }
 }
 
@@ -82,7 +84,7 @@ macro_rules! columns {
         "id, user_id, workspace_id, kind, name, token_hash, token_endpoint, public_key, \
          certificate_fingerprint, certificate, issuer_fingerprint, permissions, resources, \
          created_at, updated_at, expires_at, revoked_at, last_used_at, last_used_ip, signing_key, \
-         rotated_to"
+         rotated_to, oauth_client"
     };
 }
 
@@ -123,7 +125,7 @@ pub(crate) const LIST: &str = concat!(
 
 statements! {
     INSERT = concat!("INSERT INTO credentials (", columns!(), ", search) VALUES ($1, $2, $3, $4, $5, \
-        $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)");
+        $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)");
     BY_ID = concat!("SELECT ", columns!(), " FROM credentials WHERE id = $1");
     OF_USER_BY_ID = concat!("SELECT ", columns!(), " FROM credentials WHERE user_id = $1 AND id = $2");
     BY_TOKEN = concat!("SELECT ", columns!(), " FROM credentials WHERE token_hash = $1");
@@ -175,6 +177,7 @@ pub async fn insert(tx: &mut Tx, new: &Credential) -> Result<(), Error> {
         .bind(new.last_used_ip.as_ref())
         .bind(new.signing_key.as_ref())
         .bind(new.rotated_to)
+        .bind(new.oauth_client.as_ref())
         .bind(fold(&new.name))
         .execute(tx)
         .await?;

@@ -38,6 +38,7 @@ migrations! {
     6 "factors" "0006_factors"
     7 "operator" "0007_operator"
     8 "keys" "0008_keys"
+    10 "oauth" "0010_oauth"
 }
 
 /// Applies what is missing. The write lock is taken before the table of versions is read, so a

@@ -34,19 +34,23 @@ record! {
         pub last_seen_at: Timestamp,
         /// When it ends.
         pub expires_at: Timestamp,
+        /// Permissions; none: not narrowed.
+        pub permissions: Option<Vec<String>>,
+        /// Boundaries, the `resources` object; none: no boundary.
+        pub resources: Option<serde_json::Value>,
     }
 }
 
 macro_rules! columns {
     () => {
         "id, hash, user_id, user_agent, ip, second_factor_at, proved_at, created_at, rotated_at, \
-         last_seen_at, expires_at"
+         last_seen_at, expires_at, permissions, resources"
     };
 }
 
 statements! {
     INSERT = concat!("INSERT INTO sessions (", columns!(), ") \
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)");
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)");
     LIVE = concat!("SELECT ", columns!(), " FROM sessions WHERE hash = $1 AND expires_at > $2");
     OF_USER = concat!("SELECT ", columns!(), " FROM sessions WHERE user_id = $1 AND expires_at > $2 ORDER BY id");
     ROTATE = "UPDATE sessions SET hash = $2, rotated_at = $3, last_seen_at = $3, \
@@ -66,6 +70,10 @@ statements! {
 
 /// Begins a session.
 pub async fn insert(tx: &mut Tx, session: &Session) -> Result<(), Error> {
+    let permissions = session
+        .permissions
+        .as_ref()
+        .map(|permissions| serde_json::json!(permissions));
     sql(INSERT)
         .bind(session.id)
         .bind(session.hash)
@@ -78,6 +86,8 @@ pub async fn insert(tx: &mut Tx, session: &Session) -> Result<(), Error> {
         .bind(session.rotated_at)
         .bind(session.last_seen_at)
         .bind(session.expires_at)
+        .bind(permissions.as_ref())
+        .bind(session.resources.as_ref())
         .execute(tx)
         .await?;
     Ok(())

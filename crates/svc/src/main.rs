@@ -18,6 +18,7 @@ mod prompt;
 mod properties;
 mod random;
 mod signals;
+mod surfaces;
 mod time;
 
 use std::process::ExitCode;

@@ -8,9 +8,11 @@
 //! brand's spelling of a field is read (and written) beside ours.
 
 pub mod boundary;
+pub mod callback;
 pub mod client;
 pub mod event;
 pub mod filter;
+pub mod form;
 pub mod id;
 pub mod json;
 pub mod path;

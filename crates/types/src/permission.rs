@@ -237,6 +237,8 @@ impl Serialize for Permissions {
 pub struct Bundle {
     /// Key in `x-svc-use-case-permissions`.
     pub name: &'static str,
+    /// The work, in words for people.
+    pub title: &'static str,
     /// What the work needs.
     pub permissions: &'static [Permission],
 }
@@ -250,18 +252,22 @@ pub const ENGINE_BUNDLES: &[Bundle] = {
     &[
         Bundle {
             name: "inspect-engine-state",
+            title: "Follow live tunnels and clients",
             permissions: &[TunnelsResourcesReadOnly],
         },
         Bundle {
             name: "expose-service-from-cli",
+            title: "Open a tunnel and follow live state",
             permissions: &[TunnelsResourcesReadOnly, TunnelsTunnelsCreateDelete],
         },
         Bundle {
             name: "connect-private-tunnel",
+            title: "Connect to private tunnels",
             permissions: &[TunnelsResourcesReadOnly, TunnelsStreamsCreateDelete],
         },
         Bundle {
             name: "run-tunnel-webtty",
+            title: "Run a terminal through a tunnel",
             permissions: &[
                 TunnelsResourcesReadOnly,
                 TunnelsTunnelsCreateDelete,
@@ -270,6 +276,7 @@ pub const ENGINE_BUNDLES: &[Bundle] = {
         },
         Bundle {
             name: "join-managed-webtty",
+            title: "Watch terminal sessions",
             permissions: &[
                 TunnelsResourcesReadOnly,
                 TunnelsStreamsCreateDelete,
@@ -278,6 +285,7 @@ pub const ENGINE_BUNDLES: &[Bundle] = {
         },
         Bundle {
             name: "control-managed-webtty",
+            title: "Take part in terminal sessions",
             permissions: &[
                 TunnelsResourcesReadOnly,
                 TunnelsStreamsCreateDelete,
@@ -286,6 +294,7 @@ pub const ENGINE_BUNDLES: &[Bundle] = {
         },
         Bundle {
             name: "read-managed-webtty-recordings",
+            title: "Read recordings of terminal sessions",
             permissions: &[WebttyLogsReadOnly],
         },
     ]
@@ -302,6 +311,7 @@ pub const CONTROL_PLANE_BUNDLES: &[Bundle] = {
     &[
         Bundle {
             name: "create-project-and-expose-service",
+            title: "Create or select a project, open a tunnel, follow live state, read logs",
             permissions: &[
                 AccountProjectsReadWrite,
                 AccountProjectsReadOnly,
@@ -314,6 +324,7 @@ pub const CONTROL_PLANE_BUNDLES: &[Bundle] = {
         },
         Bundle {
             name: "expose-service-in-project",
+            title: "Use an existing project and open a tunnel",
             permissions: &[
                 AccountProjectsReadOnly,
                 TunnelsResourcesReadOnly,
@@ -322,6 +333,7 @@ pub const CONTROL_PLANE_BUNDLES: &[Bundle] = {
         },
         Bundle {
             name: "connect-private-tunnel",
+            title: "Connect to private tunnels",
             permissions: &[
                 AccountProjectsReadOnly,
                 TunnelsResourcesReadOnly,

@@ -284,6 +284,10 @@ pub struct Credential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub token_endpoint: Option<String>,
+    /// The OAuth client that holds the token; absent where its owner issued it by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub oauth_client_id: Option<String>,
     /// SHA-256 of the certificate in hex, where one certificate is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

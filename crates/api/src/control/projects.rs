@@ -117,7 +117,7 @@ pub const UPDATE: &Operation = &Operation {
         example: || json!({"name": "production"}),
     }),
     answer: Answer::json(200, "Project"),
-    refusals: &[],
+    refusals: &[409],
 };
 
 /// Deletes a project.

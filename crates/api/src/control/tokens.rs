@@ -34,7 +34,7 @@ pub const MINT_TOKEN: &Operation = &Operation {
         },
     }),
     answer: Answer::json(200, "MintedToken"),
-    refusals: &[],
+    refusals: &[409],
 };
 
 /// The operations of this module.

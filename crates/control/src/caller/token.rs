@@ -1,6 +1,6 @@
 //! What a token says of itself.
 
-use credentials::inspect;
+use credentials::{BadAccessClaims, access_claims, inspect};
 use serde_json::Value;
 use types::id::CredentialId;
 
@@ -18,15 +18,21 @@ pub(super) struct Said {
     pub(super) id: Option<String>,
     /// `resources`, as they are written.
     pub(super) resources: Option<Value>,
+    /// The OAuth client that it was issued to, or what is wrong with what it says of one (OA-8).
+    /// None: it says nothing of a client.
+    pub(super) client: Option<Result<String, BadAccessClaims>>,
 }
 
 impl Said {
-    /// `None`: it is no token.
-    pub(super) fn read(token: &str) -> Option<Self> {
+    /// `base_url` is what access tokens of this platform are issued by and for. `None`: it is no
+    /// token.
+    pub(super) fn read(token: &str, base_url: &str) -> Option<Self> {
         let mut parts = inspect(token)?;
         let kid = text(&parts, "/header/kid");
         let is_app = parts.pointer("/claims/type").and_then(Value::as_str) == Some("app");
+        let access = access_claims(parts.get("claims")?, base_url, base_url).transpose();
         Some(Self {
+            client: access.map(|access| access.map(|access| access.client_id)),
             is_app,
             application: text(&parts, "/claims/clientId").and_then(|id| id.parse().ok()),
             kid,

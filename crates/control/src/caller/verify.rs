@@ -57,7 +57,9 @@ impl<'a> Shown<'a> {
         let verdict = app.verdicts.get(&::credentials::digest(token));
         let said = match &verdict {
             Some(verdict) => Arc::clone(&verdict.said),
-            None => Arc::new(Said::read(token).ok_or_else(|| refused(Refused::Form))?),
+            None => Arc::new(
+                Said::read(token, &app.config.base_url).ok_or_else(|| refused(Refused::Form))?,
+            ),
         };
         Ok(Self {
             token,
@@ -128,7 +130,7 @@ async fn of_application(app: &App, shown: &Shown<'_>) -> Answer<Found> {
     {
         return Err(refused("the application belongs to another user"));
     }
-    of_credential(row, &verified, shown, CallerKind::App)
+    of_credential(app, row, &verified, shown, CallerKind::App)
 }
 
 /// Nobody can take back what an application signed, but for ending the application: so it says
@@ -161,8 +163,15 @@ async fn of_platform(app: &App, shown: &Shown<'_>) -> Answer<Found> {
     }
 }
 
-/// A personal access token is the secret of its credential: found by its hash alone.
+/// A personal access token is the secret of its credential: found by its hash alone, so that what
+/// was revoked is refused from then on, by every process (OA-8).
 async fn personal(app: &App, verified: &Verified, shown: &Shown<'_>) -> Answer<Found> {
+    // What an access token says of itself is whole and consistent, and for this platform (MC-4).
+    let client = match &shown.said.client {
+        Some(Err(bad)) => return Err(refused(bad)),
+        Some(Ok(client)) => Some(client.as_str()),
+        None => None,
+    };
     let row = {
         let mut read = app.store.read().await?;
         let hash = SecretHash(verified.digest);
@@ -170,11 +179,12 @@ async fn personal(app: &App, verified: &Verified, shown: &Shown<'_>) -> Answer<F
     };
     let row = row.filter(|row| {
         row.credential.kind == Kind::Pat
+            && row.credential.oauth_client.as_deref() == client
             && row.credential.token_endpoint == verified.credential_id
             && verified.user_id.as_deref() == Some(row.user.id.as_str())
     });
     let row = row.ok_or_else(|| refused("no such personal access token"))?;
-    of_credential(row, verified, shown, CallerKind::Pat)
+    of_credential(app, row, verified, shown, CallerKind::Pat)
 }
 
 /// A delegated token lives as long as what it was minted from.
@@ -191,7 +201,8 @@ async fn delegated(app: &App, verified: &Verified, shown: &Shown<'_>) -> Answer<
             stored::by_credential(&mut read, source, id).await?
         };
         let row = row.filter(|row| row.user.id.as_str() == user);
-        return of_credential(row.ok_or_else(none)?, verified, shown, CallerKind::Auth);
+        let row = row.ok_or_else(none)?;
+        return of_credential(app, row, verified, shown, CallerKind::Auth);
     }
     let source = source.parse::<SessionId>().map_err(|_| none())?;
     let row = {
@@ -204,6 +215,7 @@ async fn delegated(app: &App, verified: &Verified, shown: &Shown<'_>) -> Answer<
 
 /// What a token and the credential behind it allow together.
 fn of_credential(
+    app: &App,
     row: OfCredential,
     verified: &Verified,
     shown: &Shown<'_>,
@@ -218,6 +230,13 @@ fn of_credential(
     require_active(&user)?;
     if !credential.is_live(shown.now) {
         return Err(refused("the credential behind the token is not in force"));
+    }
+    // Of a client that was taken out of the configuration, nothing is in force, nor is what was
+    // minted from it.
+    if let Some(client) = &credential.oauth_client
+        && app.config.oauth.client(client).is_none()
+    {
+        return Err(refused("its client is not registered"));
     }
     if !is_member {
         return Err(refused("its user has left the workspace of the credential"));
@@ -269,6 +288,8 @@ fn of_session(row: OfSession, verified: &Verified, shown: &Shown<'_>) -> Answer<
     if row.is_revoked {
         return Err(refused("the token was revoked"));
     }
+    let (permissions, boundary) =
+        session::limits(row.permissions.as_deref(), row.resources.as_ref());
     let ends = verified.expires_at.and_then(at);
     Ok(Found {
         note_use: None,
@@ -277,8 +298,8 @@ fn of_session(row: OfSession, verified: &Verified, shown: &Shown<'_>) -> Answer<
             user: row.user,
             source: Source::Session(row.session),
             source_updated_at: row.rotated_at,
-            permissions: verified.permissions,
-            boundary: verified.boundary.clone(),
+            permissions: both_permissions(verified.permissions, permissions),
+            boundary: verified.boundary.and(&boundary),
             resources: said_resources(shown),
             expires_at: ends.into_iter().chain([row.expires_at]).min(),
         },

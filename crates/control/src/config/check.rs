@@ -79,6 +79,7 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
             .map(|value| path("geoip.file", value))
             .transpose()?,
         turn: turn(file.turn)?,
+        oauth: file.oauth.check(file.compat.rstream)?,
         compat_rstream: file.compat.rstream,
     })
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::retention::RetentionSection;
 use crate::mail::MailSection;
+use crate::oauth::OauthSection;
 use crate::people::openid::OpenIdSection;
 use crate::plans::CatalogSection;
 
@@ -35,6 +36,8 @@ pub(super) struct PlatformFile {
     pub(super) catalog: CatalogSection,
     /// The location of addresses.
     pub(super) geoip: GeoipSection,
+    /// The OAuth authorization server.
+    pub(super) oauth: OauthSection,
     /// The TURN relay.
     pub(super) turn: TurnSection,
     /// A provider by which people sign in.

@@ -10,7 +10,8 @@ use api::control::whoami::CallerKind;
 use axum::Json;
 use axum::extract::State;
 use credentials::{
-    Identity, MintRequest, Provenance, Secret, SigningKey, TokenKind, digest, mint_from,
+    AccessClaims, Identity, MintRequest, Provenance, Secret, SigningKey, TokenKind, digest,
+    mint_from,
 };
 use http::StatusCode;
 use jiff::Timestamp;
@@ -60,6 +61,7 @@ pub(super) async fn create(
         grant,
         expires_at,
         material,
+        access: None,
     };
     // A public id of 32 bits is drawn again where it is taken.
     for _ in 0..MAX_DRAWS {
@@ -81,7 +83,7 @@ pub(super) async fn create(
 
 /// Refuses what would be one credential too many: it is counted with what the transaction has
 /// added.
-pub(super) async fn require_room(tx: &mut Tx, owner: UserId, now: Timestamp) -> Answer<()> {
+pub(crate) async fn require_room(tx: &mut Tx, owner: UserId, now: Timestamp) -> Answer<()> {
     if stored::count_good(tx, owner, now).await? <= u64::from(MAX_CREDENTIALS) {
         return Ok(());
     }
@@ -100,6 +102,8 @@ pub(super) struct Draft {
     pub(super) grant: Grant,
     pub(super) expires_at: Option<Timestamp>,
     pub(super) material: Material,
+    /// The OAuth client that gets the token, where it is one.
+    pub(super) access: Option<AccessClaims>,
 }
 
 /// A credential and, where it has one, its secret.
@@ -136,8 +140,32 @@ pub fn issue_pat(
         },
         expires_at,
         material: Material::Token,
+        access: None,
     };
     issue(app, draft, app.now())
+}
+
+/// The access token of an OAuth client, which is not stored yet.
+pub(crate) fn issue_access_token(
+    app: &App,
+    owner: UserId,
+    client_name: &str,
+    claims: AccessClaims,
+    resources: Option<Value>,
+    (now, expires_at): (Timestamp, Timestamp),
+) -> Answer<Issued> {
+    let draft = Draft {
+        owner,
+        name: client_name.to_owned(),
+        grant: Grant {
+            permissions: Some(claims.scope.iter().collect()),
+            resources,
+        },
+        expires_at: Some(expires_at),
+        material: Material::Token,
+        access: Some(claims),
+    };
+    issue(app, draft, now)
 }
 
 /// Issues a personal access token to the operator of the installation: every permission, no
@@ -172,6 +200,7 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
         grant,
         expires_at,
         material,
+        access,
     } = draft;
     let mut credential = Credential {
         id: CredentialId::new(unix_millis(now), random::bytes()?),
@@ -195,13 +224,21 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
         last_used_ip: None,
         signing_key: None,
         rotated_to: None,
+        oauth_client: access.as_ref().map(|access| access.client_id.clone()),
     };
     let mut token = None;
     match material {
         Material::Token => {
             let endpoint = hex(&random::bytes::<4>()?);
+            let source = match access {
+                Some(claims) => credentials::Source::AccessToken {
+                    endpoint: endpoint.clone(),
+                    claims,
+                },
+                None => credentials::Source::TokenEndpoint(endpoint.clone()),
+            };
             let key = app.keys.signing();
-            let secret = personal_token(app, &key, &credential, &endpoint, grant, now)?;
+            let secret = personal_token(app, &key, &credential, source, grant, now)?;
             credential.token_hash = Some(hash(&secret)?);
             credential.signing_key = key.kid().map(str::to_owned);
             credential.token_endpoint = Some(endpoint);
@@ -229,7 +266,7 @@ fn personal_token(
     app: &App,
     key: &SigningKey,
     credential: &Credential,
-    endpoint: &str,
+    source: credentials::Source,
     grant: Grant,
     now: Timestamp,
 ) -> Answer<Secret> {
@@ -247,7 +284,7 @@ fn personal_token(
     let provenance = Provenance {
         issuer: app.config.base_url.clone(),
         id: token_id(now)?,
-        source: credentials::Source::TokenEndpoint(endpoint.to_owned()),
+        source,
     };
     Ok(mint_from(
         key,

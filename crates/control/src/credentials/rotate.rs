@@ -46,6 +46,11 @@ pub(super) async fn rotate(
         return Err(Problem::not_found().into());
     };
     require_no_more(&who, &old)?;
+    if old.oauth_client.is_some() {
+        // A successor by hand would outlive what was approved (OA-7).
+        let detail = "An OAuth client holds this token: the client is linked anew instead.";
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
     let sent = Sent {
         public_key: body.public_key_pem.as_deref(),
         certificate: body.certificate_pem.as_deref(),
@@ -68,6 +73,7 @@ pub(super) async fn rotate(
             },
             expires_at: old.expires_at,
             material,
+            access: None,
         },
         now,
     )?;

@@ -17,6 +17,7 @@ pub(super) fn view(credential: &stored::Credential, now: Timestamp) -> Credentia
             CredentialStatus::Expired
         },
         token_endpoint: credential.token_endpoint.clone(),
+        oauth_client_id: credential.oauth_client.clone(),
         fingerprint: credential.certificate_fingerprint.as_deref().map(hex),
         issuer_fingerprint: credential.issuer_fingerprint.as_deref().map(hex),
         public_key_pem: credential.public_key.clone(),

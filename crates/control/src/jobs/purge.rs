@@ -2,13 +2,14 @@
 
 use jiff::{SignedDuration, Timestamp};
 use store::{
-    Lock, Tx, audit, deliveries, events, idempotency, invitations, links, logs, revoked_tokens,
-    sessions, used_challenges,
+    Lock, Tx, audit, deliveries, device_grants, events, idempotency, invitations, links, logs,
+    oauth_codes, revoked_tokens, sessions, used_challenges,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::config::Retention;
+use crate::oauth;
 use crate::people::session::IDLE;
 use crate::problem::Answer;
 
@@ -54,6 +55,10 @@ stale! {
     RevokedTokens "revoked_tokens"
     /// Challenges of passkeys that are too old to be answered.
     Challenges "challenges"
+    /// OAuth codes whose reuse would find nothing to revoke any more.
+    OauthCodes "oauth_codes"
+    /// Devices that asked to be let in, and were told long enough what became of it.
+    DeviceGrants "device_grants"
     /// The audit log, where the configuration says how long it is kept.
     Audit "audit"
 }
@@ -111,6 +116,12 @@ impl Stale {
             }
             Self::RevokedTokens => revoked_tokens::purge(tx, now, BATCH).await,
             Self::Challenges => used_challenges::purge(tx, now, BATCH).await,
+            Self::OauthCodes => {
+                oauth_codes::purge(tx, ago(now, oauth::REUSE_IS_SEEN_FOR), BATCH).await
+            }
+            Self::DeviceGrants => {
+                device_grants::purge(tx, ago(now, oauth::EXPIRY_IS_TOLD_FOR), BATCH).await
+            }
             Self::Audit => match retention.audit {
                 Some(kept) => audit::purge(tx, ago(now, kept), BATCH).await,
                 None => Ok(0),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use daemon::config::ConfigError;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Sender;
 use crate::config::{host_name, is_loopback, path};
@@ -45,7 +45,7 @@ struct SmtpSection {
 }
 
 /// How the connection to a mail server is protected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SmtpTls {
     /// In the clear until `STARTTLS`, and nothing is said before it (RFC 3207).

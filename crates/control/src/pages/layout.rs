@@ -13,6 +13,7 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, StatusCode};
+use types::callback::Callback;
 use types::problem::Problem;
 
 use crate::problem::Refusal;
@@ -38,6 +39,25 @@ pub fn page_with(status: StatusCode, template: &impl Template) -> Response {
             daemon::problem::response(&Problem::internal(), None)
         }
     }
+}
+
+/// A page with status 200 whose form ends at a client's callback.
+///
+/// Browsers hold the redirects after a form to `form-action` as well, so the callback has to be
+/// allowed; and what it redirects to, which is the client's business: hence its scheme and not its
+/// host.
+pub fn page_leading_to(template: &impl Template, callback: &Callback) -> Response {
+    let schemes = if callback.as_str().starts_with("https:") {
+        "https:"
+    } else {
+        "http: https:"
+    };
+    let mut response = page(template);
+    let policy = policy(&format!("'self' {schemes}"), "");
+    response
+        .headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, policy);
+    response
 }
 
 /// A page with the script of passkeys.
@@ -167,18 +187,19 @@ fn html_response(status: StatusCode, html: String) -> Response {
 }
 
 /// No scripts, no frames, nothing from elsewhere; the one style by its hash (CSP level 3).
-static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| policy(""));
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| policy("'self'", ""));
 
 /// The same, and what the script of passkeys needs: to be loaded from its file, and to ask us for a
 /// challenge. Nothing that it does can make text into markup or code (Trusted Types).
 static SCRIPT_POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
-    policy("; script-src 'self'; connect-src 'self'; require-trusted-types-for 'script'")
+    let more = "; script-src 'self'; connect-src 'self'; require-trusted-types-for 'script'";
+    policy("'self'", more)
 });
 
-fn policy(more: &str) -> HeaderValue {
+fn policy(form_action: &str, more: &str) -> HeaderValue {
     let hash = BASE64_STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
     let policy = format!(
-        "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; \
+        "default-src 'none'; style-src 'sha256-{hash}'; form-action {form_action}; \
          frame-ancestors 'none'; base-uri 'none'{more}"
     );
     // Base64 is visible ASCII; were it not, nothing at all would be allowed.

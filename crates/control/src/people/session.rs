@@ -9,11 +9,13 @@ use http::header::{COOKIE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use store::sessions::{self, Session};
 use store::users::{self, Status, User};
 use store::{Conn, SecretHash, Tx, passkeys};
 use types::boundary::Boundary;
 use types::id::SessionId;
+use types::permission::{Permission, Permissions};
 
 use super::cookie::Cookie;
 use super::secret_link::LinkSecret;
@@ -36,19 +38,38 @@ pub struct SignedIn {
 }
 
 impl SignedIn {
-    /// The person as a caller of service functions: a session is not narrowed.
+    /// The person as a caller of service functions, within the limits of the session.
     pub fn principal(&self) -> Principal {
+        let session = &self.session;
+        let (permissions, boundary) =
+            limits(session.permissions.as_deref(), session.resources.as_ref());
         Principal {
             kind: CallerKind::Session,
             user: self.user.clone(),
             source: Source::Session(self.session.id),
             source_updated_at: self.session.rotated_at,
-            permissions: None,
-            boundary: Boundary::none(),
-            resources: None,
+            permissions,
+            boundary,
+            resources: self.session.resources.clone(),
             expires_at: Some(self.session.expires_at),
         }
     }
+}
+
+/// The permissions and boundaries of a session. A permission that this version does not know gives
+/// nothing, a boundary that it cannot read refuses everything.
+pub(crate) fn limits(
+    permissions: Option<&[String]>,
+    resources: Option<&Value>,
+) -> (Option<Permissions>, Boundary) {
+    let permissions = permissions.map(|names| {
+        names
+            .iter()
+            .flat_map(|name| name.parse::<Permission>())
+            .collect()
+    });
+    let boundary = Boundary::parse(resources, true);
+    (permissions, boundary)
 }
 
 /// Who looks at a page.
@@ -232,6 +253,8 @@ async fn begin_as(
         rotated_at: now,
         last_seen_at: now,
         expires_at: later(now, lifetime),
+        permissions: None,
+        resources: None,
     };
     sessions::insert(tx, &session).await?;
     Ok(Begun {

@@ -77,6 +77,11 @@ impl Shop {
         self.geo.is_some()
     }
 
+    /// The country of an address, as far as it is known: two letters (ISO 3166-1).
+    pub fn country(&self, address: IpAddr) -> Option<String> {
+        self.geo.as_ref()?.locate(address).country
+    }
+
     /// Writes the catalogue's limits into the store, where creations are counted against them. At
     /// every start; several processes may do it at once.
     pub async fn publish(&self, store: &Store) -> Result<(), store::Error> {

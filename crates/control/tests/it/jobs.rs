@@ -7,12 +7,15 @@ use control::jobs::{Stale, pass, purge, renew};
 use daemon::shutdown::Shutdown;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use store::device_grants::{self, DeviceGrant};
 use store::links::{self, Kind, Link};
-use store::{Paging, SecretHash, audit, billing, idempotency, logs, revoked_tokens, sessions};
+use store::{
+    Paging, SecretHash, audit, billing, idempotency, logs, oauth_codes, revoked_tokens, sessions,
+};
 use tokio_util::sync::CancellationToken;
 use types::id::{AuditId, LogId, ProjectId, SessionId};
 
-use crate::support::{Person, TestControl, both};
+use crate::support::{CALLBACK, Person, TestControl, both};
 
 /// Counts up, for what must differ.
 fn next() -> u64 {
@@ -41,6 +44,8 @@ async fn fill(control: &TestControl, person: &Person) {
             rotated_at: now,
             last_seen_at: ends,
             expires_at: ends,
+            permissions: None,
+            resources: None,
         };
         sessions::insert(&mut tx, &session).await.unwrap();
         let link = Link {
@@ -67,6 +72,35 @@ async fn fill(control: &TestControl, person: &Person) {
             expires_at: ends,
         };
         logs::insert(&mut tx, &log, "").await.unwrap();
+        let code = oauth_codes::Code {
+            hash,
+            client_id: "web".to_owned(),
+            redirect_uri: CALLBACK.to_owned(),
+            challenge: hash,
+            user_id: person.user,
+            session_id: session.id,
+            permissions: Vec::new(),
+            resources: None,
+            created_at: now,
+            expires_at: ends,
+        };
+        oauth_codes::insert(&mut tx, &code).await.unwrap();
+        let grant = DeviceGrant {
+            hash,
+            user_code_hash: hash,
+            client_id: "agent".to_owned(),
+            permissions: Vec::new(),
+            resources: None,
+            source: None,
+            ip: "192.0.2.1".to_owned(),
+            created_at: now,
+            expires_at: ends,
+            interval_seconds: 5,
+            status: device_grants::Status::Pending,
+            user_id: None,
+            session_id: None,
+        };
+        device_grants::insert(&mut tx, &grant).await.unwrap();
     }
     let (key, project) = (SecretHash([1; 32]), ProjectId::new(1, [1; 10]));
     idempotency::claim(&mut tx, person.workspace, "key", key, project, now)
@@ -131,7 +165,16 @@ async fn what_is_past_its_time_is_forgotten(control: TestControl) {
         ("revoked_tokens", 1),
     ];
     assert_eq!(forgotten(&control).await, gone);
-    control.clock.advance(2 * DAY + 1);
+    // A device is told for an hour, a code that comes again is noticed for a day.
+    control.clock.advance(3599);
+    assert_eq!(forgotten(&control).await, []);
+    control.clock.advance(1);
+    assert_eq!(forgotten(&control).await, [("device_grants", 1)]);
+    control.clock.advance(DAY - 3601);
+    assert_eq!(forgotten(&control).await, []);
+    control.clock.advance(1);
+    assert_eq!(forgotten(&control).await, [("oauth_codes", 1)]);
+    control.clock.advance(DAY + 1);
     assert_eq!(forgotten(&control).await, [("idempotency_keys", 1)]);
     control.clock.advance(2 * DAY);
     assert_eq!(forgotten(&control).await, [("audit", 1)]);

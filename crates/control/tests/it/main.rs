@@ -25,6 +25,7 @@ mod judged;
 mod keys;
 mod mail;
 mod node;
+mod oauth;
 mod openid;
 mod operator;
 mod operator_pages;

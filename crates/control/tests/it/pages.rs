@@ -35,6 +35,10 @@ async fn all(control: &TestControl) -> Vec<(&'static str, Answer)> {
             .filter(|path| path.starts_with("/reset/"))
     });
     let reset = reset.unwrap();
+    let fields = [("client_id", "agent"), ("scope", "account.plan.read-only")];
+    let device = nobody.submit("/oauth/device_authorization", &fields).await;
+    let code = device.json()["user_code"].as_str().unwrap().to_owned();
+    let device = [("user_code", code.as_str())];
     vec![
         ("login", nobody.open("/login").await),
         ("login again", nobody.sign_in("Ada", "wrong password").await),
@@ -66,6 +70,14 @@ async fn all(control: &TestControl) -> Vec<(&'static str, Answer)> {
             "set up again",
             ada.submit("/account/second-factor/confirm", &[]).await,
         ),
+        ("consent", ada.open(&crate::oauth::authorize(&[])).await),
+        ("no consent", ada.open("/oauth/authorize").await),
+        ("device", ada.open("/device").await),
+        (
+            "device again",
+            ada.submit("/device", &[("user_code", "BCDF-GHJK")]).await,
+        ),
+        ("device approval", ada.submit("/device", &device).await),
         ("foreign form", ada.submit_from("/logout", &[], &[]).await),
     ]
 }

@@ -38,6 +38,10 @@ use crate::postgres;
 
 pub(crate) const BASE_URL: &str = "https://svc.example";
 pub(crate) const START: &str = "2026-01-01T00:00:00Z";
+/// A callback of the OAuth client `web`.
+pub(crate) const CALLBACK: &str = "https://client.example/callback?x=1";
+/// Another one, on the machine of the person.
+pub(crate) const LOOPBACK: &str = "http://127.0.0.1:49152/callback";
 /// Everybody's.
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
@@ -230,7 +234,8 @@ impl TestControl {
         self.under(config).await
     }
 
-    async fn under(self, config: Config) -> Self {
+    /// The same under a new process of this configuration.
+    pub(crate) async fn under(self, config: Config) -> Self {
         self.app.store.close().await;
         let clock = self.clock;
         let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
@@ -336,6 +341,8 @@ impl TestControl {
             rotated_at: now,
             last_seen_at: now,
             expires_at: now + SignedDuration::from_hours(1),
+            permissions: None,
+            resources: None,
         };
         let mut tx = self.app.store.begin().await.unwrap();
         sessions::insert(&mut tx, &session).await.unwrap();
@@ -484,7 +491,12 @@ pub(crate) fn configuration(directory: &Path, database: Option<&str>, sections: 
         "database_url": database,
     });
     let engines = json!([{"cluster_domain": "engine.example"}]);
-    let yaml = format!("platform: {platform}\nengines: {engines}\n{sections}\n");
+    let oauth = json!({"clients": [
+        {"id": "web", "name": "Web Client", "redirect_uris": [CALLBACK, LOOPBACK]},
+        {"id": "other", "redirect_uris": ["https://other.example/callback"]},
+        {"id": "agent", "name": "Agent <b>"},
+    ]});
+    let yaml = format!("platform: {platform}\nengines: {engines}\noauth: {oauth}\n{sections}\n");
     std::fs::write(&file, yaml).unwrap();
     Config::load(Some(&file), []).unwrap()
 }

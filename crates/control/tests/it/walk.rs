@@ -194,7 +194,7 @@ async fn cp_7_nothing_is_served_beside_the_document_and_the_pages() {
 }
 
 /// What is served to browsers, apart from the API, and whether it is for everybody.
-const PAGES: [(&str, bool); 38] = [
+const PAGES: [(&str, bool); 44] = [
     ("/", false),
     ("/account", false),
     ("/account/confirm", false),
@@ -216,6 +216,8 @@ const PAGES: [(&str, bool); 38] = [
     ("/account/sessions/{session_id}/end", false),
     ("/billing/checkout", false),
     ("/billing/setup", false),
+    ("/device", false),
+    ("/device/approve", false),
     ("/invitations/{secret}", true),
     ("/login", true),
     ("/login/openid", true),
@@ -226,6 +228,10 @@ const PAGES: [(&str, bool); 38] = [
     ("/login/second-factor/passkey", false),
     ("/login/second-factor/passkey/options", false),
     ("/logout", true),
+    ("/oauth/authorize", true),
+    ("/oauth/device_authorization", true),
+    ("/oauth/revoke", true),
+    ("/oauth/token", true),
     ("/operator", true),
     ("/operator/{kind}", false),
     ("/operator/{kind}/{id}/resume", false),

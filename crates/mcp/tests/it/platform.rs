@@ -94,7 +94,7 @@ impl Platform {
     }
 
     pub(crate) async fn send_raw(&self, body: String, headers: &[(&str, &str)]) -> Response {
-        let mut request = Request::post("/")
+        let mut request = Request::post(mcp::PATH)
             .header(HOST, "svc.example.com")
             .header(ACCEPT, "application/json, text/event-stream")
             .header(CONTENT_TYPE, "application/json")

@@ -30,6 +30,7 @@ fn pat(person: Person, secret: u8) -> Credential {
         last_used_ip: None,
         signing_key: Some("a".to_owned()),
         rotated_to: None,
+        oauth_client: Some("client".to_owned()),
     }
 }
 

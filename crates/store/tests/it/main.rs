@@ -13,6 +13,7 @@ mod database;
 mod faults;
 mod idempotency;
 mod migrations;
+mod oauth;
 mod people;
 mod plans;
 mod postgres;

@@ -52,6 +52,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "0e38dc9582107a6e0921346934f04fe1",
         "a8de787f1f7b92517e8348035baf1240",
     ),
+    (
+        "0010_oauth",
+        "754dcfcb1e35745e7a57ec147807bccf",
+        "eea49ae05892afe1d5d54e2cf39bba52",
+    ),
 ];
 
 /// Words that the code before a migration could not live with: both run during an update.

@@ -22,6 +22,8 @@ fn session(person: Person, cookie: u8) -> Session {
         rotated_at: at(0),
         last_seen_at: at(0),
         expires_at: at(100),
+        permissions: Some(vec!["account.projects.read-only".to_owned()]),
+        resources: Some(serde_json::json!({"tunnels": {"projects": ["p"]}})),
     }
 }
 

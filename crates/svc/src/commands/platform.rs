@@ -13,7 +13,7 @@ use crate::{
     connection::data_directory,
     descriptors, environment,
     failure::{Code, Failure, chain},
-    output, signals,
+    output, signals, surfaces,
 };
 
 /// The flags of `svc platform`.
@@ -158,7 +158,8 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     let listener = TcpListener::bind(listen)
         .await
         .map_err(|error| Failure::of(&format!("cannot listen on {listen}"), error))?;
-    let running = control::start_on(app, listener, shutdown)
+    let routes = surfaces::routes(&app);
+    let running = control::start_routes(app, routes, vec![listener], shutdown)
         .await
         .map_err(|error| failed(&error))?;
     let (admin_email, admin_password) = admin.unzip();

@@ -24,7 +24,7 @@ use client::{Agent, Config, HostPort, Properties, Target};
 use self::{
     certificates::Certificates,
     engine::{Keys, Ports},
-    local::{Listeners, LocalPlatform},
+    local::{Listeners, LocalPlatform, OauthClient},
     ready::{OfPlatform, Ready},
 };
 use crate::{
@@ -74,6 +74,11 @@ pub(crate) struct Args {
     #[arg(long)]
     community: bool,
 
+    /// An OAuth client beside the built-in ones, with the address that people return to (repeatable;
+    /// the same id once more adds a further address)
+    #[arg(long = "oauth-client", value_name = "ID=CALLBACK", value_parser = oauth_client, conflicts_with = "community")]
+    oauth_clients: Vec<OauthClient>,
+
     /// How it is told that all is ready: for people, or as one line of JSON
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
@@ -81,6 +86,17 @@ pub(crate) struct Args {
     /// The directory of the configuration, where the context for other terminals is written
     #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true)]
     config: Option<PathBuf>,
+}
+
+/// `<id>=<callback>`.
+fn oauth_client(text: &str) -> Result<OauthClient, String> {
+    match text.split_once('=') {
+        Some((id, callback)) if !id.is_empty() && !callback.is_empty() => Ok(OauthClient {
+            id: id.to_owned(),
+            callback: callback.to_owned(),
+        }),
+        _ => Err("expected an id, an equals sign, and the address to return to".to_owned()),
+    }
 }
 
 /// Starts everything, says where it is, and stays until a signal.
@@ -110,7 +126,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(error.to_string()))?;
 
     let platform = match listeners {
-        Some(listeners) => Some(LocalPlatform::start(listeners, &data, address.port()).await?),
+        Some(listeners) => {
+            Some(LocalPlatform::start(listeners, &data, address.port(), &args.oauth_clients).await?)
+        }
         None => None,
     };
     let token = match (&platform, &keys) {

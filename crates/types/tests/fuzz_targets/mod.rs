@@ -2,10 +2,12 @@
 //! with what it invents, the tests with what is kept in `tests/corpus`.
 
 use types::boundary::{Boundary, ListScope};
+use types::callback::Callback;
 use types::client::Client;
 use types::filter::{
     Filter, ListClientsParams, ListParams, ListTunnelsParams, WatchParams, params_of_query,
 };
+use types::form::Form;
 use types::id::{ClientId, TunnelId};
 use types::json::{self, Limits};
 use types::path::NormalPath;
@@ -168,4 +170,54 @@ fn tunnel(properties: TunnelProperties) -> Tunnel {
         ClientId::new(1, [1; 10]),
         properties,
     )
+}
+
+/// A query or a form body of OAuth.
+pub(crate) fn form(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let Ok(mut form) = Form::parse(text) else {
+        return;
+    };
+    for name in ["client_id", "redirect_uri", "scope", "state", "code"] {
+        let Some(value) = form.take(name) else {
+            continue;
+        };
+        let again = types::form::encode([(name, value.as_str())]);
+        let read = Form::parse(&again).unwrap().take(name);
+        assert_eq!(read, Some(value), "what is written is read back");
+        assert_eq!(form.take(name), None, "a name is there once");
+    }
+}
+
+/// A callback, and an answer that is sent there.
+pub(crate) fn callback(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let Ok(callback) = Callback::parse(text) else {
+        return;
+    };
+    let scheme = if callback.is_this_machine() {
+        "http"
+    } else {
+        "https"
+    };
+    assert!(text.starts_with(scheme) && !callback.host().is_empty());
+    let address = callback.with([("state", text), ("code", "c")]);
+    assert!(
+        address.starts_with(text),
+        "the browser goes where it was registered"
+    );
+    assert!(
+        address
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'#')
+    );
+    let (_, query) = address.split_once('?').unwrap();
+    assert_eq!(
+        Form::parse(query).unwrap().take("code").as_deref(),
+        Some("c")
+    );
 }

@@ -30,6 +30,8 @@ fn altered(target: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
         "&",
         "=",
         "svc.token",
+        "@",
+        "+",
         "{",
         "}",
         "[",
@@ -80,4 +82,6 @@ replay! {
     boundary boundary_altered
     query_credential query_credential_altered
     path path_altered
+    form form_altered
+    callback callback_altered
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use daemon::config::ConfigError;
 use http::Uri;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{host_name, is_loopback, path};
 
@@ -37,7 +37,7 @@ pub struct OpenIdSection {
     ca_file: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum SignUpWord {
     /// Whoever followed an invitation.

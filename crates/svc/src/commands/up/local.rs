@@ -4,6 +4,7 @@
 //! for them; everything after that goes through its API.
 
 use std::{
+    collections::BTreeMap,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
     sync::Arc,
@@ -30,8 +31,17 @@ use crate::{
     context::write_private,
     failure::{Code, Failure, chain},
     platform::{ApiUrl, Platform},
-    random,
+    random, surfaces,
 };
+
+/// An OAuth client that was named when it was started.
+#[derive(Clone, Debug)]
+pub(super) struct OauthClient {
+    /// Its id, which is its name too.
+    pub(super) id: String,
+    /// Where people return to.
+    pub(super) callback: String,
+}
 
 /// The sockets of a platform that is to be; whoever connects waits until it serves.
 #[derive(Debug)]
@@ -89,9 +99,10 @@ impl LocalPlatform {
         listeners: Listeners,
         data: &Path,
         engine_port: u16,
+        clients: &[OauthClient],
     ) -> Result<Self, Failure> {
         let base_url = listeners.base_url();
-        let config = configuration(&listeners, data, engine_port)?;
+        let config = configuration(&listeners, data, engine_port, clients)?;
         let app = control::open(config, Arc::new(SystemClock))
             .await
             .map_err(|error| cannot_start(&error))?;
@@ -110,7 +121,8 @@ impl LocalPlatform {
             .await
             .map_err(|refusal| refused(&refusal))?;
         let shutdown = Shutdown::new(DRAIN);
-        let running = control::start_on_each(Arc::clone(&app), listeners.sockets, shutdown.clone())
+        let (routes, sockets) = (surfaces::routes(&app), listeners.sockets);
+        let running = control::start_routes(Arc::clone(&app), routes, sockets, shutdown.clone())
             .await
             .map_err(|error| cannot_start(&error))?;
 
@@ -168,7 +180,23 @@ impl LocalPlatform {
 }
 
 /// Writes the configuration and reads it back as `svc platform` would.
-fn configuration(listeners: &Listeners, data: &Path, engine_port: u16) -> Result<Config, Failure> {
+fn configuration(
+    listeners: &Listeners,
+    data: &Path,
+    engine_port: u16,
+    clients: &[OauthClient],
+) -> Result<Config, Failure> {
+    let mut callbacks = BTreeMap::<_, Vec<_>>::new();
+    for client in clients {
+        callbacks
+            .entry(&client.id)
+            .or_default()
+            .push(&client.callback);
+    }
+    let clients: Vec<_> = callbacks
+        .into_iter()
+        .map(|(id, callbacks)| json!({"id": id, "name": id, "redirect_uris": callbacks}))
+        .collect();
     let file = json!({
         "platform": {
             "base_url": listeners.base_url(),
@@ -183,6 +211,7 @@ fn configuration(listeners: &Listeners, data: &Path, engine_port: u16) -> Result
             "region": "local",
             "engine_port": engine_port,
         }] },
+        "oauth": { "clients": clients },
         "compat": { "rstream": true },
     });
     let path = data.join("platform.yaml");

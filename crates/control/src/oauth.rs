@@ -1,0 +1,103 @@
+//! The OAuth authorization server: codes with PKCE for registered clients, and the device grant.
+//!
+//! Clients are public and come from the configuration ([`Clients`]). A person approves on a page
+//! (`authorize`, `device`); what was approved waits in the store and is redeemed once at `token`.
+//! The token is a personal access token with the claims of RFC 9068, and a credential like any
+//! other: what makes it valid is the record of its hash (OA-8), looked up by
+//! [`Caller`](crate::caller::Caller) with each request. There are no refresh tokens (OA-7).
+//!
+//! Each endpoint is a file. What is asked for in an authorization request is read in `request`,
+//! what a session may hand on in `approval`.
+
+mod approval;
+mod authorize;
+mod clients;
+mod consent;
+mod cors;
+mod device;
+mod device_authorization;
+mod error;
+mod form;
+mod issue;
+mod metadata;
+mod request;
+mod revoke;
+mod scope;
+mod source;
+mod token;
+mod user_code;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api::control::oauth::{
+    AUTHORIZATION_SERVER, AUTHORIZE, DEVICE_AUTHORIZATION, PROTECTED_RESOURCE,
+    PROTECTED_RESOURCE_OF_MCP, REVOKE, TOKEN,
+};
+use axum::Router;
+use axum::routing::{get, post};
+use types::id::UserId;
+
+pub(crate) use self::authorize::REUSE_IS_SEEN_FOR;
+pub use self::clients::{Client, Clients, OauthSection};
+pub(crate) use self::cors::for_any_origin;
+pub(crate) use self::device_authorization::EXPIRY_IS_TOLD_FOR;
+use crate::app::App;
+use crate::people::throttle::{Limits, Throttle};
+use crate::route::Serve as _;
+
+/// What the handlers of OAuth count: one for a process, a part of [`App`].
+#[derive(Debug)]
+pub struct Oauth {
+    /// User codes that were typed, by person: all sessions of one count together.
+    guesses: Throttle<UserId>,
+    /// User codes that were typed, by place.
+    guessers: Throttle<IpAddr>,
+    /// Devices that asked, by place.
+    askers: Throttle<IpAddr>,
+}
+
+impl Default for Oauth {
+    fn default() -> Self {
+        Self {
+            guesses: Throttle::new(Limits::ACCOUNT),
+            guessers: Throttle::new(Limits::ADDRESS),
+            askers: Throttle::new(ASKERS),
+        }
+    }
+}
+
+/// Each device that asks is a row for some minutes, and anybody may ask. An office behind one
+/// address that sets up its machines has to get through.
+const ASKERS: Limits = Limits {
+    free: 30,
+    first_wait: 1,
+    longest_wait: 60,
+    forgotten_after: 600,
+};
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    let public = Router::new()
+        .serve(AUTHORIZATION_SERVER, metadata::authorization_server)
+        .serve(PROTECTED_RESOURCE, metadata::protected_resource)
+        .serve(PROTECTED_RESOURCE_OF_MCP, metadata::protected_resource)
+        .route(TOKEN, post(token::token))
+        .route(REVOKE, post(revoke::revoke));
+    let paths = [
+        AUTHORIZATION_SERVER.path,
+        PROTECTED_RESOURCE.path,
+        PROTECTED_RESOURCE_OF_MCP.path,
+        TOKEN,
+        REVOKE,
+    ];
+    let pages = Router::new()
+        .route(AUTHORIZE, get(authorize::show).post(authorize::submit))
+        .route(
+            DEVICE_AUTHORIZATION,
+            post(device_authorization::device_authorization),
+        )
+        .route("/device", get(device::show).post(device::submit))
+        .route("/device/approve", post(device::decide));
+    for_any_origin(public, &paths).merge(pages)
+}

@@ -1,0 +1,49 @@
+//! What browsers may read from elsewhere: metadata, keys, and the endpoints without credentials.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::options;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_MAX_AGE,
+};
+use http::{HeaderValue, StatusCode};
+
+use crate::app::App;
+
+/// Lets pages of any origin read the answers of these routes, without credentials (Fetch, "CORS
+/// protocol"): an MCP client that is a web page redeems its code itself. Nothing here looks at
+/// cookies, so a page gets no more than a program would.
+pub(crate) fn for_any_origin(routes: Router<Arc<App>>, paths: &[&str]) -> Router<Arc<App>> {
+    paths
+        .iter()
+        .fold(routes, |routes, path| {
+            routes.route(path, options(asks_first))
+        })
+        .layer(middleware::from_fn(allow))
+}
+
+async fn asks_first() -> Response {
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    let fixed = HeaderValue::from_static;
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, fixed("GET, POST"));
+    // MCP clients send the version of their protocol with each request.
+    let names = "authorization, content-type, mcp-protocol-version";
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, fixed(names));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, fixed("3600"));
+    response
+}
+
+async fn allow(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    response
+        .headers_mut()
+        .insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    response
+}

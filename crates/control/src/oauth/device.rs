@@ -1,0 +1,290 @@
+//! `/device` (OA-4): a person types the code of a device, looks at who asks, and decides.
+//!
+//! Two screens, and the second is never skipped, also not with an address that has the code in it:
+//! whoever sends such an address around hopes that nobody looks (RFC 8628 section 5.4).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
+use jiff::Timestamp;
+use serde_json::json;
+use store::device_grants::{self, DeviceGrant};
+use types::permission::Permissions;
+
+use super::approval::Approval;
+use super::authorize::Workspaces;
+use super::clients::Client;
+use super::consent::{Group, groups};
+use super::source::Saying;
+use super::user_code::UserCode;
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::delegation;
+use crate::extract::{ClientIp, Query};
+use crate::pages::form::Form;
+use crate::pages::layout::{MessagePage, PageRefusal, page, page_with};
+use crate::pages::signed_in;
+use crate::people::session::{SignedIn, Visitor};
+use crate::people::throttle::{TooSoon, place};
+use crate::problem::Answer;
+
+#[derive(Template)]
+#[template(path = "device.html")]
+struct CodePage<'a> {
+    user_code: &'a str,
+    error: Option<&'a str>,
+}
+
+/// The form for the code.
+pub(super) async fn show(visitor: Visitor, mut query: Query) -> Result<Response, PageRefusal> {
+    let code = query.text("user_code").unwrap_or_default();
+    let code = UserCode::parse(&code).map(UserCode::reveal);
+    let path = match &code {
+        Some(code) => format!("/device?user_code={code}"),
+        None => "/device".to_owned(),
+    };
+    signed_in(visitor, &path)?;
+    Ok(page(&CodePage {
+        user_code: &code.unwrap_or_default(),
+        error: None,
+    }))
+}
+
+/// The code as it was typed: the approval screen.
+pub(super) async fn submit(
+    State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
+    visitor: Visitor,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let who = signed_in(visitor, "/device")?;
+    let typed = form.text("user_code");
+    match find(&app, &who, ip, &typed).await? {
+        Found::Grant {
+            code,
+            grant,
+            client,
+        } => {
+            let page = approval_page(&app, &who, ip, code, &grant, client).await?;
+            Ok(page)
+        }
+        Found::Nothing => Ok(page_with(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            &CodePage {
+                user_code: &typed,
+                error: Some(
+                    "No device waits under this code. Look at its screen: codes end after ten minutes.",
+                ),
+            },
+        )),
+        Found::TooSoon(TooSoon(seconds)) => {
+            let page = CodePage {
+                user_code: "",
+                error: Some("Too many attempts. Wait a little and try again."),
+            };
+            let mut response = page_with(StatusCode::TOO_MANY_REQUESTS, &page);
+            let headers = response.headers_mut();
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+            Ok(response)
+        }
+    }
+}
+
+/// What the person decided.
+pub(super) async fn decide(
+    State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
+    visitor: Visitor,
+    mut form: Form,
+) -> Result<Response, PageRefusal> {
+    let who = signed_in(visitor, "/device")?;
+    let typed = form.text("user_code");
+    let Found::Grant {
+        code,
+        grant,
+        client,
+    } = find(&app, &who, ip, &typed).await?
+    else {
+        return Ok(gone());
+    };
+    // Somebody else signed in since the screen was made: it showed what another could give.
+    if form.text("session") != who.session.id.as_str() {
+        return Ok(approval_page(&app, &who, ip, code, &grant, client).await?);
+    }
+    let approval = Approval::within(&who, asked(&grant));
+    let is_approved = form.text("decision") == "approve" && !approval.permissions.is_empty();
+    let approval = is_approved.then_some(approval);
+    if !note(&app, &who, ip, code, client, approval).await? {
+        return Ok(gone());
+    }
+    let (title, text) = if is_approved {
+        (
+            "Approved",
+            "Go back to your device: it goes on by itself in a few seconds.",
+        )
+    } else {
+        (
+            "Denied",
+            "The device gets nothing. You can close this page.",
+        )
+    };
+    Ok(page(&MessagePage {
+        title,
+        text,
+        link: None,
+    }))
+}
+
+enum Found<'a> {
+    Grant {
+        code: UserCode,
+        grant: Box<DeviceGrant>,
+        client: &'a Client,
+    },
+    Nothing,
+    TooSoon(TooSoon),
+}
+
+/// Looks a code up, and counts it as a guess where there is none: by person, whichever session it
+/// comes from, and by place (RFC 8628 section 5.1). A guess counts when it begins, so that many at
+/// once are not one; a code that is there takes its own attempt back and forgives no other.
+async fn find<'a>(app: &'a App, who: &SignedIn, ip: IpAddr, typed: &str) -> Answer<Found<'a>> {
+    let (now, place) = (app.now(), place(ip));
+    if let Err(wait) = app.oauth.guessers.begin(&place, now) {
+        return Ok(Found::TooSoon(wait));
+    }
+    if let Err(wait) = app.oauth.guesses.begin(&who.user.id, now) {
+        app.oauth.guessers.take_back(&place);
+        return Ok(Found::TooSoon(wait));
+    }
+    let Some(code) = UserCode::parse(typed) else {
+        return Ok(Found::Nothing);
+    };
+    let hash = code.hash(app)?;
+    let grant = device_grants::pending(&mut *app.store.read().await?, hash, now).await?;
+    let Some(grant) = grant else {
+        return Ok(Found::Nothing);
+    };
+    app.oauth.guesses.take_back(&who.user.id);
+    app.oauth.guessers.take_back(&place);
+    let client = app.config.oauth.client(&grant.client_id);
+    Ok(client.map_or(Found::Nothing, |client| Found::Grant {
+        code,
+        grant: Box::new(grant),
+        client,
+    }))
+}
+
+/// Writes the decision down, once. False when another one was first, or it is too late.
+async fn note(
+    app: &App,
+    who: &SignedIn,
+    ip: IpAddr,
+    code: UserCode,
+    client: &Client,
+    approval: Option<Approval>,
+) -> Answer<bool> {
+    if let Some(approval) = &approval {
+        delegation::refuse_suspended(app, [approval.resources.as_ref(), None]).await?;
+    }
+    let now = app.now();
+    let hash = code.hash(app)?;
+    let by = (who.user.id, who.session.id);
+    let mut tx = app.store.begin().await?;
+    let (is_noted, action, details) = if let Some(approval) = &approval {
+        let stored = device_grants::Approval {
+            permissions: &approval.names(),
+            resources: approval.resources.as_ref(),
+        };
+        let is_noted = device_grants::approve(&mut tx, hash, by, stored, now).await?;
+        let scope = approval.permissions.to_string();
+        let details = json!({"client": client.id(), "scope": scope});
+        (is_noted, Action::OauthApproved, details)
+    } else {
+        let is_noted = device_grants::deny(&mut tx, hash, by, now).await?;
+        let details = json!({"client": client.id()});
+        (is_noted, Action::OauthDenied, details)
+    };
+    if is_noted {
+        let actor = Actor::person(who.user.id).at(ip);
+        let target = Target::User(who.user.id);
+        audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
+        tx.commit().await?;
+    }
+    Ok(is_noted)
+}
+
+#[derive(Template)]
+#[template(path = "device_approval.html")]
+struct ApprovalPage<'a> {
+    client: &'a str,
+    user_code: String,
+    sayings: Vec<Saying>,
+    ip: &'a str,
+    country: Option<String>,
+    is_elsewhere: bool,
+    age: String,
+    email: &'a str,
+    workspaces: Workspaces,
+    groups: Vec<Group>,
+    is_less: bool,
+    session: &'a str,
+}
+
+async fn approval_page(
+    app: &App,
+    who: &SignedIn,
+    ip: IpAddr,
+    code: UserCode,
+    grant: &DeviceGrant,
+    client: &Client,
+) -> Answer<Response> {
+    let asked = asked(grant);
+    let approval = Approval::within(who, asked);
+    let from: Option<IpAddr> = grant.ip.parse().ok();
+    let sayings = grant.source.clone().map(serde_json::from_value);
+    Ok(page(&ApprovalPage {
+        client: client.name(),
+        user_code: code.reveal(),
+        sayings: sayings.and_then(Result::ok).unwrap_or_default(),
+        ip: &grant.ip,
+        country: from.and_then(|from| app.shop.country(from)),
+        is_elsewhere: from.map(place) != Some(place(ip)),
+        age: age(grant.created_at, app.now()),
+        email: &who.user.email,
+        workspaces: Workspaces::of(app, who).await?,
+        groups: groups(approval.permissions),
+        is_less: approval.permissions != asked,
+        session: who.session.id.as_str(),
+    }))
+}
+
+fn asked(grant: &DeviceGrant) -> Permissions {
+    let names = grant.permissions.iter();
+    names.flat_map(|name| name.parse()).collect()
+}
+
+/// How long ago, in words.
+fn age(then: Timestamp, now: Timestamp) -> String {
+    match now.duration_since(then).as_secs() {
+        ..60 => "less than a minute ago".to_owned(),
+        60..120 => "a minute ago".to_owned(),
+        seconds => format!("{} minutes ago", seconds / 60),
+    }
+}
+
+fn gone() -> Response {
+    page_with(
+        StatusCode::NOT_FOUND,
+        &MessagePage {
+            title: "There is nothing to decide any more",
+            text: "It was decided already, or took too long. Begin again on the device.",
+            link: Some(("/device", "Enter another code")),
+        },
+    )
+}

@@ -1,0 +1,119 @@
+//! `POST /oauth/device_authorization` (OA-4, RFC 8628 section 3.1).
+
+use std::sync::Arc;
+
+use api::control::oauth::DeviceAuthorization;
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use jiff::SignedDuration;
+use store::device_grants::{self, DeviceGrant, Status};
+use store::{Conflict, SecretHash};
+
+use super::error::{Code, OauthError, no_store};
+use super::form::ClientForm;
+use super::scope::{resource, scope};
+use super::source;
+use super::user_code::UserCode;
+use crate::app::App;
+use crate::extract::ClientIp;
+use crate::people::secret_link::LinkSecret;
+use crate::people::session::later;
+use crate::people::throttle::place;
+
+pub(super) async fn device_authorization(
+    State(app): State<Arc<App>>,
+    ip: Result<ClientIp, crate::problem::Refusal>,
+    mut form: ClientForm,
+) -> Result<Response, OauthError> {
+    let ClientIp(ip) = ip?;
+    let client = form.client(&app)?;
+    if !client.is_device() {
+        let description = "this client has callbacks, and codes that are sent there";
+        return Err(Code::UnauthorizedClient.because(description));
+    }
+    let scope = scope(form.take("scope").as_deref())?;
+    resource(&app.config, form.take("resource").as_deref())?;
+    let compat = app.config.compat_rstream;
+    let sources = [
+        form.take("svc_source"),
+        form.take("rstream_source").filter(|_| compat),
+    ];
+    let source = match sources {
+        [Some(_), Some(_)] => {
+            let description = "svc_source and rstream_source say the same thing: send one";
+            return Err(Code::InvalidRequest.because(description));
+        }
+        [Some(text), None] | [None, Some(text)] => source::read(&text)?,
+        [None, None] => Vec::new(),
+    };
+    let now = app.now();
+    if let Err(wait) = app.oauth.askers.begin(&place(ip), now) {
+        let refused = Code::TemporarilyUnavailable.because("too many devices ask from there");
+        return Err(refused.with_retry_after(wait.0));
+    }
+    let device_code = LinkSecret::draw()?;
+    // A code of 34 bits that another device waits under is drawn again.
+    for _ in 0..MAX_DRAWS {
+        let user_code = UserCode::draw()?;
+        let grant = DeviceGrant {
+            hash: SecretHash(device_code.hash()),
+            user_code_hash: user_code.hash(&app)?,
+            client_id: client.id().to_owned(),
+            permissions: scope.iter().map(|one| one.to_string()).collect(),
+            resources: None,
+            source: Some(serde_json::json!(source)),
+            ip: ip.to_string(),
+            created_at: now,
+            expires_at: later(now, LIFETIME),
+            interval_seconds: i64::from(INTERVAL_SECONDS),
+            status: Status::Pending,
+            user_id: None,
+            session_id: None,
+        };
+        let mut tx = app.store.begin().await?;
+        if device_grants::count(&mut tx, now).await? >= MOST_WAITING {
+            let refused = Code::TemporarilyUnavailable.because("too many devices ask at once");
+            return Err(refused.with_retry_after(INTERVAL_SECONDS));
+        }
+        match device_grants::insert(&mut tx, &grant).await {
+            Err(store::Error::Conflict(Conflict::UserCodeTaken)) => continue,
+            other => other?,
+        }
+        tx.commit().await?;
+        return Ok(no_store(
+            answer(&app, &device_code, user_code).into_response(),
+        ));
+    }
+    tracing::error!("no free user code was drawn");
+    Err(Code::ServerError.because("no code was free"))
+}
+
+fn answer(app: &App, device_code: &LinkSecret, user_code: UserCode) -> Json<DeviceAuthorization> {
+    let user_code = user_code.reveal();
+    Json(DeviceAuthorization {
+        device_code: device_code.reveal(),
+        verification_uri: app.config.url("/device"),
+        verification_uri_complete: app.config.url(&format!("/device?user_code={user_code}")),
+        user_code,
+        expires_in: u32::try_from(LIFETIME.as_secs()).unwrap_or_default(),
+        interval: INTERVAL_SECONDS,
+    })
+}
+
+/// Time to find the browser, the password and the second factor, and no more: while a code waits,
+/// somebody can be talked into approving it.
+const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
+
+/// For so long a device is told that its code expired, and not that there is none.
+pub(crate) const EXPIRY_IS_TOLD_FOR: SignedDuration = SignedDuration::from_hours(1);
+
+/// RFC 8628 section 3.2's own default.
+pub(super) const INTERVAL_SECONDS: u32 = 5;
+
+/// With more codes that wait, a guess would meet one more often; with this many, it meets one in a
+/// quarter of a million.
+const MOST_WAITING: u64 = 100_000;
+
+/// Four draws in a row that are taken are no accident.
+const MAX_DRAWS: u32 = 4;

@@ -1,0 +1,93 @@
+//! The forms of the endpoints that programs call.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, Request};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http_body_util::{BodyExt as _, Limited};
+use types::form::Form;
+
+use super::clients::Client;
+use super::error::{Code, OauthError};
+use crate::app::App;
+
+/// A form that a client sent. Clients are public: whatever would prove one is refused, so that
+/// nobody believes to have been proved.
+#[derive(Debug)]
+pub(super) struct ClientForm(Form);
+
+impl ClientForm {
+    /// Takes a parameter out.
+    pub(super) fn take(&mut self, name: &str) -> Option<String> {
+        self.0.take(name)
+    }
+
+    /// Takes a parameter out that has to be there.
+    pub(super) fn need(&mut self, name: &str) -> Result<String, OauthError> {
+        self.take(name)
+            .ok_or_else(|| Code::InvalidRequest.because(format!("{name} is missing")))
+    }
+
+    /// The client that the form names.
+    pub(super) fn client<'a>(&mut self, app: &'a App) -> Result<&'a Client, OauthError> {
+        let id = self.need("client_id")?;
+        registered(app, &id)
+    }
+
+    /// The client that the form names, where it names one.
+    pub(super) fn optional_client<'a>(
+        &mut self,
+        app: &'a App,
+    ) -> Result<Option<&'a Client>, OauthError> {
+        self.take("client_id")
+            .map(|id| registered(app, &id))
+            .transpose()
+    }
+}
+
+fn registered<'a>(app: &'a App, id: &str) -> Result<&'a Client, OauthError> {
+    let client = app.config.oauth.client(id);
+    client.ok_or_else(|| Code::InvalidClient.because("this client is not registered"))
+}
+
+impl FromRequest<Arc<App>> for ClientForm {
+    type Rejection = OauthError;
+
+    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, OauthError> {
+        let (parts, body) = request.into_parts();
+        let tried = parts.headers.get_all(AUTHORIZATION).iter();
+        let is_bearer = |field: &http::HeaderValue| {
+            let scheme = field.as_bytes().split(|byte| *byte == b' ').next();
+            scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer"))
+        };
+        // A bearer token proves no client; it is passed over, as everywhere it is not asked for.
+        if !tried.into_iter().all(is_bearer) {
+            let description = "clients are public and have no secret: send client_id in the form";
+            return Err(Code::InvalidClientAuthentication.because(description));
+        }
+        let declared = parts.headers.get(CONTENT_TYPE);
+        let kind = declared.and_then(|kind| kind.to_str().ok()).unwrap_or("");
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+            let description = "the body has to be application/x-www-form-urlencoded";
+            return Err(Code::InvalidRequest.because(description));
+        }
+        let Ok(body) = Limited::new(body, MAX_FORM_BYTES).collect().await else {
+            return Err(Code::InvalidRequest.because("the form is too large"));
+        };
+        let bytes = body.to_bytes();
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|_| Code::InvalidRequest.because("the form is not UTF-8"))?;
+        let mut form = Form::parse(text)?;
+        for name in ["client_secret", "client_assertion", "client_assertion_type"] {
+            if form.take(name).is_some() {
+                let description = "clients are public and have no secret";
+                return Err(Code::InvalidClient.because(description));
+            }
+        }
+        Ok(Self(form))
+    }
+}
+
+/// The longest is a token to revoke, or what a device says of itself.
+const MAX_FORM_BYTES: usize = 16 * 1024;

@@ -1,0 +1,91 @@
+//! From an approval to a token: the same for both grants.
+
+use api::control::oauth::TokenResponse;
+use credentials::AccessClaims;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use store::users::{self, Status};
+use store::{Conflict, Tx, credentials as stored, sessions};
+use types::id::{CredentialId, SessionId, UserId};
+use types::permission::Permissions;
+
+use super::clients::Client;
+use super::error::{Code, OauthError};
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::credentials::{issue_access_token, require_room};
+use crate::metrics;
+use crate::people::session::{is_idle, later};
+use crate::tokens::text;
+
+/// What a person approved, as it was stored.
+pub(super) struct Approved {
+    pub(super) user: UserId,
+    pub(super) session: SessionId,
+    pub(super) permissions: Vec<String>,
+    pub(super) resources: Option<Value>,
+}
+
+/// Issues the token in the transaction that used the approval up. `None`: the token's public id of
+/// 32 bits is taken, and the caller begins again.
+///
+/// The person has to be there still, and signed in as when approving: whoever ends a session ends
+/// what it was about to give away.
+pub(super) async fn issue(
+    app: &App,
+    mut tx: Tx,
+    client: &Client,
+    approved: Approved,
+    credential: CredentialId,
+    actor: &Actor,
+) -> Result<Option<TokenResponse>, OauthError> {
+    let now = app.now();
+    let gone = || Code::InvalidGrant.because("what was approved is not in force any more");
+    let user = users::by_id(&mut tx, approved.user).await?;
+    if user.is_none_or(|user| user.status != Status::Active) {
+        return Err(gone());
+    }
+    let live = sessions::of_user(&mut tx, approved.user, now).await?;
+    let is_live =
+        |session: &sessions::Session| session.id == approved.session && !is_idle(session, now);
+    if !live.iter().any(is_live) {
+        return Err(gone());
+    }
+    let scope: Permissions = approved
+        .permissions
+        .iter()
+        .flat_map(|name| name.parse())
+        .collect();
+    let claims = AccessClaims {
+        client_id: client.id().to_owned(),
+        resource: app.config.base_url.clone(),
+        scope,
+    };
+    // Whole seconds, as in the token.
+    let begins = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let times = (now, later(begins, LIFETIME));
+    let name = client.name();
+    let resources = approved.resources;
+    let mut issued = issue_access_token(app, approved.user, name, claims, resources, times)?;
+    issued.credential.id = credential;
+    match stored::insert(&mut tx, &issued.credential).await {
+        Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => return Ok(None),
+        other => other?,
+    }
+    require_room(&mut tx, approved.user, now).await?;
+    let (action, target) = (Action::OauthTokenIssued, Target::Credential(credential));
+    let details = json!({"client": client.id(), "scope": scope.to_string()});
+    audit::record_with(&mut tx, actor, None, action, target, details, now).await?;
+    tx.commit().await?;
+    metrics::minted(issued.credential.kind.as_str());
+    let token = issued.token.as_ref().map(text).transpose()?;
+    Ok(Some(TokenResponse {
+        access_token: token.unwrap_or_default(),
+        token_type: "Bearer".to_owned(),
+        expires_in: u32::try_from(LIFETIME.as_secs()).unwrap_or_default(),
+        scope: scope.to_string(),
+    }))
+}
+
+/// OA-7: after 90 days a client is linked anew.
+const LIFETIME: SignedDuration = SignedDuration::from_hours(90 * 24);

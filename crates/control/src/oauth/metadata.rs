@@ -1,0 +1,89 @@
+//! `GET /.well-known/oauth-authorization-server` and `…/oauth-protected-resource` (OA-1).
+
+use std::sync::Arc;
+
+use api::control::contracts::JWKS;
+use api::control::oauth::{
+    AUTHORIZE, AuthorizationServerMetadata, DEVICE_AUTHORIZATION, ProtectedResourceMetadata,
+    REVOKE, TOKEN,
+};
+use axum::extract::State;
+use axum::response::Response;
+use http::HeaderMap;
+use types::permission::Permission;
+
+use super::token::{CODE_GRANT, DEVICE_GRANT};
+use crate::app::App;
+use crate::contracts::cached;
+use crate::problem::Answer;
+
+/// RFC 8414 section 3.
+pub(super) async fn authorization_server(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let config = &app.config;
+    let metadata = AuthorizationServerMetadata {
+        issuer: config.base_url.clone(),
+        authorization_endpoint: config.url(AUTHORIZE),
+        token_endpoint: config.url(TOKEN),
+        device_authorization_endpoint: config.url(DEVICE_AUTHORIZATION),
+        revocation_endpoint: config.url(REVOKE),
+        jwks_uri: config.url(JWKS.path),
+        scopes_supported: names(|_| true),
+        response_types_supported: words(&["code"]),
+        response_modes_supported: words(&["query"]),
+        grant_types_supported: words(&[CODE_GRANT, DEVICE_GRANT]),
+        token_endpoint_auth_methods_supported: words(&["none"]),
+        revocation_endpoint_auth_methods_supported: words(&["none"]),
+        code_challenge_methods_supported: words(&["S256"]),
+        authorization_response_iss_parameter_supported: true,
+        protected_resources: vec![config.base_url.clone()],
+    };
+    document(&metadata, &headers)
+}
+
+/// RFC 9728 section 3. The resource is the origin (OA-6), at whichever of the two addresses the
+/// document is asked for.
+pub(super) async fn protected_resource(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let config = &app.config;
+    let metadata = ProtectedResourceMetadata {
+        resource: config.base_url.clone(),
+        authorization_servers: vec![config.base_url.clone()],
+        jwks_uri: config.url(JWKS.path),
+        // MCP clients ask for all that stands here: CP-14 leaves the rest to the person.
+        scopes_supported: names(|permission| !manages_access(permission)),
+        bearer_methods_supported: words(&["header"]),
+        resource_name: "svc".to_owned(),
+    };
+    document(&metadata, &headers)
+}
+
+/// Whether a permission gives power over tokens and credentials (CP-14).
+pub(super) fn manages_access(permission: Permission) -> bool {
+    matches!(
+        permission,
+        Permission::AccountTokensCreate
+            | Permission::AccountCredentialsReadOnly
+            | Permission::AccountCredentialsReadWrite
+    )
+}
+
+fn document(metadata: &impl serde::Serialize, headers: &HeaderMap) -> Answer<Response> {
+    let text = serde_json::to_string(metadata).map_err(|_| types::problem::Problem::internal())?;
+    Ok(cached("application/json", &text.into(), headers))
+}
+
+fn names(wanted: impl Fn(Permission) -> bool) -> Vec<String> {
+    let all = Permission::ALL.iter().copied();
+    all.filter(|permission| wanted(*permission))
+        .map(|permission| permission.to_string())
+        .collect()
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}

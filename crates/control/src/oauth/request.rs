@@ -1,0 +1,347 @@
+//! Authorization requests, read strictly (OA-2).
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use types::callback::Callback;
+use types::form::{self, Form};
+use types::permission::Permissions;
+
+use super::clients::Client;
+use super::error::{Code, OauthError};
+use super::scope::{resource, scope};
+use crate::config::Config;
+
+/// What a client asks for, all of it checked.
+#[derive(Clone, Debug)]
+pub(super) struct AuthorizationRequest<'a> {
+    pub(super) client: &'a Client,
+    pub(super) callback: &'a Callback,
+    pub(super) state: Option<String>,
+    /// SHA-256 of the client's verifier (RFC 7636, S256).
+    pub(super) challenge: [u8; 32],
+    pub(super) scope: Permissions,
+    /// `prompt=none`: nothing may be shown.
+    pub(super) is_silent: bool,
+}
+
+/// Why a request goes no further.
+#[derive(Debug)]
+pub(super) enum Refused<'a> {
+    /// Where the answer would go is not known: a page of ours and never a redirect, or the address
+    /// of this server would lead wherever a stranger likes (RFC 9700 section 4.11).
+    Page(String),
+    /// The client is told.
+    Callback {
+        callback: &'a Callback,
+        state: Option<String>,
+        error: OauthError,
+    },
+}
+
+impl<'a> AuthorizationRequest<'a> {
+    /// Reads the query of a request.
+    pub(super) fn parse(query: &str, config: &'a Config) -> Result<Self, Refused<'a>> {
+        if query.len() > MAX_QUERY_BYTES {
+            return Err(Refused::Page("it is too long".to_owned()));
+        }
+        let mut form = Form::parse(query).map_err(|bad| Refused::Page(bad.to_string()))?;
+        let client = form
+            .take("client_id")
+            .and_then(|id| config.oauth.client(&id))
+            .ok_or_else(|| Refused::Page("its client is not registered here".to_owned()))?;
+        // Always named, also where one is registered: nothing is left to guess.
+        let callback = form
+            .take("redirect_uri")
+            .and_then(|text| client.callback(&text))
+            .ok_or_else(|| {
+                Refused::Page("its callback is not registered for this client".to_owned())
+            })?;
+        let state = form.take("state");
+        Self::rest(form, config, client, callback, state.clone()).map_err(|error| {
+            Refused::Callback {
+                callback,
+                state,
+                error,
+            }
+        })
+    }
+
+    fn rest(
+        mut form: Form,
+        config: &Config,
+        client: &'a Client,
+        callback: &'a Callback,
+        state: Option<String>,
+    ) -> Result<Self, OauthError> {
+        match form.take("response_type").as_deref() {
+            Some("code") => {}
+            Some(_) => {
+                return Err(Code::UnsupportedResponseType.because("response_type has to be code"));
+            }
+            None => return Err(Code::InvalidRequest.because("response_type is missing")),
+        }
+        if form
+            .take("response_mode")
+            .is_some_and(|mode| mode != "query")
+        {
+            return Err(Code::InvalidRequest.because("response_mode has to be query"));
+        }
+        // Request objects would say all of this once more, in another way (RFC 9101).
+        if form.take("request").is_some() || form.take("request_uri").is_some() {
+            return Err(Code::InvalidRequest.because("request objects are not read here"));
+        }
+        let challenge = challenge(&mut form)?;
+        let scope = scope(form.take("scope").as_deref())?;
+        resource(config, form.take("resource").as_deref())?;
+        let prompt = form.take("prompt").unwrap_or_default();
+        let is_silent = prompt.split(' ').any(|word| word == "none");
+        if is_silent && prompt != "none" {
+            return Err(Code::InvalidRequest.because("prompt has none beside others"));
+        }
+        Ok(Self {
+            client,
+            callback,
+            state,
+            challenge,
+            scope,
+            is_silent,
+        })
+    }
+
+    /// The request once more, in one spelling: what a sign-in comes back to and what the consent
+    /// page sends along.
+    pub(super) fn query(&self) -> String {
+        let scope = self.scope.to_string();
+        let challenge = BASE64_URL_SAFE_NO_PAD.encode(self.challenge);
+        let fixed = [
+            ("response_type", "code"),
+            ("client_id", self.client.id()),
+            ("redirect_uri", self.callback.as_str()),
+            ("scope", scope.as_str()),
+            ("code_challenge", challenge.as_str()),
+            ("code_challenge_method", "S256"),
+        ];
+        let state = self.state.as_deref().map(|state| ("state", state));
+        form::encode(fixed.into_iter().chain(state))
+    }
+
+    /// The refusal, sent to the callback.
+    pub(super) fn refuse(&self, error: OauthError) -> Refused<'a> {
+        Refused::Callback {
+            callback: self.callback,
+            state: self.state.clone(),
+            error,
+        }
+    }
+
+    /// Where the browser goes with a code.
+    pub(super) fn answer(&self, code: &str, issuer: &str) -> String {
+        let parameters = [("code", code), ("iss", issuer)];
+        let state = self.state.as_deref().map(|state| ("state", state));
+        self.callback.with(parameters.into_iter().chain(state))
+    }
+}
+
+/// Where the browser goes with a refusal; RFC 9207 section 2 wants the issuer there too.
+pub(super) fn refusal(
+    callback: &Callback,
+    state: Option<&str>,
+    error: &OauthError,
+    issuer: &str,
+) -> String {
+    let parameters = [
+        ("error", error.code().as_str()),
+        ("error_description", error.description()),
+        ("iss", issuer),
+    ];
+    callback.with(
+        parameters
+            .into_iter()
+            .chain(state.map(|state| ("state", state))),
+    )
+}
+
+/// RFC 7636 with S256 alone: with `plain`, which is meant where no method is said, whoever sees the
+/// request can redeem the code.
+fn challenge(form: &mut Form) -> Result<[u8; 32], OauthError> {
+    let refused = |description: &str| Err(Code::InvalidRequest.because(description));
+    let method = form.take("code_challenge_method");
+    let Some(challenge) = form.take("code_challenge") else {
+        return refused("code_challenge is missing");
+    };
+    if method.as_deref() != Some("S256") {
+        return refused("code_challenge_method has to be S256");
+    }
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(challenge).ok();
+    match bytes.and_then(|bytes| bytes.try_into().ok()) {
+        Some(challenge) => Ok(challenge),
+        None => refused("code_challenge is not the base64url of 32 bytes"),
+    }
+}
+
+/// With the path and a sign-in in between, the longest query still is a path that
+/// [`NextPath`](crate::pages::layout::NextPath) takes; `state` is what makes queries long.
+const MAX_QUERY_BYTES: usize = 3584;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::pages::layout::NextPath;
+
+    const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+    const CALLBACK: &str = "https://client.example/cb?x=1";
+
+    fn config() -> Config {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("platform.yaml");
+        let yaml = json!({
+            "platform": {"base_url": "https://svc.example"},
+            "oauth": {"clients": [
+                {"id": "web", "redirect_uris": [CALLBACK, "http://127.0.0.1:1/cb"]},
+                {"id": "other", "redirect_uris": ["https://other.example/cb"]},
+            ]},
+        });
+        std::fs::write(&file, yaml.to_string()).unwrap();
+        Config::load(Some(&file), []).unwrap()
+    }
+
+    fn good() -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("response_type", "code"),
+            ("client_id", "web"),
+            ("redirect_uri", CALLBACK),
+            ("scope", "account.projects.read-only"),
+            ("code_challenge", CHALLENGE),
+            ("code_challenge_method", "S256"),
+            ("state", "s"),
+        ]
+    }
+
+    /// A good request with one parameter changed, or left out where the value is empty.
+    fn with(name: &'static str, value: &'static str) -> String {
+        let mut pairs = good();
+        pairs.retain(|(other, _)| *other != name);
+        pairs.push((name, value));
+        form::encode(pairs)
+    }
+
+    fn outcome(query: &str) -> String {
+        match AuthorizationRequest::parse(query, &config()) {
+            Ok(_) => "good".to_owned(),
+            Err(Refused::Page(_)) => "page".to_owned(),
+            Err(Refused::Callback { state, error, .. }) => {
+                assert!(state.is_none_or(|state| state == "s"));
+                error.code().as_str().to_owned()
+            }
+        }
+    }
+
+    /// OA-2, RFC 9700 section 4.1: where the client or the callback is not known, nothing is
+    /// redirected.
+    #[test]
+    fn oa_2_an_unknown_client_or_callback_is_a_page() {
+        for (name, value) in [
+            ("client_id", ""),
+            ("client_id", "WEB"),
+            ("client_id", "svc-cli"),
+            ("redirect_uri", ""),
+            ("redirect_uri", "https://client.example/cb"),
+            ("redirect_uri", "https://client.example/cb?x=1&"),
+            ("redirect_uri", "https://client.example/cb?x=1#"),
+            ("redirect_uri", "https://client.example/cb/../cb?x=1"),
+            ("redirect_uri", "https://evil.example/cb?x=1"),
+            ("redirect_uri", "https://other.example/cb"),
+            ("redirect_uri", "http://127.0.0.1:2/cb"),
+        ] {
+            assert_eq!(outcome(&with(name, value)), "page", "{name}={value}");
+        }
+        let good = form::encode(good());
+        for (name, _) in self::good() {
+            assert_eq!(outcome(&format!("{good}&{name}=x")), "page", "{name} twice");
+        }
+        assert_eq!(outcome(&format!("{good}&any=1&any=2")), "page");
+        assert_eq!(outcome(&format!("{good}&a=%zz")), "page");
+        assert_eq!(outcome(&format!("{good}&a={}", "a".repeat(4096))), "page");
+    }
+
+    /// OA-2, OA-6: everything else is told to the client.
+    #[test]
+    fn oa_2_what_else_is_wrong_is_told_to_the_client() {
+        for (name, value, expected) in [
+            ("state", "", "good"),
+            ("response_type", "", "invalid_request"),
+            ("response_type", "token", "unsupported_response_type"),
+            ("response_type", "code token", "unsupported_response_type"),
+            ("response_mode", "query", "good"),
+            ("response_mode", "fragment", "invalid_request"),
+            ("response_mode", "form_post", "invalid_request"),
+            ("request", "a.b.c", "invalid_request"),
+            ("request_uri", "https://a", "invalid_request"),
+            ("code_challenge", "", "invalid_request"),
+            ("code_challenge", "short", "invalid_request"),
+            ("code_challenge_method", "", "invalid_request"),
+            ("code_challenge_method", "plain", "invalid_request"),
+            ("code_challenge_method", "s256", "invalid_request"),
+            ("scope", "", "invalid_scope"),
+            ("scope", "openid", "invalid_scope"),
+            (
+                "scope",
+                "account.projects.read-only openid",
+                "invalid_scope",
+            ),
+            (
+                "scope",
+                "account.projects.read-only  account.plan.read-only",
+                "invalid_scope",
+            ),
+            ("scope", "Account.projects.read-only", "invalid_scope"),
+            ("resource", "", "good"),
+            ("resource", "https://svc.example", "good"),
+            ("resource", "https://svc.example/", "good"),
+            ("resource", "https://svc.example/api/mcp", "good"),
+            ("resource", "https://svc.example/api", "invalid_target"),
+            ("resource", "https://svc.example.evil", "invalid_target"),
+            ("resource", "https://svc.example:443", "invalid_target"),
+            ("resource", "http://svc.example", "invalid_target"),
+            ("resource", "https://SVC.example", "invalid_target"),
+            ("prompt", "none", "good"),
+            ("prompt", "consent", "good"),
+            ("prompt", "login none", "invalid_request"),
+            ("unknown", "x", "good"),
+        ] {
+            assert_eq!(outcome(&with(name, value)), expected, "{name}={value}");
+        }
+    }
+
+    proptest! {
+        /// The one spelling says what was asked for, and survives a sign-in in between.
+        #[test]
+        fn a_request_comes_back_from_the_sign_in_as_it_was(state in "[^\\x00]{0,300}") {
+            let config = config();
+            let mut pairs = good();
+            pairs.retain(|(name, _)| *name != "state");
+            pairs.push(("state", &state));
+            let request = AuthorizationRequest::parse(&form::encode(pairs), &config);
+            // A state of many bytes outgrows its bound; then there is no request.
+            let Ok(request) = request else {
+                return Err(TestCaseError::reject("too long"));
+            };
+            let path = format!("/oauth/authorize?{}", request.query());
+            let next = NextPath::parse(&path);
+            prop_assert_eq!(next.as_str(), &path);
+            let query = request.query();
+            let again = AuthorizationRequest::parse(&query, &config).unwrap();
+            prop_assert_eq!(again.query(), query);
+            prop_assert_eq!(again.state.unwrap_or_default(), state);
+            prop_assert_eq!(again.scope, request.scope);
+        }
+
+        #[test]
+        fn any_query_is_read_or_refused(query in ".{0,128}") {
+            drop(AuthorizationRequest::parse(&query, &config()));
+        }
+    }
+}

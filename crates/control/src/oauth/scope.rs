@@ -1,0 +1,31 @@
+//! Scopes and resources of requests.
+
+use types::permission::Permissions;
+
+use super::error::{Code, OauthError};
+use crate::config::Config;
+
+/// Reads a `scope` (RFC 6749 section 3.3): names of permissions with one space between. What is
+/// not said is not guessed: absent is refused.
+pub(super) fn scope(text: Option<&str>) -> Result<Permissions, OauthError> {
+    let text = text.ok_or_else(|| Code::InvalidScope.because("scope is missing"))?;
+    text.split(' ')
+        .map(|name| {
+            let name = name.parse();
+            name.map_err(|_| Code::InvalidScope.because("scope names a permission there is not"))
+        })
+        .collect()
+}
+
+/// Checks a `resource` (RFC 8707). There is one: the whole origin (OA-6), which is meant where none
+/// is said. Its address with an empty path is the same address (RFC 3986 section 6.2.3), and what
+/// many libraries make of it; the MCP endpoint's is what a client knows that asked nobody.
+pub(super) fn resource(config: &Config, text: Option<&str>) -> Result<(), OauthError> {
+    let Some(text) = text else {
+        return Ok(());
+    };
+    match text.strip_prefix(config.base_url.as_str()) {
+        Some("" | "/" | "/api/mcp") => Ok(()),
+        _ => Err(Code::InvalidTarget.because(format!("the resource here is {}", config.base_url))),
+    }
+}

@@ -1,0 +1,101 @@
+//! What a device says of itself when it asks: shown to the person who approves, never believed.
+
+use serde::{Deserialize, Serialize};
+use types::json::{self, Limits};
+
+use super::error::{Code, OauthError};
+
+/// One thing that it says, for example that its `os` is `linux`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Saying {
+    pub(super) key: String,
+    pub(super) value: String,
+    /// The key in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) label: Option<String>,
+}
+
+impl Saying {
+    /// The key in words for people.
+    pub(super) fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or(&self.key)
+    }
+}
+
+/// Reads the JSON list of a form. It is bounded in all directions: it comes from anybody and stands
+/// on a page on which somebody decides.
+pub(super) fn read(text: &str) -> Result<Vec<Saying>, OauthError> {
+    let refused = |why: &str| Code::InvalidRequest.because(format!("source {why}"));
+    let value = json::parse(text.as_bytes(), LIMITS).map_err(|_| refused("is not JSON"))?;
+    let sayings: Vec<Saying> = serde_json::from_value(value)
+        .map_err(|_| refused("is not a list of objects with key, value and label"))?;
+    if sayings.len() > MOST_SAYINGS {
+        return Err(refused("has too many members"));
+    }
+    let is_plain = |text: &str| text.chars().count() <= MAX_CHARACTERS && !has_tricks(text);
+    let all_plain = |saying: &Saying| {
+        let texts = [&saying.key, &saying.value]
+            .into_iter()
+            .chain(&saying.label);
+        !saying.key.is_empty() && texts.into_iter().all(|text| is_plain(text))
+    };
+    if !sayings.iter().all(all_plain) {
+        return Err(refused("has a text that is too long or cannot be shown"));
+    }
+    Ok(sayings)
+}
+
+/// Control characters, and those that turn the direction of what is around them: on an approval
+/// page they would let a device write into its neighbours' lines.
+fn has_tricks(text: &str) -> bool {
+    let turns = |character| matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}');
+    text.chars()
+        .any(|character| character.is_control() || turns(character))
+}
+
+const LIMITS: Limits = Limits {
+    bytes: 4096,
+    depth: 3,
+};
+/// Agent, channel, version, system, architecture, host, and as many that we do not know.
+const MOST_SAYINGS: usize = 12;
+/// As long as a host name.
+const MAX_CHARACTERS: usize = 253;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_device_says_is_read_within_bounds() {
+        let text = r#"[{"key":"os","value":"linux","label":"System"},{"key":"host","value":""}]"#;
+        let read_back = read(text).unwrap();
+        assert_eq!(
+            (read_back[0].label(), read_back[1].label()),
+            ("System", "host")
+        );
+        assert!(read("[]").unwrap().is_empty());
+        let many = format!("[{}]", vec![r#"{"key":"a","value":"b"}"#; 13].join(","));
+        let long = format!(r#"[{{"key":"a","value":"{}"}}]"#, "b".repeat(254));
+        let huge = format!("[{}]", " ".repeat(5000));
+        for bad in [
+            "",
+            "{}",
+            "[1]",
+            r#"[{"key":"a"}]"#,
+            r#"[{"key":"","value":"b"}]"#,
+            r#"[{"key":"a","value":1}]"#,
+            r#"[{"key":"a","value":"b","more":1}]"#,
+            r#"[{"key":"a","key":"a","value":"b"}]"#,
+            r#"[{"key":"a","value":"\u0000"}]"#,
+            r#"[{"key":"a","value":"b\nc"}]"#,
+            r#"[{"key":"a","value":"\u202eb"}]"#,
+            &many,
+            &long,
+            &huge,
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}

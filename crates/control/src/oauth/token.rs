@@ -1,0 +1,218 @@
+//! `POST /oauth/token` (OA-5): redeems codes and approved devices.
+
+use std::sync::Arc;
+
+use api::control::oauth::TokenResponse;
+use aws_lc_rs::digest;
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use serde_json::json;
+use store::device_grants::{self, Status};
+use store::oauth_codes::{self, Redeemer};
+use store::{SecretHash, credentials};
+use types::id::CredentialId;
+
+use super::clients::Client;
+use super::device_authorization::INTERVAL_SECONDS;
+use super::error::{Code, OauthError, no_store};
+use super::form::ClientForm;
+use super::issue::{Approved, issue};
+use super::scope::resource;
+use crate::app::App;
+use crate::audit::{self, Action, Actor, Target};
+use crate::extract::ClientIp;
+use crate::people::secret_link::LinkSecret;
+use crate::problem::{Answer, Refusal};
+use crate::random;
+use crate::wire::unix_millis;
+
+/// RFC 6749 section 4.1.3.
+pub(super) const CODE_GRANT: &str = "authorization_code";
+/// RFC 8628 section 3.4.
+pub(super) const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+
+pub(super) async fn token(
+    State(app): State<Arc<App>>,
+    ip: Result<ClientIp, Refusal>,
+    mut form: ClientForm,
+) -> Result<Response, OauthError> {
+    let ClientIp(ip) = ip?;
+    let grant_type = form.need("grant_type")?;
+    if grant_type != CODE_GRANT && grant_type != DEVICE_GRANT {
+        return Err(Code::UnsupportedGrantType.because("this grant is not offered"));
+    }
+    let client = form.client(&app)?;
+    if client.is_device() != (grant_type == DEVICE_GRANT) {
+        return Err(Code::UnauthorizedClient.because("this client does not have this grant"));
+    }
+    resource(&app.config, form.take("resource").as_deref())?;
+    let request = Request {
+        app: &app,
+        client,
+        ip,
+    };
+    let response = if grant_type == DEVICE_GRANT {
+        let code = form.need("device_code")?;
+        request.device(&code).await?
+    } else {
+        let code = form.need("code")?;
+        let redirect_uri = form.need("redirect_uri")?;
+        let verifier = form.need("code_verifier")?;
+        request.code(&code, &redirect_uri, &verifier).await?
+    };
+    Ok(no_store(Json(response).into_response()))
+}
+
+struct Request<'a> {
+    app: &'a App,
+    client: &'a Client,
+    ip: std::net::IpAddr,
+}
+
+impl Request<'_> {
+    /// Redeems a code. One that comes again was seen by somebody else: what was issued for it is
+    /// revoked (OA-3, RFC 6749 section 4.1.2), whoever it is that shows it.
+    async fn code(
+        &self,
+        code: &str,
+        redirect_uri: &str,
+        verifier: &str,
+    ) -> Result<TokenResponse, OauthError> {
+        let refused = || Code::InvalidGrant.because("this code is not good");
+        if !is_verifier(verifier) {
+            return Err(Code::InvalidRequest.because("code_verifier has another form"));
+        }
+        let hash = LinkSecret::parse(code).ok_or_else(refused)?.hash();
+        let by = Redeemer {
+            client_id: self.client.id(),
+            redirect_uri,
+            challenge: sha_256(verifier),
+        };
+        for _ in 0..MAX_DRAWS {
+            let (app, id) = (self.app, self.credential_id()?);
+            let mut tx = app.store.begin().await?;
+            let found = oauth_codes::redeem(&mut tx, SecretHash(hash), by, id, app.now()).await?;
+            let Some(found) = found else {
+                drop(tx);
+                self.revoke_what_was_issued(SecretHash(hash)).await?;
+                return Err(refused());
+            };
+            let approved = Approved {
+                user: found.user_id,
+                session: found.session_id,
+                permissions: found.permissions,
+                resources: found.resources,
+            };
+            let actor = Actor::person(approved.user).at(self.ip);
+            if let Some(issued) = issue(app, tx, self.client, approved, id, &actor).await? {
+                return Ok(issued);
+            }
+        }
+        Err(no_free_id())
+    }
+
+    async fn revoke_what_was_issued(&self, hash: SecretHash) -> Answer<()> {
+        let app = self.app;
+        let now = app.now();
+        let mut tx = app.store.begin().await?;
+        let Some(issued) = oauth_codes::redeemed(&mut tx, hash).await? else {
+            return Ok(());
+        };
+        let (user, credential) = (issued.user_id, issued.credential_id);
+        if credentials::revoke(&mut tx, user, credential, now).await? {
+            tracing::warn!(
+                client = self.client.id(),
+                "a code came again: its token is revoked"
+            );
+            let actor = Actor::nobody().at(self.ip);
+            let (action, target) = (Action::OauthCodeReused, Target::Credential(credential));
+            let details = json!({"client": self.client.id()});
+            audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Answers a device that asks whether somebody approved it (RFC 8628 section 3.5).
+    async fn device(&self, code: &str) -> Result<TokenResponse, OauthError> {
+        let refused = || Code::InvalidGrant.because("this device code is not good");
+        let hash = LinkSecret::parse(code).ok_or_else(refused)?.hash();
+        let hash = SecretHash(hash);
+        for _ in 0..MAX_DRAWS {
+            let app = self.app;
+            let now = app.now();
+            let mut tx = app.store.begin().await?;
+            let grant = device_grants::by_code(&mut tx, hash).await?;
+            let grant = grant.filter(|grant| grant.client_id == self.client.id());
+            let grant = grant.ok_or_else(refused)?;
+            match grant.status {
+                Status::Redeemed => return Err(refused()),
+                Status::Denied => {
+                    return Err(Code::AccessDenied.because("the person did not approve"));
+                }
+                Status::Pending | Status::Approved if grant.expires_at <= now => {
+                    return Err(Code::ExpiredToken.because("nobody approved in time"));
+                }
+                Status::Pending => {
+                    let more = i64::from(INTERVAL_SECONDS);
+                    let is_in_time = device_grants::poll(&mut tx, hash, more, now).await?;
+                    tx.commit().await?;
+                    return Err(if is_in_time {
+                        Code::AuthorizationPending.because("nobody has decided yet")
+                    } else {
+                        Code::SlowDown.because("five seconds more between two questions")
+                    });
+                }
+                Status::Approved => {}
+            }
+            let id = self.credential_id()?;
+            let client_id = self.client.id();
+            let grant = device_grants::redeem(&mut tx, hash, client_id, id, now).await?;
+            let grant = grant.ok_or_else(refused)?;
+            let (Some(user), Some(session)) = (grant.user_id, grant.session_id) else {
+                return Err(refused());
+            };
+            let approved = Approved {
+                user,
+                session,
+                permissions: grant.permissions,
+                resources: grant.resources,
+            };
+            let actor = Actor::person(user).at(self.ip);
+            if let Some(issued) = issue(app, tx, self.client, approved, id, &actor).await? {
+                return Ok(issued);
+            }
+        }
+        Err(no_free_id())
+    }
+
+    fn credential_id(&self) -> Answer<CredentialId> {
+        let now = unix_millis(self.app.now());
+        Ok(CredentialId::new(now, random::bytes()?))
+    }
+}
+
+fn no_free_id() -> OauthError {
+    tracing::error!("no free token endpoint was drawn");
+    Code::ServerError.because("no id was free")
+}
+
+/// RFC 7636 section 4.1.
+fn is_verifier(text: &str) -> bool {
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    (43..=128).contains(&text.len()) && text.bytes().all(is_unreserved)
+}
+
+/// What the challenge of a verifier is with S256 (RFC 7636 section 4.6).
+fn sha_256(text: &str) -> SecretHash {
+    let mut hash = [0; 32];
+    let digest = digest::digest(&digest::SHA256, text.as_bytes());
+    for (byte, given) in hash.iter_mut().zip(digest.as_ref()) {
+        *byte = *given;
+    }
+    SecretHash(hash)
+}
+
+/// Four draws in a row that are taken would need billions of tokens.
+const MAX_DRAWS: u32 = 4;

@@ -1,0 +1,356 @@
+//! OA-2, OA-5, OA-6, OA-7: a client is let in, uses what it was given, and is put out again.
+
+use http::Method;
+use serde_json::{Value, json};
+use store::sessions::Session;
+
+use super::{
+    SCOPE, access_token, at_callback, audit, authorize, code, press, program, redeem, with_token,
+};
+use crate::support::{Answer, BASE_URL, Browser, CALLBACK, LOOPBACK, PASSWORD, TestControl, both};
+
+both! {
+    oa_2_a_person_signs_in_reviews_approves_and_the_client_is_in,
+    oa_2_a_person_who_denies_gives_nothing,
+    oa_2_the_consent_page_says_who_asks_and_for_what,
+    oa_2_a_narrowed_session_gives_no_more_than_it_has,
+    oa_2_an_approval_is_of_the_session_that_saw_the_page,
+    oa_5_a_client_revokes_its_own_token,
+    oa_7_a_token_lasts_ninety_days_and_is_not_renewed,
+    an_access_token_is_a_credential_like_any_other,
+}
+
+async fn oa_2_a_person_signs_in_reviews_approves_and_the_client_is_in(control: TestControl) {
+    let ada = control.person("Ada").await.user;
+    let mut browser = control.browser();
+    // Not signed in: first that, and then back to exactly this request.
+    let asked = authorize(&[("resource", BASE_URL)]);
+    let answer = browser.open(&asked).await;
+    assert_eq!(answer.status, 303);
+    let login = answer.location.unwrap();
+    assert!(
+        login.starts_with("/login?next=/oauth/authorize?"),
+        "{login}"
+    );
+    let page = browser.open(&login).await;
+    let next = page
+        .between("name=\"next\" value=\"", "\"")
+        .replace("&#38;", "&");
+    let fields = [
+        ("email", "ada@example.com"),
+        ("password", PASSWORD),
+        ("next", &next),
+    ];
+    let answer = browser.submit("/login", &fields).await;
+    let page = browser.open(&answer.location.unwrap()).await;
+    assert_eq!(page.status, 200);
+    let answer = press(&mut browser, &page, "approve").await;
+    let mut callback = at_callback(&answer);
+    assert_eq!(callback.take("state").as_deref(), Some("xyz ä&"));
+    assert_eq!(callback.take("error"), None);
+    let code = callback.take("code").unwrap();
+
+    let answer = redeem(&control, &code, &[]).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.headers["cache-control"], "no-store");
+    assert_eq!(answer.headers["pragma"], "no-cache");
+    let issued = answer.json();
+    let members: Vec<_> = issued.as_object().unwrap().keys().collect();
+    assert_eq!(
+        members,
+        ["access_token", "expires_in", "scope", "token_type"]
+    );
+    assert_eq!(issued["token_type"], "Bearer");
+    assert_eq!(issued["scope"], SCOPE);
+    let token = issued["access_token"].as_str().unwrap();
+
+    // RFC 9068, and what makes it a personal access token.
+    let inspected = ::credentials::inspect(token).unwrap();
+    assert_eq!(inspected["header"]["typ"], "at+jwt");
+    let claims = &inspected["claims"];
+    assert_eq!(claims["type"], "pat");
+    assert_eq!(
+        (&claims["sub"], &claims["userId"]),
+        (&json!(ada), &json!(ada))
+    );
+    for name in ["iss", "aud", "resource"] {
+        assert_eq!(claims[name], BASE_URL, "OA-6: {name}");
+    }
+    assert_eq!(claims["client_id"], "web");
+    assert_eq!(claims["scope"], SCOPE);
+    assert_eq!(
+        claims["permissions"],
+        json!(SCOPE.split(' ').collect::<Vec<_>>())
+    );
+    assert_eq!(claims["token_endpoint"].as_str().unwrap().len(), 8);
+
+    let who = with_token(&control, "/api/whoami", token).await;
+    assert_eq!(who.status, 200, "{}", who.text);
+    assert_eq!(
+        (&who.json()["id"], &who.json()["type"]),
+        (&json!(ada), &json!("pat"))
+    );
+    let answer = with_token(&control, "/api/projects/tunnels", token).await;
+    assert_eq!(answer.status, 200);
+    let answer = with_token(&control, "/api/credentials", token).await;
+    assert_eq!(answer.status, 403, "it has no scope for this");
+    let done = audit(&control).await;
+    let details = json!({"client": "web", "scope": SCOPE});
+    let expected = [
+        ("oauth.approved".to_owned(), details.clone()),
+        ("oauth.token_issued".to_owned(), details),
+    ];
+    assert_eq!(done, expected);
+}
+
+async fn oa_2_a_person_who_denies_gives_nothing(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let page = browser.open(&authorize(&[])).await;
+    for decision in ["deny", "", "APPROVE"] {
+        let answer = press(&mut browser, &page, decision).await;
+        let mut callback = at_callback(&answer);
+        assert_eq!(callback.take("error").as_deref(), Some("access_denied"));
+        assert_eq!(callback.take("state").as_deref(), Some("xyz ä&"));
+        assert_eq!(callback.take("code"), None);
+    }
+    assert_eq!(audit(&control).await[0].0, "oauth.denied");
+}
+
+async fn oa_2_the_consent_page_says_who_asks_and_for_what(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let scope = format!("{SCOPE} tunnels.tunnels.create-delete account.credentials.read-write");
+    let page = browser.open(&authorize(&[("scope", &scope)])).await;
+    for expected in [
+        "Let Web Client in?",
+        "<b>client.example</b>",
+        "<b>ada@example.com</b>",
+        "<b>Ada</b>",
+        "<h2>Use an existing project and open a tunnel</h2>",
+        "List, select and resolve tunnel projects.",
+        "<code>tunnels.tunnels.create-delete</code>",
+        "<h2 class=\"grave\">Give access to others in your name</h2>",
+        "Issue, rotate, revoke and manage long-lived credentials.",
+        "value=\"approve\">Approve</button>",
+        "value=\"deny\">Deny</button>",
+        "90 days",
+    ] {
+        assert!(page.text.contains(expected), "{expected}: {}", page.text);
+    }
+    assert!(!page.text.contains("on this machine"));
+    let page = browser
+        .open(&authorize(&[("redirect_uri", LOOPBACK)]))
+        .await;
+    assert!(
+        page.text
+            .contains("<b>127.0.0.1:49152</b>, on this machine.")
+    );
+}
+
+/// Narrows the session of the person in the browser.
+pub(super) async fn narrow(
+    control: &TestControl,
+    browser: &mut Browser<'_>,
+    permissions: &[&str],
+    resources: Value,
+) {
+    let cookie = browser.cookie.clone().unwrap();
+    let secret = cookie.split('=').nth(1).unwrap();
+    let secret = control::people::secret_link::LinkSecret::parse(secret).unwrap();
+    let hash = store::SecretHash(secret.hash());
+    let mut tx = control.app.store.begin().await.unwrap();
+    let now = control.app.now();
+    let found = store::sessions::live(&mut tx, hash, now)
+        .await
+        .unwrap()
+        .unwrap();
+    store::sessions::end(&mut tx, hash).await.unwrap();
+    let narrowed = Session {
+        permissions: Some(permissions.iter().map(|one| (*one).to_owned()).collect()),
+        resources: Some(resources),
+        ..found
+    };
+    store::sessions::insert(&mut tx, &narrowed).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// OA-2: permissions and resources of the browser session stay on what it approves.
+async fn oa_2_a_narrowed_session_gives_no_more_than_it_has(control: TestControl) {
+    let workspace = control.person("Ada").await.workspace;
+    control.person("Eve").await;
+    let mut browser = control.signed_in("Ada").await;
+    let lists =
+        json!({"tunnels": {"workspaces": [workspace], "scopes": {"tunnels": {"list": true}}}});
+    let held = [
+        "account.projects.read-only",
+        "tunnels.resources.read-only",
+        "tunnels.tunnels.create-delete",
+        "account.tokens.create",
+    ];
+    narrow(&control, &mut browser, &held, lists.clone()).await;
+    // Plan: not of the session. Creation: of its permissions, and nowhere in its boundary.
+    let scope = format!("{SCOPE} account.plan.read-only tunnels.tunnels.create-delete");
+    let page = browser.open(&authorize(&[("scope", &scope)])).await;
+    assert!(page.text.contains("does not get the rest"), "{}", page.text);
+    assert!(
+        !page.text.contains("<code>account.plan") && !page.text.contains("<code>tunnels.tunnels")
+    );
+    let answer = press(&mut browser, &page, "approve").await;
+    let code = at_callback(&answer).take("code").unwrap();
+    let issued = redeem(&control, &code, &[]).await.json();
+    assert_eq!(issued["scope"], SCOPE, "the client is told what it got");
+    let token = issued["access_token"].as_str().unwrap();
+    let who = with_token(&control, "/api/whoami", token).await.json();
+    assert_eq!(
+        who["permissions"],
+        json!(SCOPE.split(' ').collect::<Vec<_>>())
+    );
+    assert_eq!(who["resources"], lists);
+    // The session itself is held to its limits too, and so is what it mints.
+    let answer = browser
+        .api(Method::GET, "/api/credentials", Value::Null)
+        .await;
+    assert_eq!(answer.status, 403);
+    let body = json!({"permissions": ["account.plan.read-only"]});
+    let answer = browser.api(Method::POST, "/api/tokens", body).await;
+    assert_eq!(answer.status, 403);
+    let body = json!({"permissions": ["account.projects.read-only"]});
+    let minted = browser.api(Method::POST, "/api/tokens", body).await.json();
+    let who = with_token(&control, "/api/whoami", minted["token"].as_str().unwrap()).await;
+    assert_eq!(who.json()["resources"], lists);
+    // Also with limits that came later.
+    narrow(&control, &mut browser, &held[1..], lists.clone()).await;
+    let who = with_token(&control, "/api/whoami", minted["token"].as_str().unwrap()).await;
+    assert_eq!(who.json()["permissions"], json!([]));
+    // Nothing of it at all: there is no button to approve, and none that could be made up.
+    let page = browser
+        .open(&authorize(&[("scope", "account.plan.read-only")]))
+        .await;
+    assert!(!page.text.contains("value=\"approve\""), "{}", page.text);
+    let answer = press(&mut browser, &page, "approve").await;
+    let error = at_callback(&answer).take("error");
+    assert_eq!(error.as_deref(), Some("access_denied"));
+}
+
+async fn oa_2_an_approval_is_of_the_session_that_saw_the_page(control: TestControl) {
+    control.person("Ada").await;
+    control.person("Eve").await;
+    let page = control.signed_in("Ada").await.open(&authorize(&[])).await;
+    let mut eve = control.signed_in("Eve").await;
+    let answer = press(&mut eve, &page, "approve").await;
+    assert_eq!(answer.status, 200, "the page again, for her");
+    assert!(answer.text.contains("<b>eve@example.com</b>"));
+    let answer = press(&mut control.browser(), &page, "approve").await;
+    assert!(
+        answer
+            .location
+            .unwrap()
+            .starts_with("/login?next=/oauth/authorize?")
+    );
+}
+
+async fn whoami(control: &TestControl, token: &str) -> u16 {
+    with_token(control, "/api/whoami", token).await.status
+}
+
+/// OA-5: RFC 7009.
+async fn oa_5_a_client_revokes_its_own_token(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let token = access_token(&mut browser, &control).await;
+    let revoke = async |fields: &[(&str, &str)]| program(&control, "/oauth/revoke", fields).await;
+    let error = |answer: &Answer| super::error(answer);
+    assert_eq!(
+        error(&revoke(&[("client_id", "web")]).await),
+        "invalid_request"
+    );
+    let answer = revoke(&[("client_id", "other"), ("token", &token)]).await;
+    assert_eq!(error(&answer), "unauthorized_client");
+    let answer = revoke(&[("client_id", "nobody"), ("token", &token)]).await;
+    assert_eq!(error(&answer), "invalid_client");
+    assert_eq!(whoami(&control, &token).await, 200);
+    // Also what is no token of a client: it stays what it is.
+    let body = json!({"type": "pat", "name": "mine"});
+    let pat = browser
+        .api(Method::POST, "/api/credentials", body)
+        .await
+        .json();
+    let pat = pat["token"].as_str().unwrap();
+    for unknown in ["a", "a.b.c", pat] {
+        let answer = revoke(&[("client_id", "web"), ("token", unknown)]).await;
+        assert_eq!((answer.status, answer.text.as_str()), (200, ""));
+    }
+    assert_eq!(whoami(&control, pat).await, 200);
+    let hint = [
+        ("client_id", "web"),
+        ("token", &token),
+        ("token_type_hint", "access_token"),
+    ];
+    for _ in 0..2 {
+        assert_eq!(revoke(&hint).await.status, 200);
+        assert_eq!(whoami(&control, &token).await, 401);
+    }
+    assert_eq!(
+        audit(&control).await.last().unwrap().0,
+        "oauth.token_revoked"
+    );
+    // Without a client, as the published SDKs send it.
+    let token = access_token(&mut browser, &control).await;
+    assert_eq!(revoke(&[("token", &token)]).await.status, 200);
+    assert_eq!(whoami(&control, &token).await, 401);
+}
+
+/// OA-7.
+async fn oa_7_a_token_lasts_ninety_days_and_is_not_renewed(control: TestControl) {
+    const DAYS_90: i64 = 90 * 24 * 3600;
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let code = code(&mut browser, &[]).await;
+    let issued = redeem(&control, &code, &[]).await.json();
+    assert_eq!(issued["expires_in"], DAYS_90);
+    assert_eq!(issued.get("refresh_token"), None);
+    let token = issued["access_token"].as_str().unwrap();
+    let fields = [
+        ("grant_type", "refresh_token"),
+        ("client_id", "web"),
+        ("refresh_token", token),
+    ];
+    let answer = program(&control, "/oauth/token", &fields).await;
+    assert_eq!(super::error(&answer), "unsupported_grant_type");
+    control.clock.advance(DAYS_90 - 1);
+    assert_eq!(whoami(&control, token).await, 200);
+    control.clock.advance(1);
+    assert_eq!(whoami(&control, token).await, 401);
+}
+
+async fn an_access_token_is_a_credential_like_any_other(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let token = access_token(&mut browser, &control).await;
+    let list = browser
+        .api(Method::GET, "/api/credentials", Value::Null)
+        .await
+        .json();
+    let all = list["credentials"].as_array().unwrap();
+    let listed = all.iter().find(|one| one["name"] == "Web Client").unwrap();
+    assert_eq!(
+        (&listed["name"], &listed["type"], &listed["oauthClientId"]),
+        (&json!("Web Client"), &json!("pat"), &json!("web"))
+    );
+    assert_eq!(
+        listed["permissions"],
+        json!(SCOPE.split(' ').collect::<Vec<_>>())
+    );
+    let path = format!("/api/credentials/{}", listed["id"].as_str().unwrap());
+    // OA-7: a successor by hand would be a refresh token.
+    let answer = browser
+        .api(Method::POST, &format!("{path}/rotate"), Value::Null)
+        .await;
+    assert_eq!(answer.status, 409, "{}", answer.text);
+    let answer = browser.api(Method::DELETE, &path, Value::Null).await;
+    assert_eq!(answer.status, 204);
+    assert_eq!(whoami(&control, &token).await, 401);
+    // Byte for byte the callback that was registered, with its own query kept.
+    assert!(CALLBACK.ends_with("?x=1"));
+}

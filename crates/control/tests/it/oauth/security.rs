@@ -1,0 +1,265 @@
+//! RFC 9700, row by row, as far as a server of codes for public clients meets it. What is about
+//! tokens is in `validation`, what is about devices in `device`.
+
+use http::Method;
+
+use super::{at_callback, authorize, code, error, press, redeem};
+use crate::support::{BASE_URL, CALLBACK, LOOPBACK, TestControl, both};
+
+both! {
+    section_4_1_a_redirect_goes_to_a_registered_callback_alone,
+    section_4_2_nothing_is_told_to_other_sites_by_the_referrer,
+    section_4_3_tokens_never_travel_through_the_browser,
+    section_4_4_every_answer_says_who_gives_it,
+    section_4_5_an_injected_code_is_worth_nothing,
+    section_4_7_another_site_cannot_approve,
+    section_4_8_there_is_no_way_around_pkce,
+    section_4_11_nobody_is_sent_on_by_a_stranger,
+    section_4_12_a_form_is_never_sent_on,
+    section_4_14_there_is_no_approval_without_a_person,
+    section_4_16_no_page_is_put_into_another,
+}
+
+async fn section_4_1_a_redirect_goes_to_a_registered_callback_alone(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    for (name, value) in [
+        ("client_id", "nobody"),
+        ("client_id", "svc-cli"),
+        ("redirect_uri", ""),
+        ("redirect_uri", "https://client.example/callback"),
+        ("redirect_uri", "https://client.example/callback?x=1&y=2"),
+        (
+            "redirect_uri",
+            "https://client.example.evil.example/callback?x=1",
+        ),
+        (
+            "redirect_uri",
+            "https://client.example@evil.example/callback?x=1",
+        ),
+        ("redirect_uri", "https://other.example/callback"),
+        ("redirect_uri", "http://127.0.0.1:49153/callback"),
+        ("redirect_uri", "javascript:alert(1)"),
+    ] {
+        let page = browser.open(&authorize(&[(name, value)])).await;
+        assert_eq!((page.status, page.location), (400, None), "{value}");
+        assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
+        assert!(value.is_empty() || !page.text.contains(value), "{value}");
+    }
+    for twice in ["client_id=web", "state=b", "unknown=1&unknown=2"] {
+        let page = browser.open(&format!("{}&{twice}", authorize(&[]))).await;
+        assert_eq!((page.status, page.location), (400, None), "{twice}");
+    }
+    // The answer of the consent page is judged anew: it does not say where to go.
+    let page = browser.open(&authorize(&[])).await;
+    let request = authorize(&[("redirect_uri", "https://evil.example/")]);
+    let session = page.between("name=\"session\" value=\"", "\"");
+    let fields = [
+        ("request", request.split_once('?').unwrap().1),
+        ("session", session),
+        ("decision", "approve"),
+    ];
+    let answer = browser.submit("/oauth/authorize", &fields).await;
+    assert_eq!((answer.status, answer.location), (400, None));
+}
+
+async fn section_4_2_nothing_is_told_to_other_sites_by_the_referrer(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let page = browser.open(&authorize(&[])).await;
+    assert_eq!(page.headers["referrer-policy"], "same-origin");
+    assert!(!page.text.contains("<img") && !page.text.contains("href=\"http"));
+    let answer = press(&mut browser, &page, "approve").await;
+    assert_eq!(answer.headers["referrer-policy"], "no-referrer");
+    assert_eq!(answer.headers["cache-control"], "no-store");
+    assert_eq!(answer.text, "");
+}
+
+async fn section_4_3_tokens_never_travel_through_the_browser(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    for (name, value, expected) in [
+        ("response_type", "token", "unsupported_response_type"),
+        ("response_type", "code token", "unsupported_response_type"),
+        ("response_mode", "fragment", "invalid_request"),
+    ] {
+        let answer = browser.open(&authorize(&[(name, value)])).await;
+        assert_eq!(
+            at_callback(&answer).take("error").as_deref(),
+            Some(expected)
+        );
+    }
+    // Nor is a bearer in the query one.
+    let token = super::access_token(&mut browser, &control).await;
+    let path = format!("/api/whoami?access_token={token}");
+    assert_eq!(control.browser().open(&path).await.status, 401);
+}
+
+/// Mix-up: RFC 9207, in what goes well and in what does not. [`at_callback`] looks at `iss`.
+async fn section_4_4_every_answer_says_who_gives_it(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let page = browser.open(&authorize(&[])).await;
+    for decision in ["approve", "deny"] {
+        at_callback(&press(&mut browser, &page, decision).await);
+    }
+    for change in [
+        ("scope", ""),
+        ("resource", "https://other.example"),
+        ("prompt", "none"),
+    ] {
+        let answer = browser.open(&authorize(&[change])).await;
+        let mut callback = at_callback(&answer);
+        assert!(callback.take("error").is_some());
+        assert_eq!(callback.take("state").as_deref(), Some("xyz ä&"));
+    }
+    let answer = browser
+        .open(&authorize(&[("scope", ""), ("state", "")]))
+        .await;
+    assert_eq!(at_callback(&answer).take("state"), None);
+}
+
+/// A code that a thief puts into the client's own session is bound to another challenge.
+async fn section_4_5_an_injected_code_is_worth_nothing(control: TestControl) {
+    const OF_THE_THIEF: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let stolen = code(&mut browser, &[]).await;
+    let answer = redeem(&control, &stolen, &[("code_verifier", OF_THE_THIEF)]).await;
+    assert_eq!(error(&answer), "invalid_grant");
+}
+
+async fn section_4_7_another_site_cannot_approve(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let page = browser.open(&authorize(&[])).await;
+    let request = page
+        .between("name=\"request\" value=\"", "\"")
+        .replace("&#38;", "&");
+    let session = page.between("name=\"session\" value=\"", "\"");
+    let fields = [
+        ("request", request.as_str()),
+        ("session", session),
+        ("decision", "approve"),
+    ];
+    for headers in [
+        &[][..],
+        &[("origin", "https://evil.example")],
+        &[("origin", "null")],
+        &[("sec-fetch-site", "cross-site"), ("origin", BASE_URL)],
+        &[("sec-fetch-site", "same-site")],
+    ] {
+        for path in ["/oauth/authorize", "/device", "/device/approve"] {
+            let answer = browser.submit_from(path, &fields, headers).await;
+            assert_eq!(answer.status, 403, "{path} {headers:?}");
+        }
+    }
+    // By its address alone it is never approved.
+    let path = format!("{}&decision=approve", authorize(&[]));
+    assert_eq!(browser.open(&path).await.status, 200);
+}
+
+async fn section_4_8_there_is_no_way_around_pkce(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    for changes in [
+        &[("code_challenge", ""), ("code_challenge_method", "")][..],
+        &[("code_challenge", "")],
+        &[("code_challenge_method", "")],
+        &[("code_challenge_method", "plain")],
+        &[
+            ("code_challenge", super::VERIFIER),
+            ("code_challenge_method", "plain"),
+        ],
+    ] {
+        let answer = browser.open(&authorize(changes)).await;
+        let error = at_callback(&answer).take("error");
+        assert_eq!(error.as_deref(), Some("invalid_request"), "{changes:?}");
+    }
+    let given = code(&mut browser, &[]).await;
+    for verifier in ["", super::CHALLENGE] {
+        let answer = redeem(&control, &given, &[("code_verifier", verifier)]).await;
+        assert_eq!(answer.status, 400);
+    }
+}
+
+async fn section_4_11_nobody_is_sent_on_by_a_stranger(control: TestControl) {
+    control.person("Ada").await;
+    // Back from the sign-in to a path of ours, and to nothing else.
+    for next in ["//evil.example", "https://evil.example/", "/\\evil.example"] {
+        let mut browser = control.browser();
+        let fields = [
+            ("email", "ada@example.com"),
+            ("password", crate::support::PASSWORD),
+            ("next", next),
+        ];
+        let answer = browser.submit("/login", &fields).await;
+        assert_eq!(answer.location.as_deref(), Some("/account"), "{next}");
+    }
+    // A code in a device's link that is none of ours is not carried along.
+    let answer = control
+        .browser()
+        .open("/device?user_code=//evil.example")
+        .await;
+    assert_eq!(answer.location.as_deref(), Some("/login?next=/device"));
+}
+
+async fn section_4_12_a_form_is_never_sent_on(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.browser();
+    let answer = browser.sign_in("Ada", crate::support::PASSWORD).await;
+    assert_eq!(answer.status, 303);
+    let page = browser.open(&authorize(&[])).await;
+    let answer = press(&mut browser, &page, "approve").await;
+    assert_eq!(answer.status, 303);
+    assert!(answer.location.unwrap().starts_with(CALLBACK));
+    // Browsers hold the redirect to the form's policy, so the page allows it, and no more.
+    for (callback, expected) in [
+        (CALLBACK, "form-action 'self' https:;"),
+        (LOOPBACK, "form-action 'self' http: https:;"),
+    ] {
+        let page = browser
+            .open(&authorize(&[("redirect_uri", callback)]))
+            .await;
+        let policy = page.headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.contains(expected), "{policy}");
+    }
+}
+
+/// A public client cannot prove to be the one that was approved before, so it is asked each time.
+async fn section_4_14_there_is_no_approval_without_a_person(control: TestControl) {
+    control.person("Ada").await;
+    let silent = authorize(&[("prompt", "none")]);
+    let answer = control.browser().open(&silent).await;
+    let told = at_callback(&answer).take("error");
+    assert_eq!(told.as_deref(), Some("login_required"));
+    let mut browser = control.signed_in("Ada").await;
+    for _ in 0..2 {
+        let answer = browser.open(&silent).await;
+        let mut callback = at_callback(&answer);
+        assert_eq!(callback.take("error").as_deref(), Some("consent_required"));
+        assert_eq!(callback.take("code"), None);
+        super::access_token(&mut browser, &control).await;
+    }
+    let answer = browser.send(Method::HEAD, &authorize(&[]), None, &[]).await;
+    assert_eq!(answer.location, None);
+}
+
+async fn section_4_16_no_page_is_put_into_another(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    for path in [
+        authorize(&[]),
+        authorize(&[("client_id", "x")]),
+        "/device".to_owned(),
+    ] {
+        let page = browser.open(&path).await;
+        let policy = page.headers["content-security-policy"].to_str().unwrap();
+        assert!(
+            policy.contains("frame-ancestors 'none'"),
+            "{path}: {policy}"
+        );
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"));
+        assert!(!page.text.contains("<script"));
+    }
+}

@@ -1,0 +1,216 @@
+//! Devices that ask to be let in (RFC 8628): each is decided once and redeemed once (OA-4).
+
+use jiff::Timestamp;
+use types::id::{CredentialId, SessionId, UserId};
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::row::{record, words};
+use crate::secret::SecretHash;
+use crate::sql::{sql, statements};
+
+record! {
+    /// A device that asks.
+    pub struct DeviceGrant from "oauth_device_grants" {
+        /// Hash of the code that the device has.
+        pub hash: SecretHash,
+        /// Keyed hash of the code that a person types.
+        pub user_code_hash: SecretHash,
+        /// The client.
+        pub client_id: String,
+        /// What it asks for, and once it is approved what it gets.
+        pub permissions: Vec<String>,
+        /// The boundary of the session that approved; none: no boundary.
+        pub resources: Option<serde_json::Value>,
+        /// What the device says of itself.
+        pub source: Option<serde_json::Value>,
+        /// Where it asked from.
+        pub ip: String,
+        /// When it asked.
+        pub created_at: Timestamp,
+        /// Until when it waits.
+        pub expires_at: Timestamp,
+        /// Seconds that it has to let pass between two polls.
+        pub interval_seconds: i64,
+        /// Where it stands.
+        pub status: Status,
+        /// Who decided.
+        pub user_id: Option<UserId>,
+        /// In which session.
+        pub session_id: Option<SessionId>,
+    }
+}
+
+words! {
+    /// Where a device's request stands.
+    pub enum Status {
+        /// Nobody has decided.
+        Pending = "pending",
+        /// Approved, and not redeemed yet.
+        Approved = "approved",
+        /// Denied.
+        Denied = "denied",
+        /// The token was issued.
+        Redeemed = "redeemed",
+    }
+}
+
+/// What a person approved.
+#[derive(Clone, Copy, Debug)]
+pub struct Approval<'a> {
+    /// What the device gets.
+    pub permissions: &'a [String],
+    /// Where that reaches; none: no boundary.
+    pub resources: Option<&'a serde_json::Value>,
+}
+
+macro_rules! columns {
+    () => {
+        "hash, user_code_hash, client_id, permissions, resources, source, ip, created_at, expires_at, \
+         interval_seconds, status, user_id, session_id"
+    };
+}
+
+statements! {
+    INSERT = concat!("INSERT INTO oauth_device_grants (", columns!(), ") \
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)");
+    BY_CODE = concat!("SELECT ", columns!(), " FROM oauth_device_grants WHERE hash = $1");
+    PENDING = concat!("SELECT ", columns!(), " FROM oauth_device_grants \
+        WHERE user_code_hash = $1 AND status = 'pending' AND expires_at > $2");
+    COUNT = "SELECT COUNT(*) AS n FROM oauth_device_grants WHERE expires_at > $1";
+    APPROVE = "UPDATE oauth_device_grants SET status = 'approved', user_id = $3, session_id = $4, \
+        permissions = $5, resources = $6, decided_at = $2 \
+        WHERE user_code_hash = $1 AND status = 'pending' AND expires_at > $2";
+    DENY = "UPDATE oauth_device_grants SET status = 'denied', user_id = $3, session_id = $4, decided_at = $2 \
+        WHERE user_code_hash = $1 AND status = 'pending' AND expires_at > $2";
+    // Of several polls at once, one is in time.
+    POLL = "UPDATE oauth_device_grants SET last_polled_at = $2 WHERE hash = $1 \
+        AND (last_polled_at IS NULL OR last_polled_at + interval_seconds * 1000000 <= $2)";
+    SLOW_DOWN = "UPDATE oauth_device_grants SET last_polled_at = $2, interval_seconds = interval_seconds + $3 \
+        WHERE hash = $1";
+    REDEEM = concat!("UPDATE oauth_device_grants SET status = 'redeemed', credential_id = $3 \
+        WHERE hash = $1 AND client_id = $4 AND status = 'approved' AND expires_at > $2 RETURNING ", columns!());
+    PURGE = "DELETE FROM oauth_device_grants WHERE hash IN \
+        (SELECT hash FROM oauth_device_grants WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+}
+
+/// Notes a device that asks.
+///
+/// # Errors
+/// [`crate::Conflict::UserCodeTaken`].
+pub async fn insert(tx: &mut Tx, grant: &DeviceGrant) -> Result<(), Error> {
+    sql(INSERT)
+        .bind(grant.hash)
+        .bind(grant.user_code_hash)
+        .bind(&grant.client_id)
+        .bind(&serde_json::json!(grant.permissions))
+        .bind(grant.resources.as_ref())
+        .bind(grant.source.as_ref())
+        .bind(&grant.ip)
+        .bind(grant.created_at)
+        .bind(grant.expires_at)
+        .bind(grant.interval_seconds)
+        .bind(grant.status)
+        .bind(grant.user_id)
+        .bind(grant.session_id)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// The request that a device's code belongs to, whatever its state and age.
+pub async fn by_code(conn: &mut Conn, hash: SecretHash) -> Result<Option<DeviceGrant>, Error> {
+    sql(BY_CODE).bind(hash).one(conn).await
+}
+
+/// The request that waits for a decision under the code that a person typed.
+pub async fn pending(
+    conn: &mut Conn,
+    user_code: SecretHash,
+    now: Timestamp,
+) -> Result<Option<DeviceGrant>, Error> {
+    sql(PENDING).bind(user_code).bind(now).one(conn).await
+}
+
+/// How many codes there are that a guess could meet.
+pub async fn count(conn: &mut Conn, now: Timestamp) -> Result<u64, Error> {
+    sql(COUNT).bind(now).count(conn).await
+}
+
+/// Approves. False when there is nothing (any more) that waits: of two that decide, one does.
+pub async fn approve(
+    tx: &mut Tx,
+    user_code: SecretHash,
+    (user, session): (UserId, SessionId),
+    approval: Approval<'_>,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(APPROVE)
+        .bind(user_code)
+        .bind(now)
+        .bind(user)
+        .bind(session)
+        .bind(&serde_json::json!(approval.permissions))
+        .bind(approval.resources)
+        .changed(tx)
+        .await
+}
+
+/// Denies. False when there is nothing (any more) that waits.
+pub async fn deny(
+    tx: &mut Tx,
+    user_code: SecretHash,
+    (user, session): (UserId, SessionId),
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(DENY)
+        .bind(user_code)
+        .bind(now)
+        .bind(user)
+        .bind(session)
+        .changed(tx)
+        .await
+}
+
+/// Notes a poll. False when it came too soon: then the device has to wait `more_seconds` longer
+/// from here on (RFC 8628 section 3.5).
+pub async fn poll(
+    tx: &mut Tx,
+    hash: SecretHash,
+    more_seconds: i64,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    if sql(POLL).bind(hash).bind(now).changed(tx).await? {
+        return Ok(true);
+    }
+    sql(SLOW_DOWN)
+        .bind(hash)
+        .bind(now)
+        .bind(more_seconds)
+        .execute(tx)
+        .await?;
+    Ok(false)
+}
+
+/// Uses an approval up for a credential that this transaction adds. `None`: it is not approved,
+/// not this client's, too old, or was used.
+pub async fn redeem(
+    tx: &mut Tx,
+    hash: SecretHash,
+    client_id: &str,
+    credential: CredentialId,
+    now: Timestamp,
+) -> Result<Option<DeviceGrant>, Error> {
+    sql(REDEEM)
+        .bind(hash)
+        .bind(now)
+        .bind(credential)
+        .bind(client_id)
+        .one(tx)
+        .await
+}
+
+/// Forgets requests that had ended by this time, so many at most. Returns how many.
+pub async fn purge(tx: &mut Tx, ended_by: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(ended_by).bind(limit).execute(tx).await
+}

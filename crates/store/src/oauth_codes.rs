@@ -1,0 +1,133 @@
+//! Authorization codes of OAuth (RFC 6749 section 4.1): each is redeemed once (OA-3).
+
+use jiff::Timestamp;
+use types::id::{CredentialId, SessionId, UserId};
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::row::record;
+use crate::secret::SecretHash;
+use crate::sql::{sql, statements};
+
+record! {
+    /// A code, and what it stands for.
+    pub struct Code from "oauth_codes" {
+        /// Hash of the code.
+        pub hash: SecretHash,
+        /// The client that it was given to.
+        pub client_id: String,
+        /// The callback that it was sent to.
+        pub redirect_uri: String,
+        /// SHA-256 of the client's verifier (RFC 7636 section 4.2).
+        pub challenge: SecretHash,
+        /// Who approved.
+        pub user_id: UserId,
+        /// In which session.
+        pub session_id: SessionId,
+        /// The permissions that were approved.
+        pub permissions: Vec<String>,
+        /// The boundary of the session; none: no boundary.
+        pub resources: Option<serde_json::Value>,
+        /// When it was made.
+        pub created_at: Timestamp,
+        /// Until when it works.
+        pub expires_at: Timestamp,
+    }
+}
+
+/// What was issued for a code that was redeemed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Redeemed {
+    /// Whose it is.
+    pub user_id: UserId,
+    /// The token's credential.
+    pub credential_id: CredentialId,
+}
+
+impl crate::row::Record for Redeemed {
+    fn from_row(row: &crate::row::Row) -> Result<Self, crate::error::Bug> {
+        Ok(Self {
+            user_id: row.column("oauth_codes", "user_id")?,
+            credential_id: row.column("oauth_codes", "credential_id")?,
+        })
+    }
+}
+
+/// Who redeems a code, and with which proof.
+#[derive(Clone, Copy, Debug)]
+pub struct Redeemer<'a> {
+    /// The client.
+    pub client_id: &'a str,
+    /// The callback that it names.
+    pub redirect_uri: &'a str,
+    /// SHA-256 of the verifier that it shows.
+    pub challenge: SecretHash,
+}
+
+macro_rules! columns {
+    () => {
+        "hash, client_id, redirect_uri, challenge, user_id, session_id, permissions, resources, \
+         created_at, expires_at"
+    };
+}
+
+statements! {
+    INSERT = concat!("INSERT INTO oauth_codes (", columns!(), ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)");
+    // All that the code is bound to is in the one condition: of many that try at once, one gets
+    // it, and whoever lacks a part of the proof does not use it up.
+    REDEEM = concat!("UPDATE oauth_codes SET used_at = $2, credential_id = $3 WHERE hash = $1 \
+        AND client_id = $4 AND redirect_uri = $5 AND challenge = $6 AND used_at IS NULL AND expires_at > $2 \
+        RETURNING ", columns!());
+    REDEEMED = "SELECT user_id, credential_id FROM oauth_codes WHERE hash = $1 AND used_at IS NOT NULL \
+        AND credential_id IS NOT NULL";
+    PURGE = "DELETE FROM oauth_codes WHERE hash IN \
+        (SELECT hash FROM oauth_codes WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+}
+
+/// Notes a code that is about to be given out.
+pub async fn insert(tx: &mut Tx, code: &Code) -> Result<(), Error> {
+    sql(INSERT)
+        .bind(code.hash)
+        .bind(&code.client_id)
+        .bind(&code.redirect_uri)
+        .bind(code.challenge)
+        .bind(code.user_id)
+        .bind(code.session_id)
+        .bind(&serde_json::json!(code.permissions))
+        .bind(code.resources.as_ref())
+        .bind(code.created_at)
+        .bind(code.expires_at)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Uses the code up for a credential that this transaction adds. `None`: it is not known, not this
+/// redeemer's, too old, or was used.
+pub async fn redeem(
+    tx: &mut Tx,
+    hash: SecretHash,
+    by: Redeemer<'_>,
+    credential: CredentialId,
+    now: Timestamp,
+) -> Result<Option<Code>, Error> {
+    sql(REDEEM)
+        .bind(hash)
+        .bind(now)
+        .bind(credential)
+        .bind(by.client_id)
+        .bind(by.redirect_uri)
+        .bind(by.challenge)
+        .one(tx)
+        .await
+}
+
+/// What was issued for the code, if it was redeemed.
+pub async fn redeemed(conn: &mut Conn, hash: SecretHash) -> Result<Option<Redeemed>, Error> {
+    sql(REDEEMED).bind(hash).one(conn).await
+}
+
+/// Forgets codes that had ended by this time, so many at most. Returns how many.
+pub async fn purge(tx: &mut Tx, ended_by: Timestamp, limit: u32) -> Result<u64, Error> {
+    sql(PURGE).bind(ended_by).bind(limit).execute(tx).await
+}

@@ -1,0 +1,160 @@
+//! Forms and queries in the strict reading that OAuth asks for (RFC 6749 section 3.1 and 3.2).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::query_credential::percent_decode;
+
+/// The parameters of a form or a query, each of them once. What one parameter says twice, two
+/// readers can understand differently, so a repeated name is refused, whoever it is for.
+#[derive(Default)]
+pub struct Form(BTreeMap<String, String>);
+
+impl Form {
+    /// Reads `a=b&c=d`, percent-encoded UTF-8, with `+` for a space.
+    ///
+    /// # Errors
+    /// A broken escape or other than UTF-8, a name that is there twice, or more than
+    /// [`MAX_PARAMETERS`].
+    pub fn parse(text: &str) -> Result<Self, BadForm> {
+        let mut parameters = BTreeMap::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = decode(name).zip(decode(value)).ok_or(BadForm::Encoding)?;
+            if parameters.contains_key(&name) {
+                return Err(BadForm::Repeated(name.chars().take(64).collect()));
+            }
+            if parameters.len() == MAX_PARAMETERS {
+                return Err(BadForm::TooMany);
+            }
+            parameters.insert(name, value);
+        }
+        Ok(Self(parameters))
+    }
+
+    /// Takes a parameter out. One without a value is as if it were not there (RFC 6749 section
+    /// 3.1).
+    pub fn take(&mut self, name: &str) -> Option<String> {
+        self.0.remove(name).filter(|value| !value.is_empty())
+    }
+}
+
+/// Names alone: values are secrets here and there.
+impl fmt::Debug for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// A form that is not read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadForm {
+    /// A broken escape, or bytes that are no UTF-8.
+    #[error("the parameters are not well encoded")]
+    Encoding,
+    /// This name is there more than once; at most 64 characters of it.
+    #[error("{0:?} is there more than once")]
+    Repeated(String),
+    /// More than [`MAX_PARAMETERS`].
+    #[error("there are too many parameters")]
+    TooMany,
+}
+
+/// OAuth has two dozen parameters, and no request needs them all.
+pub const MAX_PARAMETERS: usize = 64;
+
+/// Writes parameters as a query or form body that [`Form::parse`] reads back.
+pub fn encode<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut text = String::new();
+    for (name, value) in parameters {
+        if !text.is_empty() {
+            text.push('&');
+        }
+        escape(&mut text, name);
+        text.push('=');
+        escape(&mut text, value);
+    }
+    text
+}
+
+fn escape(text: &mut String, value: &str) {
+    for byte in value.bytes() {
+        // RFC 3986 section 2.3; a space is %20, which both readings of a query take for one.
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            text.push(char::from(byte));
+        } else {
+            text.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                let digit = char::from_digit(digit.into(), 16).unwrap_or('0');
+                text.push(digit.to_ascii_uppercase());
+            }
+        }
+    }
+}
+
+fn decode(text: &str) -> Option<String> {
+    let bytes = percent_decode(&text.replace('+', " "))?;
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn parameters_are_taken_out_once() {
+        let mut form = Form::parse("scope=a+b%20c&state=%C3%A4%26&empty=&bare&&x=1=2").unwrap();
+        assert_eq!(form.take("scope").as_deref(), Some("a b c"));
+        assert_eq!(form.take("scope"), None);
+        assert_eq!(form.take("state").as_deref(), Some("ä&"));
+        assert_eq!(form.take("x").as_deref(), Some("1=2"));
+        assert_eq!((form.take("empty"), form.take("bare")), (None, None));
+        assert!(!format!("{:?}", Form::parse("code=secret").unwrap()).contains("secret"));
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        let repeated = |name: &str| BadForm::Repeated(name.to_owned());
+        for (text, error) in [
+            ("a=1&a=1", repeated("a")),
+            ("a=1&%61=2", repeated("a")),
+            ("a=&a=1", repeated("a")),
+            ("a&a=1", repeated("a")),
+            ("a=%", BadForm::Encoding),
+            ("a=%4", BadForm::Encoding),
+            ("a=%zz", BadForm::Encoding),
+            ("a=%ff", BadForm::Encoding),
+            ("%f=1", BadForm::Encoding),
+        ] {
+            assert_eq!(Form::parse(text).err(), Some(error), "{text}");
+        }
+        let many: Vec<_> = (0..=MAX_PARAMETERS)
+            .map(|name| format!("p{name}"))
+            .collect();
+        assert_eq!(Form::parse(&many.join("&")).err(), Some(BadForm::TooMany));
+        assert!(Form::parse(&many[1..].join("&")).is_ok());
+    }
+
+    proptest! {
+        /// Whatever is written is read back, and stays within the characters of a query.
+        #[test]
+        fn what_is_written_is_read_back(
+            written in proptest::collection::btree_map("[^\\x00]{1,8}", "[^\\x00]{1,12}", 0..8)
+        ) {
+            let pairs = written.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let text = encode(pairs);
+            prop_assert!(text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#'));
+            let mut form = Form::parse(&text).unwrap();
+            for (name, value) in &written {
+                prop_assert_eq!(form.take(name), Some(value.clone()));
+            }
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,64}") {
+            drop(Form::parse(&text));
+        }
+    }
+}
