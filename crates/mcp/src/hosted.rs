@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -19,8 +20,9 @@ use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tower::ServiceExt as _;
-use types::problem::{self, Problem};
+use types::problem::{MEDIA_TYPE, Problem};
 
 use crate::server::{Backend, Carried, Server};
 
@@ -70,6 +72,9 @@ pub fn hosted<I: Identify>(hosted: Hosted<I>) -> Router {
         ))
 }
 
+/// Enough for the largest body over a slow line; one that never ends would keep its connection's
+/// place for good.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Arguments are short; nobody sends files here.
 const MAX_REQUEST_BYTES: usize = 256 * 1024;
 /// The longest answer is a page of a list, or the list of tools.
@@ -122,13 +127,10 @@ async fn single(request: Request) -> Result<Request, Response> {
         return Ok(request);
     }
     let (parts, body) = request.into_parts();
-    let Ok(bytes) = to_bytes(body, MAX_REQUEST_BYTES).await else {
-        return Err((
-            StatusCode::PAYLOAD_TOO_LARGE,
-            [(CONTENT_TYPE, problem::MEDIA_TYPE)],
-            Problem::content_too_large().to_json(),
-        )
-            .into_response());
+    let bytes = match timeout(PATIENCE, to_bytes(body, MAX_REQUEST_BYTES)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => return Err(problem(&Problem::content_too_large())),
+        Err(_) => return Err(problem(&Problem::invalid_request("the body took too long"))),
     };
     let refused = match serde_json::from_slice::<Value>(&bytes) {
         Ok(Value::Object(_)) => return Ok(Request::from_parts(parts, Body::from(bytes))),
@@ -165,7 +167,7 @@ async fn finished(response: Response) -> Response {
     } else {
         parts
             .headers
-            .insert(CONTENT_TYPE, HeaderValue::from_static(problem::MEDIA_TYPE));
+            .insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         refusal(parts.status, &bytes).into()
     };
     Response::from_parts(parts, Body::from(bytes))
@@ -188,6 +190,12 @@ fn with_schemes(bytes: Bytes) -> Bytes {
         }
     }
     message.to_string().into()
+}
+
+fn problem(problem: &Problem) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_REQUEST);
+    let kind = [(CONTENT_TYPE, MEDIA_TYPE)];
+    (status, kind, problem.to_json()).into_response()
 }
 
 /// The SDK refuses in plain words; the API in problems.

@@ -107,11 +107,17 @@ pub(super) fn make_once(
     }
     let content = content().ok_or_else(|| bad(path, "the system has no randomness"))?;
     let draft = path.with_extension(format!("{}.new", std::process::id()));
+    // A leftover of a process that had this number is nobody's; a new file has this mode, and is
+    // no link to another.
+    if let Err(error) = fs::remove_file(&draft)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(failed(error));
+    }
     let write = || {
         let mut file = fs::OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(0o600)
             .open(&draft)?;
         file.write_all(content.as_bytes())?;
