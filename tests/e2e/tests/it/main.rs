@@ -9,6 +9,8 @@ mod network;
 #[cfg(test)]
 mod nginx;
 #[cfg(test)]
+mod oauth_clients;
+#[cfg(test)]
 mod python_sdk;
 #[cfg(test)]
 mod restart;
