@@ -5,6 +5,8 @@ mod curl;
 #[cfg(test)]
 mod grpc;
 #[cfg(test)]
+mod mcp_clients;
+#[cfg(test)]
 mod mcp_conformance;
 #[cfg(test)]
 mod network;
