@@ -1,0 +1,92 @@
+// oauth4webapi, which hides nothing: each step is a request and a check of its answer. It is the
+// resource server of RFC 9068, too, and reads the token that it got.
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+
+import { drive } from "./browser.mjs";
+import { approve, refused, toolCall, toolResult } from "./person.mjs";
+
+const require = createRequire(`${process.env.SVC_TEST_NODE_PACKAGES}/`);
+const oauth = await import(require.resolve("oauth4webapi"));
+
+const SCOPE = "account.projects.read-only";
+// The platform of a test has no TLS.
+const insecure = { [oauth.allowInsecureRequests]: true };
+
+await drive(async (world) => {
+  const issuer = new URL(world.url);
+  // RFC 9728 leads from the resource to its authorization server.
+  const resource = await oauth.processResourceDiscoveryResponse(
+    issuer,
+    await oauth.resourceDiscoveryRequest(issuer, insecure),
+  );
+  assert.deepEqual(resource.authorization_servers, [world.url]);
+  const server = await oauth.processDiscoveryResponse(
+    issuer,
+    await oauth.discoveryRequest(issuer, { algorithm: "oauth2", ...insecure }),
+  );
+
+  const client = { client_id: world.given.client };
+  const verifier = oauth.generateRandomCodeVerifier();
+  const state = oauth.generateRandomState();
+  const address = new URL(server.authorization_endpoint);
+  address.search = new URLSearchParams({
+    client_id: client.client_id,
+    response_type: "code",
+    redirect_uri: world.given.callback,
+    scope: SCOPE,
+    resource: resource.resource,
+    code_challenge: await oauth.calculatePKCECodeChallenge(verifier),
+    code_challenge_method: "S256",
+    state,
+  });
+  const returned = await approve(world, address);
+  const params = oauth.validateAuthResponse(server, client, returned, state);
+  const redeem = () =>
+    oauth.authorizationCodeGrantRequest(
+      server,
+      client,
+      oauth.None(),
+      params,
+      world.given.callback,
+      verifier,
+      { ...insecure, additionalParameters: { resource: resource.resource } },
+    );
+  const tokens = await oauth.processAuthorizationCodeResponse(server, client, await redeem());
+  const token = tokens.access_token;
+
+  const headers = { authorization: `Bearer ${token}` };
+  const claims = await oauth.validateJwtAccessToken(
+    server,
+    new Request(world.url, { headers }),
+    resource.resource,
+    insecure,
+  );
+  assert.equal(claims.client_id, client.client_id);
+  assert.equal(claims.scope, SCOPE);
+
+  const get = (path, { method = "GET", body, headers } = {}) =>
+    oauth.protectedResourceRequest(
+      token,
+      method,
+      new URL(path, world.url),
+      new Headers(headers),
+      body,
+      insecure,
+    );
+  const whoami = await (await get("/api/whoami")).json();
+  const listed = await toolResult(await get("/api/mcp", toolCall("svc_project_list")));
+
+  await oauth.processRevocationResponse(
+    await oauth.revocationRequest(server, client, oauth.None(), token, insecure),
+  );
+  await refused(world, token);
+
+  // The code that was redeemed is worth nothing.
+  await assert.rejects(
+    async () => oauth.processAuthorizationCodeResponse(server, client, await redeem()),
+    { error: "invalid_grant" },
+  );
+  console.log(JSON.stringify({ whoami, listed, scope: tokens.scope }));
+});
