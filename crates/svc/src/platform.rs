@@ -6,12 +6,14 @@
 mod address;
 mod error;
 mod find;
+mod oauth;
 mod session;
 
 pub(crate) use self::{
     address::ApiUrl,
     error::PlatformError,
-    session::{Session, SessionFlags},
+    oauth::{AuthorizationServer, OauthFailure},
+    session::{Session, SessionFlags, parse},
 };
 
 use std::{
@@ -44,30 +46,7 @@ impl Platform {
         token: Token,
         ca_file: Option<&Path>,
     ) -> Result<Self, Failure> {
-        let mut builder = Client::builder()
-            .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT)
-            .timeout(ANSWER)
-            // A token goes where its owner sent it, and nowhere else.
-            .redirect(redirect::Policy::none());
-        if address.is_loopback() {
-            // What is on this machine is not for a proxy of the network to see.
-            builder = builder.no_proxy();
-        }
-        if address.is_localhost() {
-            // RFC 6761 section 6.3: not every resolver knows that these names are this machine.
-            let loopback = [
-                SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-                SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
-            ];
-            builder = builder.resolve_to_addrs(address.host(), &loopback);
-        }
-        if let Some(path) = ca_file {
-            builder = builder.tls_certs_only(authorities(path)?);
-        }
-        let http = builder
-            .build()
-            .map_err(|error| Failure::of("no connection can be made", error))?;
+        let http = connection(&address, ca_file)?;
         Ok(Self {
             http,
             address,
@@ -192,6 +171,34 @@ impl Call<'_> {
             Err(PlatformError::refused(status.as_u16(), &body))
         }
     }
+}
+
+/// What asks this platform. `ca_file` replaces the authorities of the system.
+fn connection(address: &ApiUrl, ca_file: Option<&Path>) -> Result<Client, Failure> {
+    let mut builder = Client::builder()
+        .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        .timeout(ANSWER)
+        // A token goes where its owner sent it, and nowhere else.
+        .redirect(redirect::Policy::none());
+    if address.is_loopback() {
+        // What is on this machine is not for a proxy of the network to see.
+        builder = builder.no_proxy();
+    }
+    if address.is_localhost() {
+        // RFC 6761 section 6.3: not every resolver knows that these names are this machine.
+        let loopback = [
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
+        ];
+        builder = builder.resolve_to_addrs(address.host(), &loopback);
+    }
+    if let Some(path) = ca_file {
+        builder = builder.tls_certs_only(authorities(path)?);
+    }
+    builder
+        .build()
+        .map_err(|error| Failure::of("no connection can be made", error))
 }
 
 enum Broken {

@@ -12,6 +12,7 @@ mod credentials;
 mod hosted;
 mod installation;
 mod installed;
+mod login;
 mod platform;
 mod platform_refusals;
 mod program;
