@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    audit, clients, credential, dial, engine, events, forward, login, logout, platform, project,
-    token, tunnels, turn_credentials, up, workspace,
+    audit, clients, credential, dial, engine, events, forward, login, logout, mcp, platform,
+    project, token, tunnels, turn_credentials, up, workspace,
 };
 
 /// Publish a private service, or dial one.
@@ -64,6 +64,8 @@ pub(crate) enum Command {
     TurnCredentials(turn_credentials::Args),
     /// Show who did what in a workspace
     Audit(audit::Args),
+    /// Serve the platform's tools, and tunnels to local ports, to an AI client on stdin and stdout
+    Mcp(mcp::Args),
     /// Make tokens, and look into them
     #[command(subcommand)]
     Token(token::Command),

@@ -9,6 +9,7 @@ pub(crate) mod events;
 pub(crate) mod forward;
 pub(crate) mod login;
 pub(crate) mod logout;
+pub(crate) mod mcp;
 pub(crate) mod platform;
 pub(crate) mod project;
 pub(crate) mod token;
@@ -65,6 +66,10 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Logout(args) => {
             set_up_logs(Level::Error, log)?;
             logout::run(args).await
+        }
+        Command::Mcp(args) => {
+            set_up_logs(Level::Error, log)?;
+            mcp::run(args).await
         }
         Command::Whoami(args) => {
             set_up_logs(Level::Error, log)?;

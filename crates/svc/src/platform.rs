@@ -24,6 +24,7 @@ use std::{
 };
 
 use api::control::{Method, Operation};
+use bytes::Bytes;
 use client::{Token, backoff::Backoff};
 use reqwest::{Certificate, Client, Response, redirect};
 use serde::{Serialize, de::DeserializeOwned};
@@ -57,6 +58,37 @@ impl Platform {
     /// Where it is.
     pub(crate) fn address(&self) -> &ApiUrl {
         &self.address
+    }
+
+    /// Carries a request out that was made elsewhere, to its path on this platform. What the
+    /// platform refuses is an answer.
+    pub(crate) async fn carry(
+        &self,
+        request: http::Request<Bytes>,
+    ) -> Result<http::Response<Bytes>, PlatformError> {
+        let (parts, body) = request.into_parts();
+        let unreachable = |source: reqwest::Error| PlatformError::Unreachable {
+            address: self.address.to_string(),
+            source: source.without_url(),
+        };
+        let response = self
+            .http
+            .request(parts.method, format!("{}{}", self.address, parts.uri))
+            .headers(parts.headers)
+            .bearer_auth(self.token.expose())
+            .body(body)
+            .send()
+            .await
+            .map_err(unreachable)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = read(response).await.map_err(|error| match error {
+            Broken::Network(source) => unreachable(source),
+            Broken::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
+        })?;
+        let mut answer = http::Response::new(Bytes::from(body));
+        *answer.status_mut() = status;
+        *answer.headers_mut() = headers;
+        Ok(answer)
     }
 
     /// A call of an operation; `ids` fill in the places of its path, in order.

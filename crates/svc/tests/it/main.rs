@@ -13,6 +13,7 @@ mod hosted;
 mod installation;
 mod installed;
 mod login;
+mod mcp;
 mod platform;
 mod platform_refusals;
 mod program;
