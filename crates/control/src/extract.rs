@@ -9,6 +9,7 @@ mod path;
 mod query;
 mod segment;
 
+pub(crate) use self::body::whole;
 pub use self::body::{Body, OptionalBody, read as read_json};
 pub use self::client_ip::ClientIp;
 pub use self::path::Path;

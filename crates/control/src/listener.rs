@@ -2,17 +2,19 @@
 //! whatever ends TLS.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::ConnectInfo;
+use axum::{BoxError, Router};
 use daemon::shutdown::Shutdown;
 use daemon::tls::{CertFiles, ReloadingCert, TlsError};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -67,10 +69,8 @@ pub(crate) async fn serve(
                     Err(_) => return tracing::debug!("a handshake took too long"),
                 },
             };
-            let connection = watcher.watch(connection(stream, peer, router));
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection broke");
-            }
+            let (connection, begun) = connection(stream, peer, router);
+            within_patience(watcher.watch(connection), &begun).await;
             drop(place);
         });
     }
@@ -78,6 +78,24 @@ pub(crate) async fn serve(
     tokio::select! {
         () = connections.shutdown() => {}
         () = shutdown.hard().cancelled() => tasks.abort_all(),
+    }
+}
+
+/// Serves a connection, but lets go of one that brings no request: the time for a head begins only
+/// once it is known which protocol is spoken, and who says nothing, or half a greeting, would keep
+/// a place for good.
+async fn within_patience(
+    connection: impl Future<Output = Result<(), BoxError>>,
+    begun: &AtomicBool,
+) {
+    let mut connection = pin!(connection);
+    let ended = match timeout(HEAD_TIMEOUT, &mut connection).await {
+        Ok(ended) => ended,
+        Err(_) if begun.load(Ordering::Relaxed) => connection.await,
+        Err(_) => return tracing::debug!("a connection brought no request"),
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection broke");
     }
 }
 
@@ -112,15 +130,20 @@ const MAX_HEAD_BYTES: usize = 32 * 1024;
 /// Requests that one HTTP/2 connection may have open.
 const MAX_STREAMS: u32 = 128;
 
+/// The connection, and whether a request has come over it.
 fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     router: Router,
-) -> impl hyper_util::server::graceful::GracefulConnection<
-    Error = Box<dyn std::error::Error + Send + Sync>,
-> + Send {
+) -> (
+    impl GracefulConnection<Error = BoxError> + Send,
+    Arc<AtomicBool>,
+) {
+    let begun = Arc::new(AtomicBool::new(false));
+    let mark = Arc::clone(&begun);
     let service = TowerToHyperService::new(router.map_request(
         move |mut request: http::Request<Incoming>| {
+            mark.store(true, Ordering::Relaxed);
             request.extensions_mut().insert(ConnectInfo(peer));
             request.map(axum::body::Body::new)
         },
@@ -137,7 +160,39 @@ fn connection(
         .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(Some(HEAD_TIMEOUT));
-    builder
+    let connection = builder
         .serve_connection(TokioIo::new(stream), service)
-        .into_owned()
+        .into_owned();
+    (connection, begun)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    /// What a client reads that says this first, until it is let go of.
+    async fn told(says: &str) -> String {
+        let (mut client, server) = duplex(64 * 1024);
+        let router = Router::new().route("/", get(async || "hello"));
+        let (connection, begun) = connection(server, ([192, 0, 2, 1], 1).into(), router);
+        let serving = tokio::spawn(async move { within_patience(connection, &begun).await });
+        client.write_all(says.as_bytes()).await.unwrap();
+        let mut read = Vec::new();
+        client.read_to_end(&mut read).await.unwrap();
+        serving.await.unwrap();
+        String::from_utf8_lossy(&read).into_owned()
+    }
+
+    /// The clock runs by itself where everybody waits: without a bound this would wait for good.
+    #[tokio::test(start_paused = true)]
+    async fn who_brings_no_request_is_let_go_of() {
+        for says in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HTTP/1.1\r\nHost"] {
+            assert_eq!(told(says).await, "", "{says}");
+        }
+        let answer = told("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert!(answer.ends_with("hello"), "{answer}");
+    }
 }

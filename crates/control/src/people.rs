@@ -26,6 +26,7 @@ use api::control::people::GET_USER;
 use axum::Router;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
+use types::id::UserId;
 
 use self::openid::Provider;
 use self::password::{HashError, Passwords};
@@ -51,6 +52,8 @@ pub struct People {
     pub openid: Option<Provider>,
     /// Counts invitations by whom they are for.
     pub invitations: throttle::Throttle<email::Email>,
+    /// Counts invitations by who sends them.
+    pub inviters: throttle::Throttle<UserId>,
     /// Mails on their way: [`People::finish`] waits for them.
     background: TaskTracker,
 }
@@ -90,6 +93,7 @@ impl People {
             attempts: sign_in::Attempts::default(),
             resets: reset::Requests::default(),
             invitations: throttle::Throttle::new(throttle::Limits::MAIL),
+            inviters: throttle::Throttle::new(throttle::Limits::INVITER),
             background: TaskTracker::new(),
         })
     }

@@ -247,9 +247,9 @@ fn sqlite(code: i32, message: &str) -> Class {
 mod tests {
     use super::*;
 
-    fn reason(class: &Class) -> Option<Reason> {
+    fn reason(class: Class) -> Option<Reason> {
         match class {
-            Class::Unavailable(reason) => Some(*reason),
+            Class::Unavailable(reason) => Some(reason),
             Class::Conflict(_) | Class::Bug => None,
         }
     }
@@ -270,7 +270,7 @@ mod tests {
             ("25006", Reason::ReadOnly),
             ("53100", Reason::Full),
         ] {
-            assert_eq!(reason(&postgres(code, None)), Some(wanted), "{code}");
+            assert_eq!(reason(postgres(code, None)), Some(wanted), "{code}");
         }
         for (code, wanted) in [
             (5, Reason::Busy),
@@ -284,14 +284,14 @@ mod tests {
             (778, Reason::Connection),
             (14, Reason::Connection),
         ] {
-            assert_eq!(reason(&sqlite(code, "")), Some(wanted), "{code}");
+            assert_eq!(reason(sqlite(code, "")), Some(wanted), "{code}");
         }
         for code in ["42P01", "42601", "22P02", "23514", "XX001"] {
-            assert_eq!(reason(&postgres(code, None)), None, "{code}");
+            assert_eq!(reason(postgres(code, None)), None, "{code}");
         }
         // A file that is damaged, or no database at all.
         for code in [1, 11, 26] {
-            assert_eq!(reason(&sqlite(code, "")), None, "{code}");
+            assert_eq!(reason(sqlite(code, "")), None, "{code}");
         }
     }
 }

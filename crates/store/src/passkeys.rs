@@ -49,6 +49,7 @@ statements! {
         user_verified = user_verified OR $4 \
         WHERE id = $1 AND (sign_count < $2 OR (sign_count = 0 AND $2 = 0))";
     DELETE = "DELETE FROM passkeys WHERE user_id = $1 AND id = $2";
+    DELETE_ALL = "DELETE FROM passkeys WHERE user_id = $1";
 }
 
 /// Registers a passkey; `last_used_at` is not looked at.
@@ -107,4 +108,9 @@ pub async fn used(
 /// Takes a passkey from a person.
 pub async fn delete(tx: &mut Tx, user: UserId, id: PasskeyId) -> Result<bool, Error> {
     sql(DELETE).bind(user).bind(id).changed(tx).await
+}
+
+/// Takes all passkeys from a person. Returns how many.
+pub async fn delete_all(tx: &mut Tx, user: UserId) -> Result<u64, Error> {
+    sql(DELETE_ALL).bind(user).execute(tx).await
 }

@@ -63,7 +63,7 @@ const ISSUE: Operation = Operation {
         example: || json!({"ttlSeconds": 600}),
     }),
     answer: Answer::json(200, "TurnCredential"),
-    refusals: &[],
+    refusals: &[409],
 };
 
 pub(super) fn schemas(schemas: &mut Schemas) {

@@ -34,6 +34,7 @@ pub const LIST: &Operation = &Operation {
 /// Makes a workspace for a team; the caller owns it.
 pub const CREATE: &Operation = &Operation {
     body: Some(NAME),
+    refusals: &[409],
     answer: Answer::json(201, "Workspace"),
     ..write(
         "create_workspace",

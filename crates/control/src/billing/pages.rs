@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use api::control::plans::{Price, UnknownWord};
+use api::control::plans::{Price, UnavailableReason, UnknownWord};
 use api::control::projects::{CreateProject, Placement};
 use askama::Template;
 use axum::Router;
@@ -11,7 +11,9 @@ use axum::extract::{OriginalUri, State};
 use axum::response::Response;
 use axum::routing::get;
 use http::StatusCode;
+use store::Conn;
 use store::workspaces::{self, Membership};
+use types::id::WorkspaceId;
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -173,6 +175,7 @@ async fn setup(
     let id = query.text("workspaceId").unwrap_or_default();
     let mut conn = app.store.read().await?;
     let workspace: Membership = access::workspace(&mut conn, &who, &id, PERMISSION).await?;
+    require_sold_here(&app, &mut conn, workspace.id).await?;
     Ok(page(&SetupPage {
         workspace_id: workspace.id.as_str(),
         workspace: &workspace.name,
@@ -190,6 +193,7 @@ async fn set_up(
     let mut tx = app.store.begin().await?;
     let workspace = access::workspace(&mut tx, &who, &id, PERMISSION).await?;
     workspaces::lock(&mut tx, workspace.id).await?;
+    require_sold_here(&app, &mut tx, workspace.id).await?;
     let currency = app.shop.catalogue().currency;
     let billing = app.shop.billing();
     billing
@@ -197,6 +201,17 @@ async fn set_up(
         .await?;
     tx.commit().await?;
     Ok(see_other("/account"))
+}
+
+/// Refuses to begin a subscription where the operator lets nobody do so on these pages; one that is
+/// there can be set right.
+async fn require_sold_here(app: &App, conn: &mut Conn, workspace: WorkspaceId) -> Answer<()> {
+    let account = app.shop.billing().account(conn, workspace).await?;
+    if account.subscription.is_some() || app.shop.catalogue().hosted_checkout {
+        return Ok(());
+    }
+    let reason = explain(UnavailableReason::CheckoutDisabled);
+    Err(Problem::conflict().with_detail(reason).into())
 }
 
 /// What is to be created, without what confirms it.

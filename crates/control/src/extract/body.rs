@@ -1,6 +1,7 @@
 //! JSON bodies.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 use types::json::{self, Limits};
 use types::problem::Problem;
 
@@ -86,12 +88,22 @@ fn at(field: &str, message: String) -> Refusal {
 
 async fn collect(request: Request) -> Answer<(HeaderMap, Bytes)> {
     let (parts, body) = request.into_parts();
-    match Limited::new(body, MAX_BODY_BYTES).collect().await {
-        Ok(body) => Ok((parts.headers, body.to_bytes())),
-        Err(error) if error.is::<LengthLimitError>() => Err(Problem::content_too_large().into()),
-        Err(_) => Err(Problem::invalid_request("the body broke off").into()),
+    Ok((parts.headers, whole(body, MAX_BODY_BYTES).await?))
+}
+
+/// A body to its end, within bounds of size and time: one that never ends would keep its
+/// connection's place for good.
+pub(crate) async fn whole(body: axum::body::Body, most: usize) -> Result<Bytes, Problem> {
+    match timeout(PATIENCE, Limited::new(body, most).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::content_too_large()),
+        Ok(Err(_)) => Err(Problem::invalid_request("the body broke off")),
+        Err(_) => Err(Problem::invalid_request("the body took too long")),
     }
 }
+
+/// Enough for the largest body over the slowest line that a person would bear.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `application/json`, or a type whose suffix says JSON (RFC 6838 section 4.2.8). What a form of
 /// another site can send is neither.
@@ -138,6 +150,17 @@ mod tests {
         let refusal = read::<Sample>(text.as_bytes()).unwrap_err();
         assert_eq!(refusal.problem().status, 400);
         refusal.problem().field.clone().unwrap_or_default()
+    }
+
+    /// The clock runs by itself where everybody waits: without a bound this would wait for good.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_given_up() {
+        let never = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
+        let refused = whole(axum::body::Body::from_stream(never), 1).await;
+        assert_eq!(refused.unwrap_err().detail, "the body took too long");
+        let large = whole("ab".into(), 1).await;
+        assert_eq!(large.unwrap_err().status, 413);
+        assert_eq!(whole("a".into(), 1).await.unwrap(), "a");
     }
 
     #[test]

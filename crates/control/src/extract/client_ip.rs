@@ -44,16 +44,18 @@ fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     };
     let mut client = peer.to_canonical();
     let fields: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
+    // In bytes: a field that is no text is not passed over, or what a stranger wrote into the one
+    // before it would count.
     let hops = fields
         .iter()
         .rev()
-        .filter_map(|field| field.to_str().ok())
-        .flat_map(|field| field.rsplit(','));
+        .flat_map(|field| field.as_bytes().rsplit(|byte| *byte == b','));
     for hop in hops {
         if !is_trusted(&client) {
             break;
         }
-        match hop.trim().parse::<IpAddr>() {
+        let hop = str::from_utf8(hop.trim_ascii()).unwrap_or_default();
+        match hop.parse::<IpAddr>() {
             Ok(address) => client = address.to_canonical(),
             Err(_) => break,
         }
@@ -68,7 +70,8 @@ mod tests {
     fn client(peer: &str, fields: &[&str]) -> String {
         let mut headers = HeaderMap::new();
         for field in fields {
-            headers.append("x-forwarded-for", field.parse().unwrap());
+            let field = http::HeaderValue::from_bytes(field.as_bytes()).unwrap();
+            headers.append("x-forwarded-for", field);
         }
         let trusted = ["10.0.0.0/8".parse().unwrap()];
         client_ip(peer.parse().unwrap(), &headers, &trusted).to_string()
@@ -93,5 +96,10 @@ mod tests {
             "198.51.100.7"
         );
         assert_eq!(client("10.0.0.1", &["1.1.1.1, nonsense"]), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &["1.1.1.1", "é"]), "10.0.0.1");
+        assert_eq!(
+            client("10.0.0.1", &["1.1.1.1", "é, 198.51.100.7"]),
+            "198.51.100.7"
+        );
     }
 }

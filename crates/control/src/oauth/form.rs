@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http_body_util::{BodyExt as _, Limited};
 use types::form::Form;
 
 use super::clients::Client;
 use super::error::{Code, OauthError};
 use crate::app::App;
+use crate::extract::whole;
 
 /// A form that a client sent. Clients are public: whatever would prove one is refused, so that
 /// nobody believes to have been proved.
@@ -72,10 +72,9 @@ impl FromRequest<Arc<App>> for ClientForm {
             let description = "the body has to be application/x-www-form-urlencoded";
             return Err(Code::InvalidRequest.because(description));
         }
-        let Ok(body) = Limited::new(body, MAX_FORM_BYTES).collect().await else {
-            return Err(Code::InvalidRequest.because("the form is too large"));
-        };
-        let bytes = body.to_bytes();
+        let bytes = whole(body, MAX_FORM_BYTES)
+            .await
+            .map_err(|_| Code::InvalidRequest.because("the form is too large, or broke off"))?;
         let text = std::str::from_utf8(&bytes)
             .map_err(|_| Code::InvalidRequest.because("the form is not UTF-8"))?;
         let mut form = Form::parse(text)?;

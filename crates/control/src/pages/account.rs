@@ -12,10 +12,10 @@ use store::passkeys::Passkey;
 use store::sessions::Session;
 use types::id::SessionId;
 
+use super::confirm::proved;
 use super::form::Form;
 use super::layout::{PageRefusal, page, page_with, see_other};
 use super::login::{WRONG, refusal};
-use super::openid::Button;
 use super::{signed_in, with_cookie};
 use crate::app::App;
 use crate::extract::{ClientIp, Path, Query};
@@ -23,7 +23,6 @@ use crate::people::cookie::Cookie;
 use crate::people::email::Email;
 use crate::people::password::Password;
 use crate::people::session::{SignedIn, Visitor, is_idle};
-use crate::people::sign_in::SignInError;
 use crate::people::{accounts, email_change, passkeys};
 use crate::problem::Answer;
 
@@ -35,9 +34,6 @@ struct AccountPage<'a> {
     email_verified: bool,
     pending_email: Option<String>,
     has_password: bool,
-    /// Whether the sign-in of this session counts as a proof.
-    is_fresh: bool,
-    openid: Option<Button<'a>>,
     /// Providers by which the person signs in.
     identities: Vec<String>,
     workspaces: Vec<WorkspaceLine>,
@@ -143,22 +139,18 @@ pub(super) async fn change_name(
     }
 }
 
-/// Sends a link to another address, for who proves to be the person.
+/// Sends a link to another address, for who proved a moment ago to be the person.
 pub(super) async fn change_email(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = signed_in(visitor, "/account")?;
-    let email = match Email::parse(&form.text("email")) {
-        Ok(email) => email,
-        Err(error) => return wrong(&app, &who, &error.to_string()).await,
-    };
-    if let Err(error) = accounts::prove(&app, &who, &form.text("password")).await {
-        return again(&app, &who, error).await;
+    let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
+    match Email::parse(&form.text("email")) {
+        Ok(email) => send_link(&app, &who, email, ip).await,
+        Err(error) => wrong(&app, &who, &error.to_string()).await,
     }
-    send_link(&app, &who, email, ip).await
 }
 
 /// Sends a link to the person's own address.
@@ -218,16 +210,7 @@ async fn wrong(app: &App, who: &SignedIn, text: &str) -> Result<Response, PageRe
     Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again))
 }
 
-/// The page again, after a proof that was not one.
-async fn again(app: &App, who: &SignedIn, error: SignInError) -> Result<Response, PageRefusal> {
-    let mut account = account_page(app, who).await?;
-    refusal(error, WRONG, |text| {
-        account.error = Some(text);
-        account
-    })
-}
-
-async fn account_page<'a>(app: &'a App, who: &SignedIn) -> Answer<AccountPage<'a>> {
+async fn account_page<'a>(app: &App, who: &SignedIn) -> Answer<AccountPage<'a>> {
     let pending_email = email_change::pending(app, &who.user).await?;
     let mut read = app.store.read().await?;
     let workspaces = store::workspaces::of_user(&mut read, who.user.id).await?;
@@ -240,8 +223,6 @@ async fn account_page<'a>(app: &'a App, who: &SignedIn) -> Answer<AccountPage<'a
         email_verified: who.user.email_verified,
         pending_email,
         has_password: who.user.password_hash.is_some(),
-        is_fresh: accounts::is_fresh(who, app.now()),
-        openid: Button::anew(app, "/account"),
         identities: identities
             .into_iter()
             .map(|identity| provider_name(app, identity.issuer))

@@ -10,6 +10,7 @@ use http::StatusCode;
 use super::form::Form;
 use super::layout::{NextPath, PageRefusal, script_page, see_other};
 use super::login::{WRONG, refusal};
+use super::openid::Button;
 use super::passkeys::{WRONG as WRONG_PASSKEY, json, sent};
 use super::{signed_in, with_next};
 use crate::app::App;
@@ -28,6 +29,8 @@ struct ConfirmPage<'a> {
     has_password: bool,
     has_codes: bool,
     has_passkeys: bool,
+    /// The provider, for who signs in by it.
+    openid: Option<Button<'a>>,
     password_error: Option<&'a str>,
     code_error: Option<&'a str>,
     passkey_error: Option<&'a str>,
@@ -118,17 +121,22 @@ pub(super) async fn passkey(
 }
 
 async fn confirm_page<'a>(
-    app: &App,
+    app: &'a App,
     who: &'a SignedIn,
     next: &'a NextPath,
 ) -> Answer<ConfirmPage<'a>> {
-    let count = store::passkeys::count(&mut *app.store.read().await?, who.user.id).await?;
+    let mut read = app.store.read().await?;
+    let count = store::passkeys::count(&mut read, who.user.id).await?;
+    let identities = store::users::identities(&mut read, who.user.id).await?;
+    drop(read);
+    let openid = Button::anew(app, next.as_str()).filter(|_| !identities.is_empty());
     Ok(ConfirmPage {
         next: next.as_str(),
         email: &who.user.email,
         has_password: who.user.password_hash.is_some(),
         has_codes: who.user.totp_confirmed_at.is_some(),
         has_passkeys: count > 0 && passkeys::is_possible(app),
+        openid,
         password_error: None,
         code_error: None,
         passkey_error: None,

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request};
 use http::header::CONTENT_TYPE;
-use http_body_util::{BodyExt as _, Limited};
 use types::problem::Problem;
 
 use super::layout::PageRefusal;
 use super::same_origin::{is_same_origin, refusal};
 use crate::app::App;
-use crate::extract::Query;
+use crate::extract::{Query, whole};
 
 /// The fields of a form that was sent from a page of ours. Every handler of a form takes one, also
 /// those whose form has no fields: it is what keeps other sites' forms out.
@@ -36,10 +35,7 @@ impl FromRequest<Arc<App>> for Form {
             .headers
             .get(CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok());
-        let Ok(body) = Limited::new(body, MAX_FORM_BYTES).collect().await else {
-            return Err(Problem::content_too_large().into());
-        };
-        let bytes = body.to_bytes();
+        let bytes = whole(body, MAX_FORM_BYTES).await?;
         // A form without fields may come without a type.
         if !bytes.is_empty() && !declared.is_some_and(is_form) {
             return Err(Problem::invalid_request("This is not a form.").into());

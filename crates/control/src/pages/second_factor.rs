@@ -107,7 +107,9 @@ pub(super) async fn confirm(
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = signed_in(visitor, "/account")?;
+    // A secret that was shown and never confirmed stays: without this, a browser that was left open
+    // could guess at it, and would be shown the recovery codes.
+    let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
     if let Some(codes) = second_factor::confirm(&app, &who, &form.text("code")).await? {
         let codes = codes.iter().map(RecoveryCode::reveal).collect();
         return Ok(page(&CodesPage { codes }));

@@ -1,6 +1,6 @@
 //! Accounts: making people, their passwords, the sessions that they see.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use store::users::{self, NewUser, Role, User};
 use store::workspaces::Type;
 use store::{PasswordHash, Store, Tx, members};
@@ -101,24 +101,6 @@ pub fn name(given: &str) -> Answer<String> {
     Ok(name.to_owned())
 }
 
-/// Whether somebody who is signed in proves once more who they are: by the password, or by a
-/// sign-in a moment ago where there is none, which is how it is with an OpenID provider.
-pub async fn prove(app: &App, who: &SignedIn, password: &str) -> Result<(), SignInError> {
-    if who.user.password_hash.is_some() {
-        return check_password(app, &who.user, password).await;
-    }
-    if is_fresh(who, app.now()) {
-        Ok(())
-    } else {
-        Err(SignInError::Wrong)
-    }
-}
-
-/// Whether the sign-in of this session was a moment ago.
-pub fn is_fresh(who: &SignedIn, now: Timestamp) -> bool {
-    now.duration_since(who.session.rotated_at) < FRESH
-}
-
 /// Changes the name to show.
 pub async fn change_name(app: &App, who: &SignedIn, given: &str) -> Answer<()> {
     let now = app.now();
@@ -217,9 +199,6 @@ pub async fn end_session(app: &App, who: &SignedIn, id: SessionId) -> Answer<()>
 fn bad(field: &str, error: &dyn std::error::Error) -> Problem {
     Problem::invalid_request(error.to_string()).with_field(field)
 }
-
-/// How long a sign-in counts as a proof by itself: long enough to fill in a form.
-const FRESH: SignedDuration = SignedDuration::from_mins(10);
 
 /// Longest name, in characters.
 const MAX_NAME: usize = 100;

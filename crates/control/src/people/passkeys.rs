@@ -119,8 +119,8 @@ pub async fn register(
     Ok(Outcome::Added(codes))
 }
 
-/// Takes a passkey away; one that is not there is gone already. With the last second factor go the
-/// recovery codes. The caller has made sure of a recent proof.
+/// Takes a passkey away and ends the person's other sessions, which it may have begun; one that is
+/// not there is gone already. With the last second factor go the recovery codes. The caller has made sure of a recent proof.
 pub async fn remove(app: &App, who: &SignedIn, id: PasskeyId) -> Answer<()> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
@@ -132,6 +132,7 @@ pub async fn remove(app: &App, who: &SignedIn, id: PasskeyId) -> Answer<()> {
     if is_last {
         store::users::set_recovery_codes(&mut tx, who.user.id, &[]).await?;
     }
+    store::sessions::end_all(&mut tx, who.user.id, Some(who.session.id)).await?;
     note(&mut tx, who, Action::PasskeyRemoved, now).await?;
     tx.commit().await?;
     Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use store::links::{self, Kind, Link};
 use store::users::{self, Status, User};
-use store::{PasswordHash, SecretHash};
+use store::{PasswordHash, SecretHash, Tx};
 use types::problem::Problem;
 
 use super::email::Email;
@@ -125,6 +125,7 @@ pub async fn person(app: &App, secret: &LinkSecret) -> Answer<Option<User>> {
 
 /// Sets the password, uses the link up, and ends every session of the person. False: the link does
 /// not work (any more). The second factor stays: a mailbox alone opens no account that has one.
+/// Unless nobody had proved the address before: see [`start_afresh`].
 pub async fn complete(app: &App, secret: &LinkSecret, new: Password, ip: IpAddr) -> Answer<bool> {
     let now = app.now();
     let hash = app
@@ -142,6 +143,9 @@ pub async fn complete(app: &App, secret: &LinkSecret, new: Password, ip: IpAddr)
     let Some(user) = user.filter(|user| may_use(user, &link)) else {
         return Ok(false);
     };
+    if !user.email_verified {
+        start_afresh(&mut tx, &user, now).await?;
+    }
     users::set_password(&mut tx, user.id, Some(&PasswordHash(hash)), now).await?;
     users::verify_email(&mut tx, user.id, &link.email, now).await?;
     links::revoke(&mut tx, user.id, Kind::PasswordReset, now).await?;
@@ -159,6 +163,17 @@ pub async fn complete(app: &App, secret: &LinkSecret, new: Password, ip: IpAddr)
     tx.commit().await?;
     app.people.attempts.forgive(&user.email, user.id);
     Ok(true)
+}
+
+/// Takes away whatever opens the account beside its password. Whoever made it never proved to hold
+/// the address: it may be somebody who invited another's address, followed the link, and left a
+/// token or a passkey behind for the day when the owner comes (account pre-hijacking).
+async fn start_afresh(tx: &mut Tx, user: &User, now: Timestamp) -> Answer<()> {
+    store::credentials::revoke_all(tx, user.id, now).await?;
+    store::passkeys::delete_all(tx, user.id).await?;
+    users::set_totp(tx, user.id, None, now).await?;
+    users::set_recovery_codes(tx, user.id, &[]).await?;
+    Ok(())
 }
 
 fn may_use(user: &User, link: &Link) -> bool {

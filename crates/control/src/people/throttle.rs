@@ -62,6 +62,15 @@ impl Limits {
         forgotten_after: 24 * 3600,
     };
 
+    /// Mails that one person has sent to others: a team at once, and no more than a person types
+    /// after it. Mails wait in one line, which is nobody's to fill.
+    pub const INVITER: Self = Self {
+        free: 50,
+        first_wait: 30,
+        longest_wait: 300,
+        forgotten_after: 24 * 3600,
+    };
+
     /// The wait after `count` attempts.
     fn wait(&self, count: u32) -> SignedDuration {
         let seconds = match count.checked_sub(self.free) {

@@ -67,6 +67,7 @@ pub(super) async fn create(
         return Err(Problem::insufficient_scope(NEEDED).into());
     }
     let mut tx = app.store.begin().await?;
+    require_room(&mut tx, who).await?;
     workspaces::insert(&mut tx, id, Type::Team, &name, now).await?;
     members::insert(&mut tx, id, who.user.id, members::Role::Owner, None, now).await?;
     let actor = Actor::caller(who).at(ip);
@@ -145,6 +146,23 @@ pub(super) async fn delete(
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
+
+/// Refuses what would be one workspace too many of the caller's own: all workspaces of a person are
+/// read with many requests. Of those that are made at once a few more may pass.
+async fn require_room(tx: &mut store::Tx, who: &Principal) -> Answer<()> {
+    let all = workspaces::of_user_in_any_status(tx, who.user.id).await?;
+    let own = all
+        .iter()
+        .filter(|row| row.member_role == members::Role::Owner);
+    if own.count() < MAX_OWN {
+        return Ok(());
+    }
+    let detail = format!("You own {MAX_OWN} workspaces; delete one first.");
+    Err(Problem::conflict().with_detail(detail).into())
+}
+
+/// Far more than one person looks after.
+const MAX_OWN: usize = 100;
 
 /// The role of a caller in a workspace where [`access::workspace`] has let it through.
 pub(super) async fn role_of(

@@ -8,7 +8,7 @@ use serde_json::json;
 use store::invitations::{self, Invitation, NewInvitation};
 use store::users::{self, User};
 use store::workspaces::{Membership, Workspace};
-use store::{PasswordHash, SecretHash, Tx, members};
+use store::{Conn, PasswordHash, SecretHash, Tx, members};
 use types::id::{InvitationId, WorkspaceId};
 use types::permission::Permission;
 use types::problem::Problem;
@@ -39,7 +39,8 @@ pub struct Sent {
 }
 
 /// Invites `email` into the workspace. The caller has checked that `who` may give the role. The
-/// mail is left out for an address that got several lately: whoever invites has the link.
+/// mail is left out for an address that got several lately, and where `who` sent many: whoever
+/// invites has the link.
 pub async fn send(
     app: &Arc<App>,
     who: &Principal,
@@ -84,7 +85,10 @@ pub async fn send(
     tx.commit().await?;
     let url = app.config.url(&format!("/invitations/{}", secret.reveal()));
     // Many workspaces may invite one person; none of them fills the mailbox or learns of others.
-    if app.people.invitations.begin(&email, now).is_err() {
+    let people = &app.people;
+    if people.inviters.begin(&who.user.id, now).is_err()
+        || people.invitations.begin(&email, now).is_err()
+    {
         return Ok(Sent { invitation, url });
     }
     let text = format!(
@@ -128,6 +132,9 @@ pub async fn open(app: &App, secret: &LinkSecret) -> Answer<Option<Open>> {
     let Some(invitation) = invitations::live(&mut read, hash, app.now()).await? else {
         return Ok(None);
     };
+    if !still_stands(&mut read, &invitation).await? {
+        return Ok(None);
+    }
     let workspace = store::workspaces::by_id(&mut read, invitation.workspace_id).await?;
     let inviter = users::by_id(&mut read, invitation.invited_by).await?;
     let has_account = users::by_email(&mut read, &invitation.email)
@@ -138,6 +145,17 @@ pub async fn open(app: &App, secret: &LinkSecret) -> Answer<Option<Open>> {
         invited_by: inviter.map_or_else(|| "Somebody".to_owned(), |user| user.name),
         has_account,
         invitation,
+    }))
+}
+
+/// Whether whoever invited could still give the role: a link that somebody wrote for another address
+/// of their own does not outlive their part in the workspace.
+async fn still_stands(conn: &mut Conn, invitation: &Invitation) -> Answer<bool> {
+    let (workspace, inviter) = (invitation.workspace_id, invitation.invited_by);
+    let inviter = members::by_user(conn, workspace, inviter).await?;
+    Ok(inviter.is_some_and(|inviter| {
+        inviter.status == members::Status::Active
+            && Role::from(inviter.role).may_manage(invitation.role.into())
     }))
 }
 
@@ -243,6 +261,9 @@ async fn use_up(
     let Some(invitation) = accepted.filter(|invitation| is_for(invitation, user)) else {
         return Ok(None);
     };
+    if !still_stands(tx, &invitation).await? {
+        return Ok(None);
+    }
     audit::record(
         tx,
         &Actor::person(user.id).at(ip),

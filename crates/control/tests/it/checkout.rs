@@ -40,6 +40,7 @@ async fn preview(browser: &mut Browser<'_>, creation: &str) -> Value {
 both! {
     cp_4d_a_first_project_is_paid_for_on_the_hosted_page,
     cp_4b_a_stale_checkout_shows_the_current_offer,
+    cp_4d_where_there_is_no_checkout_setting_up_is_none_either,
 }
 
 /// CP-4d, CP-4e: the answer of the creation leads to a page that creates and pays, once; after
@@ -146,4 +147,27 @@ async fn cp_4b_a_stale_checkout_shows_the_current_offer(control: TestControl) {
         )
         .await;
     assert_eq!(forged.status, 403);
+}
+
+/// CP-4d: without a checkout nobody begins a subscription, by whatever form; one that the operator
+/// began can be set right.
+async fn cp_4d_where_there_is_no_checkout_setting_up_is_none_either(control: TestControl) {
+    let catalog = json!({"catalog": {"hosted_checkout": false}});
+    let control = control.configured(catalog).await;
+    let ada = control.person("ada").await;
+    let mut browser = control.signed_in("ada").await;
+    let path = format!("/billing/setup?workspaceId={}", ada.workspace);
+    let fields = [("workspaceId", ada.workspace.as_str())];
+    assert_eq!(browser.open(&path).await.status, 409);
+    let refused = browser.submit("/billing/setup", &fields).await;
+    assert_eq!(refused.status, 409);
+    let creation = format!("/api/workspaces/{}/projects/tunnels", ada.workspace);
+    let shown = preview(&mut browser, &creation).await;
+    assert_eq!(shown["billingAction"]["type"], "checkout");
+    assert_eq!(shown["available"], false);
+
+    control.subscribe(ada.workspace).await;
+    assert_eq!(browser.open(&path).await.status, 200);
+    let done = browser.submit("/billing/setup", &fields).await;
+    assert_eq!(done.status, 303);
 }

@@ -345,7 +345,11 @@ async fn passkeys_are_not_tried_in_bulk(control: TestControl) {
 }
 
 async fn adding_and_removing_take_a_recent_proof(control: TestControl) {
-    let (_, mut browser, mut device) = ada(&control).await;
+    let (user, mut browser, mut device) = ada(&control).await;
+    let mut other = control.browser();
+    assert!(is_in(
+        &answer(&mut other, SIGN_IN, &mut device, Some(user)).await
+    ));
     let account = browser.open("/account").await;
     let id = account.between("/account/passkeys/", "/remove").to_owned();
     let remove = format!("/account/passkeys/{id}/remove");
@@ -370,6 +374,9 @@ async fn adding_and_removing_take_a_recent_proof(control: TestControl) {
     let removed = browser.submit(&remove, &[]).await;
     let done = Some("/account?done=passkey-off");
     assert_eq!(removed.location.as_deref(), done);
+    assert_eq!(browser.open("/account").await.status, StatusCode::OK);
+    let began = other.open("/account").await.location;
+    assert_eq!(began.as_deref(), Some("/login?next=/account"));
     // With the last one, the password is enough again.
     control.signed_in("Ada").await;
 }

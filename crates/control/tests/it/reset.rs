@@ -11,6 +11,7 @@ both! {
     a_mailbox_gets_few_links,
     a_link_ends_the_wait_after_failed_sign_ins,
     a_link_works_once_also_at_the_same_time,
+    who_proves_an_address_first_finds_nobody_else_in_the_account,
 }
 
 const NEW: &str = "another long password";
@@ -144,4 +145,52 @@ async fn a_link_works_once_also_at_the_same_time(control: TestControl) {
     let mut statuses = [one.status, two.status];
     statuses.sort_unstable();
     assert_eq!(statuses, [StatusCode::SEE_OTHER, StatusCode::NOT_FOUND]);
+}
+
+/// Somebody else may have made the account and left a token, a passkey and a second factor behind.
+/// Where the address was proved before, all of it is its owner's, and stays.
+async fn who_proves_an_address_first_finds_nobody_else_in_the_account(control: TestControl) {
+    for (name, was_proved) in [("Ada", true), ("Grace", false)] {
+        let person = control.person(name).await;
+        let email = format!("{}@example.com", name.to_lowercase());
+        let now = control.now();
+        let mut tx = control.app.store.begin().await.unwrap();
+        store::users::set_email(&mut tx, person.user, name, &email, was_proved, now)
+            .await
+            .unwrap();
+        let passkey = store::passkeys::Passkey {
+            id: types::id::PasskeyId::new(1, [u8::from(was_proved); 10]),
+            user_id: person.user,
+            credential_id: name.as_bytes().to_vec(),
+            public_key: vec![0],
+            sign_count: 0,
+            user_verified: true,
+            name: "left behind".to_owned(),
+            created_at: now,
+            last_used_at: None,
+        };
+        store::passkeys::insert(&mut tx, &passkey).await.unwrap();
+        let sealed = store::Sealed(vec![0]);
+        store::users::set_totp(&mut tx, person.user, Some(&sealed), now)
+            .await
+            .unwrap();
+        store::users::confirm_totp(&mut tx, person.user, now)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+
+        request(&control, &email).await;
+        let path = link(control.mails().await.last().unwrap());
+        control.browser().submit(&path, &[("password", NEW)]).await;
+        let (status, on) = if was_proved {
+            (200, "/login/second-factor?next=/account")
+        } else {
+            (401, "/account")
+        };
+        let answer = control.get("/api/whoami", &person.token).await;
+        assert_eq!(answer.status, status, "{name}");
+        let answer = control.browser().sign_in(name, NEW).await;
+        assert_eq!(answer.location.as_deref(), Some(on));
+        control.clock.advance(1);
+    }
 }

@@ -17,6 +17,9 @@ both! {
     somebody_new_joins_by_the_link_in_the_mail,
     an_invitation_is_for_whom_it_was_sent_to,
     an_invitation_ends_when_revoked_or_old,
+    an_invitation_ends_with_the_power_of_who_invited,
+    one_person_does_not_fill_the_line_of_mails,
+    one_person_owns_a_bounded_number_of_workspaces,
     who_is_in_already_and_who_would_outrank_is_not_invited,
     the_audit_tells_what_happened_in_a_workspace,
     a_change_happens_whole_or_not_at_all,
@@ -503,4 +506,58 @@ async fn a_change_happens_whole_or_not_at_all(control: TestControl) {
     assert_eq!(audit["entries"][0]["targetId"], max_id.as_str());
     let own = ada.open(&format!("/api/workspaces/{id}")).await.json();
     assert_eq!(own["membership"]["status"], "active");
+}
+
+/// Who loses the role, or leaves, leaves no way back in behind.
+async fn an_invitation_ends_with_the_power_of_who_invited(control: TestControl) {
+    control.person("Ada").await;
+    let mut ada = control.signed_in("Ada").await;
+    let id = team(&mut ada).await;
+    let grace = control.person("Grace").await;
+    control.join(&grace, id.parse().unwrap(), Role::Admin).await;
+    let mut browser = control.signed_in("Grace").await;
+    let path = invite(&mut browser, &id, "eve@example.com", "admin").await;
+    assert_eq!(control.browser().open(&path).await.status, StatusCode::OK);
+
+    control.person("Eve").await;
+    let mut eve = control.signed_in("Eve").await;
+    let member = format!("/api/workspaces/{id}/members/{}", grace.user);
+    let less = [
+        (Method::PATCH, json!({"role": "member"})),
+        (
+            Method::PATCH,
+            json!({"role": "admin", "status": "suspended"}),
+        ),
+        (Method::DELETE, Value::Null),
+    ];
+    for (method, change) in less {
+        let changed = ada.api(method, &member, change).await;
+        assert!(changed.status < 300, "{}", changed.text);
+        for gone in [eve.open(&path).await, eve.submit(&path, &[]).await] {
+            assert_eq!(gone.status, StatusCode::NOT_FOUND);
+        }
+    }
+}
+
+/// Whoever invites still has the links.
+async fn one_person_does_not_fill_the_line_of_mails(control: TestControl) {
+    control.person("Ada").await;
+    let mut ada = control.signed_in("Ada").await;
+    let id = team(&mut ada).await;
+    for number in 0..60 {
+        invite(&mut ada, &id, &format!("n{number}@example.com"), "viewer").await;
+    }
+    assert_eq!(control.mails().await.len(), 51);
+}
+
+async fn one_person_owns_a_bounded_number_of_workspaces(control: TestControl) {
+    control.person("Ada").await;
+    let mut ada = control.signed_in("Ada").await;
+    // The personal one is there already.
+    for _ in 1..100 {
+        team(&mut ada).await;
+    }
+    let name = json!({"name": "One more"});
+    let refused = ada.api(Method::POST, "/api/workspaces", name).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT);
 }
