@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    audit, clients, credential, dial, engine, events, forward, login, platform, project, token,
-    tunnels, turn_credentials, up, workspace,
+    audit, clients, credential, dial, engine, events, forward, login, logout, mcp, platform,
+    project, token, tunnels, turn_credentials, up, workspace,
 };
 
 /// Publish a private service, or dial one.
@@ -47,8 +47,8 @@ pub(crate) enum Command {
     Events(events::Args),
     /// Sign in to a platform
     Login(login::LoginArgs),
-    /// Forget who signed in
-    Logout(login::LogoutArgs),
+    /// Revoke the token of a login, and forget who signed in
+    Logout(logout::Args),
     /// Show who the token speaks for, and what it allows
     Whoami(login::WhoamiArgs),
     /// Workspaces and their members
@@ -64,6 +64,8 @@ pub(crate) enum Command {
     TurnCredentials(turn_credentials::Args),
     /// Show who did what in a workspace
     Audit(audit::Args),
+    /// Serve the platform's tools, and tunnels to local ports, to an AI client on stdin and stdout
+    Mcp(mcp::Args),
     /// Make tokens, and look into them
     #[command(subcommand)]
     Token(token::Command),

@@ -8,6 +8,8 @@ pub(crate) mod engine;
 pub(crate) mod events;
 pub(crate) mod forward;
 pub(crate) mod login;
+pub(crate) mod logout;
+pub(crate) mod mcp;
 pub(crate) mod platform;
 pub(crate) mod project;
 pub(crate) mod token;
@@ -61,7 +63,14 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
             set_up_logs(Level::Error, log)?;
             login::login(args).await
         }
-        Command::Logout(args) => login::logout(&args),
+        Command::Logout(args) => {
+            set_up_logs(Level::Error, log)?;
+            logout::run(args).await
+        }
+        Command::Mcp(args) => {
+            set_up_logs(Level::Error, log)?;
+            mcp::run(args).await
+        }
         Command::Whoami(args) => {
             set_up_logs(Level::Error, log)?;
             login::whoami(args).await

@@ -60,7 +60,6 @@ impl Failure {
     }
 
     /// The code alone.
-    #[cfg(test)]
     pub(crate) fn code(&self) -> Code {
         self.code
     }

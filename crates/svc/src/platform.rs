@@ -6,12 +6,14 @@
 mod address;
 mod error;
 mod find;
+mod oauth;
 mod session;
 
 pub(crate) use self::{
     address::ApiUrl,
     error::PlatformError,
-    session::{Session, SessionFlags},
+    oauth::{AuthorizationServer, OauthFailure},
+    session::{Session, SessionFlags, parse},
 };
 
 use std::{
@@ -22,6 +24,7 @@ use std::{
 };
 
 use api::control::{Method, Operation};
+use bytes::Bytes;
 use client::{Token, backoff::Backoff};
 use reqwest::{Certificate, Client, Response, redirect};
 use serde::{Serialize, de::DeserializeOwned};
@@ -44,30 +47,7 @@ impl Platform {
         token: Token,
         ca_file: Option<&Path>,
     ) -> Result<Self, Failure> {
-        let mut builder = Client::builder()
-            .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT)
-            .timeout(ANSWER)
-            // A token goes where its owner sent it, and nowhere else.
-            .redirect(redirect::Policy::none());
-        if address.is_loopback() {
-            // What is on this machine is not for a proxy of the network to see.
-            builder = builder.no_proxy();
-        }
-        if address.is_localhost() {
-            // RFC 6761 section 6.3: not every resolver knows that these names are this machine.
-            let loopback = [
-                SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-                SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
-            ];
-            builder = builder.resolve_to_addrs(address.host(), &loopback);
-        }
-        if let Some(path) = ca_file {
-            builder = builder.tls_certs_only(authorities(path)?);
-        }
-        let http = builder
-            .build()
-            .map_err(|error| Failure::of("no connection can be made", error))?;
+        let http = connection(&address, ca_file)?;
         Ok(Self {
             http,
             address,
@@ -78,6 +58,37 @@ impl Platform {
     /// Where it is.
     pub(crate) fn address(&self) -> &ApiUrl {
         &self.address
+    }
+
+    /// Carries a request out that was made elsewhere, to its path on this platform. What the
+    /// platform refuses is an answer.
+    pub(crate) async fn carry(
+        &self,
+        request: http::Request<Bytes>,
+    ) -> Result<http::Response<Bytes>, PlatformError> {
+        let (parts, body) = request.into_parts();
+        let unreachable = |source: reqwest::Error| PlatformError::Unreachable {
+            address: self.address.to_string(),
+            source: source.without_url(),
+        };
+        let response = self
+            .http
+            .request(parts.method, format!("{}{}", self.address, parts.uri))
+            .headers(parts.headers)
+            .bearer_auth(self.token.expose())
+            .body(body)
+            .send()
+            .await
+            .map_err(unreachable)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = read(response).await.map_err(|error| match error {
+            Broken::Network(source) => unreachable(source),
+            Broken::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
+        })?;
+        let mut answer = http::Response::new(Bytes::from(body));
+        *answer.status_mut() = status;
+        *answer.headers_mut() = headers;
+        Ok(answer)
     }
 
     /// A call of an operation; `ids` fill in the places of its path, in order.
@@ -192,6 +203,34 @@ impl Call<'_> {
             Err(PlatformError::refused(status.as_u16(), &body))
         }
     }
+}
+
+/// What asks this platform. `ca_file` replaces the authorities of the system.
+fn connection(address: &ApiUrl, ca_file: Option<&Path>) -> Result<Client, Failure> {
+    let mut builder = Client::builder()
+        .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        .timeout(ANSWER)
+        // A token goes where its owner sent it, and nowhere else.
+        .redirect(redirect::Policy::none());
+    if address.is_loopback() {
+        // What is on this machine is not for a proxy of the network to see.
+        builder = builder.no_proxy();
+    }
+    if address.is_localhost() {
+        // RFC 6761 section 6.3: not every resolver knows that these names are this machine.
+        let loopback = [
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
+        ];
+        builder = builder.resolve_to_addrs(address.host(), &loopback);
+    }
+    if let Some(path) = ca_file {
+        builder = builder.tls_certs_only(authorities(path)?);
+    }
+    builder
+        .build()
+        .map_err(|error| Failure::of("no connection can be made", error))
 }
 
 enum Broken {

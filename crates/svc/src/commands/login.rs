@@ -1,4 +1,6 @@
-//! `svc login`, `svc logout`, `svc whoami`: which platform commands speak to, and as whom.
+//! `svc login`, `svc whoami`: which platform commands speak to, and as whom.
+
+mod device;
 
 use std::{
     io::{self, Read},
@@ -6,7 +8,8 @@ use std::{
 };
 
 use api::control::whoami::{CallerKind, WHOAMI, Whoami};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use types::permission::Permissions;
 
 use crate::{
     cli::Format,
@@ -14,22 +17,36 @@ use crate::{
     context::{self, Context},
     failure::{Code, Failure},
     output,
-    platform::{Session, SessionFlags},
-    prompt,
+    platform::{ApiUrl, AuthorizationServer, Session, SessionFlags, parse},
+    prompt, signals,
 };
 
 /// The flags of `svc login`.
 #[derive(Debug, Parser)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
+  svc login --api-url https://svc.example.com
   svc login --api-url https://svc.example.com --token-file token.txt")]
 pub(crate) struct LoginArgs {
-    /// Read the token from standard input
+    /// Read a token from standard input, or ask for it at a terminal
     #[arg(long, conflicts_with = "token_file")]
     token_stdin: bool,
 
-    /// Read the token from a file
+    /// Read a token from a file
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// A permission to ask for (repeatable); without it, those to create a project and publish in
+    /// it
+    #[arg(long = "scope", value_name = "PERMISSION", conflicts_with_all = ["token_stdin", "token_file"])]
+    scopes: Vec<String>,
+
+    /// Open no browser
+    #[arg(long)]
+    no_browser: bool,
+
+    /// Where the token is kept
+    #[arg(long, value_enum, default_value_t)]
+    token_storage: TokenStorage,
 
     /// How it is told who signed in
     #[arg(long, short, value_enum, default_value_t)]
@@ -39,18 +56,14 @@ pub(crate) struct LoginArgs {
     flags: SessionFlags,
 }
 
-/// The flags of `svc logout`.
-#[derive(Debug, Parser)]
-#[command(after_help = "Example:
-  svc logout")]
-pub(crate) struct LogoutArgs {
-    /// The context to forget; without it, `default`
-    #[arg(long, env = "SVC_CONTEXT", value_name = "NAME", hide_env_values = true)]
-    context: Option<String>,
-
-    /// The directory of the configuration
-    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true)]
-    config: Option<PathBuf>,
+/// Where a token is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum TokenStorage {
+    /// In the file of the context, for its owner alone.
+    #[default]
+    File,
+    /// In the keyring of the system, where the build has it.
+    Keyring,
 }
 
 /// The flags of `svc whoami`.
@@ -66,23 +79,75 @@ pub(crate) struct WhoamiArgs {
     flags: SessionFlags,
 }
 
-/// Asks the platform whose token it is, and keeps it once that is known.
+/// Takes the token that is given, or has a person approve one, and keeps it once the platform said
+/// whose it is.
 pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
+    if args.token_storage == TokenStorage::Keyring {
+        let message = "this build cannot keep tokens in a keyring";
+        return Err(Failure::new(Code::NotAvailable, message)
+            .hint("leave --token-storage out: the file is for its owner alone"));
+    }
     let directory = config_directory(args.flags.config.as_ref())
         .ok_or_else(|| Failure::usage("there is no home directory").hint("give --config"))?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let name = given(&args.flags.context).unwrap_or_else(|| context::DEFAULT.to_owned());
-    let name = name.as_str();
-    let before = Context::read(&directory, name)?;
+    let before = Context::read(&directory, &name)?;
     let kept_url = before.as_ref().and_then(|context| context.api_url.clone());
     let api_url = given(&args.flags.api_url).or(kept_url).ok_or_else(|| {
         Failure::usage("no platform is named").hint("give --api-url (or SVC_API_URL)")
     })?;
-    let token = token(&args)?;
-    let flags = SessionFlags {
-        api_url: Some(api_url),
-        token: Some(token.clone()),
+    let place = Place {
+        directory,
+        name,
+        before,
         ca_file: args.flags.ca_file.as_deref().map(absolute).transpose()?,
+        api_url,
+    };
+    if let Some(token) = token(&args)? {
+        return keep(&place, token, args.output).await;
+    }
+    let scope = match super::token::permissions(&args.scopes)? {
+        Some(asked) => asked.into_iter().collect(),
+        None => device::default_scope(),
+    };
+    let shutdown = signals::listen(signals::DRAIN)?;
+    tokio::select! {
+        result = approved(&place, scope, &args) => result,
+        () = shutdown.drain().cancelled() => {
+            Err(Failure::new(Code::Failed, "stopped; nobody is signed in"))
+        }
+    }
+}
+
+/// Where a login goes.
+struct Place {
+    directory: PathBuf,
+    name: String,
+    /// What was kept there.
+    before: Option<Context>,
+    ca_file: Option<PathBuf>,
+    api_url: String,
+}
+
+async fn approved(place: &Place, scope: Permissions, args: &LoginArgs) -> Result<(), Failure> {
+    let address: ApiUrl = parse(&place.api_url)?;
+    let server = AuthorizationServer::discover(address, place.ca_file.as_deref()).await?;
+    let token = device::token(&server, scope, args.output, !args.no_browser).await?;
+    let kept = keep(place, token.expose().to_owned(), args.output).await;
+    if kept.is_err() {
+        // Nobody has it any more. That it could not be kept is what is told.
+        drop(server.revoke(&token).await);
+    }
+    kept
+}
+
+/// Asks the platform whose token it is, and keeps it.
+async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failure> {
+    let (directory, name) = (&place.directory, place.name.as_str());
+    let flags = SessionFlags {
+        api_url: Some(place.api_url.clone()),
+        token: Some(token.clone()),
+        ca_file: place.ca_file.clone(),
         // What is kept is not to help here: the token that was given is what is checked.
         context: None,
         config: Some(directory.clone()),
@@ -91,6 +156,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     let whoami = ask(&session).await?;
     let address = session.platform.address().to_string();
     // Who signs in there again goes on with what was selected.
+    let before = place.before.clone();
     let same = before.filter(|before| before.api_url.as_deref() == Some(&address));
     let workspace_id = match whoami.workspace_ids.as_slice() {
         [only] => Some(only.clone()),
@@ -103,39 +169,20 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         workspace_id,
         ..same.unwrap_or_default()
     };
-    context.save(&directory, name)?;
+    context.save(directory, name)?;
     let who = whoami.email.as_deref().unwrap_or(&whoami.id);
     output::message(&format!(
         "signed in to {address} as {who} (context `{name}`)"
     ));
-    if name != context::LOCAL && Context::read(&directory, context::LOCAL)?.is_some() {
+    if name != context::LOCAL && Context::read(directory, context::LOCAL)?.is_some() {
         output::message(&format!(
             "while `svc up` runs, commands mean its own context; add --context {name} for this one"
         ));
     }
-    match args.output {
+    match format {
         Format::Json => output::json(&whoami),
         Format::Text => Ok(()),
     }
-}
-
-/// Forgets a context. The token itself stays valid, which is said.
-pub(crate) fn logout(args: &LogoutArgs) -> Result<(), Failure> {
-    let given = args.context.as_deref().filter(|name| !name.is_empty());
-    let name = given.unwrap_or(context::DEFAULT);
-    let removed = match config_directory(args.config.as_ref()) {
-        Some(directory) => Context::remove(&directory, name)?,
-        None => false,
-    };
-    output::message(&if removed {
-        format!(
-            "context `{name}` is forgotten; the token in it is valid until it ends or is revoked \
-             (`svc credential revoke`)"
-        )
-    } else {
-        format!("there is no context `{name}`")
-    });
-    Ok(())
 }
 
 /// Who the token speaks for.
@@ -193,28 +240,28 @@ fn kind(kind: CallerKind) -> &'static str {
     }
 }
 
-/// The token: from where it was said to be, else asked for.
-fn token(args: &LoginArgs) -> Result<String, Failure> {
+/// The token, where one is given.
+fn token(args: &LoginArgs) -> Result<Option<String>, Failure> {
+    let given = args.flags.token.as_ref().filter(|token| !token.is_empty());
     let text = if let Some(path) = &args.token_file {
         let file = std::fs::File::open(path)
             .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))?;
         read(file)?
+    } else if args.token_stdin && prompt::is_possible() {
+        prompt::secret("token (a personal access token; it is not shown): ")?
     } else if args.token_stdin {
         read(io::stdin().lock())?
-    } else if let Some(token) = &args.flags.token {
+    } else if let Some(token) = given {
         token.clone()
-    } else if prompt::is_possible() {
-        prompt::secret("token (a personal access token; it is not shown): ")?
     } else {
-        return Err(Failure::usage("no token is given")
-            .hint("pass it with --token-stdin or --token-file; a page of the platform makes one"));
+        return Ok(None);
     };
     let text = text.trim();
     if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(Failure::new(Code::Usage, "this is no token")
             .hint("a token is one word of three parts with dots between them"));
     }
-    Ok(text.to_owned())
+    Ok(Some(text.to_owned()))
 }
 
 fn read(source: impl Read) -> Result<String, Failure> {

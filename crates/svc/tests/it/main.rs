@@ -12,6 +12,8 @@ mod credentials;
 mod hosted;
 mod installation;
 mod installed;
+mod login;
+mod mcp;
 mod platform;
 mod platform_refusals;
 mod program;

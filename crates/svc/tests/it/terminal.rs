@@ -20,13 +20,13 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn start(home: &Home, args: &[&str]) -> Self {
+        Self::spawn(&mut home.command(args))
+    }
+
+    pub(crate) fn spawn(command: &mut tokio::process::Command) -> Self {
         let pty = openpty(None, None).unwrap();
         let (master, slave): (OwnedFd, OwnedFd) = (pty.master, pty.slave);
-        let child = home
-            .command(args)
-            .stdin(Stdio::from(slave))
-            .spawn()
-            .unwrap();
+        let child = command.stdin(Stdio::from(slave)).spawn().unwrap();
         Self {
             child,
             terminal: File::from(master),

@@ -1,0 +1,93 @@
+//! `svc logout`: ends a token where it was issued, then forgets it.
+
+use std::path::PathBuf;
+
+use api::control::whoami::{WHOAMI, Whoami};
+use clap::Parser;
+use client::Token;
+
+use crate::{
+    connection::config_directory,
+    context::{self, Context},
+    failure::{Code, Failure},
+    output,
+    platform::{ApiUrl, AuthorizationServer, Platform, parse},
+};
+
+/// The flags of `svc logout`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:
+  svc logout")]
+pub(crate) struct Args {
+    /// The context to forget; without it, `default`
+    #[arg(long, env = "SVC_CONTEXT", value_name = "NAME", hide_env_values = true)]
+    context: Option<String>,
+
+    /// The directory of the configuration
+    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true)]
+    config: Option<PathBuf>,
+}
+
+/// Revokes the token of a context, as far as the platform can be reached, and removes it here
+/// whatever came of that.
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    let given = args.context.as_deref().filter(|name| !name.is_empty());
+    let name = given.unwrap_or(context::DEFAULT);
+    let none = || output::message(&format!("there is no context `{name}`"));
+    let Some(directory) = config_directory(args.config.as_ref()) else {
+        none();
+        return Ok(());
+    };
+    // A file that cannot be read is removed all the same: it may hold a token.
+    let kept = Context::read(&directory, name);
+    let end = match &kept {
+        Ok(None) => {
+            none();
+            return Ok(());
+        }
+        Ok(Some(context)) => end(context).await,
+        Err(_broken) => Ok(End::Unknown),
+    };
+    Context::remove(&directory, name)?;
+    output::message(&match end {
+        Ok(End::Revoked) => format!("context `{name}` is forgotten, its token is revoked"),
+        Ok(End::Valid) => format!(
+            "context `{name}` is forgotten; the token in it came from elsewhere and is valid until \
+             it ends or is revoked (`svc credential revoke`)"
+        ),
+        Ok(End::Unknown) => format!("context `{name}` is forgotten"),
+        Err(failure) => {
+            format!("{failure}\ncontext `{name}` is forgotten; its token was not revoked")
+        }
+    });
+    Ok(())
+}
+
+/// What became of a token.
+enum End {
+    /// It is good for nothing any more.
+    Revoked,
+    /// It was not issued to the command line, which does not end it.
+    Valid,
+    /// There is no platform to ask.
+    Unknown,
+}
+
+async fn end(context: &Context) -> Result<End, Failure> {
+    let Some(url) = &context.api_url else {
+        return Ok(End::Unknown);
+    };
+    let address: ApiUrl = parse(url)?;
+    let ca_file = context.ca_file.as_deref();
+    let token = Token::new(&context.token);
+    let server = AuthorizationServer::discover(address.clone(), ca_file).await?;
+    server.revoke(&token).await?;
+    // The endpoint says yes to whatever it does not hold (RFC 7009 section 2.2).
+    let platform = Platform::new(address, token, ca_file)?;
+    let who: Result<Whoami, _> = platform.call(WHOAMI, &[]).answer().await;
+    match who.map_err(Failure::from) {
+        Ok(_) => Ok(End::Valid),
+        Err(failure) if failure.code() == Code::Refused => Ok(End::Revoked),
+        Err(failure) => Err(failure),
+    }
+}

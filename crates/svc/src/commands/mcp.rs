@@ -1,0 +1,59 @@
+//! `svc mcp`: the platform's tools for AI clients of this machine, on standard input and output,
+//! and tunnels to its ports.
+
+mod network;
+mod tunnels;
+
+use std::sync::Arc;
+
+use ::mcp::Server;
+use clap::Parser;
+
+use self::{
+    network::Network,
+    tunnels::{Shared, Tunnels},
+};
+use crate::{connection::Connection, failure::Failure, platform::SessionFlags, signals};
+
+/// The flags of `svc mcp`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:
+  claude mcp add svc -- svc mcp")]
+pub(crate) struct Args {
+    /// The engine of local tunnels, `host:port`
+    #[arg(
+        long,
+        env = "SVC_ENGINE",
+        value_name = "HOST:PORT",
+        hide_env_values = true,
+        help_heading = "Platform"
+    )]
+    engine: Option<String>,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// Serves until standard input ends or a signal comes; tunnels end with it.
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    let shutdown = signals::listen(signals::DRAIN)?;
+    let platform = args.flags.open()?.platform;
+    let base_url = platform.address().to_string();
+    let flags = args.flags;
+    let tunnels = Arc::new(Tunnels::new(Connection {
+        engine: args.engine,
+        token: flags.token,
+        ca_file: flags.ca_file,
+        context: flags.context,
+        config: flags.config,
+    }));
+    let server = Server::new(Network::new(platform), &base_url);
+    let served = tokio::select! {
+        served = ::mcp::stdio(server, Shared(Arc::clone(&tunnels))) => {
+            served.map_err(|error| Failure::of("the client speaks no MCP", error))
+        }
+        () = shutdown.drain().cancelled() => Ok(()),
+    };
+    tunnels.end().await;
+    served
+}

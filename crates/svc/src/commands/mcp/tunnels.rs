@@ -1,0 +1,336 @@
+//! Tunnels to ports of this machine, opened and closed by a model.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ::mcp::{Local, LocalAnswer};
+use client::{Agent, Closed, Properties, Status, Target, agent::AgentStatus};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+use tokio::{
+    sync::{Mutex, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{connection::Connection, failure::chain};
+
+/// The tunnels of this process. Nothing is asked of an engine before the first one.
+pub(super) struct Tunnels {
+    connection: Connection,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    agent: Option<Agent>,
+    open: BTreeMap<String, Open>,
+    /// How many there were.
+    count: u64,
+}
+
+struct Open {
+    port: u16,
+    name: Option<String>,
+    status: watch::Receiver<Status>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expose {
+    port: u16,
+    name: Option<String>,
+    #[serde(default = "yes")]
+    publish: bool,
+    #[serde(default)]
+    protocol: Protocol,
+    token_auth: Option<bool>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Protocol {
+    #[default]
+    Http,
+    Tls,
+    Tcp,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stop {
+    id: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Tunnels {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self {
+            connection,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Ends all of them, and gives what runs through them a moment.
+    pub(super) async fn end(&self) {
+        let agent = self.state.lock().await.agent.take();
+        if let Some(agent) = agent {
+            agent.close(LEAVE).await;
+        }
+    }
+
+    async fn expose(&self, wanted: Expose) -> Result<Value, String> {
+        let target: Target = match wanted.port {
+            0 => return Err("port: expected 1 to 65535".to_owned()),
+            port => port.to_string().parse().map_err(|error| chain(&error))?,
+        };
+        let properties = Properties {
+            name: wanted.name.clone(),
+            publish: Some(wanted.publish),
+            token_auth: wanted.token_auth,
+            ..match wanted.protocol {
+                Protocol::Http => Properties::http(),
+                Protocol::Tls => Properties::tls(),
+                Protocol::Tcp => Properties::tcp(),
+            }
+        };
+        let (id, mut status) = self.open(&wanted, properties, target).await?;
+        let seen = timeout(SOON, async {
+            status
+                .wait_for(|status| matches!(status, Status::Online(_) | Status::Closed(_)))
+                .await
+                .map(|status| status.clone())
+        });
+        let failure = match seen.await {
+            Ok(Ok(Status::Online(online))) => {
+                return Ok(json!({
+                    "id": id,
+                    "port": wanted.port,
+                    "name": online.properties.name,
+                    "status": "online",
+                    "url": online.forwarding,
+                }));
+            }
+            Ok(Ok(Status::Closed(closed))) => ended(&closed),
+            Ok(_) => "the agent ended".to_owned(),
+            Err(_late) => match &*status.borrow() {
+                Status::Disconnected { error, .. } => format!("the engine is away: {error}"),
+                _ => "the engine does not answer".to_owned(),
+            },
+        };
+        self.stop(&id).await.ok();
+        Err(failure)
+    }
+
+    async fn open(
+        &self,
+        wanted: &Expose,
+        properties: Properties,
+        target: Target,
+    ) -> Result<(String, watch::Receiver<Status>), String> {
+        let mut state = self.state.lock().await;
+        // What the engine ended takes no place.
+        state.open.retain(|_, open| !open.task.is_finished());
+        if state.open.len() >= MOST {
+            return Err(format!("there are {MOST} tunnels; stop one first"));
+        }
+        let is_over = |agent: &Agent| matches!(*agent.status().borrow(), AgentStatus::Ended(_));
+        let kept = state.agent.take().filter(|agent| !is_over(agent));
+        let agent = if let Some(agent) = kept {
+            agent
+        } else {
+            let config = self.connection.resolve();
+            let config = config.map_err(|failure| failure.to_string())?;
+            Agent::start(config).map_err(|error| chain(&error))?
+        };
+        let mut tunnel = agent.open(properties);
+        state.agent = Some(agent);
+        state.count = state.count.saturating_add(1);
+        let id = format!("local-{}", state.count);
+        let (status, stop) = (tunnel.status(), CancellationToken::new());
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                _closed = tunnel.forward(target, None) => {}
+                () = stopped.cancelled() => {}
+            }
+            tunnel.close().await;
+        });
+        let open = Open {
+            port: wanted.port,
+            name: wanted.name.clone(),
+            status: status.clone(),
+            stop,
+            task,
+        };
+        state.open.insert(id.clone(), open);
+        Ok((id, status))
+    }
+
+    async fn list(&self) -> Value {
+        let state = self.state.lock().await;
+        let tunnels: Vec<_> = state.open.iter().map(|(id, open)| open.shown(id)).collect();
+        json!({"tunnels": tunnels})
+    }
+
+    async fn stop(&self, id: &str) -> Result<Value, String> {
+        let open = self.state.lock().await.open.remove(id);
+        let open = open.ok_or("id: there is no such tunnel; svc_local_tunnel_list names them")?;
+        open.stop.cancel();
+        // An engine that is away learns of it when the agent comes back.
+        drop(timeout(LEAVE, open.task).await);
+        Ok(json!({"stopped": id}))
+    }
+}
+
+impl Open {
+    fn shown(&self, id: &str) -> Value {
+        let (status, url) = match &*self.status.borrow() {
+            Status::Connecting => ("connecting", None),
+            Status::Online(online) => ("online", Some(online.forwarding.clone())),
+            Status::Disconnected { .. } => ("disconnected", None),
+            Status::Closed(_) => ("closed", None),
+        };
+        json!({"id": id, "port": self.port, "name": self.name, "status": status, "url": url})
+    }
+}
+
+fn ended(closed: &Closed) -> String {
+    match closed {
+        Closed::Refused(refusal) => format!("the engine refuses: {}", refusal.message),
+        Closed::ByEngine => "the engine closed the tunnel".to_owned(),
+        Closed::Asked => "the tunnel was stopped".to_owned(),
+    }
+}
+
+/// The tunnels as tools.
+pub(super) struct Shared(pub(super) Arc<Tunnels>);
+
+impl Local for Shared {
+    fn documents(&self) -> Vec<Value> {
+        documents()
+    }
+
+    fn call(&self, name: &str, arguments: Map<String, Value>) -> Option<LocalAnswer> {
+        let tunnels = Arc::clone(&self.0);
+        Some(match name {
+            EXPOSE => Box::pin(async move { tunnels.expose(read(arguments)?).await }),
+            LIST => Box::pin(async move {
+                let List {} = read(arguments)?;
+                Ok(tunnels.list().await)
+            }),
+            STOP => Box::pin(async move {
+                let Stop { id } = read(arguments)?;
+                tunnels.stop(&id).await
+            }),
+            _ => return None,
+        })
+    }
+}
+
+fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String> {
+    serde_json::from_value(Value::Object(arguments)).map_err(|error| format!("arguments: {error}"))
+}
+
+const EXPOSE: &str = "svc_local_tunnel_expose";
+const LIST: &str = "svc_local_tunnel_list";
+const STOP: &str = "svc_local_tunnel_stop";
+
+fn documents() -> Vec<Value> {
+    let tunnel = json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "port": {"type": "integer"},
+            "name": {"type": ["string", "null"]},
+            "status": {"type": "string", "enum": ["connecting", "online", "disconnected", "closed"]},
+            "url": {"type": ["string", "null"]},
+        },
+        "required": ["id", "port", "name", "status", "url"],
+    });
+    let tool = |name, title, description, input: Value, output: Value, hints: [bool; 3]| {
+        let [reads, destroys, repeats] = hints;
+        json!({
+            "name": name,
+            "title": title,
+            "description": description,
+            "inputSchema": input,
+            "outputSchema": output,
+            "annotations": {
+                "title": title,
+                "readOnlyHint": reads,
+                "destructiveHint": destroys,
+                "idempotentHint": repeats,
+                "openWorldHint": false,
+            },
+        })
+    };
+    vec![
+        tool(
+            EXPOSE,
+            "Expose a local port",
+            "Publishes a service that listens on a port of this machine, until it is stopped or \
+             this program ends. Everybody who knows the address reaches it, unless token_auth is \
+             true or publish is false: ask the person first.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "port": {"type": "integer", "minimum": 1, "maximum": 65535},
+                    "name": {"type": "string", "description": "The name in lists, and the stem of the address."},
+                    "publish": {"type": "boolean", "default": true, "description": "False: no public address, it is dialled by its name."},
+                    "protocol": {"type": "string", "enum": ["http", "tls", "tcp"], "default": "http"},
+                    "token_auth": {"type": "boolean", "description": "Visitors need a token."},
+                },
+                "required": ["port"],
+                "additionalProperties": false,
+            }),
+            tunnel.clone(),
+            [false, false, false],
+        ),
+        tool(
+            LIST,
+            "List local tunnels",
+            "The tunnels that this program has opened, with their addresses.",
+            json!({"type": "object", "additionalProperties": false}),
+            json!({
+                "type": "object",
+                "properties": {"tunnels": {"type": "array", "items": tunnel}},
+                "required": ["tunnels"],
+            }),
+            [true, false, true],
+        ),
+        tool(
+            STOP,
+            "Stop a local tunnel",
+            "Takes a local tunnel away. Its address answers no more.",
+            json!({
+                "type": "object",
+                "properties": {"id": {"type": "string"}},
+                "required": ["id"],
+                "additionalProperties": false,
+            }),
+            json!({
+                "type": "object",
+                "properties": {"stopped": {"type": "string"}},
+                "required": ["stopped"],
+            }),
+            [false, true, true],
+        ),
+    ]
+}
+
+/// More than a person keeps in mind, less than an engine minds.
+const MOST: usize = 16;
+/// An engine that is there answers sooner; a model waits no longer.
+const SOON: Duration = Duration::from_secs(20);
+/// For what runs through a tunnel that ends.
+const LEAVE: Duration = Duration::from_secs(5);

@@ -1,0 +1,334 @@
+//! `svc login` by approval in a browser (OA-4, RFC 8628), and what `svc logout` ends (OA-5).
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use axum::{Json, Router, routing};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{
+    hosted::encoded,
+    installed::{Up, up},
+    program::Home,
+    terminal::Asked,
+};
+
+/// A person in a browser, signed in.
+struct Person {
+    client: reqwest::Client,
+    base_url: String,
+    cookie: String,
+}
+
+impl Person {
+    async fn sign_in(up: &Up) -> Self {
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .unwrap();
+        let person = Self {
+            client,
+            base_url: up.said("base_url").to_owned(),
+            cookie: String::new(),
+        };
+        let (email, password) = (up.said("admin_email"), up.said("admin_password"));
+        let answer = person
+            .submit("/login", &[("email", email), ("password", password)])
+            .await;
+        assert_eq!(answer.status(), 303, "{answer:?}");
+        let cookie = answer.headers()["set-cookie"].to_str().unwrap();
+        Self {
+            cookie: cookie.split(';').next().unwrap().to_owned(),
+            ..person
+        }
+    }
+
+    async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> reqwest::Response {
+        let body: Vec<_> = fields
+            .iter()
+            .map(|(name, value)| format!("{name}={}", encoded(value)))
+            .collect();
+        self.client
+            .post(format!("{}{path}", self.base_url))
+            .header("origin", &self.base_url)
+            .header("cookie", &self.cookie)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(body.join("&"))
+            .send()
+            .await
+            .unwrap()
+    }
+
+    /// Types the code, looks at who asks, and presses a button. What was looked at is given back.
+    async fn decide(&self, user_code: &str, decision: &str) -> String {
+        let screen = self.submit("/device", &[("user_code", user_code)]).await;
+        let screen = screen.text().await.unwrap();
+        let hidden = |name: &str| {
+            let begin = format!("name=\"{name}\" value=\"");
+            let rest = screen.split(&begin).nth(1).unwrap_or_else(|| {
+                panic!("no {name}: {screen}");
+            });
+            rest.split('"').next().unwrap().to_owned()
+        };
+        let (code, session) = (hidden("user_code"), hidden("session"));
+        let fields = [
+            ("user_code", code.as_str()),
+            ("session", &session),
+            ("decision", decision),
+        ];
+        let done = self.submit("/device/approve", &fields).await;
+        assert_eq!(done.status(), 200);
+        screen
+    }
+}
+
+fn file(home: &Home) -> PathBuf {
+    home.path().join(".config/svc/contexts/default.json")
+}
+
+fn kept(home: &Home) -> Value {
+    serde_json::from_slice(&std::fs::read(file(home)).unwrap()).unwrap()
+}
+
+/// OA-4, OA-5: from the code to a token that is kept, and to its end. The person sees what asks.
+#[tokio::test]
+async fn oa_4_a_login_is_approved_elsewhere_and_ended_by_logout() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let person = Person::sign_in(&up).await;
+    let args = ["login", "--api-url", up.said("base_url"), "-o", "json"];
+    let mut login = home.start(&args);
+    let shown = login.json().await;
+    let user_code = shown["user_code"].as_str().unwrap();
+    let device = format!("{}/device", up.said("base_url"));
+    assert_eq!(
+        shown,
+        json!({
+            "verification_uri": device,
+            "verification_uri_complete": format!("{device}?user_code={user_code}"),
+            "user_code": user_code,
+            "expires_in": 600,
+        })
+    );
+    let screen = person.decide(user_code, "approve").await;
+    for seen in [
+        std::env::consts::OS,
+        env!("CARGO_PKG_VERSION"),
+        "Create or select a project, open a tunnel",
+        "account.workspaces.read-only",
+    ] {
+        assert!(screen.contains(seen), "{seen}: {screen}");
+    }
+    assert!(!screen.contains("Give access to others"), "{screen}");
+    let who = login.json().await;
+    assert_eq!(who["email"], up.said("admin_email"));
+    assert!(!who["permissions"].to_string().contains("credentials"));
+    let ended = login.ended().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("waiting for approval\n"), "{ended:?}");
+    assert!(!ended.stderr.contains("eyJ"), "{ended:?}");
+    let mode = std::fs::metadata(file(&home)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let context = kept(&home);
+    assert_eq!(context["workspace_id"], up.said("workspace_id"));
+    let here = ["project", "list", "--context", "default", "-o", "json"];
+    let projects = home.run(&here).await.json();
+    assert_eq!(projects["projects"][0]["id"], up.said("project_id"));
+
+    let base_url = up.said("base_url");
+    let token = context["token"].as_str().unwrap();
+    let whoami = ["whoami", "--api-url", base_url, "--token", token];
+    assert_eq!(home.run(&whoami).await.code, Some(0));
+    let logout = home.run(&["logout"]).await;
+    assert_eq!(logout.code, Some(0), "{logout:?}");
+    assert!(logout.stderr.contains("is revoked"), "{logout:?}");
+    assert!(!file(&home).exists());
+    assert_eq!(home.run(&whoami).await.code, Some(3), "the token is dead");
+}
+
+#[tokio::test]
+async fn a_person_at_a_screen_finds_the_browser_open() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let person = Person::sign_in(&up).await;
+    let opened = home.path().join("opened");
+    let browser = home.path().join("xdg-open");
+    // Moved into place whole: whoever waits for it never reads a part.
+    let script = format!(
+        "#!/bin/sh\necho \"$1\" > '{0}.part'\n/bin/mv '{0}.part' '{0}'\n",
+        opened.display()
+    );
+    std::fs::write(&browser, script).unwrap();
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let scope = "account.projects.read-only";
+    let args = ["login", "--api-url", up.said("base_url"), "--scope", scope];
+    let mut command = home.command(&args);
+    command.env("PATH", home.path()).env("DISPLAY", ":0");
+    let mut asked = Asked::spawn(&mut command);
+    asked.until("waiting for approval").await;
+    let address = until_written(&opened).await;
+    let (device, user_code) = address.trim().split_once("?user_code=").unwrap();
+    assert_eq!(device, format!("{}/device", up.said("base_url")));
+    person.decide(user_code, "approve").await;
+    asked.until("signed in to").await;
+    asked.ended().await;
+    let who = ["whoami", "--context", "default", "-o", "json"];
+    let who = home.run(&who).await.json();
+    assert_eq!(who["permissions"], json!([scope]));
+}
+
+async fn until_written(path: &Path) -> String {
+    let written = async {
+        loop {
+            if let Ok(text) = std::fs::read_to_string(path) {
+                return text;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(super::program::SOON, written)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn oa_4_a_login_that_is_denied_or_stopped_keeps_nothing() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let person = Person::sign_in(&up).await;
+    let args = ["login", "--api-url", up.said("base_url"), "-o", "json"];
+    let mut denied = home.start(&args);
+    let mut stopped = home.start(&args);
+    let shown = denied.json().await;
+    person
+        .decide(shown["user_code"].as_str().unwrap(), "deny")
+        .await;
+    stopped.json().await;
+    stopped.says("waiting for approval").await;
+    stopped.signal(Signal::SIGINT);
+    let stopped = stopped.ended().await;
+    assert_eq!(stopped.code, Some(1), "{stopped:?}");
+    let denied = denied.ended().await;
+    assert_eq!(denied.code, Some(3), "{denied:?}");
+    assert!(denied.stderr.contains("was denied"), "{denied:?}");
+    assert!(!file(&home).exists());
+}
+
+/// A platform of which nobody approves anything, whose codes end soon.
+async fn platform(expires_in: u32, issuer: Option<&str>) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let url = |path: &str| format!("{origin}{path}");
+    let metadata = json!({
+        "issuer": issuer.unwrap_or(&origin),
+        "authorization_endpoint": url("/a"),
+        "token_endpoint": url("/token"),
+        "device_authorization_endpoint": url("/ask"),
+        "revocation_endpoint": url("/revoke"),
+        "jwks_uri": url("/keys"),
+        "scopes_supported": [],
+        "response_types_supported": [],
+        "response_modes_supported": [],
+        "grant_types_supported": [],
+        "token_endpoint_auth_methods_supported": [],
+        "revocation_endpoint_auth_methods_supported": [],
+        "code_challenge_methods_supported": [],
+        "authorization_response_iss_parameter_supported": true,
+        "protected_resources": [],
+    });
+    let given = json!({
+        "device_code": "d",
+        "user_code": "ABCD-EFGH",
+        "verification_uri": url("/device"),
+        "verification_uri_complete": url("/device?user_code=ABCD-EFGH"),
+        "expires_in": expires_in,
+        "interval": 1,
+    });
+    let refusal = json!({"error": "expired_token", "error_description": "too late"});
+    let refusal = (http::StatusCode::BAD_REQUEST, Json(refusal));
+    let routes = Router::new()
+        .route(
+            "/.well-known/oauth-authorization-server",
+            routing::get(|| async { Json(metadata) }),
+        )
+        .route("/ask", routing::post(|| async { Json(given) }))
+        .route("/token", routing::post(|| async { refusal }));
+    tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    origin
+}
+
+/// RFC 8628 section 3.5: whether the platform says so or its clock does.
+#[tokio::test]
+async fn oa_4_a_login_ends_with_its_code() {
+    let home = Home::new();
+    for expires_in in [600, 1] {
+        let origin = platform(expires_in, None).await;
+        let ended = home.run(&["login", "--api-url", &origin]).await;
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains("ABCD-EFGH"), "{ended:?}");
+        assert!(ended.stderr.contains("nobody approved"), "{ended:?}");
+    }
+    assert!(!file(&home).exists());
+}
+
+/// RFC 8414 section 3.3: metadata of somebody else is not believed.
+#[tokio::test]
+async fn a_platform_with_another_name_gets_no_login() {
+    let home = Home::new();
+    let origin = platform(600, Some("https://svc.example.com")).await;
+    let ended = home.run(&["login", "--api-url", &origin]).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(
+        ended
+            .stderr
+            .contains("calls itself https://svc.example.com"),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_login_cannot_do_is_said() {
+    let home = Home::new();
+    let login = ["login", "--api-url", "http://127.0.0.1:9"];
+    let keyring = home
+        .run(&[&login[..], &["--token-storage", "keyring"]].concat())
+        .await;
+    assert_eq!(keyring.code, Some(5), "{keyring:?}");
+    let unknown = home
+        .run(&[&login[..], &["--scope", "account.everything"]].concat())
+        .await;
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    let away = home.run(&login).await;
+    assert_eq!(away.code, Some(1), "{away:?}");
+    assert!(away.stderr.contains("cannot reach"), "{away:?}");
+}
+
+/// A token that was not issued to the command line is not its to end, and a platform that is away
+/// keeps nobody signed in here.
+#[tokio::test]
+async fn a_logout_says_what_became_of_the_token() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let token = up.said("token").to_owned();
+    let login = ["login", "--api-url", up.said("base_url"), "--token-stdin"];
+    let signed_in = home.run_with_input(&login, token.as_bytes()).await;
+    assert_eq!(signed_in.code, Some(0), "{signed_in:?}");
+    let logout = home.run(&["logout"]).await;
+    assert!(logout.stderr.contains("came from elsewhere"), "{logout:?}");
+    assert!(!file(&home).exists());
+    let again = home.run(&["logout"]).await;
+    assert!(again.stderr.contains("there is no context"), "{again:?}");
+
+    let signed_in = home.run_with_input(&login, token.as_bytes()).await;
+    assert_eq!(signed_in.code, Some(0), "{signed_in:?}");
+    up.stop().await;
+    let logout = home.run(&["logout"]).await;
+    assert_eq!(logout.code, Some(0), "{logout:?}");
+    for said in ["cannot reach", "was not revoked"] {
+        assert!(logout.stderr.contains(said), "{logout:?}");
+    }
+    assert!(!file(&home).exists());
+}
