@@ -14,7 +14,9 @@ fn documented() -> BTreeMap<String, (String, Labels)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     let text = std::fs::read_to_string(path).unwrap();
     // The platform's table comes after the engine's.
-    let (own, _) = text.split_once("<!-- table: made from crates/control").unwrap();
+    let (own, _) = text
+        .split_once("<!-- table: made from crates/control")
+        .unwrap();
     let rows = own.lines().filter(|line| line.starts_with("| `svc_"));
     rows.map(|row| {
         let cells: Vec<_> = row.split(" | ").collect();
