@@ -6,8 +6,11 @@
 
 The platform answers `whoami` and `resolve` on SQLite and on PostgreSQL; beside it a bare axum
 server answers a constant (`constant`), and the one SQL statement of the same question with nothing
-around it (`by-hand`: no token, no signature, no permission).  Then sixteen creators at once make
-projects, each in a workspace of their own and all in one.
+around it (`by-hand`: no token, no signature, no permission).  What a credential costs is `whoami`
+with a personal access token (`svc`) and with one of an OAuth client (`svc-oauth`) beside a route
+that asks for none (`svc-open`).  What a tool costs is the same call over MCP (`svc-mcp`), and the
+list of tools.  Then sixteen creators at once make projects, each in a workspace of their own and
+all in one.
 
 Needs `svc` and the example `bare` (cargo build --release -p svc; cargo build --release -p control
 --example bare), `wrk`, and PostgreSQL's programs (`initdb`, `pg_ctl`); where they are not on PATH,
@@ -15,54 +18,16 @@ BENCH_PATH names their directories.  Standard library only; rounds are interleav
 says how much of the machine others used.
 """
 import argparse, contextlib, http.client, json, os, pwd, re, shutil, signal, socket, statistics
-import subprocess, sys, tempfile, threading, time
+import subprocess, sys, tempfile, threading, time, urllib.request
 from pathlib import Path
 
+from measure import cpu_of, free_port, machine, wait_port
+
 ROOT = Path(__file__).resolve().parent.parent
-TICK = os.sysconf("SC_CLK_TCK")
 PG = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
 os.environ["PATH"] = ":".join([os.environ.get("BENCH_PATH", ""), str(ROOT / "target/release"),
                                str(ROOT / "target/release/examples"), os.environ["PATH"], *PG])
 CREATORS = 16
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def wait_port(port, proc, log):
-    end = time.time() + 30
-    while time.time() < end and proc.poll() is None:
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        time.sleep(0.02)
-    sys.exit(f"{proc.args[0]} does not listen: {log.read_text()}")
-
-
-def cpu_of(roots):
-    """CPU seconds of these process trees, ended children included."""
-    kids, own = {}, {}
-    for d in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            f = Path(f"/proc/{d}/stat").read_text().rsplit(")", 1)[1].split()
-            kids.setdefault(int(f[1]), []).append(int(d))
-            own[int(d)] = sum(map(int, f[11:15])) / TICK
-    todo, total = list(roots), 0.0
-    while todo:
-        p = todo.pop()
-        total += own.get(p, 0.0)
-        todo += kids.get(p, [])
-    return total
-
-
-def machine():
-    """CPU seconds of the whole machine, and of this program with what it ran to the end."""
-    f = [int(x) / TICK for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    t = os.times()
-    return sum(f) - f[3] - f[4], sum(t[:4])
 
 
 def measured(server, database, work):
@@ -134,23 +99,47 @@ class Platform:
             self.postgres.stop()
 
     def loads(self):
-        """(contender, work, its server, URL, headers)"""
+        """(contender, work, its server, URL, headers, the message that is posted)"""
         svc, bare = ([p.pid] for p in self.procs)
         p = self.people[0]
         mine, other = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.bare_port}"
-        token = [f"Authorization: Bearer {p['token']}"]
-        return [("svc", "whoami", svc, f"{mine}/api/whoami", token),
-                ("by-hand", "whoami", bare, f"{other}/whoami", [f"x-key: {p['key']}"]),
-                ("svc", "resolve", svc, f"{mine}/api/projects/tunnels/resolve/{p['endpoint']}", token),
-                ("by-hand", "resolve", bare, f"{other}/resolve/{p['endpoint']}", []),
-                ("constant", "whoami", bare, f"{other}/constant", [])]
+        token, oauth = ([f"Authorization: Bearer {p[kind]}"] for kind in ("token", "oauth_token"))
+        tool = lambda name: {"method": "tools/call", "params": {"name": name, "arguments": {}}}
+        return [("svc", "whoami", svc, f"{mine}/api/whoami", token, None),
+                ("svc-oauth", "whoami", svc, f"{mine}/api/whoami", oauth, None),
+                ("svc-mcp", "whoami", svc, f"{mine}/api/mcp", oauth, tool("svc_whoami")),
+                ("by-hand", "whoami", bare, f"{other}/whoami", [f"x-key: {p['key']}"], None),
+                ("svc", "resolve", svc, f"{mine}/api/projects/tunnels/resolve/{p['endpoint']}", token, None),
+                ("by-hand", "resolve", bare, f"{other}/resolve/{p['endpoint']}", [], None),
+                ("svc-oauth", "projects", svc, f"{mine}/api/projects/tunnels", oauth, None),
+                ("svc-mcp", "projects", svc, f"{mine}/api/mcp", oauth, tool("svc_project_list")),
+                ("svc-mcp", "tools", svc, f"{mine}/api/mcp", oauth, {"method": "tools/list"}),
+                ("svc-open", "constant", svc, f"{mine}/healthz", [], None),
+                ("by-hand", "constant", bare, f"{other}/constant", [], None)]
+
+    def check(self):
+        """Each load once: a tool that fails answers 200 too."""
+        for contender, work, _, url, headers, message in self.loads():
+            r = urllib.request.Request(url, message and json.dumps(MESSAGE | message).encode(), dict(h.split(": ") for h in headers + (MCP if message else [])))
+            answer = json.loads(urllib.request.urlopen(r, timeout=10).read())
+            if message and answer.get("result", {"isError": True}).get("isError"):
+                sys.exit(f"{contender} {work}: {answer}")
 
 
-def wrk(url, headers, secs):
+MESSAGE = {"jsonrpc": "2.0", "id": 1}
+MCP = ["Content-Type: application/json", "Accept: application/json, text/event-stream", "MCP-Protocol-Version: 2025-11-25"]
+
+
+def wrk(url, headers, message, secs):
     cmd = ["wrk", "-t1", "-c32", f"-d{secs}s", "--latency", "--timeout", "5s"]
-    for h in headers:
+    for h in headers + (MCP if message else []):
         cmd += ["-H", h]
-    out = subprocess.run(cmd + [url], check=True, capture_output=True, text=True).stdout
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
+        if message:
+            script.write(f'wrk.method = "POST"\nwrk.body = [[{json.dumps(MESSAGE | message)}]]\n')
+            script.flush()
+            cmd += ["-s", script.name]
+        out = subprocess.run(cmd + [url], check=True, capture_output=True, text=True).stdout
     n = int(re.search(r"(\d+) requests in", out)[1])
     bad = sum(map(int, re.findall(r"(?:connect|read|write|timeout) (\d+)", out)))
     m = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
@@ -212,6 +201,7 @@ def run(args):
         for name in args.only.split(","):
             platforms.append(Platform(base, name, args.projects))
             stack.callback(platforms[-1].stop)
+            platforms[-1].check()
 
         def note(platform, contender, work, r):
             r["cpu_per_10k"], r["db_per_10k"] = (r[k] / max(r["n"], 1) * 1e4 for k in ("cpu", "cpu_db"))
@@ -220,10 +210,10 @@ def run(args):
             print(f"{platform.name:9} {contender:9} {work:11} {r['rate']:9.0f}/s  p99 {r['p99']:7.2f} ms  "
                   f"CPU/10k {r['cpu_per_10k']:6.2f} + {r['db_per_10k']:5.2f} s  foreign {r['foreign']:.0%}  errors {r['errors']}", flush=True)
         for round_ in range(args.rounds):
-            for load in range(5):
+            for load in range(len(platforms[0].loads())):
                 for p in platforms:
-                    contender, work, server, url, headers = p.loads()[load]
-                    note(p, contender, work, measured(server, p.db_pids, lambda: wrk(url, headers, args.secs)))
+                    contender, work, server, url, headers, message = p.loads()[load]
+                    note(p, contender, work, measured(server, p.db_pids, lambda: wrk(url, headers, message, args.secs)))
             for shared in (False, True):
                 for p in platforms:
                     r = measured([p.procs[0].pid], p.db_pids, lambda: creations(p, args.creations, shared, round_))
@@ -237,12 +227,15 @@ def report(args):
         d = json.loads(line)
         runs.setdefault((d["db"], d["w"], d["c"]), []).append(d["r"])
     med = {k: {f: statistics.median(r[f] for r in v) for f in ("rate", "p50", "p99", "cpu_per_10k", "db_per_10k")} for k, v in runs.items()}
-    md = ["| database | work | who | per second | p50 ms | p99 ms | CPU s per 10,000 | database CPU s | ÷ by-hand rate | ÷ constant rate |",
-          "|---|---|---|---:|---:|---:|---:|---:|---:|---:|"]
+    md = ["| database | work | who | per second | p50 ms | p99 ms | CPU s per 10,000 | database CPU s | ÷ by-hand rate | ÷ constant rate | CPU ÷ same call over HTTP |",
+          "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    cpu = lambda m: m["cpu_per_10k"] + m["db_per_10k"]
     for (db, w, c), m in med.items():
+        http = med.get((db, w, "svc-oauth")) if c == "svc-mcp" else None
+        over_http = f"{cpu(m) / cpu(http):.2f}" if http else "–"
         ratio = lambda k: f"{m['rate'] / med[k]['rate']:.2f}" if k in med and not w.startswith("create") else "–"
         md.append(f"| {db} | {w} | {c} | {m['rate']:,.0f} | {m['p50']:.2f} | {m['p99']:.2f} | {m['cpu_per_10k']:.2f} | {m['db_per_10k']:.2f} | "
-                  f"{ratio((db, w, 'by-hand'))} | {ratio((db, 'whoami', 'constant'))} |")
+                  f"{ratio((db, w, 'by-hand'))} | {ratio((db, 'constant', 'by-hand'))} | {over_http} |")
     every = [r for v in runs.values() for r in v]
     spread = [(max(x) - min(x)) / statistics.median(x) for x in ([r["rate"] for r in v] for v in runs.values()) if len(x) > 2]
     md.append(f"\nForeign CPU: median {statistics.median(r['foreign'] for r in every):.0%}, max {max(r['foreign'] for r in every):.0%}; "

@@ -1,115 +1,137 @@
-"""The report of a bench run: medians of the raw runs as tables (summary.csv, summary.json, summary.md)."""
-import csv, json, statistics
+"""The report of a run: goals beside what was measured, and the tables behind them, in Markdown."""
 from pathlib import Path
 
-COLS = [("rps", "rate"), ("rps", "cpu_per_100k"), ("rps", "cpu_server"), ("rps", "n"), ("rps_tls", "rate"), ("rps_tls", "cpu_per_100k"),
-        ("conn", "rate"), ("conn", "cpu_per_100k"), ("conn_tls", "rate"), ("conn_tls", "cpu_per_100k"),
-        ("lat", "p50"), ("lat", "p99"), ("lat", "cpu_per_100k"),
-        ("down1", "mib_s"), ("down1", "cpu_per_gib"), ("down8", "mib_s"), ("down8", "cpu_per_gib"),
-        ("up1", "mib_s"), ("up1", "cpu_per_gib"), ("up8", "mib_s"), ("up8", "cpu_per_gib"),
-        ("down1_tls", "mib_s"), ("down1_tls", "cpu_per_gib"), ("udp", "received"), ("udp", "cpu_per_100k"), ("udp", "p50"), ("udp", "p99"),
-        ("mem", "server_rss"), ("mem", "agent_rss"), ("idle", "pss_kib_per_conn"), ("idle", "rss_kib_per_conn"), ("reconnect", "seconds")]
+from goals import ENCRYPTED, GOALS, PEERS
+from results import Results
+
+BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
 
-def medians(out, limit=1.0):
-    vals, errs, extra, all_ = {}, {}, {}, {}
-    for l in (Path(out) / "raw.jsonl").read_text().splitlines():
-        d = json.loads(l)
-        c, w, r = d["c"], d["w"], d["r"]
-        if "error" in r:
-            errs.setdefault((c, w), []).append(r["error"])
-            continue
-        if r.get("errors"):
-            errs.setdefault((c, w), []).append(f"{r['errors']} errors")
-        if w in ("idle", "reconnect", "many"):
-            extra[(c, w)] = r
-        for k, v in r.items():
-            if isinstance(v, (int, float)) and not isinstance(v, bool):
-                (vals if r.get("foreign", 0) <= limit else all_).setdefault((c, w, k), []).append(v)
-    for k, v in all_.items():           # only noisy runs: better than none
-        vals.setdefault(k, v)
-    return {k: statistics.median(v) for k, v in vals.items()}, vals, errs, extra
+def report(out, max_foreign, docs=None):
+    """Writes `report.md` beside the raw results, and its text into the marked block of `docs`."""
+    res = Results(out, max_foreign)
+    text = "\n".join(part for part in (head(res), goals(res), peers(res), *tables(res), distance(res), absent(res)) if part)
+    (Path(out) / "report.md").write_text(text)
+    if docs:
+        page = docs.read_text()
+        before, rest = page.split(BEGIN)
+        _, after = rest.split(END)
+        docs.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+    return text
 
 
-def fmt(v):
-    if not v: return "–"
-    if v >= 1000: return f"{v:,.0f}"
-    if v >= 100: return f"{v:.0f}"
-    if v >= 10: return f"{v:.1f}"
-    return f"{v:.2f}"
+def fmt(v, unit=""):
+    if v is None:
+        return "–"
+    digits = 0 if abs(v) >= 100 else 1 if abs(v) >= 10 else 2
+    return f"{v:,.{digits}f}" + (f" {unit}" if unit and unit[0] not in "%/" else unit)
 
 
-def table(head, rows):
-    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" + "---:|" * (len(head) - 1)] +
-                     ["| " + " | ".join(map(str, r)) + " |" for r in rows]) + "\n"
+def table(heads, rows):
+    if not rows:
+        return ""
+    return "\n".join(["| " + " | ".join(heads) + " |", "|" + "---|" + "---:|" * (len(heads) - 1)] + ["| " + " | ".join(map(str, r)) + " |" for r in rows]) + "\n"
 
 
-def report(args, contenders):
-    med, vals, errs, extra = medians(args.out, args.max_foreign)
-    out, cs = Path(args.out), contenders
-    seen = {k[0] for k in med}
-    cs = [c for c in cs if c["name"] in seen]
-    with open(out / "summary.csv", "w", newline="") as f:
-        w = csv.writer(f)
-        w.writerow(["contender", "class", "crypto"] + [f"{a}.{b}" for a, b in COLS])
-        for c in cs:
-            w.writerow([c["name"], c.get("class", ""), c.get("crypto", "")] + [
-                round(med[(c["name"], a, b)], 4) if (c["name"], a, b) in med else "" for a, b in COLS])
-    (out / "summary.json").write_text(json.dumps(
-        {c["name"]: {f"{a}.{b}": {"median": med[(c["name"], a, b)], "runs": vals[(c["name"], a, b)]}
-                     for a, b in COLS if (c["name"], a, b) in med} for c in cs}, indent=1))
-    ref, dref = args.ref, "direct"
-    g = lambda n, a, b: med.get((n, a, b))
-    rat = lambda v, r: "–" if not v or not r else f"{v / r:.2f}"
-    md = []
+def head(res):
+    m, f = res.meta, sorted(res.foreign)
+    lines = [f"{m.get('date', '')}, {m.get('rounds', '?')} interleaved rounds of {m.get('secs', '?')} s, build `{m.get('profile', '?')}` of {m.get('commit', '?')}. {m.get('machine', '')}", ""]
+    lines.append("Versions: " + ", ".join(f"{k} {v}" for k, v in m.get("versions", {}).items()) + ".")
+    if f:
+        lines.append(f"\nOthers used {f[len(f) // 2]:.0%} of the machine (median), {f[-1]:.0%} at most, over {len(f)} measurements; runs above {res.limit:.0%} count only where there are no others.")
+    spread = {what: res.spread(*key) for what, key in {"requests/s": ("rps", "rate"), "CPU for a request": ("rps", "cpu_per_100k"), "CPU for a GiB": ("down1", "cpu_per_gib")}.items()}
+    if any(s is not None for s in spread.values()):
+        lines.append("Spread over the rounds, (max − min) / median: " + ", ".join(f"{what} {s:.0%}" for what, s in spread.items() if s is not None) + ".")
+    return "\n".join(lines) + "\n"
 
-    def sect(title, cols, ratio=()):
-        """cols: (heading, workload, key); ratio: (heading, workload, key, reference)."""
-        rows = []
-        for c in cs:
-            v = [g(c["name"], a, b) for _, a, b in cols]
-            if any(x is not None for x in v):
-                rows.append([c["name"]] + [fmt(x) for x in v] + [rat(g(c["name"], a, b), g(r, a, b)) for _, a, b, r in ratio])
-        if rows:
-            md.append(f"### {title}\n\n" + table(["contender"] + [h for h, _, _ in cols] + [h for h, *_ in ratio], rows))
 
-    sect("Small GET, keep-alive, 64 connections", [("req/s", "rps", "rate"), ("CPU s/100k", "rps", "cpu_per_100k")],
-         [(f"req/s ÷ {ref}", "rps", "rate", ref), (f"CPU ÷ {ref}", "rps", "cpu_per_100k", ref), ("req/s ÷ direct", "rps", "rate", dref)])
-    sect("The same with TLS at the edge", [("req/s", "rps_tls", "rate"), ("CPU s/100k", "rps_tls", "cpu_per_100k")],
-         [(f"req/s ÷ {ref}", "rps_tls", "rate", ref), (f"CPU ÷ {ref}", "rps_tls", "cpu_per_100k", ref), ("req/s ÷ direct", "rps_tls", "rate", dref)])
-    sect("A new connection for each request, 16 at once", [("conn/s", "conn", "rate"), ("CPU s/100k", "conn", "cpu_per_100k"),
-         ("TLS conn/s", "conn_tls", "rate"), ("TLS CPU s/100k", "conn_tls", "cpu_per_100k")],
-         [(f"conn/s ÷ {ref}", "conn", "rate", ref), (f"CPU ÷ {ref}", "conn", "cpu_per_100k", ref)])
-    sect("Latency at 1,000 req/s over 20 connections (ms)", [("p50", "lat", "p50"), ("p90", "lat", "p90"), ("p99", "lat", "p99"), ("CPU s/100k", "lat", "cpu_per_100k")],
-         [(f"p50 ÷ {ref}", "lat", "p50", ref), ("p50 ÷ direct", "lat", "p50", dref)])
-    sect("Bulk, MiB/s", [("down ×1", "down1", "mib_s"), ("down ×8", "down8", "mib_s"), ("up ×1", "up1", "mib_s"), ("up ×8", "up8", "mib_s"), ("TLS down ×1", "down1_tls", "mib_s")],
-         [(f"down×1 ÷ {ref}", "down1", "mib_s", ref), (f"up×1 ÷ {ref}", "up1", "mib_s", ref)])
-    sect("Bulk, CPU seconds per GiB (server + agent)", [("down ×1", "down1", "cpu_per_gib"), ("down ×8", "down8", "cpu_per_gib"), ("up ×1", "up1", "cpu_per_gib"), ("up ×8", "up8", "cpu_per_gib"), ("TLS down ×1", "down1_tls", "cpu_per_gib")],
-         [(f"down×1 ÷ {ref}", "down1", "cpu_per_gib", ref), (f"up×1 ÷ {ref}", "up1", "cpu_per_gib", ref)])
-    sect("UDP echo, 10,000 datagrams/s of 200 bytes", [("received/s", "udp", "rate"), ("lost %", "udp", "lost_pct"), ("CPU s/100k", "udp", "cpu_per_100k"), ("p50 ms", "udp", "p50"), ("p99 ms", "udp", "p99")])
+def goals(res):
+    rows, count = [], {}
+    for g in GOALS:
+        own = res.median(*g.ours)
+        ratio = res.ratio(g.ours, g.anchor) if g.anchor else None
+        value = (ratio[0] if ratio else None) if g.anchor else own
+        verdict = "not measured" if value is None else g.judge(value)
+        count[verdict] = count.get(verdict, 0) + 1
+        sign, mark = ("≤" if g.less else "≥"), ("×" if g.anchor else g.unit)
+        bound = lambda b: "–" if b is None else f"{sign} {b:g} {mark}".rstrip()
+        rows.append([g.row, f"{g.what} (`{g.ours[0]}`)", fmt(own, g.unit), f"{g.anchor[0]} {fmt(res.median(*g.anchor), g.unit)}" if g.anchor else "–",
+                     f"{ratio[0]:.2f} ({ratio[1]:.2f}–{ratio[2]:.2f})" if ratio else "–", bound(g.first), bound(g.aim), verdict])
+    said = ", ".join(f"{n} {what}" for what, n in sorted(count.items()) if what not in ("–", "not measured"))
+    return f"### Goals\n\n{said or 'Nothing was measured'}. Ratios are to the anchor in the same rounds: median (least–greatest).\n\n" + table(["row", "measure", "ours", "anchor", "ratio", "first", "aim", "reached"], rows)
+
+
+def peers(res):
     rows = []
-    for c in cs:
-        r, k = extra.get((c["name"], "idle")), extra.get((c["name"], "reconnect"))
-        if r or k:
-            r, k = r or {}, k or {}
-            i, wi = r.get("idle"), r.get("with")
-            rows.append([c["name"], *( [f"{i['server'][0]:.1f}", f"{i['agent'][0]:.1f}"] if i else ["–", "–"]),
-                         r.get("open", "–"), *([f"{wi['server'][0]:.1f}", f"{wi['agent'][0]:.1f}"] if wi else ["–", "–"]),
-                         fmt(r.get("rss_kib_per_conn")), fmt(g(c["name"], "mem", "server_rss")), fmt(g(c["name"], "mem", "agent_rss")), f"{k['seconds']:.2f}" if k.get("seconds") else k.get("note", "–")])
-    if rows:
-        md.append("### Memory (RSS, MiB) and reconnect\n\n" + table(["contender", "server idle", "agent idle", "open conns", "server", "agent", "KiB/conn (both)", "server after load", "agent after load", "reconnect s"], rows))
-    rows = [[n, fmt(r.get("server_pss_kib_per_tunnel")), fmt(r.get("agent_pss_kib_per_tunnel")), fmt(r.get("ready_s"))]
-            for (n, w), r in extra.items() if w == "many" and "error" not in r]
-    if rows:
-        md.append(f"### {args.many} more tunnels (PSS, KiB per tunnel)\n\n" + table(["contender", "server", "agent(s)", "all ready s"], rows))
-    if errs:
-        md.append("### Runs with errors\n\n" + "\n".join(f"- {c} {w}: {'; '.join(e[:3])}" for (c, w), e in sorted(errs.items())) + "\n")
-    spread = [(max(v) - min(v)) / statistics.median(v) for k, v in vals.items() if k[1:] == ("rps", "cpu_per_100k") and len(v) > 2 and max(v)]
-    rspread = [(max(v) - min(v)) / statistics.median(v) for k, v in vals.items() if k[1:] == ("rps", "rate") and len(v) > 2]
-    if spread:
-        md.append(f"Spread (max−min)/median over the rounds, median over contenders: req/s {statistics.median(rspread):.0%}, CPU per request {statistics.median(spread):.0%}.\n")
-    fo = [x for k, v in vals.items() if k[2] == "foreign" for x in v]
-    if fo:
-        md.append(f"Foreign CPU during the runs used here: median {statistics.median(fo):.0%}, max {max(fo):.0%} of the machine; {len(fo)} runs.\n")
-    (out / "summary.md").write_text("\n".join(md))
-    print("\n".join(md))
+    for what, work, key, unit in PEERS:
+        own = res.median("svc-tcp", work, key)
+        others = {n: res.median(n, work, key) for n in ENCRYPTED}
+        others = {n: v for n, v in others.items() if v}
+        if own is None or not others:
+            continue
+        best = min(others, key=others.get)
+        ratio = res.ratio(("svc-tcp", work, key), (best, work, key))[0]
+        rows.append([what, fmt(own, unit), f"{best} {fmt(others[best], unit)}", f"{ratio:.2f}", "ahead" if ratio < 1 else "behind"])
+    return rows and "### Encrypted peers\n\nOurs is `svc-tcp`, which carries bytes as they do; the peer is the best of all that were here.\n\n" + table(["measure", "ours", "best peer", "ratio", ""], rows)
+
+
+def section(res, title, columns):
+    """columns: (heading, workload, key). A contender without any of them has no row."""
+    rows = []
+    for name in res.contenders():
+        # Nobody is charged for what goes without a proxy.
+        v = [None if name == "direct" and key.startswith("cpu") else res.median(name, work, key) for _, work, key in columns]
+        if any(x is not None for x in v):
+            rows.append([name, *map(fmt, v)])
+    return rows and f"### {title}\n\n" + table(["contender", *[h for h, _, _ in columns]], rows)
+
+
+def tables(res):
+    bulk = [(f"{way} ×{n}", f"{way}{n}") for way in ("down", "up") for n in (1, 8)]
+    yield section(res, "Small requests, 64 keep-alive connections", [("req/s", "rps", "rate"), ("CPU s/100k", "rps", "cpu_per_100k"), ("TLS req/s", "rps_tls", "rate"),
+                  ("TLS CPU", "rps_tls", "cpu_per_100k"), ("HTTP/2 req/s", "rps_h2", "rate"), ("HTTP/2 CPU", "rps_h2", "cpu_per_100k")])
+    yield section(res, "A new connection for each request, 16 at once", [("conn/s", "conn", "rate"), ("CPU s/100k", "conn", "cpu_per_100k"),
+                  ("TLS conn/s", "conn_tls", "rate"), ("TLS CPU", "conn_tls", "cpu_per_100k")])
+    yield section(res, "Latency at 1,000 requests/s (ms)", [("p50", "lat", "p50"), ("p99", "lat", "p99"), ("CPU s/100k", "lat", "cpu_per_100k"),
+                  ("TLS p50", "lat_tls", "p50"), ("TLS p99", "lat_tls", "p99"), ("TLS CPU", "lat_tls", "cpu_per_100k")])
+    for suffix, title in (("", "Bulk"), ("_tls", "Bulk, TLS at the edge")):
+        yield section(res, f"{title}, MiB/s and CPU seconds for a GiB", [(h, w + suffix, "mib_s") for h, w in bulk] + [(f"CPU {h}", w + suffix, "cpu_per_gib") for h, w in bulk])
+    yield section(res, "WebSocket messages of 100 bytes, there and back on 64 sockets", [("/s", "ws", "rate"), ("CPU s/100k", "ws", "cpu_per_100k"), ("p99 ms", "ws", "p99"),
+                  ("TLS /s", "ws_tls", "rate"), ("TLS CPU", "ws_tls", "cpu_per_100k"), ("TLS p99 ms", "ws_tls", "p99")])
+    yield section(res, "Echoes of 10,000 datagrams/s", [("received/s", "udp", "rate"), ("CPU s/100k", "udp", "cpu_per_100k"), ("p50 ms", "udp", "p50"), ("p99 ms", "udp", "p99")])
+    yield section(res, "A token on every request, more CPU in per cent", [("HS256", "token", "hs256_percent"), ("ES256", "token", "es256_percent")])
+    yield section(res, "Memory (MiB; KiB for each of 1,000 idle connections, both ends)", [("server RSS", "idle", "server_rss"), ("anonymous", "idle", "server_anon"), ("file", "idle", "server_file"),
+                  ("agent RSS", "idle", "agent_rss"), ("anonymous", "idle", "agent_anon"), ("file", "idle", "agent_file"), ("KiB/conn", "idle", "pss_kib_per_conn"),
+                  ("server after load", "mem", "server_rss"), ("agent after load", "mem", "agent_rss")])
+    for n in (500, 1000):
+        w = f"many{n}"
+        yield section(res, f"{n} tunnels (KiB of PSS for each)", [("server", w, "server_pss_kib_per_tunnel"), ("agent", w, "agent_pss_kib_per_tunnel"), ("all ready s", w, "ready_s"), ("back after 2 s s", w, "back_s")])
+    yield section(res, "First answer after the server was away for 2 s", [("s", "reconnect", "seconds")])
+    yield section(res, "Fan-out: 1,000 watchers over TLS, 20 events/s", [("deliveries", "sse", "n"), ("expected", "sse", "expected"), ("CPU s/100k", "sse", "cpu_per_100k"), ("p50 ms", "sse", "p50"), ("p99 ms", "sse", "p99"), ("KiB/watcher", "sse", "pss_kib_per_watcher")])
+    rows = [[n, fmt(r["per_request"]), r["which_request"], fmt(r["per_mib"]), r["which_mib"]] for n in res.contenders() if (r := res.last(n, "syscalls"))]
+    yield rows and "### System calls, both ends (counts under strace, not times)\n\n" + table(["contender", "for a request", "which", "for a MiB down", "which"], rows)
+
+
+def distance(res):
+    cells = sorted({tuple(map(int, w.removeprefix("rtt").split("-loss"))) for _, w in res.runs if w.startswith("rtt")})
+    if not cells:
+        return ""
+    net, parts = res.last("network", "distance"), []
+    how = f"Made by {net.get('made_by', '?')}, which carries {fmt(net.get('mib_s'))} MiB/s of one stream without delay and loss"
+    how += f" ({fmt(net['packets_s'])} packets/s, {net['cores']:.0%} of a core)" if "packets_s" in net else ""
+    heads = ["contender", *[f"{rtt} ms, {loss / 10:g} %" for rtt, loss in cells]]
+    for key, title in (("rate", "requests/s on 16 connections"), ("p99", "p99 of them, ms"), ("conn_rate", "requests/s, a new connection for each, 16 at once"), ("mib_s", "one download, MiB/s")):
+        rows = [[n, *[fmt(res.median(n, f"rtt{rtt}-loss{loss}", key)) for rtt, loss in cells]] for n in res.contenders() if any((n, f"rtt{a}-loss{b}") in res.runs for a, b in cells)]
+        parts.append(f"{title[0].upper()}{title[1:]}:\n\n" + table(heads, rows))
+    return f"### Distance and loss between server and agent\n\n{how}. Round trip, and loss of packets in each direction.\n\n" + "\n".join(parts)
+
+
+def absent(res):
+    """What could not be run, and what went wrong: named, never left out."""
+    lines = [f"- {what}: {why}" for what, why in res.meta.get("missing", {}).items()]
+    text = "### Not here\n\n" + ("\n".join(lines) or "Everything that the bench knows was here.") + "\n"
+    notes = [f"- {c} {w}: {r['note']}" for (c, w), rounds in sorted(res.runs.items()) for r in list(rounds.values())[-1:] if "note" in r]
+    errors = [f"- {c} {w}: {'; '.join(dict.fromkeys(e))[:300]}" for (c, w), e in sorted(res.errors.items())]
+    if notes or errors:
+        text += "\n### Notes and runs with errors\n\n" + "\n".join(notes + errors) + "\n"
+    return text

@@ -3,22 +3,15 @@
 
 import assert from "node:assert/strict";
 
-import { accessible, drive, focused } from "./browser.mjs";
-
-const SIZES = { phone: { width: 390, height: 844 }, desk: { width: 1280, height: 800 } };
+import { drive, focused } from "./browser.mjs";
+import { LOOKS, lookAt, signIn } from "./looks.mjs";
 
 await drive(async (world) => {
   const links = await prepare(world);
-  let visit = 0;
-  for (const colorScheme of ["light", "dark"]) {
-    for (const [size, viewport] of Object.entries(SIZES)) {
-      const look = `${colorScheme}-${size}`;
-      const options = { colorScheme, viewport, expected: [400, 401, 403, 404, 422, 429] };
-      await strangers(world, options, look, links);
-      await members(world, options, look, links);
-      await secondFactor(world, options, look, links, visit);
-      visit += 1;
-    }
+  for (const [visit, { look, options }] of LOOKS.entries()) {
+    await strangers(world, options, look, links);
+    await members(world, options, look, links);
+    await secondFactor(world, options, look, links, visit);
   }
   await withoutScripts(world, links);
 });
@@ -73,7 +66,7 @@ async function prepare(world) {
 
 async function strangers(world, options, look, links) {
   const page = await world.open(options);
-  const see = (name) => look_at(world, page, `${name}-${look}`);
+  const see = (name) => lookAt(world, page, `${name}-${look}`);
   await page.goto("/login");
   await see("login");
   await page.keyboard.type("ada@example.com");
@@ -132,7 +125,7 @@ async function strangers(world, options, look, links) {
 
 async function members(world, options, look, links) {
   const page = await world.open(options);
-  const see = (name) => look_at(world, page, `${name}-${look}`);
+  const see = (name) => lookAt(world, page, `${name}-${look}`);
   await signIn(world, page, "ada@example.com");
   await see("account");
   await page.locator("#current").fill(world.given.password);
@@ -173,7 +166,7 @@ async function members(world, options, look, links) {
 
 async function secondFactor(world, options, look, links, visit) {
   const page = await world.open(options);
-  const see = (name) => look_at(world, page, `${name}-${look}`);
+  const see = (name) => lookAt(world, page, `${name}-${look}`);
   await page.goto("/login");
   await page.getByLabel("Email").fill("grace@example.com");
   await page.getByLabel("Password").fill(world.given.password);
@@ -222,66 +215,4 @@ async function withoutScripts(world, links) {
   await page.waitForURL(`${world.url}/account`);
   await page.goto(links.invitation);
   await page.getByRole("heading", { name: "does not work any more" }).waitFor();
-}
-
-async function signIn(world, page, email) {
-  await page.goto("/login");
-  await page.getByLabel("Email").fill(email);
-  await page.getByLabel("Password").fill(world.given.password);
-  await page.keyboard.press("Enter");
-  await page.waitForURL(`${world.url}/account`);
-}
-
-/** A page holds: it fits, axe finds nothing, the keyboard reaches all of it and shows where it is. */
-async function look_at(world, page, name) {
-  await world.shoot(page, name);
-  await accessible(page, name);
-  const { wide, inside } = await page.evaluate(() => ({
-    wide: document.documentElement.scrollWidth,
-    inside: window.innerWidth,
-  }));
-  assert.ok(wide <= inside, `${name} is ${wide} wide in a window of ${inside}`);
-  await reachable(page, name);
-}
-
-async function reachable(page, name) {
-  const stops = await page.evaluate(() => {
-    const before = document.activeElement;
-    const all = [...document.querySelectorAll("a[href], button, input:not([type=hidden])")];
-    const seen = all.filter((node) => node.checkVisibility());
-    const shown = seen.map((node) => {
-      node.focus({ focusVisible: true });
-      const { outlineStyle, outlineWidth } = getComputedStyle(node);
-      const marked = outlineStyle !== "none" && parseFloat(outlineWidth) >= 2;
-      const { height } = node.getBoundingClientRect();
-      const order = node.tabIndex === 0;
-      return { node: node.outerHTML.slice(0, 80), marked, order, tall: height >= 16 };
-    });
-    before?.focus();
-    return shown;
-  });
-  for (const stop of stops) {
-    assert.deepEqual(stop, { node: stop.node, marked: true, order: true, tall: true }, name);
-  }
-  // By real key presses: as many stops as there are things to use, each one once.
-  const count = await page.evaluate(() => {
-    // The keyboard starts at the top.
-    document.body.tabIndex = -1;
-    document.body.focus();
-    document.body.removeAttribute("tabindex");
-    return [...document.querySelectorAll("a[href], button, input:not([type=hidden])")].filter(
-      (node) => node.checkVisibility(),
-    ).length;
-  });
-  const before = await page.evaluate(() => document.querySelector("[autofocus]")?.id);
-  const visited = [];
-  for (let stop = 0; stop < count; stop += 1) {
-    await page.keyboard.press("Tab");
-    visited.push(await page.evaluate(() => {
-      const all = [...document.querySelectorAll("a[href], button, input:not([type=hidden])")];
-      return all.filter((node) => node.checkVisibility()).indexOf(document.activeElement);
-    }));
-  }
-  assert.deepEqual(visited, [...Array(count).keys()], `order of the keyboard on ${name}`);
-  if (before) await page.evaluate((id) => document.getElementById(id).focus(), before);
 }

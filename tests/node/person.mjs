@@ -49,7 +49,7 @@ export async function letIn(world, address, code) {
   page.clean();
 }
 
-async function signIn(page, { email, password }) {
+export async function signIn(page, { email, password }) {
   await page.getByLabel("Email").fill(email);
   await page.getByLabel("Password").fill(password);
   await page.getByRole("button", { name: "Sign in", exact: true }).click();

@@ -1,14 +1,16 @@
 //! The project's own tasks, behind `cargo xtask <task>`.
 //!
 //! `up` starts the program as a newcomer meets it, `test` runs everything that a change must
-//! pass, `provision` installs what the tests need, `tidy` checks the house rules, and `rules`
-//! writes `docs/rules.md`. The checks of `tidy` and `rules` are also tests of this package, so
-//! that a plain `cargo test` runs them.
+//! pass, `provision` installs what the tests need, `fuzz` feeds the parsers what nobody thought of,
+//! `bench` measures, `tidy` checks the house rules, and `rules` writes `docs/rules.md`. The checks of
+//! `tidy` and `rules` are also tests of this package, so that a plain `cargo test` runs them.
 #![expect(
     clippy::print_stderr,
     reason = "a task talks to the person who started it"
 )]
 
+mod bench;
+mod fuzz;
 mod program;
 mod provision;
 mod repository;
@@ -43,6 +45,8 @@ fn run(args: &[String]) -> Result<()> {
         "up" => up::run(&repository, rest),
         "test" => test::run(&repository, yes(rest)?),
         "provision" => provision::run(&repository, yes(rest)?).map(drop),
+        "bench" => bench::run(&repository, rest),
+        "fuzz" => fuzz::run(&repository, rest),
         "tidy" => no_arguments(rest).and_then(|()| tidy::run(&repository)),
         "rules" => no_arguments(rest).and_then(|()| rules::run(&repository)),
         "help" | "--help" | "-h" => {
@@ -75,6 +79,9 @@ Usage: cargo xtask <task>
   up [args…]         build the release binary and run `svc up --demo [args…]`
   test [--yes]       install what the tests need, then run every check
   provision [--yes]  only install what the tests need
+  bench [options]    the engine and the agent beside anchors and peers (--help)
+  fuzz [--seconds N] [target…]
+                     every target of fuzz/, or those that are named, for N seconds (120)
   tidy               the house rules: crate graph, banned crates, sources
   rules              write docs/rules.md from the rule ids that code and tests cite
 

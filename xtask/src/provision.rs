@@ -2,14 +2,17 @@
 //!
 //! The tests run the program beside real third-party software: nginx as an upstream, curl as a
 //! visitor, the Python SDK as an agent, PostgreSQL as the platform's database, Chromium as a
-//! person's browser, and judges and peers written in Python and for Node. Programs that are there
-//! already are used as they are.
+//! person's browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's
+//! programs as visitors that judge or attack, and judges and peers written in Python and for Node.
+//! Programs that are there already are used as they are.
 //! The Python packages live in a virtual environment under the target directory, the Node packages
 //! in a directory beside it, and so does an nginx that we fetched: its Debian package would start a service when it is installed, so it is
 //! unpacked there and never installed. PostgreSQL's package is installed without the cluster that
-//! it would make; the tests make their own, in temporary directories.
+//! it would make; the tests make their own, in temporary directories. `h2spec` is built where there
+//! is a Go for it, and its test says so where there is none.
 
 mod debian;
+mod go;
 mod node;
 mod postgres;
 mod python;
@@ -28,6 +31,7 @@ use crate::repository::Repository;
 pub(crate) struct Provisions {
     nginx: PathBuf,
     curl: PathBuf,
+    openssl: PathBuf,
     python: PathBuf,
     /// The directory of PostgreSQL's server programs.
     postgres: PathBuf,
@@ -35,20 +39,46 @@ pub(crate) struct Provisions {
     /// The directory that holds `node_modules`.
     node_packages: PathBuf,
     chromium: PathBuf,
+    /// coturn's `turnutils_uclient`.
+    uclient: PathBuf,
+    /// A message bus and the keyring on it; macOS has a keychain, which no test writes to.
+    keyring: Option<[PathBuf; 2]>,
+    nghttp: PathBuf,
+    h2load: PathBuf,
+    nghttpd: PathBuf,
+    slowhttptest: PathBuf,
+    /// The one program that may be missing: it needs Go.
+    h2spec: Option<PathBuf>,
 }
 
 impl Provisions {
     /// The variables that the tests read.
-    pub(crate) fn environment(&self) -> [(&'static str, &Path); 7] {
-        [
+    pub(crate) fn environment(&self) -> Vec<(&'static str, &Path)> {
+        let mut environment: Vec<(&'static str, &Path)> = vec![
             ("SVC_TEST_NGINX", &self.nginx),
             ("SVC_TEST_CURL", &self.curl),
+            ("SVC_TEST_OPENSSL", &self.openssl),
             ("SVC_TEST_PYTHON", &self.python),
             ("SVC_TEST_PG_BIN", &self.postgres),
             ("SVC_TEST_NODE", &self.node),
             ("SVC_TEST_NODE_PACKAGES", &self.node_packages),
             ("SVC_TEST_CHROMIUM", &self.chromium),
-        ]
+            ("SVC_TEST_UCLIENT", &self.uclient),
+            ("SVC_TEST_NGHTTP", &self.nghttp),
+            ("SVC_TEST_H2LOAD", &self.h2load),
+            ("SVC_TEST_NGHTTPD", &self.nghttpd),
+            ("SVC_TEST_SLOWHTTPTEST", &self.slowhttptest),
+        ];
+        if let Some(h2spec) = &self.h2spec {
+            environment.push(("SVC_TEST_H2SPEC", h2spec));
+        }
+        if let Some([bus, keyring]) = &self.keyring {
+            environment.extend([
+                ("SVC_TEST_DBUS", bus.as_path()),
+                ("SVC_TEST_KEYRING", keyring),
+            ]);
+        }
+        environment
     }
 }
 
@@ -70,17 +100,28 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
     let provisions = Provisions {
         nginx: debian::nginx(&directory).context("nginx is gone")?,
         curl: program::find("curl").context("curl is gone")?,
+        openssl: program::find("openssl").context("openssl is gone")?,
         python,
         postgres: postgres::programs().context("PostgreSQL is gone")?,
         node: program::find("node").context("Node is gone")?,
         node_packages,
         chromium: chromium().context("Chromium is gone")?,
+        uclient: program::find(UCLIENT).context("coturn's client is gone")?,
+        keyring: keyring(),
+        nghttp: program::find("nghttp").context("nghttp is gone")?,
+        h2load: program::find("h2load").context("h2load is gone")?,
+        nghttpd: program::find("nghttpd").context("nghttpd is gone")?,
+        slowhttptest: program::find("slowhttptest").context("slowhttptest is gone")?,
+        h2spec: go::h2spec(repository, &directory.join("go"))?,
     };
     for (name, path) in provisions.environment() {
         eprintln!("    {name}={}", path.display());
     }
     Ok(provisions)
 }
+
+/// coturn's client of TURN relays.
+const UCLIENT: &str = "turnutils_uclient";
 
 /// Chromium under the names that systems give it.
 fn chromium() -> Option<PathBuf> {
@@ -89,12 +130,20 @@ fn chromium() -> Option<PathBuf> {
         .find_map(program::find)
 }
 
+/// The message bus of a desktop's session, and the keyring that it starts.
+fn keyring() -> Option<[PathBuf; 2]> {
+    let bus = program::find("dbus-daemon")?;
+    Some([bus, program::find("gnome-keyring-daemon")?])
+}
+
 /// One thing that the tests need of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Need {
     /// Compiles the C of aws-lc.
     CCompiler,
     Curl,
+    /// Makes the certificates of visitors.
+    Openssl,
     Nginx,
     /// Python 3 that can make virtual environments.
     Python,
@@ -103,27 +152,46 @@ enum Need {
     /// Node with npm.
     Node,
     Chromium,
+    /// A keyring that a desktop has, and a bus to reach it.
+    Keyring,
+    /// coturn, for its client; its server is not started.
+    Coturn,
+    /// nghttp, h2load and nghttpd.
+    Nghttp2,
+    Slowhttptest,
 }
 
 impl Need {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 12] = [
         Self::CCompiler,
         Self::Curl,
+        Self::Openssl,
         Self::Nginx,
         Self::Python,
         Self::Postgres,
         Self::Node,
         Self::Chromium,
+        Self::Keyring,
+        Self::Coturn,
+        Self::Nghttp2,
+        Self::Slowhttptest,
     ];
 
     fn is_met(self, directory: &Path) -> bool {
         match self {
             Self::CCompiler => program::find("cc").is_some(),
             Self::Curl => program::find("curl").is_some(),
+            Self::Openssl => program::find("openssl").is_some(),
             Self::Nginx => debian::nginx(directory).is_some(),
             Self::Postgres => postgres::programs().is_some(),
             Self::Node => node::is_met(),
             Self::Chromium => chromium().is_some(),
+            Self::Keyring => cfg!(target_os = "macos") || keyring().is_some(),
+            Self::Coturn => program::find(UCLIENT).is_some(),
+            Self::Nghttp2 => ["nghttp", "h2load", "nghttpd"]
+                .into_iter()
+                .all(|name| program::find(name).is_some()),
+            Self::Slowhttptest => program::find("slowhttptest").is_some(),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -132,15 +200,33 @@ impl Need {
 
     /// The packages of one package manager that meet this need.
     fn packages(self, manager: &Manager) -> &'static str {
-        let [c_compiler, curl, nginx, python, postgres, node, chromium] = manager.packages;
+        let [
+            c_compiler,
+            curl,
+            openssl,
+            nginx,
+            python,
+            postgres,
+            node,
+            chromium,
+            keyring,
+            coturn,
+            nghttp2,
+            slowhttptest,
+        ] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
             Self::Curl => curl,
+            Self::Openssl => openssl,
             Self::Nginx => nginx,
             Self::Python => python,
             Self::Postgres => postgres,
             Self::Node => node,
             Self::Chromium => chromium,
+            Self::Keyring => keyring,
+            Self::Coturn => coturn,
+            Self::Nghttp2 => nghttp2,
+            Self::Slowhttptest => slowhttptest,
         }
     }
 }
@@ -149,7 +235,7 @@ impl Need {
 struct Manager {
     program: &'static str,
     install: &'static str,
-    packages: [&'static str; 7],
+    packages: [&'static str; 12],
 }
 
 /// The first that is found is the system's. `test` drives apt-get itself; with the others
@@ -162,11 +248,17 @@ const MANAGERS: [Manager; 5] = [
         packages: [
             "gcc libc6-dev",
             "curl",
+            "openssl",
             "nginx-light",
             "python3 python3-venv",
             "postgresql",
             "nodejs npm",
             "chromium",
+            // A bus without the user session of systemd, which gnome-keyring would bring.
+            "gnome-keyring dbus-x11",
+            "coturn",
+            "nghttp2-client nghttp2-server",
+            "slowhttptest",
         ],
     },
     Manager {
@@ -175,11 +267,16 @@ const MANAGERS: [Manager; 5] = [
         packages: [
             "gcc",
             "curl",
+            "openssl",
             "nginx",
             "python3",
             "postgresql-server",
             "nodejs npm",
             "chromium",
+            "gnome-keyring dbus-daemon",
+            "coturn-utils",
+            "nghttp2",
+            "slowhttptest",
         ],
     },
     Manager {
@@ -188,11 +285,16 @@ const MANAGERS: [Manager; 5] = [
         packages: [
             "gcc",
             "curl",
+            "openssl",
             "nginx",
             "python",
             "postgresql",
             "nodejs npm",
             "chromium",
+            "gnome-keyring dbus",
+            "coturn",
+            "nghttp2",
+            "slowhttptest",
         ],
     },
     Manager {
@@ -201,11 +303,16 @@ const MANAGERS: [Manager; 5] = [
         packages: [
             "gcc musl-dev",
             "curl",
+            "openssl",
             "nginx",
             "python3",
             "postgresql",
             "nodejs npm",
             "chromium",
+            "gnome-keyring dbus",
+            "coturn",
+            "nghttp2",
+            "slowhttptest",
         ],
     },
     Manager {
@@ -214,11 +321,17 @@ const MANAGERS: [Manager; 5] = [
         packages: [
             "gcc",
             "curl",
+            "openssl",
             "nginx",
             "python",
             "postgresql",
             "node",
             "chromium",
+            // Never missing there.
+            "",
+            "coturn",
+            "nghttp2",
+            "slowhttptest",
         ],
     },
 ];

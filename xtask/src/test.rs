@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::fuzz;
 use crate::program;
 use crate::provision::{self, Provisions};
 use crate::repository::Repository;
@@ -37,10 +38,29 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
             ],
         )
     })?;
+    steps.step("clippy, with a keyring", || {
+        run_cargo(
+            repository,
+            &[
+                "clippy",
+                "-p",
+                "svc",
+                "--features",
+                "keyring",
+                "--all-targets",
+                "--locked",
+                "--",
+                "-D",
+                "warnings",
+            ],
+        )
+    })?;
     steps.step("tidy", || tidy::run(repository))?;
     steps.step("build", || {
         run_cargo(repository, &["build", "--locked", "-p", "svc"])
     })?;
+    steps.step("the keyring", || keyring(repository, &provisions))?;
+    steps.step("fuzz, briefly", || fuzz::briefly(repository))?;
     steps.step("cargo test", || tests(repository, &provisions))
 }
 
@@ -64,8 +84,21 @@ fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
     let svc = repository.target_directory()?.join("debug").join("svc");
     let mut cargo = in_repository(repository);
     cargo
-        .args(["test", "--workspace", "--locked"])
+        // One broken test must not hide those of the packages after it.
+        .args(["test", "--workspace", "--locked", "--no-fail-fast"])
         .env("SVC_BIN", svc);
+    provided(cargo, provisions)
+}
+
+/// The one feature that the workspace's tests are built without.
+fn keyring(repository: &Repository, provisions: &Provisions) -> Result<()> {
+    let mut cargo = in_repository(repository);
+    cargo.args(["test", "-p", "svc", "--features", "keyring", "--locked"]);
+    cargo.args(["--test", "it", "keyring"]);
+    provided(cargo, provisions)
+}
+
+fn provided(mut cargo: Command, provisions: &Provisions) -> Result<()> {
     for (name, value) in provisions.environment() {
         cargo.env(name, value);
     }

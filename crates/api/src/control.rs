@@ -4,6 +4,7 @@
 //! list `OPERATIONS` of them, and `schemas()`. The routers are made from the same constants, so
 //! what is served and what is described cannot differ.
 
+pub mod addresses;
 pub mod billing;
 pub mod contracts;
 pub mod credentials;
@@ -20,6 +21,7 @@ pub mod records;
 pub mod settings;
 pub mod tokens;
 pub mod turn;
+pub mod webhooks;
 pub mod whoami;
 pub mod workspaces;
 
@@ -43,6 +45,8 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> {
         projects::OPERATIONS,
         settings::OPERATIONS,
         records::OPERATIONS,
+        webhooks::OPERATIONS,
+        addresses::OPERATIONS,
         turn::OPERATIONS,
         credentials::OPERATIONS,
         tokens::OPERATIONS,
@@ -87,6 +91,8 @@ fn schemas() -> Schemas {
     projects::schemas(&mut schemas);
     settings::schemas(&mut schemas);
     records::schemas(&mut schemas);
+    webhooks::schemas(&mut schemas);
+    addresses::schemas(&mut schemas);
     turn::schemas(&mut schemas);
     credentials::schemas(&mut schemas);
     tokens::schemas(&mut schemas);

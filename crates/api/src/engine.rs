@@ -14,6 +14,9 @@ pub const TUNNELS: &str = "/api/tunnels";
 pub const TUNNEL: &str = "/api/tunnels/{id}";
 /// `GET`: 204 to a valid credential.
 pub const AUTH: &str = "/api/auth";
+/// Header of that answer, in a managed engine: how its link to the platform does. `up` or `lost`,
+/// with the seconds since the platform said something last: `lost;silence=62` (RFC 9651).
+pub const PLATFORM_LINK: &str = "svc-platform-link";
 /// `GET`: the live stream as server-sent events (EN-3).
 pub const SSE: &str = "/api/sse";
 /// `GET` with an upgrade, or extended `CONNECT` (RFC 8441): the live stream (EN-4).

@@ -6,6 +6,7 @@ mod data_path;
 mod forward;
 pub(crate) mod hello;
 mod inbound;
+mod lanes;
 mod pool;
 mod session;
 pub(crate) mod shared;

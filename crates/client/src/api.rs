@@ -34,6 +34,37 @@ pub struct Api {
 /// Engine API writes them.
 pub type Filters = serde_json::Map<String, Value>;
 
+/// How an engine does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its link to the platform; absent in an engine that has none.
+    pub platform: Option<PlatformLink>,
+}
+
+/// An engine's link to its platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlatformLink {
+    /// Whether it stands. While it does not, the engine serves with what it knows.
+    pub is_up: bool,
+    /// Since the platform said something last.
+    pub silence: Duration,
+}
+
+impl PlatformLink {
+    /// `up;silence=3`. What a later engine adds is passed over; a word that is none is no link.
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(';').map(str::trim);
+        let is_up = match parts.next()? {
+            "up" => true,
+            "lost" => false,
+            _ => return None,
+        };
+        let seconds = parts.find_map(|part| part.strip_prefix("silence="))?;
+        let silence = Duration::from_secs(seconds.parse().ok()?);
+        Some(Self { is_up, silence })
+    }
+}
+
 impl Api {
     /// Reads the engine of this configuration with its token.
     ///
@@ -46,6 +77,24 @@ impl Api {
             connector,
             token: config.token.clone(),
             agent,
+        })
+    }
+
+    /// `GET /api/auth`: that the engine takes the token, and how it does itself.
+    ///
+    /// # Errors
+    /// As every call; the engine's refusal of the token is [`ApiError::Refused`].
+    pub async fn standing(&self) -> Result<Standing, ApiError> {
+        let response = self
+            .send(
+                "/api/auth".to_owned(),
+                "application/json",
+                StatusCode::NO_CONTENT,
+            )
+            .await?;
+        let link = response.headers().get("svc-platform-link");
+        Ok(Standing {
+            platform: link.and_then(|link| PlatformLink::parse(link.to_str().ok()?)),
         })
     }
 
@@ -103,7 +152,6 @@ impl Api {
             .map_err(|error| ApiError::Unexpected(format!("not a list: {error}")))
     }
 
-    /// One request; anything but 200 is an error.
     async fn get(
         &self,
         path: &str,
@@ -118,6 +166,16 @@ impl Api {
                 percent_encoded(&Value::Object(params).to_string())
             )
         };
+        self.send(target, accept, StatusCode::OK).await
+    }
+
+    /// One request; anything but what is expected is an error.
+    async fn send(
+        &self,
+        target: String,
+        accept: &str,
+        expected: StatusCode,
+    ) -> Result<http::Response<Incoming>, ApiError> {
         let request = Request::builder()
             .method(Method::GET)
             .uri(target)
@@ -143,7 +201,7 @@ impl Api {
             .await
             .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))??;
         match response.status() {
-            StatusCode::OK => Ok(response),
+            status if status == expected => Ok(response),
             status => {
                 let body = read(response.into_body()).await?;
                 Err(ApiError::Refused(Problem::parse(status.as_u16(), &body)))
@@ -204,6 +262,22 @@ const BODY: Duration = Duration::from_mins(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_state_of_the_link_is_read_strictly() {
+        let link = |is_up, seconds| {
+            let silence = Duration::from_secs(seconds);
+            Some(PlatformLink { is_up, silence })
+        };
+        assert_eq!(PlatformLink::parse("up;silence=3"), link(true, 3));
+        assert_eq!(
+            PlatformLink::parse("lost; a=b; silence=62"),
+            link(false, 62)
+        );
+        for text in ["", "up", "down;silence=1", "up;silence=-1", "up;silence="] {
+            assert_eq!(PlatformLink::parse(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn params_are_encoded_byte_by_byte() {

@@ -93,6 +93,16 @@ impl ConnectError {
         }
     }
 
+    /// Whether nothing listens at the engine's address: its host answered, and nobody was there.
+    pub(crate) fn is_nobody_there(&self) -> bool {
+        match self {
+            Self::Network { step, source } => {
+                *step == Step::Dial && source.kind() == io::ErrorKind::ConnectionRefused
+            }
+            _ => false,
+        }
+    }
+
     /// The refusal in it, where it is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {

@@ -69,6 +69,9 @@ pub struct Properties {
     /// `allow_cross_region_routing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_cross_region_routing: Option<bool>,
+    /// `share`: agents of one identity may serve the name together, when all of them say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<bool>,
     /// `id`: the engine's; ignored when asking.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -151,6 +154,7 @@ impl Properties {
             hostname: self.hostname.as_deref().map(Into::into),
             port: self.port.map(|port| u32::from(port).into()),
             upstream_tls: self.upstream_tls.map(Into::into),
+            share: self.share.map(Into::into),
             allow_cross_region_routing: self.allow_cross_region_routing.map(Into::into),
             ..TunnelProperties::default()
         }
@@ -179,6 +183,7 @@ impl Properties {
             port: wire.port.and_then(|port| u16::try_from(port.value).ok()),
             upstream_tls: wire.upstream_tls.map(|flag| flag.value),
             allow_cross_region_routing: wire.allow_cross_region_routing.map(|flag| flag.value),
+            share: wire.share.map(|flag| flag.value),
             id: owned(wire.id.as_ref()),
             host: owned(wire.host.as_ref()),
         }

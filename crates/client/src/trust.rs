@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 use rustls_platform_verifier::BuilderVerifierExt;
 
 /// The certificate authorities that may vouch for an engine.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub enum Trust {
     /// What the operating system trusts.
     #[default]

@@ -18,7 +18,7 @@ pub struct Tunnel {
     owner: Arc<Owner>,
     entry: Arc<Entry>,
     status: watch::Receiver<Status>,
-    streams: mpsc::Receiver<Stream>,
+    streams: Waiting,
 }
 
 /// Where a tunnel stands.
@@ -76,15 +76,15 @@ pub struct Connection {
     pub error: Option<String>,
 }
 
+/// Visitors that were taken and not accepted yet. Boxed: the queue keeps room for 32 of them, in
+/// each tunnel, whether anybody waits or not.
+pub(crate) type Waiting = mpsc::Receiver<Box<Stream>>;
+
 /// Told of each stream of a forwarded tunnel; must not block.
 pub type Observer = Arc<dyn Fn(Connection) + Send + Sync>;
 
 impl Tunnel {
-    pub(crate) fn new(
-        owner: Arc<Owner>,
-        entry: Arc<Entry>,
-        streams: mpsc::Receiver<Stream>,
-    ) -> Self {
+    pub(crate) fn new(owner: Arc<Owner>, entry: Arc<Entry>, streams: Waiting) -> Self {
         let status = entry.subscribe();
         Self {
             owner,
@@ -124,7 +124,7 @@ impl Tunnel {
     pub async fn accept(&mut self) -> Option<Stream> {
         tokio::select! {
             biased;
-            stream = self.streams.recv() => stream,
+            stream = self.streams.recv() => stream.map(|stream| *stream),
             () = closed(&mut self.status) => None,
         }
     }

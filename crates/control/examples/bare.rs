@@ -12,6 +12,7 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
+use ::credentials::{AccessClaims, Secret};
 use axum::Router;
 use axum::extract::{Path as Segment, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -19,7 +20,9 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use control::app::App;
 use control::config::Config;
+use control::credentials::Issued;
 use daemon::clock::SystemClock;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sqlx::{PgPool, Row as _, SqlitePool};
 use store::members::Role;
@@ -27,6 +30,7 @@ use store::projects::NewProject;
 use store::users::NewUser;
 use store::{credentials, members, projects, users, workspaces};
 use types::id::{ProjectId, UserId, WorkspaceId};
+use types::permission::Permission;
 
 type Done<T> = Result<T, Box<dyn Error>>;
 
@@ -84,6 +88,8 @@ async fn person(app: &App, number: u64, each: u64) -> Done<Value> {
     let issued = control::credentials::issue_pat(app, user, "bench", None);
     let issued = issued.map_err(|_| "no credential could be issued")?;
     credentials::insert(&mut tx, &issued.credential).await?;
+    let access = access_token(app, user)?;
+    credentials::insert(&mut tx, &access.credential).await?;
     let mut endpoint = String::new();
     for project in 0..each {
         let serial = number * 1_000_000 + project;
@@ -104,13 +110,37 @@ async fn person(app: &App, number: u64, each: u64) -> Done<Value> {
         projects::insert(&mut tx, &new).await?;
     }
     tx.commit().await?;
-    let token = issued.token.ok_or("a credential without a token")?;
     Ok(json!({
-        "token": String::from_utf8(token.expose().to_vec())?,
+        "token": text(issued.token)?,
+        "oauth_token": text(access.token)?,
         "key": issued.credential.token_endpoint,
         "workspace": workspace,
         "endpoint": endpoint,
     }))
+}
+
+/// What the command line has after a person approved a login.
+fn access_token(app: &App, user: UserId) -> Done<Issued> {
+    let scope = [
+        Permission::AccountProjectsReadOnly,
+        Permission::AccountWorkspacesReadOnly,
+    ];
+    let claims = AccessClaims {
+        client_id: "svc-cli".to_owned(),
+        resource: app.config.base_url.clone(),
+        scope: scope.into_iter().collect(),
+    };
+    // Whole seconds, as in the token.
+    let begins = Timestamp::from_second(app.now().as_second())?;
+    let times = (begins, begins + SignedDuration::from_hours(24));
+    let issued =
+        control::credentials::issue_access_token(app, user, "svc-cli", claims, None, times);
+    issued.map_err(|_| "no access token could be issued".into())
+}
+
+fn text(token: Option<Secret>) -> Done<String> {
+    let token = token.ok_or("a credential without a token")?;
+    Ok(String::from_utf8(token.expose().to_vec())?)
 }
 
 /// Where the queries go.

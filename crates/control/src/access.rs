@@ -109,6 +109,13 @@ pub fn project_suspended() -> Problem {
     Problem::new(409, "project_suspended", detail)
 }
 
+/// 409 `not_in_plan`: what the plan of the project does not have, or not so many of.
+pub(crate) fn not_in_plan(detail: String) -> Refusal {
+    Problem::new(409, "not_in_plan", "")
+        .with_detail(detail)
+        .into()
+}
+
 /// Refuses a workspace that an operator suspended, for a permission that gives more than reading.
 ///
 /// # Errors

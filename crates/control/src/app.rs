@@ -15,6 +15,7 @@ use types::problem::Problem;
 
 use crate::caller::Verdicts;
 use crate::config::Config;
+use crate::engines::Engines;
 use crate::health::Health;
 use crate::jobs::Jobs;
 use crate::keys::Keys;
@@ -22,9 +23,11 @@ use crate::oauth::Oauth;
 use crate::people::People;
 use crate::plans::Shop;
 use crate::problem::Refusal;
+use crate::webhooks::Webhooks;
 use crate::{
-    audit, billing, contracts, credentials, health, keys, logs, metrics, oauth, operator, pages,
-    people, plans, projects, settings, tokens, turn, usage, whoami, workspaces,
+    addresses, audit, billing, contracts, credentials, engines, health, keys, logs, metrics, oauth,
+    operator, pages, people, plans, projects, settings, tokens, turn, usage, webhooks, whoami,
+    workspaces,
 };
 
 /// What every handler has. One for a process.
@@ -48,6 +51,10 @@ pub struct App {
     pub health: Health,
     /// What is done without being asked.
     pub jobs: Jobs,
+    /// Engines that are linked, or may link up.
+    pub engines: Engines,
+    /// What sends webhooks.
+    pub webhooks: Webhooks,
     /// Signatures that were verified a moment ago.
     pub verdicts: Verdicts,
 }
@@ -67,10 +74,12 @@ pub fn router(app: Arc<App>) -> Router {
 /// All routes, and those of another surface beside them.
 pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
     let routes = [
+        addresses::routes(),
         audit::routes(),
         billing::routes(),
         contracts::routes(),
         credentials::routes(),
+        engines::routes(),
         health::routes(),
         keys::routes(),
         logs::routes(),
@@ -84,6 +93,7 @@ pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
         tokens::routes(),
         turn::routes(),
         usage::routes(),
+        webhooks::routes(),
         whoami::routes(),
         workspaces::routes(),
     ];

@@ -176,6 +176,7 @@ actions! {
     WorkspaceResumed "workspace.resumed"
     ProjectSuspended "project.suspended"
     ProjectResumed "project.resumed"
+    WebhookDisabled "webhook.disabled"
     MemberChanged "member.changed"
     MemberRemoved "member.removed"
     InvitationSent "invitation.sent"

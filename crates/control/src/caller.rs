@@ -16,6 +16,7 @@ use http::HeaderMap;
 use http::request::Parts;
 use types::problem::Problem;
 
+pub(crate) use self::bearer::Bearer;
 pub use self::needs::{
     Anyone, CredentialsRead, CredentialsWrite, EventsRead, LogsRead, Needs, PlanRead, ProjectsRead,
     ProjectsWrite, TokensCreate, TurnCredentialsCreate, WebhooksRead, WebhooksWrite,
@@ -61,13 +62,13 @@ impl<P: Needs> FromRequestParts<Arc<App>> for Caller<P> {
 /// The caller whom a surface in this process has identified at its own door, by bearer alone;
 /// `None` where no bearer was sent.
 pub async fn of_bearer(app: &App, headers: &HeaderMap) -> Answer<Option<Principal>> {
-    match bearer::of(headers) {
-        bearer::Bearer::Token(token) => {
+    match Bearer::of(headers) {
+        Bearer::Token(token) => {
             // It has not said where the caller is.
             verify::principal(app, token, None).await.map(Some)
         }
-        bearer::Bearer::Malformed => Err(Problem::invalid_token().into()),
-        bearer::Bearer::Absent => Ok(None),
+        Bearer::Malformed => Err(Problem::invalid_token().into()),
+        Bearer::Absent => Ok(None),
     }
 }
 
@@ -77,14 +78,14 @@ async fn identify(parts: &Parts, app: &App) -> Answer<Principal> {
     if let Some(who) = parts.extensions.get::<Principal>() {
         return Ok(who.clone());
     }
-    match bearer::of(&parts.headers) {
-        bearer::Bearer::Token(token) => {
+    match Bearer::of(&parts.headers) {
+        Bearer::Token(token) => {
             // For the note of the last use alone.
             let from = ClientIp::of(parts, app);
             verify::principal(app, token, from).await
         }
-        bearer::Bearer::Malformed => Err(Problem::invalid_token().into()),
-        bearer::Bearer::Absent => {
+        Bearer::Malformed => Err(Problem::invalid_token().into()),
+        Bearer::Absent => {
             let caller = session::caller(app, parts).await?;
             Ok(caller.ok_or_else(Problem::unauthenticated)?)
         }

@@ -10,6 +10,7 @@ mod retention;
 mod tests;
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use daemon::config::ConfigError;
@@ -19,12 +20,13 @@ use daemon::tls::CertFiles;
 use ipnet::IpNet;
 use jiff::SignedDuration;
 
-pub(crate) use self::check::{host_name, is_loopback, path};
+pub(crate) use self::check::{host_name, is_loopback, network, path};
 pub use self::retention::Retention;
 use crate::mail::MailConfig;
 use crate::oauth::Clients;
 use crate::people::openid::OpenIdConfig;
 use crate::plans::Catalogue;
+use crate::webhooks::WebhooksConfig;
 
 /// What a platform runs with. Every value is checked, and so is what the values say together.
 #[derive(Clone, Debug)]
@@ -69,6 +71,8 @@ pub struct Config {
     pub mail: MailConfig,
     /// The provider by which people sign in; `None`: with a password alone.
     pub openid: Option<OpenIdConfig>,
+    /// Where webhooks may go.
+    pub webhooks: WebhooksConfig,
     /// Whether the other brand's spellings are accepted and sent beside ours.
     pub compat_rstream: bool,
 }
@@ -80,6 +84,12 @@ pub struct EngineConfig {
     pub cluster_domain: String,
     /// The secret that an engine shows when it links up.
     pub enrolment_secret_file: Option<PathBuf>,
+    /// The secret that a TURN relay shows when it links up.
+    pub relay_secret_file: Option<PathBuf>,
+    /// Authorities that vouch for its certificates, beside those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// TCP ports that projects may reserve there; `None`: none.
+    pub tcp_ports: Option<RangeInclusive<u16>>,
 }
 
 /// Where the TURN relay is, and what it shares with the platform.

@@ -9,8 +9,8 @@ mod path;
 mod query;
 mod segment;
 
-pub(crate) use self::body::whole;
 pub use self::body::{Body, OptionalBody, read as read_json};
+pub(crate) use self::body::{read_within as read_json_within, whole};
 pub use self::client_ip::ClientIp;
 pub use self::path::Path;
 pub use self::query::{Page, Query};

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::purge::ago;
 pub use self::purge::{Stale, purge};
 use crate::app::App;
 use crate::metrics;

@@ -28,6 +28,7 @@ use store::Store;
 use tokio::sync::Semaphore;
 use types::problem::Problem;
 
+pub(crate) use self::files::cluster_secret;
 pub use self::ring::Ring;
 pub use self::rotation::{LEAD, Rotation, rotate};
 pub(crate) use self::seal::Seal;

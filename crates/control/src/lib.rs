@@ -6,6 +6,7 @@
 //! every handler that is not public begins with a [`caller::Caller`].
 
 pub mod access;
+pub mod addresses;
 pub mod app;
 pub mod audit;
 pub mod billing;
@@ -14,6 +15,7 @@ pub mod config;
 pub mod contracts;
 pub mod credentials;
 pub mod delegation;
+pub mod engines;
 pub mod extract;
 mod first_admin;
 pub mod geo;
@@ -39,6 +41,7 @@ pub mod timeline;
 pub mod tokens;
 pub mod turn;
 pub mod usage;
+pub mod webhooks;
 pub mod whoami;
 mod wire;
 pub mod workspaces;

@@ -8,7 +8,8 @@ use api::control::Paging as Place;
 use api::control::records::{EVENTS, EventCategory, EventList, LOGS, LogList, StoredEvent};
 use axum::extract::State;
 use axum::{Json, Router};
-use store::{Order, Paging, events, logs, projects};
+use store::{Order, Paging, Period, events, logs, projects};
+use types::id::StreamId;
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -33,6 +34,8 @@ async fn list_logs(
     Segment(id): Segment,
     mut query: Query,
 ) -> Answer<Json<LogList>> {
+    let stream: Option<StreamId> = id_of(&mut query, "streamId")?;
+    let is_anytime = stream.is_some() && !Range::is_given(&query);
     let range = Range::take(&mut query, app.now())?;
     let (page, paging, order) = paging(&mut query)?;
     let after = id_of(&mut query, "afterEventId")?;
@@ -57,9 +60,15 @@ async fn list_logs(
     let found = access::project(&mut conn, &caller.who, &id, permission).await?;
     let list = logs::List {
         project: found.project.id,
-        period: range.period(),
+        // One stream is found by its own index, whenever it was.
+        period: if is_anytime {
+            Period::default()
+        } else {
+            range.period()
+        },
         outcome: outcome.as_deref(),
         tunnel,
+        stream,
         search: search.as_deref(),
         after,
         order,

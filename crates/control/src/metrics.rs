@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use daemon::metrics::{Readiness, describe};
 use http::{Method, StatusCode};
+use jiff::SignedDuration;
 use metrics::{counter, gauge, histogram};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -75,6 +76,36 @@ pub(crate) fn minted(kind: &'static str) {
     counter!(table::MINTED, "kind" => kind).increment(1);
 }
 
+/// Counts links that began, or ended.
+pub(crate) fn links(change: i8) {
+    gauge!(table::LINKS).increment(f64::from(change));
+}
+
+/// Notes how late a change was told.
+pub(crate) fn link_lag(lag: SignedDuration) {
+    histogram!(table::LINK_LAG).record(lag.as_secs_f64().max(0.0));
+}
+
+/// Counts a request of an engine without a secret of ours.
+pub(crate) fn link_refused() {
+    counter!(table::LINK_REFUSALS).increment(1);
+}
+
+/// Counts an engine that was told everything.
+pub(crate) fn link_snapshot() {
+    counter!(table::LINK_SNAPSHOTS).increment(1);
+}
+
+/// Counts a batch of reports; the outcome is one of the table's.
+pub(crate) fn report(outcome: &'static str) {
+    counter!(table::REPORTS, "outcome" => outcome).increment(1);
+}
+
+/// Counts what was in one; the kind is one of the table's.
+pub(crate) fn report_records(kind: &'static str, records: u64) {
+    counter!(table::REPORT_RECORDS, "kind" => kind).increment(records);
+}
+
 /// Counts rows that were forgotten.
 pub(crate) fn purged(stale: Stale, rows: u64) {
     counter!(table::PURGED, "kind" => stale.as_str()).increment(rows);
@@ -83,6 +114,16 @@ pub(crate) fn purged(stale: Stale, rows: u64) {
 /// Counts subscriptions that were renewed.
 pub(crate) fn renewed(periods: u64) {
     counter!(table::RENEWED).increment(periods);
+}
+
+/// Counts an attempt of a webhook's delivery; the outcome is one of the table's.
+pub(crate) fn webhook_sent(outcome: &'static str) {
+    counter!(table::WEBHOOK_ATTEMPTS, "outcome" => outcome).increment(1);
+}
+
+/// Counts an event that was left out because too much waits for the webhook.
+pub(crate) fn webhook_event_dropped() {
+    counter!(table::WEBHOOK_DROPPED).increment(1);
 }
 
 /// Counts a job that failed.

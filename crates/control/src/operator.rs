@@ -1,6 +1,7 @@
 //! The operator's side: finding any user, workspace and project, and keeping them from use.
 
 mod api;
+mod engines;
 mod pages;
 mod suspend;
 
@@ -30,7 +31,9 @@ pub fn routes() -> Router<Arc<App>> {
         .serve(operations::SUSPEND_PROJECT, api::suspend_project)
         .serve(operations::RESUME_PROJECT, api::resume_project)
         .serve(operations::LIST_AUDIT, api::list_audit)
+        .serve(operations::LIST_ENGINES, engines::list)
         .route("/operator", get(pages::home))
+        .route("/operator/engines", get(engines::show))
         .route("/operator/{kind}", get(pages::list))
         .route("/operator/{kind}/{id}/suspend", post(pages::suspend))
         .route("/operator/{kind}/{id}/resume", post(pages::resume))

@@ -20,12 +20,14 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::app::{App, router};
 use crate::caller::Verdicts;
 use crate::config::Config;
+use crate::engines::{self, Engines};
 use crate::health::Health;
 use crate::jobs::{self, Jobs};
 use crate::keys::{KeyError, Keys, keeper};
 use crate::oauth::Oauth;
 use crate::people::{People, PeopleError};
 use crate::plans::{Shop, ShopError};
+use crate::webhooks::{self, CannotSend, Webhooks};
 use crate::{listener, metrics};
 
 /// A platform that serves.
@@ -92,6 +94,9 @@ pub enum StartError {
     /// Passwords, mail, or the OpenID provider.
     #[error(transparent)]
     People(#[from] PeopleError),
+    /// What sends webhooks.
+    #[error(transparent)]
+    Webhooks(#[from] CannotSend),
 }
 
 /// Opens what a platform works on: the database, whose migrations apply themselves, then the keys
@@ -111,6 +116,8 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     let people = People::open(&config)?;
     let shop = Shop::open(&config, &keys)?;
     shop.publish(&store).await?;
+    let engines = Engines::open(&config)?;
+    let webhooks = Webhooks::open(&config.webhooks)?;
     Ok(Arc::new(App {
         store,
         config,
@@ -120,6 +127,8 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         shop,
         health: Health::default(),
         jobs: Jobs::default(),
+        engines,
+        webhooks,
         verdicts: Verdicts::default(),
         oauth: Oauth::default(),
     }))
@@ -181,7 +190,9 @@ pub async fn start_routes(
     let task = tokio::spawn(async move {
         let mut background = JoinSet::new();
         background.spawn(jobs::run(Arc::clone(&app), shutdown.drain().clone()));
+        background.spawn(webhooks::run(Arc::clone(&app), shutdown.drain().clone()));
         background.spawn(keeper::run(Arc::clone(&app), shutdown.drain().clone()));
+        background.spawn(engines::listen(Arc::clone(&app), shutdown.drain().clone()));
         let drain = shutdown.drain().clone();
         background.spawn(metrics::watch(Arc::clone(&app), readiness, drain));
         let serving: JoinSet<()> = listeners
@@ -196,6 +207,8 @@ pub async fn start_routes(
             () = ended(&mut background) => {}
             () = shutdown.hard().cancelled() => background.shutdown().await,
         }
+        // Links end with the drain; one that waits for the database does so with it.
+        app.engines.ended().await;
         // Mails on their way are sent; then nobody needs the database any more.
         app.people.finish().await;
         app.store.close().await;

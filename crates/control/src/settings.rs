@@ -4,4 +4,5 @@ mod check;
 mod routes;
 
 pub use self::check::check;
+pub(crate) use self::routes::of;
 pub use self::routes::routes;

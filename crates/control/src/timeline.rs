@@ -23,6 +23,13 @@ impl Range {
         Self::read(timeline.as_deref(), start.as_deref(), end.as_deref(), now)
     }
 
+    /// Whether a query names a range at all.
+    pub(crate) fn is_given(query: &Query) -> bool {
+        ["timeline", "start", "end"]
+            .iter()
+            .any(|name| query.has(name))
+    }
+
     /// Reads `timeline`, `start` and `end` of a query. `timeline` (`30m`, `1h`, `12h`, `24h`,
     /// `3d`, `1w`, `30d`) ends now; it and `start` / `end` exclude each other; without any of
     /// them it is the last 24 hours.

@@ -53,6 +53,8 @@ async fn plan(
             currency: catalogue.currency,
         }),
         log_retention_days: terms.log_retention_days,
+        webhooks: terms.webhooks,
+        tcp_addresses: terms.tcp_addresses,
     }))
 }
 

@@ -19,6 +19,7 @@ pub(crate) struct Claims {
     pub(crate) not_before: Option<i64>,
     pub(crate) issued_at: Option<i64>,
     pub(crate) credential_id: Option<String>,
+    pub(crate) id: Option<String>,
 }
 
 impl Claims {
@@ -50,6 +51,7 @@ impl Claims {
             expires_at: time(claims, "exp")?,
             not_before: time(claims, "nbf")?,
             issued_at: time(claims, "iat")?,
+            id: text(claims, "jti")?.map(str::to_owned),
             credential_id: match token_endpoint(claims)? {
                 Some(endpoint) => Some(endpoint),
                 None => text(claims, "sourceCredentialId")?.map(str::to_owned),

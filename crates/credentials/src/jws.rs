@@ -43,6 +43,20 @@ impl<'a> Compact<'a> {
     /// The algorithm and the key's id that the header names, once nothing in it could lead us to
     /// a key or a meaning that is not ours.
     pub(crate) fn key_hint(&self) -> Result<(&str, Option<&str>), Refused> {
+        // RFC 7519 section 5.1 and RFC 9068 section 2.1; other types are other documents.
+        self.key_hint_of(|given| {
+            given.is_none_or(|given| {
+                let short = given.strip_prefix("application/").unwrap_or(given);
+                short.eq_ignore_ascii_case("jwt") || short.eq_ignore_ascii_case("at+jwt")
+            })
+        })
+    }
+
+    /// As [`Self::key_hint`], for a document whose `typ` is of this kind.
+    pub(crate) fn key_hint_of(
+        &self,
+        is_type: impl FnOnce(Option<&str>) -> bool,
+    ) -> Result<(&str, Option<&str>), Refused> {
         if let Some(name) = FORBIDDEN_IN_HEADER
             .into_iter()
             .find(|name| self.header.contains_key(*name))
@@ -54,12 +68,7 @@ impl<'a> Compact<'a> {
             Some(Value::String(text)) => Ok(Some(text.as_str())),
             Some(_) => Err(Refused::Header(name)),
         };
-        // RFC 7519 section 5.1 and RFC 9068 section 2.1; other types are other documents.
-        let is_token_type = |given: &str| {
-            let short = given.strip_prefix("application/").unwrap_or(given);
-            short.eq_ignore_ascii_case("jwt") || short.eq_ignore_ascii_case("at+jwt")
-        };
-        if text("typ")?.is_some_and(|given| !is_token_type(given)) {
+        if !is_type(text("typ")?) {
             return Err(Refused::Header("typ"));
         }
         let algorithm = text("alg")?.ok_or(Refused::Header("alg"))?;

@@ -6,6 +6,7 @@ mod tests;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
+use aws_lc_rs::rsa::PublicEncryptingKey;
 use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -136,6 +137,9 @@ fn public_key(spki: &[u8]) -> Option<VerifyingKey> {
     // The library checks that the key is of the algorithm's kind and curve, so at most one fits.
     Algorithm::PUBLIC.into_iter().find_map(|algorithm| {
         let key = ParsedPublicKey::new(algorithm.of_public_key()?, spki).ok()?;
+        if algorithm == Algorithm::Rs256 {
+            has_rsa_size(&PublicEncryptingKey::from_der(spki).ok()?)?;
+        }
         Some(VerifyingKey {
             id: None,
             algorithm,
@@ -184,12 +188,7 @@ fn jwk(members: &Map<String, Value>) -> Result<Option<VerifyingKey>, BadKey> {
             .and_then(|verification| ParsedPublicKey::new(verification, bytes).ok())
     };
     let parsed = match algorithm {
-        Algorithm::Rs256 => RsaPublicKeyComponents {
-            n: bytes("n")?,
-            e: bytes("e")?,
-        }
-        .to_parsed_public_key(&RSA_PKCS1_2048_8192_SHA256)
-        .ok(),
+        Algorithm::Rs256 => rsa(&bytes("n")?, &bytes("e")?),
         Algorithm::EdDsa => parse(&coordinate("x")?),
         // SEC 1 section 2.3.3: an uncompressed point.
         _ => parse(&[&[4], &*coordinate("x")?, &*coordinate("y")?].concat()),
@@ -200,6 +199,28 @@ fn jwk(members: &Map<String, Value>) -> Result<Option<VerifyingKey>, BadKey> {
         algorithm,
         material: Material::Public(key),
     }))
+}
+
+/// RFC 7518 section 6.3.1. The library judges a key of this form when a signature is verified; an
+/// operator wants to know when it is read.
+fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<ParsedPublicKey> {
+    let is_odd = |number: &[u8]| number.last().is_some_and(|last| last % 2 == 1);
+    // RFC 8017 section 3.1; the longest one that the library takes has 33 bits.
+    let exponent_fits = exponent != [1] && (1..=5).contains(&exponent.len());
+    if !is_odd(modulus) || !is_odd(exponent) || !exponent_fits {
+        return None;
+    }
+    let components = || RsaPublicKeyComponents {
+        n: modulus,
+        e: exponent,
+    };
+    has_rsa_size(&components().try_into().ok()?)?;
+    let parsed = components().to_parsed_public_key(&RSA_PKCS1_2048_8192_SHA256);
+    parsed.ok()
+}
+
+fn has_rsa_size(key: &PublicEncryptingKey) -> Option<()> {
+    (2048..=8192).contains(&key.key_size_bits()).then_some(())
 }
 
 /// RFC 7518 section 3.2 wants a key as long as the hash. Shorter secrets work, as they do with

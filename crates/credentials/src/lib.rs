@@ -1,4 +1,5 @@
-//! Token formats, claims, keys and their verification, without IO and without a clock.
+//! Token formats, claims, keys and their verification, and the signatures of webhooks, without IO
+//! and without a clock.
 //!
 //! [`verify`] turns a token and a time into a [`Verified`] value or a [`Refused`] reason for the
 //! log. Cryptography is the library's; what is ours is which key may speak, which form a token
@@ -17,18 +18,21 @@ mod mint;
 #[cfg(test)]
 mod sample;
 mod secret;
+mod statement;
 mod token;
 pub mod turn;
 mod verify;
 pub mod watch;
+pub mod webhook;
 
 pub use self::access::{AccessClaims, BadAccessClaims, access_claims};
 pub use self::key::Algorithm;
 pub use self::keyring::{BadKey, Keyring, RECOMMENDED_SECRET_BYTES};
 pub use self::mint::{
-    BadMint, MintRequest, Provenance, SigningKey, Source, check_consistency, inspect, mint,
-    mint_from,
+    BadMint, MintRequest, Provenance, SigningKey, Source, application, check_consistency, inspect,
+    mint, mint_from, sign_statement,
 };
 pub use self::secret::Secret;
+pub use self::statement::verify_statement;
 pub use self::token::{Identity, MAX_TOKEN_BYTES, TokenKind, UnknownKind};
 pub use self::verify::{Refused, Verified, digest, verify};

@@ -326,11 +326,35 @@ pub fn mint_from(
     Ok(token)
 }
 
+/// Signs a statement that is no token: `kind` is its type (RFC 8725 section 3.11), so that
+/// [`crate::verify`] never takes it for one.
+///
+/// # Errors
+/// The type is one that tokens have, or the key did not sign.
+pub fn sign_statement(key: &SigningKey, kind: &str, claims: &Value) -> Result<Secret, BadMint> {
+    let is = |token: &&str| kind.eq_ignore_ascii_case(token);
+    if ["JWT", "at+jwt"].iter().any(is) {
+        return Err(ParamError::new("typ", "is the type of a token").into());
+    }
+    let mut header = key.header();
+    header.insert("typ".to_owned(), json!(kind));
+    key.sign(&Value::Object(header).to_string(), &claims.to_string())
+}
+
 /// Header and claims of a token, unverified: `{header, claims}`. Nothing may be decided on them.
 pub fn inspect(token: &str) -> Option<Value> {
     let compact = Compact::parse(token).ok()?;
     let claims = compact.claims()?;
     Some(json!({"header": compact.header, "claims": claims}))
+}
+
+/// The application that a token says to be signed by: `clientId` of one whose `type` is `app`,
+/// unverified. It tells which key to ask, and nothing else may follow from it.
+pub fn application(token: &str) -> Option<String> {
+    let claims = Compact::parse(token).ok()?.claims()?;
+    let text = |name| claims.get(name).and_then(Value::as_str);
+    (text("type") == Some(TokenKind::App.as_str())).then_some(())?;
+    text("clientId").map(str::to_owned)
 }
 
 /// A token that cannot be made.

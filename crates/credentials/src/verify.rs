@@ -33,6 +33,8 @@ pub struct Verified {
     /// The stored credential behind it: `token_endpoint`, or `sourceCredentialId` of a delegated
     /// token.
     pub credential_id: Option<String>,
+    /// `jti`, where it has one: its name in lists of what was revoked.
+    pub id: Option<String>,
     /// SHA-256 of the token's text: its name in caches and revocation lists.
     pub digest: [u8; 32],
 }
@@ -42,6 +44,14 @@ impl Verified {
     pub fn allows(&self, permission: Permission) -> bool {
         self.permissions
             .is_none_or(|held| held.contains(permission))
+    }
+
+    /// Whether the token says when it was made and when it ends, and lives no longer than this.
+    pub fn lives_at_most(&self, seconds: i64) -> bool {
+        let (Some(made), Some(ends)) = (self.issued_at, self.expires_at) else {
+            return false;
+        };
+        (1..=seconds).contains(&ends.saturating_sub(made))
     }
 
     /// Whether the token is past its time at `now` (Unix seconds). A cache asks this before it
@@ -84,6 +94,7 @@ pub fn verify(token: &str, keys: &Keyring, now: i64) -> Result<Verified, Refused
         expires_at: claims.expires_at,
         issued_at: claims.issued_at,
         credential_id: claims.credential_id,
+        id: claims.id,
         digest: digest(token),
     })
 }

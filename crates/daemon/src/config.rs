@@ -15,6 +15,7 @@ mod node;
 pub mod reference;
 mod secret;
 mod shape;
+mod state_dir;
 
 use std::fmt;
 use std::path::Path;
@@ -26,6 +27,7 @@ use serde::de::DeserializeOwned;
 use self::node::Node;
 pub use self::secret::SecretString;
 use self::shape::Shape;
+pub use self::state_dir::StateDir;
 
 /// Reads `file`, then the environment, into a `T`.
 ///
@@ -125,9 +127,9 @@ impl fmt::Display for ConfigError {
             write!(f, "{origin}: ")?;
         }
         if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
+            write!(f, "{}: ", Line(&self.key))?;
         }
-        f.write_str(&self.message)
+        Line(&self.message).fmt(f)
     }
 }
 
@@ -136,9 +138,24 @@ impl std::error::Error for ConfigError {}
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File { path, line, column } => write!(f, "{path}:{line}:{column}"),
-            Self::Environment(name) => f.write_str(name),
+            Self::File { path, line, column } => write!(f, "{}:{line}:{column}", Line(path)),
+            Self::Environment(name) => Line(name).fmt(f),
         }
+    }
+}
+
+/// A text in one line of a terminal: keys and names are whatever somebody wrote.
+struct Line<'a>(&'a str);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|character| {
+            if character.is_control() {
+                write!(f, "{}", character.escape_default())
+            } else {
+                write!(f, "{character}")
+            }
+        })
     }
 }
 

@@ -83,11 +83,21 @@ fn parse_filter(level: Level, filter: Option<&str>) -> Result<EnvFilter, LogsErr
             Level::Info => "info",
             Level::Debug => "debug,h2=info,hyper=info,hyper_util=info,rustls=info,reqwest=info",
         });
-    EnvFilter::from_str(text).map_err(|source| LogsError::Filter {
+    let mut filter = EnvFilter::from_str(text).map_err(|source| LogsError::Filter {
         filter: text.to_owned(),
         source,
-    })
+    })?;
+    // It warns of every malformed packet, which anybody can send.
+    if !text.contains(STUN)
+        && let Ok(silence) = format!("{STUN}=off").parse()
+    {
+        filter = filter.add_directive(silence);
+    }
+    Ok(filter)
 }
+
+/// The library of TURN messages.
+const STUN: &str = "stun_types";
 
 fn subscriber<W>(
     filter: EnvFilter,
@@ -137,6 +147,7 @@ mod tests {
             tracing::info!(tunnel.id = "tun_1", "published");
             tracing::debug!("detail");
             tracing::debug!(target: "h2", "frame");
+            tracing::warn!(target: "stun_types::message", "malformed");
         });
         let bytes = captured.0.lock().clone();
         String::from_utf8(bytes).unwrap()
@@ -161,6 +172,14 @@ mod tests {
         assert_eq!(logged(Level::Warn, None, Format::Json), "");
         let debug = logged(Level::Debug, None, Format::Json);
         assert!(debug.contains("detail") && !debug.contains("frame"));
+    }
+
+    #[test]
+    fn nobody_fills_the_log_with_malformed_packets() {
+        for (level, filter) in [(Level::Debug, None), (Level::Info, Some("warn"))] {
+            assert!(!logged(level, filter, Format::Json).contains("malformed"));
+        }
+        assert!(logged(Level::Info, Some("stun_types=warn"), Format::Json).contains("malformed"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE,
 };
 use http::{HeaderValue, StatusCode};
 use types::problem::{MEDIA_TYPE, Problem};
@@ -10,7 +10,8 @@ use types::problem::{MEDIA_TYPE, Problem};
 /// The response to a refused request, for any body type that is made of a text.
 ///
 /// `resource_metadata` is the address that the challenge of a 401 and 403 names (RFC 9728 section
-/// 5.1), where the service has one. A 405 still needs its `Allow`: only the router knows it.
+/// 5.1), where the service has one. A 405 that does not say what is allowed still needs its
+/// `Allow`: only the router knows it.
 pub fn response<B: From<String>>(
     problem: &Problem,
     resource_metadata: Option<&str>,
@@ -29,6 +30,9 @@ pub fn response<B: From<String>>(
     }
     if let Some(seconds) = problem.retry_after {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let Some(methods) = problem.allow {
+        headers.insert(ALLOW, HeaderValue::from_static(methods));
     }
     // RFC 9110 section 15.5.22: a 426 names the protocol; the only one of ours is WebSocket.
     if problem.status == 426 {
@@ -104,6 +108,13 @@ mod tests {
         let upgrade: http::Response<String> = response(&Problem::upgrade_required(), None);
         assert_eq!(header(&upgrade, "upgrade"), Some("websocket"));
         assert_eq!(header(&upgrade, "connection"), Some("upgrade"));
+    }
+
+    #[test]
+    fn a_405_says_what_is_allowed_where_it_is_known() {
+        let refused = Problem::only_allowed("GET, HEAD");
+        let refused: http::Response<String> = response(&refused, None);
+        assert_eq!(header(&refused, "allow"), Some("GET, HEAD"));
     }
 
     #[test]

@@ -14,16 +14,19 @@ mod reference;
 mod tests;
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use credentials::Keyring;
-use daemon::config::{ConfigError, SecretString};
+use credentials::{Keyring, Secret};
+use daemon::config::{ConfigError, SecretString, StateDir};
 use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
 use ipnet::IpNet;
+
+use crate::browser::Seals;
 
 /// What an engine runs with. Every value is checked, and so is what the values say together.
 #[derive(Clone, Debug)]
@@ -38,8 +41,8 @@ pub struct EngineConfig {
     pub tls: SocketAddr,
     /// The certificate of `host` and `*.t.<host>`.
     pub certificate: CertFiles,
-    /// Who may come in.
-    pub auth: JwtAuth,
+    /// Whose tokens are accepted, and with that which kind of engine this is.
+    pub auth: Auth,
     /// The metrics listener.
     pub metrics: MetricsConfig,
     /// How long things may take.
@@ -67,7 +70,9 @@ impl EngineConfig {
         file: Option<&Path>,
         env: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        daemon::config::load_checked(file, env, check::engine)
+        let env: Vec<_> = env.into_iter().collect();
+        let state_dir = StateDir::of_environment(&env);
+        daemon::config::load_checked(file, env, |file| check::engine(file, state_dir))
     }
 
     /// What is allowed and yet probably a mistake, for start, `--check` and `doctor`. `now` is in
@@ -92,6 +97,61 @@ pub struct Warning {
     pub key: &'static str,
     /// A sentence.
     pub message: String,
+}
+
+/// Whose tokens are accepted.
+#[derive(Clone, Debug)]
+pub enum Auth {
+    /// Those that these keys verify: a community engine.
+    Keys(JwtAuth),
+    /// Those of a platform, which also says what is served: a managed engine.
+    Platform(ControlPlane),
+}
+
+/// The platform that a managed engine follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlPlane {
+    /// Its address: https, or http on loopback.
+    pub url: String,
+    /// The file with the cluster's enrolment secret.
+    pub token_file: PathBuf,
+    /// Authorities that its certificate is checked against; `None`: those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// Where is kept what it told, and what is to be reported to it.
+    pub data_dir: PathBuf,
+}
+
+impl ControlPlane {
+    /// What connections are made with; reads the file of authorities.
+    ///
+    /// # Errors
+    /// The key that names what cannot be used.
+    pub fn endpoint(&self) -> Result<link::Endpoint, ConfigError> {
+        let (token_file, ca_file) = (self.token_file.clone(), self.ca_file.as_deref());
+        link::Endpoint::new(&self.url, token_file, ca_file).map_err(|error| {
+            let key = match error {
+                link::BadEndpoint::Authorities { .. } => "control_plane.ca_file",
+                link::BadEndpoint::Address(_) | link::BadEndpoint::Tls(_) => "control_plane.url",
+            };
+            ConfigError::new(key, error.to_string())
+        })
+    }
+
+    /// The keys of browsers' cookies, from the enrolment secret as it is now: one that is replaced
+    /// later takes effect at the next start, and ends sessions then.
+    ///
+    /// # Errors
+    /// The file of the secret cannot be read, or is empty.
+    pub fn seals(&self) -> Result<Seals, ConfigError> {
+        let failed = |problem: String| {
+            let message = format!("{}: {problem}", self.token_file.display());
+            ConfigError::new("control_plane.token_file", message)
+        };
+        let text = std::fs::read_to_string(&self.token_file);
+        let text = text.map_err(|error| failed(error.to_string()))?;
+        let secret = Secret::new(text.trim());
+        Seals::derive(&secret).map_err(|error| failed(error.to_string()))
+    }
 }
 
 /// The keys that verify tokens; at least one is there.
@@ -124,6 +184,8 @@ pub struct Timeouts {
     pub stream_request: Duration,
     /// How long an HTTP connection may be idle, a visitor's and one to an upstream.
     pub http_idle: Duration,
+    /// How long a visitor may take nothing of an answer that waits for it.
+    pub visitor_stall: Duration,
     /// How long a drain may take before what is left is cut.
     pub drain: Duration,
 }
@@ -156,10 +218,30 @@ pub struct Limits {
     pub max_tunnels_per_client: usize,
     /// Streams that one agent serves at once.
     pub max_streams_per_client: usize,
+    /// Visits under way at once.
+    pub max_streams: usize,
     /// Watchers (SSE and WebSocket) at once.
     pub max_watchers: usize,
+    /// What one project of a managed engine may have of clients, tunnels, streams and watchers.
+    pub project_share: Share,
+    /// TLS handshakes of one source at once.
+    pub max_handshakes_per_source: usize,
     /// A request's head, in bytes; more is 431.
     pub header_bytes: usize,
     /// A request's target, in bytes; more is 414.
     pub url_bytes: usize,
+    /// What a request must average while its body is on its way, in bytes a second; `None`:
+    /// nothing.
+    pub min_body_rate: Option<NonZeroU32>,
+}
+
+/// A part of what an engine holds at most, in percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share(pub usize);
+
+impl Share {
+    /// The part of so many, at least one.
+    pub fn of(self, most: usize) -> usize {
+        (most.saturating_mul(self.0) / 100).max(1)
+    }
 }

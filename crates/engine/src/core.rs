@@ -1,6 +1,6 @@
 //! What all workers of an engine share, and what each has for itself.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -12,14 +12,20 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use types::id::TunnelId;
+use types::tunnel::Country;
 
-use crate::access::Tokens;
+use crate::access::{Grounds, Tenancy, Tokens};
 use crate::agents::{Agent, Arrivals};
+use crate::browser::Browsers;
 use crate::clock::Clock;
 use crate::config::EngineConfig;
+use crate::directory::Project;
 use crate::edge::Upstreams;
-use crate::listen::TcpPorts;
-use crate::live::{Live, Namespace};
+use crate::edge::hold::Holds;
+use crate::geo::Countries;
+use crate::listen::{Handshakes, TcpPorts};
+use crate::live::{Live, LiveTunnel, Namespace};
+use crate::managed::Reports;
 use crate::metrics::{EngineMetrics, Gauges};
 
 /// The engine's parts, made once at the start. Nothing here is locked on the way of a request but
@@ -29,11 +35,19 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) live: Arc<Live<Agent>>,
     pub(crate) tokens: Arc<Tokens>,
+    pub(crate) tenancy: Tenancy,
+    /// Browser sessions and challenges; `None` on a community engine.
+    pub(crate) browsers: Option<Browsers>,
     pub(crate) namespace: Namespace,
     pub(crate) arrivals: Arrivals,
     pub(crate) tls: crate::listen::TlsConfigs,
+    pub(crate) handshakes: Handshakes,
     pub(crate) tcp_ports: TcpPorts,
+    /// The countries of addresses, where there is a file of them.
+    pub(crate) countries: Option<Arc<Countries>>,
     pub(crate) access_log: Option<AccessLog>,
+    /// Where a managed engine puts what its platform is to know.
+    pub(crate) reports: Option<Reports>,
     pub(crate) metrics: EngineMetrics,
     pub(crate) shutdown: Shutdown,
     /// Every task that serves a visitor; a drain waits for them.
@@ -58,16 +72,54 @@ impl Core {
             .unwrap_or_default()
     }
 
+    /// The project whose engine address this host is, in lower case (EN-10).
+    pub(crate) fn project_at(&self, host: &str) -> Option<Arc<Project>> {
+        match &self.tenancy {
+            Tenancy::Community(project) => {
+                (host == self.namespace.base().as_str()).then(|| Arc::clone(project))
+            }
+            Tenancy::Managed(directory) => directory.project_at(self.namespace.label_of(host)?),
+        }
+    }
+
+    /// Whether a host name, in lower case, is the engine's own and no tunnel's: its base, and on a
+    /// managed engine every name directly below, where projects are.
+    pub(crate) fn is_own_name(&self, host: &str) -> bool {
+        host == self.namespace.base().as_str()
+            || (self.tenancy.directory().is_some() && self.namespace.label_of(host).is_some())
+    }
+
+    /// Where a visitor of a tunnel is, as far as it is known. Looked up only where the tunnel or its
+    /// project asks for it.
+    pub(crate) fn country_for(
+        &self,
+        tunnel: &LiveTunnel<Agent>,
+        visitor: IpAddr,
+    ) -> Option<Country> {
+        let countries = self.countries.as_ref()?;
+        let asked = tunnel.policy.asks_country() || tunnel.project.state().policy.geo.is_some();
+        asked.then(|| countries.of(visitor)).flatten()
+    }
+
+    /// Whether it is known what is served here: a managed engine that was never told knows nothing.
+    pub(crate) fn is_informed(&self) -> bool {
+        let directory = self.tenancy.directory();
+        directory.is_none_or(|directory| directory.platform().is_some())
+    }
+
+    /// Visits that are being served, by all workers.
+    pub(crate) fn visits_under_way(&self) -> usize {
+        let workers = self.workers().iter();
+        workers
+            .map(|worker| worker.active.load(Ordering::Relaxed))
+            .sum()
+    }
+
     /// What the gauges of the metrics say.
     pub(crate) fn gauges(&self) -> Gauges {
-        let (pool_idle, pool_busy) = self.arrivals.pooled();
-        let workers = self.workers().iter();
         Gauges {
-            streams: workers
-                .map(|worker| worker.active.load(Ordering::Relaxed))
-                .sum(),
-            pool_idle,
-            pool_busy,
+            streams: self.visits_under_way(),
+            pooled: self.arrivals.pooled(),
         }
     }
 
@@ -83,6 +135,16 @@ impl Core {
                     drop(out);
                 }
             });
+        }
+    }
+
+    /// What decisions about visitors stand on, now.
+    pub(crate) fn grounds(&self) -> Grounds<'_> {
+        Grounds {
+            tokens: &self.tokens,
+            tenancy: &self.tenancy,
+            seals: self.browsers.as_ref().map(|browsers| &browsers.seals),
+            now: self.unix_seconds(),
         }
     }
 
@@ -111,6 +173,8 @@ pub(crate) struct Worker {
     pub(crate) drain: CancellationToken,
     /// Connections to services that wait for the next request.
     pub(crate) upstreams: Mutex<Upstreams>,
+    /// Visits that end when what let them in ends.
+    pub(crate) holds: Holds,
     /// Visits that are being served here; for metrics.
     pub(crate) active: AtomicUsize,
 }

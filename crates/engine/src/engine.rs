@@ -20,15 +20,20 @@ use tracing::{info, warn};
 use transport::Workers;
 use types::tunnel::Hostname;
 
-use crate::access::{JwksError, JwksSource, PROJECT, Tokens};
+use crate::access::{JwksError, JwksSource, Tenancy, Tokens};
 use crate::agents::Arrivals;
 use crate::api::{Api, router};
+use crate::browser::Browsers;
 use crate::clock::{Clock, SystemClock};
-use crate::config::EngineConfig;
+use crate::config::{Auth, EngineConfig, JwtAuth};
 use crate::core::{Core, Worker};
+use crate::directory::{Directory, Project};
 use crate::edge::Upstreams;
-use crate::listen::{TcpPorts, TlsConfigs, bind, serve_plain, serve_tls};
+use crate::edge::hold::{self, Holds};
+use crate::geo::{Countries, GeoError};
+use crate::listen::{Handshakes, TcpPorts, TlsConfigs, bind, serve_plain, serve_tls};
 use crate::live::{HostnameRefused, Live, LiveLimits, Namespace};
+use crate::managed::{Following, Managed};
 use crate::metrics::{EngineMetrics, REFRESH};
 
 /// How long agents and their last messages may take when the visits are over.
@@ -62,10 +67,26 @@ pub enum StartError {
     /// The metrics listener is refused (MX-3) or cannot listen.
     #[error("`metrics.prometheus`")]
     Metrics(#[from] MetricsError),
+    /// The countries of addresses cannot be read.
+    #[error("`geoip.file`: {}", .path.display())]
+    GeoIp {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: GeoError,
+    },
     /// The access log cannot be written.
     #[error("`access_log.path`: {}", .path.display())]
     AccessLog {
         /// Where it was to be written.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// What is kept of the platform cannot be: the directory is not there, or another engine's.
+    #[error("`control_plane.data_dir`: {}", .path.display())]
+    DataDir {
+        /// The directory.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -81,6 +102,7 @@ pub struct Running {
     tls: SocketAddr,
     http: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
+    link: Option<Arc<link::Status>>,
     stopping: JoinHandle<()>,
 }
 
@@ -98,6 +120,11 @@ impl Running {
     /// The metrics listener, if there is one.
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.metrics
+    }
+
+    /// How the link to the platform does, on a managed engine.
+    pub fn link(&self) -> Option<&Arc<link::Status>> {
+        self.link.as_ref()
     }
 
     /// Waits until the engine has stopped: drained, or cut off at the deadline.
@@ -133,15 +160,39 @@ pub async fn start_with_clock(
         .map_err(|error: HostnameRefused| StartError::Host(error.to_string()))?;
     // Before anything that is counted: what is said without a recorder is lost.
     let recorder = daemon::metrics::recorder()?;
-    let keyring = config.auth.keyring(config.compat_rstream)?;
-    let tokens = Tokens::new(keyring);
+    let readiness = Readiness::default();
+    let (tenancy, tokens, managed, browsers) = match &config.auth {
+        Auth::Keys(keys) => {
+            let tokens = Tokens::new(keys.keyring(config.compat_rstream)?);
+            let project = Arc::new(Project::community());
+            (Tenancy::Community(project), tokens, None, None)
+        }
+        Auth::Platform(platform) => {
+            let directory = Arc::new(Directory::default());
+            let tokens = Tokens::managed(Arc::clone(&directory), config.compat_rstream);
+            let managed = Managed::open(
+                platform,
+                &config.host,
+                Arc::clone(&directory),
+                Arc::clone(&tokens),
+            )
+            .await?;
+            let browsers = Browsers::new(platform.seals()?);
+            (
+                Tenancy::Managed(directory),
+                tokens,
+                Some(managed),
+                Some(browsers),
+            )
+        }
+    };
     let certificate = Arc::new(ReloadingCert::load(
         config.certificate.clone(),
         daemon::tls::provider(),
     )?);
     let tls = TlsConfigs::new(certificate)?;
+    let countries = countries(&config).await?;
     let (access_log, log_thread) = open_access_log(&config)?;
-    let readiness = Readiness::default();
     let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
 
     let workers = Workers::per_core("svc-worker").map_err(StartError::Workers)?;
@@ -169,20 +220,26 @@ pub async fn start_with_clock(
         live: Arc::clone(&live),
         tokens: Arc::clone(&tokens),
         clock: Arc::clone(&clock),
-        project: Arc::from(PROJECT),
+        tenancy: tenancy.clone(),
+        link: managed.as_ref().map(Managed::link),
         compat: config.compat_rstream,
         upgraded: visits.clone(),
     }));
     let core = Arc::new(Core {
+        handshakes: Handshakes::new(config.limits.max_handshakes_per_source),
         tcp_ports: TcpPorts::new(config.tcp_ports.clone(), config.tls.ip(), workers.count()),
         config,
         clock,
         live,
         tokens,
+        tenancy,
+        browsers,
         namespace,
         arrivals: Arrivals::default(),
         tls,
+        countries,
         access_log,
+        reports: managed.as_ref().map(Managed::reports),
         metrics: EngineMetrics::new(),
         shutdown,
         visits,
@@ -204,21 +261,36 @@ pub async fn start_with_clock(
                 core: Arc::clone(&core),
                 drain: core.shutdown.drain().child_token(),
                 upstreams: parking_lot::Mutex::new(Upstreams::default()),
+                holds: Holds::default(),
                 active: AtomicUsize::new(0),
             })
         })
         .collect();
     core.workers.set(each).ok();
-    keep_keys_fresh(&core)?;
+    if let Auth::Keys(keys) = &core.config.auth {
+        keep_keys_fresh(keys, &core)?;
+    }
+    if core.tenancy.directory().is_some() {
+        let changes = core.tokens.changes();
+        tokio::spawn(hold::keep_judging(Arc::clone(&core), changes));
+    }
+    if let Some(countries) = &core.countries {
+        let stop = core.shutdown.drain().clone();
+        tokio::spawn(Arc::clone(countries).keep_fresh(stop));
+    }
     serve(&core, tls_listeners, http_listeners.unwrap_or_default());
-    readiness.set_ready(true);
+    // A managed engine is ready when it knows what it serves.
+    readiness.set_ready(managed.is_none());
+    let managed = managed.map(|managed| managed.follow(&core, &readiness));
     info!(tls = %tls_addr, host = core.config.host, "the engine serves");
 
+    let link = managed.as_ref().map(Following::status);
     let metrics_addr = metrics.as_ref().map(MetricsServer::local_addr);
     let parts = Parts {
         workers,
         metrics,
         readiness,
+        managed,
         log_thread,
     };
     let stopping = tokio::spawn(run_until_stopped(core, parts));
@@ -226,6 +298,7 @@ pub async fn start_with_clock(
         tls: tls_addr,
         http: http_addr,
         metrics: metrics_addr,
+        link,
         stopping,
     })
 }
@@ -235,6 +308,7 @@ struct Parts {
     workers: Workers,
     metrics: Option<MetricsServer>,
     readiness: Readiness,
+    managed: Option<Following>,
     log_thread: Option<AccessLogThread>,
 }
 
@@ -250,6 +324,9 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
             () = drain.cancelled() => break,
             _ = refresh.tick() => {
                 core.metrics.refresh(core.live.counts(), core.gauges());
+                if let Some(managed) = &parts.managed {
+                    managed.refresh();
+                }
                 for worker in core.workers() {
                     worker.trim(Instant::now());
                 }
@@ -274,9 +351,16 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     let Parts {
         workers,
         metrics,
+        managed,
         log_thread,
         ..
     } = parts;
+    if let Some(managed) = managed {
+        tokio::select! {
+            () = managed.finish() => {}
+            () = hard.cancelled() => {}
+        }
+    }
     // Joins threads, so it must not hold up this one.
     let joined = tokio::task::spawn_blocking(move || {
         drop(workers);
@@ -325,18 +409,33 @@ fn live_limits(config: &EngineConfig) -> LiveLimits {
         tunnels: config.limits.max_tunnels,
         tunnels_per_client: config.limits.max_tunnels_per_client,
         watchers: config.limits.max_watchers,
+        project_share: config.limits.project_share,
         ..LiveLimits::default()
     }
 }
 
-fn keep_keys_fresh(core: &Arc<Core>) -> Result<(), StartError> {
-    let Some(url) = &core.config.auth.jwks_url else {
+fn keep_keys_fresh(keys: &JwtAuth, core: &Arc<Core>) -> Result<(), StartError> {
+    let Some(url) = &keys.jwks_url else {
         return Ok(());
     };
     let source = JwksSource::new(&url.to_string())
         .map_err(|error: JwksError| ConfigError::new("auth.jwt.jwks_url", error.to_string()))?;
     tokio::spawn(source.keep_fresh(Arc::clone(&core.tokens), core.shutdown.drain().clone()));
     Ok(())
+}
+
+/// Nobody asks for countries on a community engine.
+async fn countries(config: &EngineConfig) -> Result<Option<Arc<Countries>>, StartError> {
+    let (Some(path), Auth::Platform(_)) = (config.geoip_file.clone(), &config.auth) else {
+        return Ok(None);
+    };
+    let file = path.clone();
+    let reading = tokio::task::spawn_blocking(move || Countries::load(&file));
+    let read = reading.await.map_err(std::io::Error::other);
+    match read.map_err(GeoError::from).and_then(|read| read) {
+        Ok(countries) => Ok(Some(Arc::new(countries))),
+        Err(source) => Err(StartError::GeoIp { path, source }),
+    }
 }
 
 type OpenLog = (Option<AccessLog>, Option<AccessLogThread>);

@@ -10,13 +10,19 @@
 pub mod access;
 mod agents;
 pub mod api;
+pub mod browser;
 pub mod clock;
 pub mod config;
 mod core;
+pub mod directory;
 mod edge;
 mod engine;
+mod geo;
+mod limits;
 mod listen;
 pub mod live;
+mod managed;
 mod metrics;
 
 pub use engine::{Running, StartError, start, start_with_clock};
+pub use geo::GeoError;

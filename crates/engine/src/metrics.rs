@@ -9,6 +9,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use self::family::Family;
+use crate::agents::Pooled;
 use crate::edge::record::Outcome;
 use crate::live::Counts;
 
@@ -27,6 +28,8 @@ pub(crate) struct EngineMetrics {
     streams_active: Gauge,
     pool_idle: Gauge,
     pool_busy: Gauge,
+    pool_lanes: Gauge,
+    lane_streams: Gauge,
     streams: Family<2>,
     edge_requests: Family<2>,
     proxy_headers: Family<1>,
@@ -56,6 +59,8 @@ impl EngineMetrics {
             streams_active: gauge!(table::STREAMS_ACTIVE),
             pool_idle: gauge!(table::POOL_CONNECTIONS, "state" => "idle"),
             pool_busy: gauge!(table::POOL_CONNECTIONS, "state" => "busy"),
+            pool_lanes: gauge!(table::POOL_CONNECTIONS, "state" => "lane"),
+            lane_streams: gauge!(table::LANE_STREAMS),
             streams: Family::new(table::STREAMS),
             edge_requests: Family::new(table::EDGE_REQUESTS),
             proxy_headers: Family::new(table::PROXY_HEADERS),
@@ -106,14 +111,36 @@ impl EngineMetrics {
         self.agents_gone.count([reason]);
     }
 
+    /// Brings what there is to say about the link up to date.
+    #[expect(
+        clippy::unused_self,
+        clippy::cast_precision_loss,
+        reason = "there is a recorder where there are metrics; versions stay below 2^52"
+    )]
+    pub(crate) fn control_plane(&self, link: &link::Status, reports: link::ReportCounts) {
+        gauge!(table::CONTROL_PLANE_CONNECTED).set(f64::from(u8::from(link.is_connected())));
+        gauge!(table::CONTROL_PLANE_SILENCE).set(link.heard().elapsed().as_secs_f64());
+        gauge!(table::CONTROL_PLANE_VERSION).set(link.version() as f64);
+        counter!(table::CONTROL_PLANE_SNAPSHOTS).absolute(link.snapshots());
+        counter!(table::CONTROL_PLANE_CHANGES).absolute(link.changes());
+        gauge!(table::CONTROL_PLANE_REPORTS_WAITING).set(reports.waiting as f64);
+        let count = |outcome: &'static str, records| {
+            counter!(table::CONTROL_PLANE_REPORTS, "outcome" => outcome).absolute(records);
+        };
+        count("sent", reports.sent);
+        count("dropped", reports.dropped);
+    }
+
     pub(crate) fn refresh(&self, counts: Counts, now: Gauges) {
         self.clients.set(number(counts.clients));
         self.tunnels.set(number(counts.tunnels));
         self.watchers.set(number(counts.watchers));
         self.dropped_watchers.absolute(counts.dropped_watchers);
         self.streams_active.set(number(now.streams));
-        self.pool_idle.set(number(now.pool_idle));
-        self.pool_busy.set(number(now.pool_busy));
+        self.pool_idle.set(number(now.pooled.idle));
+        self.pool_busy.set(number(now.pooled.busy));
+        self.pool_lanes.set(number(now.pooled.lanes));
+        self.lane_streams.set(number(now.pooled.on_lanes));
     }
 }
 
@@ -127,8 +154,7 @@ impl std::fmt::Debug for EngineMetrics {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gauges {
     pub(crate) streams: usize,
-    pub(crate) pool_idle: usize,
-    pub(crate) pool_busy: usize,
+    pub(crate) pooled: Pooled,
 }
 
 /// How a connection of a trusted proxy began.
@@ -157,6 +183,8 @@ pub(crate) enum Handshake {
     /// What came first was no ClientHello, or nothing.
     NoHello,
     TimedOut,
+    /// Its source had as many under way as it may have.
+    Crowded,
 }
 
 impl Handshake {
@@ -166,6 +194,7 @@ impl Handshake {
             Self::Failed => "failed",
             Self::NoHello => "no_hello",
             Self::TimedOut => "timed_out",
+            Self::Crowded => "crowded",
         }
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! Chunk extensions are refused: nobody may use them across an intermediary, and parsers that
 //! skip them differently are how requests are smuggled. Whitespace around the size, line feeds
-//! alone and sizes above 64 bits are refused as well.
+//! alone and sizes that a signed 64-bit number does not hold are refused as well, as for
+//! `Content-Length`: a reader that wraps around would find another end.
 
 use crate::body::{Advance, BadBody, BodyState, Verbatim};
 use crate::fields::Slots;
@@ -187,6 +188,7 @@ fn read_size_byte(byte: u8, digits: u8, size: u64) -> Result<At, BadBody> {
             digits: digits + 1,
             size: size << 4 | u64::from(digit),
         }),
+        None if size > MAX_SIZE => Err(BadBody::Malformed("a chunk size is too large")),
         None if byte == b'\r' && digits > 0 => Ok(At::SizeLineFeed { size }),
         None if byte == b';' => Err(BadBody::Malformed("a chunk has an extension")),
         None => Err(BadBody::Malformed("a chunk size is malformed")),
@@ -220,6 +222,8 @@ const AT_SIZE: At = At::Size { digits: 0, size: 0 };
 
 /// As many as 64 bits need.
 const SIZE_DIGITS: u8 = 16;
+
+const MAX_SIZE: u64 = i64::MAX.unsigned_abs();
 
 const EMPTY_SECTION: usize = 2;
 

@@ -93,7 +93,7 @@ pub fn may_complete(buf: &[u8], seen: usize, limits: &Limits) -> bool {
 
 /// The longest method that is read (RFC 9110 registers none above 17 bytes). A longer one is none
 /// that this edge or an upstream implements.
-pub(crate) const METHOD_BYTES: usize = 32;
+pub const METHOD_BYTES: usize = 32;
 
 /// With this many bytes and a whole target's more in the buffer, a target that has not ended is
 /// too long: an ignored empty line, the method, a space, and one byte of excess.

@@ -37,7 +37,7 @@ pub use authority::Authority;
 pub use body::{Advance, BadBody, BodyReader, BodyState, Verbatim};
 pub use chunk::ChunkScanner;
 pub use fields::{Field, Fields, MAX_FIELDS, Slots};
-pub use head::{Limits, Progress, Version, may_complete};
+pub use head::{Limits, METHOD_BYTES, Progress, Version, may_complete};
 pub use kind::FieldKind;
 pub use method::Method;
 pub use request::{BodyLength, Refusal, RequestHead, parse_request};

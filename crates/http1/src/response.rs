@@ -25,7 +25,8 @@ pub struct ResponseHead<'b> {
     pub content_length: Option<u64>,
     /// Whether the connection can be used again once the body has been read (RFC 9112 §9.3).
     pub keep_alive: bool,
-    /// The value of `Upgrade` of a 101 whose `Connection` names it (RFC 9110 §15.2.2).
+    /// The value of `Upgrade` whose `Connection` names it: what a 101 changes to (RFC 9110
+    /// §15.2.2), or what a 426 asks for (§15.5.22).
     pub upgrade: Option<&'b str>,
 }
 
@@ -136,7 +137,7 @@ fn understand<'b>(
         keep_alive,
         upgrade: facts
             .upgrade
-            .filter(|_| status == 101 && facts.upgrade_named && modern),
+            .filter(|_| matches!(status, 101 | 426) && facts.upgrade_named && modern),
     })
 }
 

@@ -68,14 +68,14 @@ pub(crate) fn request(
     given: &Map<String, Value>,
 ) -> Result<Request<Bytes>, BadArgument> {
     let known = arguments(tool, operation);
-    if let Some(name) = given.keys().find(|name| !is_known(&known, name)) {
+    if let Some(name) = given.keys().find(|name| !is_known(known, name)) {
         return Err(BadArgument::new(name, "there is no such argument"));
     }
     let mut address = operation.path.to_owned();
     let mut query = String::new();
     let mut members = Map::new();
     let mut whole = None;
-    for argument in &known {
+    for argument in known {
         let Some(value) = given.get(&argument.name) else {
             if argument.required {
                 return Err(BadArgument::new(&argument.name, "it is missing"));
@@ -152,7 +152,7 @@ fn derived_key(address: &str, members: &Map<String, Value>) -> Value {
 const IDEMPOTENCY_KEY: &str = "idempotencyKey";
 
 /// A value that may stand in a path: no separator, no dot segment, nothing to be encoded.
-fn segment(value: &Value) -> Option<&str> {
+pub(crate) fn segment(value: &Value) -> Option<&str> {
     let text = value.as_str()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     let fits = (1..=MAX_SEGMENT).contains(&text.len()) && text.bytes().all(is_plain);
@@ -171,7 +171,7 @@ fn plain(value: &Value) -> Option<String> {
 }
 
 /// Percent-encodes what is not unreserved (RFC 3986 section 2.3).
-fn push_encoded(address: &mut String, text: &str) {
+pub(crate) fn push_encoded(address: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             address.push(byte.into());

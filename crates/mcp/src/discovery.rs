@@ -1,11 +1,11 @@
 //! The two tools that need no sign-in (MC-2).
 
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value, json};
 use types::permission::{CONTROL_PLANE_BUNDLES, Permission};
 
 use crate::call::BadArgument;
+use crate::local::LocalTool;
+use crate::schema::{CONTROL_PLANE, ENGINE};
 use crate::tools::TOOLS;
 
 /// What a client tells its model of this server.
@@ -15,8 +15,8 @@ pub(crate) const INSTRUCTIONS: &str = "svc publishes private services through tu
      the billing impact of svc_project_creation_options to the person and ask. Tokens and TURN \
      credentials are secrets: use them, do not show them.";
 
-/// What is here, in few words.
-pub(crate) fn discovery(base_url: &str) -> Value {
+/// What is here, in few words; tools of this machine stand apart, where there are some.
+pub(crate) fn discovery(base_url: &str, local: &[LocalTool]) -> Value {
     let tools: Vec<Value> = TOOLS
         .iter()
         .map(|tool| json!({"name": tool.name, "title": tool.title, "scopes": tool.scopes()}))
@@ -29,7 +29,7 @@ pub(crate) fn discovery(base_url: &str) -> Value {
         .iter()
         .map(|bundle| json!({"name": bundle.name, "permissions": bundle.permissions}))
         .collect();
-    json!({
+    let mut found = json!({
         "service": "svc",
         "summary": "A tunnel platform. Workspaces hold projects; an agent beside a private \
                     service publishes it through the engine of a project, or offers it for \
@@ -44,7 +44,47 @@ pub(crate) fn discovery(base_url: &str) -> Value {
         "tools": tools,
         "permissions": permissions,
         "bundles": bundles,
+    });
+    if !local.is_empty()
+        && let Value::Object(members) = &mut found
+    {
+        members.insert("local".to_owned(), beside(local));
+    }
+    found
+}
+
+/// The tools of this machine.
+fn beside(local: &[LocalTool]) -> Value {
+    let tools: Vec<Value> = local
+        .iter()
+        .map(|tool| {
+            json!({
+                "name": tool.name,
+                "title": tool.title,
+                "scopes": tool.scopes,
+                "bundle": smallest_bundle(tool.scopes),
+            })
+        })
+        .collect();
+    json!({
+        "summary": "These act on the machine that this server runs on, with the token of its \
+                    command line (svc login). The bundle is the one to ask a person for; where it \
+                    is null, whoever is signed in may call.",
+        "tools": tools,
     })
+}
+
+/// The bundle that holds these scopes and little else; `None` where nothing is needed.
+fn smallest_bundle(scopes: &[Permission]) -> Option<&'static str> {
+    let fits = CONTROL_PLANE_BUNDLES.iter().filter(|bundle| {
+        scopes
+            .iter()
+            .all(|scope| bundle.permissions.contains(scope))
+    });
+    let smallest = fits.min_by_key(|bundle| bundle.permissions.len());
+    smallest
+        .filter(|_| !scopes.is_empty())
+        .map(|bundle| bundle.name)
 }
 
 /// A list of operations, or one of them with what it refers to: whole documents are long.
@@ -67,10 +107,6 @@ pub(crate) fn openapi(arguments: &Map<String, Value>) -> Result<Value, BadArgume
         Some(None) => Err(BadArgument::new("operation_id", "expected text")),
     }
 }
-
-static CONTROL_PLANE: LazyLock<Value> = LazyLock::new(api::control::document);
-static ENGINE: LazyLock<Value> =
-    LazyLock::new(|| serde_json::from_str(&api::engine::document_json()).unwrap_or_default());
 
 /// Each operation: path, method, description.
 fn each(document: &Value) -> impl Iterator<Item = (&String, &String, &Value)> {

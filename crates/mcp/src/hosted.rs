@@ -15,7 +15,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE};
 use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -24,16 +24,20 @@ use tokio::time::timeout;
 use tower::ServiceExt as _;
 use types::problem::{MEDIA_TYPE, Problem};
 
-use crate::server::{Backend, Carried, Server};
+use crate::live::ProjectName;
+use crate::server::{Backend, Carried, ListIsWritten, Server};
+use crate::tools;
 
 /// What the endpoint stands on.
-pub struct Hosted<I> {
+pub struct Hosted<I, E> {
     /// Where people and programs reach the platform, without a slash at the end.
     pub base_url: String,
     /// The API.
     pub api: Router,
     /// Who knows callers by their credentials.
     pub identify: I,
+    /// What brings requests to the engines of projects.
+    pub engines: E,
 }
 
 /// Who knows callers by their credentials.
@@ -46,12 +50,28 @@ pub trait Identify: Send + Sync + 'static {
 /// answer to a bad one.
 pub type Identified = Pin<Box<dyn Future<Output = Result<Option<Extensions>, Response>> + Send>>;
 
+/// What brings requests to the engines of projects.
+pub trait Engines: Send + Sync + 'static {
+    /// Carries a request out as [`Backend::carry_to_engine`] says. The request has the
+    /// `Authorization` of the caller, who is known by the extensions that [`Identify`] gave.
+    fn carry(
+        &self,
+        project: ProjectName,
+        request: http::Request<Bytes>,
+        caller: &Extensions,
+    ) -> Carried;
+}
+
 /// Where the endpoint is (MC-1).
 pub const PATH: &str = "/api/mcp";
 
 /// The endpoint at [`PATH`].
-pub fn hosted<I: Identify>(hosted: Hosted<I>) -> Router {
-    let server = Server::new(InProcess { api: hosted.api }, &hosted.base_url);
+pub fn hosted<I: Identify, E: Engines>(hosted: Hosted<I, E>) -> Router {
+    let server = Server::new(InProcess {
+        api: hosted.api,
+        engines: hosted.engines,
+        base_url: hosted.base_url.as_str().into(),
+    });
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
@@ -76,7 +96,7 @@ pub fn hosted<I: Identify>(hosted: Hosted<I>) -> Router {
 /// place for good.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Arguments are short; nobody sends files here.
-const MAX_REQUEST_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_REQUEST_BYTES: usize = 256 * 1024;
 /// The longest answer is a page of a list, or the list of tools.
 const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
@@ -84,7 +104,8 @@ const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Clone)]
 struct Caller {
     extensions: Extensions,
-    is_signed_in: bool,
+    /// The `Authorization` of whoever is signed in.
+    credential: Option<HeaderValue>,
     /// Where the caller is, as far as proxies say.
     forwarded_for: Vec<HeaderValue>,
 }
@@ -101,30 +122,35 @@ async fn door<I: Identify>(
         Ok(identified) => identified,
         Err(refusal) => return refusal,
     };
-    let is_signed_in = identified.is_some();
+    let credential = headers.get(AUTHORIZATION).cloned();
+    let credential = credential.filter(|_| identified.is_some());
     let mut extensions = identified.unwrap_or_default();
     extensions.extend(request.extensions().clone());
     request.extensions_mut().insert(Caller {
         extensions,
-        is_signed_in,
+        credential,
         forwarded_for,
     });
-    let request = match single(request).await {
-        Ok(request) => request,
+    let (mut request, is_list) = match single(request).await {
+        Ok(single) => single,
         Err(refusal) => return refusal,
     };
+    if is_list {
+        request.extensions_mut().insert(ListIsWritten);
+    }
     let mut response = next.run(request).await;
     response
         .headers_mut()
         .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    finished(response).await
+    finished(response, is_list).await
 }
 
 /// The request, if its body is one message: what is no JSON and what is a batch is refused here,
-/// since the SDK takes both for a wrong media type. The body of other methods is not read.
-async fn single(request: Request) -> Result<Request, Response> {
+/// since the SDK takes both for a wrong media type. The body of other methods is not read. Beside
+/// it stands whether the message asks for the list of tools.
+async fn single(request: Request) -> Result<(Request, bool), Response> {
     if request.method() != Method::POST {
-        return Ok(request);
+        return Ok((request, false));
     }
     let (parts, body) = request.into_parts();
     let bytes = match timeout(PATIENCE, to_bytes(body, MAX_REQUEST_BYTES)).await {
@@ -133,7 +159,10 @@ async fn single(request: Request) -> Result<Request, Response> {
         Err(_) => return Err(problem(&Problem::invalid_request("the body took too long"))),
     };
     let refused = match serde_json::from_slice::<Value>(&bytes) {
-        Ok(Value::Object(_)) => return Ok(Request::from_parts(parts, Body::from(bytes))),
+        Ok(Value::Object(message)) => {
+            let is_list = message.get("method").and_then(Value::as_str) == Some("tools/list");
+            return Ok((Request::from_parts(parts, Body::from(bytes)), is_list));
+        }
         Ok(_) => (-32600, "Send one message at a time."),
         Err(_) => (-32700, "The body is no JSON."),
     };
@@ -147,9 +176,9 @@ async fn single(request: Request) -> Result<Request, Response> {
     Err((StatusCode::BAD_REQUEST, kind, body.to_string()).into_response())
 }
 
-/// What the SDK's answers lack: the security schemes beside `_meta` in a list of tools, for its
-/// type has no room for them, and the form that refusals have everywhere else.
-async fn finished(response: Response) -> Response {
+/// What the SDK's answers lack: the list of tools, since its type has no room for the security
+/// schemes beside `_meta`, and the form that refusals have everywhere else.
+async fn finished(response: Response, is_list: bool) -> Response {
     let (mut parts, body) = response.into_parts();
     let is_json = parts
         .headers
@@ -162,8 +191,10 @@ async fn finished(response: Response) -> Response {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     parts.headers.remove(CONTENT_LENGTH);
-    let bytes = if is_json {
-        with_schemes(bytes)
+    let bytes = if is_json && is_list {
+        with_tools(bytes)
+    } else if is_json {
+        bytes
     } else {
         parts
             .headers
@@ -173,23 +204,19 @@ async fn finished(response: Response) -> Response {
     Response::from_parts(parts, Body::from(bytes))
 }
 
-fn with_schemes(bytes: Bytes) -> Bytes {
-    const LIST: &[u8] = b"\"tools\":[";
-    if !bytes.windows(LIST.len()).any(|window| window == LIST) {
-        return bytes;
-    }
-    let Ok(mut message) = serde_json::from_slice::<Value>(&bytes) else {
+/// Puts the list of tools where the SDK left it empty; an error has no such place.
+fn with_tools(bytes: Bytes) -> Bytes {
+    // A quotation mark in a string is escaped, so this is a member and no text.
+    const EMPTY: &[u8] = b"\"tools\":[]";
+    let mut windows = bytes.windows(EMPTY.len());
+    let Some(at) = windows.position(|window| window == EMPTY) else {
         return bytes;
     };
-    let tools = message.pointer_mut("/result/tools");
-    for tool in tools.and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(schemes) = tool.pointer("/_meta/securitySchemes").cloned()
-            && let Value::Object(members) = tool
-        {
-            members.insert("securitySchemes".to_owned(), schemes);
-        }
-    }
-    message.to_string().into()
+    let (before, rest) = bytes.split_at(at);
+    let (_empty, after) = rest.split_at(EMPTY.len());
+    [before, b"\"tools\":", tools::written().as_bytes(), after]
+        .concat()
+        .into()
 }
 
 fn problem(problem: &Problem) -> Response {
@@ -220,15 +247,21 @@ const MAX_SAID: usize = 300;
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The API's router in this process.
-struct InProcess {
+struct InProcess<E> {
     api: Router,
+    engines: E,
+    base_url: Arc<str>,
 }
 
-impl Backend for InProcess {
+impl<E: Engines> Backend for InProcess<E> {
+    fn base_url(&self) -> Arc<str> {
+        Arc::clone(&self.base_url)
+    }
+
     fn has_credential(&self, caller: &Extensions) -> bool {
         caller
             .get::<Caller>()
-            .is_some_and(|caller| caller.is_signed_in)
+            .is_some_and(|caller| caller.credential.is_some())
     }
 
     fn carry(&self, request: http::Request<Bytes>, caller: &Extensions) -> Carried {
@@ -254,6 +287,22 @@ impl Backend for InProcess {
                 }
             }
         })
+    }
+
+    fn carry_to_engine(
+        &self,
+        project: ProjectName,
+        mut request: http::Request<Bytes>,
+        caller: &Extensions,
+    ) -> Carried {
+        let nobody = Extensions::new();
+        let caller = caller.get::<Caller>();
+        if let Some(mut credential) = caller.and_then(|caller| caller.credential.clone()) {
+            credential.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, credential);
+        }
+        let known = caller.map_or(&nobody, |caller| &caller.extensions);
+        self.engines.carry(project, request, known)
     }
 }
 

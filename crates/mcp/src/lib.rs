@@ -5,7 +5,8 @@
 //! are the permission that the operation checks. A call becomes a request to that operation, so
 //! there is no second way to any function and no second place where a permission is asked for.
 //! What carries the request out is a [`Backend`]: the platform's own router in the same process
-//! ([`hosted`]), or the network. [`stdio`] adds tools of the machine that it runs on.
+//! ([`hosted`]), or the network. What is live in a project is asked of its engine in the same way,
+//! which is an operation of the Engine API. [`stdio`] adds tools of the machine that it runs on.
 //!
 //! This is the only crate that sees the MCP SDK, whose versions follow each other quickly. It knows
 //! neither the control plane nor its database. Start with [`tools`](mod@tools), the table.
@@ -13,13 +14,16 @@
 mod call;
 mod discovery;
 mod hosted;
+mod lines;
+mod live;
 mod local;
 mod result;
 mod schema;
 mod server;
 mod tools;
 
-pub use self::hosted::{Hosted, Identified, Identify, PATH, hosted};
-pub use self::local::{Local, LocalAnswer, StdioError, stdio};
+pub use self::hosted::{Engines, Hosted, Identified, Identify, PATH, hosted};
+pub use self::live::ProjectName;
+pub use self::local::{Local, LocalAnswer, LocalTool, StdioError, stdio};
 pub use self::server::{Backend, Carried, Server};
-pub use self::tools::{TOOLS, Tool, documents};
+pub use self::tools::{Effect, TOOLS, Tool, documents};

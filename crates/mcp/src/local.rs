@@ -4,39 +4,70 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use rmcp::handler::server::ServerHandler;
-use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ListToolsResult, PaginatedRequestParams, ServerConfig,
-};
-use rmcp::service::RequestContext;
-use rmcp::{ErrorData, RoleServer, serve_server};
-use serde_json::{Map, Value};
+use rmcp::serve_server;
+use serde_json::{Map, Value, json};
+use types::permission::Permission;
 
-use crate::result;
+use crate::lines::Lines;
 use crate::server::{Backend, Server};
+use crate::tools::{Effect, annotations, schemes};
 
 /// Tools that act on this machine.
 pub trait Local: Send + Sync + 'static {
-    /// The tools as they are listed, in the form of [`documents`](crate::documents).
-    fn documents(&self) -> Vec<Value>;
+    /// The tools, in the order in which they are listed.
+    fn tools(&self) -> Vec<LocalTool>;
 
     /// Calls a tool; `None` where there is none of this name.
     fn call(&self, name: &str, arguments: Map<String, Value>) -> Option<LocalAnswer>;
 }
 
+/// A tool that acts on this machine.
+#[derive(Debug, Clone)]
+pub struct LocalTool {
+    /// Name, with the prefix `svc_`.
+    pub name: &'static str,
+    /// Name for people.
+    pub title: &'static str,
+    /// What it does and when to use it, for models.
+    pub description: &'static str,
+    /// What it does to the world.
+    pub effect: Effect,
+    /// The least that the token of the context has to hold.
+    pub scopes: &'static [Permission],
+    /// JSON Schema of the arguments.
+    pub input: Value,
+    /// JSON Schema of the answer.
+    pub output: Value,
+}
+
 /// The answer of a local tool, later, or what the model is told of its failure.
 pub type LocalAnswer = Pin<Box<dyn Future<Output = Result<Value, String>> + Send>>;
+
+impl LocalTool {
+    /// The tool as it is listed, in the form of [`Tool::document`](crate::Tool::document).
+    pub fn document(&self) -> Value {
+        let schemes = schemes(Some(self.scopes));
+        json!({
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": self.input,
+            "outputSchema": self.output,
+            "annotations": annotations(self.title, self.effect),
+            "securitySchemes": schemes,
+            "_meta": {"securitySchemes": schemes},
+        })
+    }
+}
 
 /// Serves the tools of the platform and of this machine until standard input ends.
 ///
 /// # Errors
 /// When what comes in begins no conversation of the protocol.
 pub async fn stdio<B: Backend, L: Local>(server: Server<B>, local: L) -> Result<(), StdioError> {
-    let handler = Stdio {
-        server,
-        local: Arc::new(local),
-    };
-    let running = serve_server(handler, rmcp::transport::io::stdio())
+    let server = server.beside(Arc::new(local));
+    let lines = Lines::new(tokio::io::stdin(), tokio::io::stdout());
+    let running = serve_server(server, lines)
         .await
         .map_err(|error| StdioError(error.to_string()))?;
     let ended = running.waiting().await;
@@ -56,42 +87,3 @@ impl std::fmt::Display for StdioError {
 }
 
 impl std::error::Error for StdioError {}
-
-struct Stdio<B, L> {
-    server: Server<B>,
-    local: Arc<L>,
-}
-
-impl<B: Backend, L: Local> ServerHandler for Stdio<B, L> {
-    fn get_info(&self) -> ServerConfig {
-        self.server.get_info()
-    }
-
-    async fn list_tools(
-        &self,
-        request: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
-        let mut listed = self.server.list_tools(request, context).await?;
-        let documents = self.local.documents().into_iter();
-        let local = documents.map(serde_json::from_value);
-        listed.tools.extend(local.filter_map(Result::ok));
-        Ok(listed)
-    }
-
-    async fn call_tool(
-        &self,
-        mut request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = request.arguments.take().unwrap_or_default();
-        if let Some(answer) = self.local.call(&request.name, arguments.clone()) {
-            let result = answer.await;
-            return Ok(result
-                .map_or_else(result::failure, result::structured)
-                .into());
-        }
-        request.arguments = Some(arguments);
-        self.server.call_tool(request, context).await
-    }
-}

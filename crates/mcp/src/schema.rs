@@ -1,12 +1,12 @@
 //! Input and output schemas, made of the document of the API.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use api::control::{Operation, Shape};
 use serde_json::{Map, Value, json};
 
-use crate::tools::{Call, Tool};
+use crate::tools::{Call, TOOLS, Tool};
 
 /// An argument of a tool, and where it goes in the request.
 #[derive(Debug, Clone)]
@@ -32,8 +32,22 @@ pub(crate) enum Place {
     Body,
 }
 
-/// The arguments that a tool takes for one of its operations.
-pub(crate) fn arguments(tool: &Tool, operation: &Operation) -> Vec<Argument> {
+/// The arguments that a tool takes for one of its operations. They are made once: each call asks.
+pub(crate) fn arguments(tool: &Tool, operation: &Operation) -> &'static [Argument] {
+    static ALL: LazyLock<HashMap<(&str, &str), Vec<Argument>>> = LazyLock::new(|| {
+        let pairs = TOOLS.iter().flat_map(|tool| {
+            let operations = tool.operations().into_iter();
+            operations.map(move |operation| (tool, operation))
+        });
+        pairs
+            .map(|(tool, operation)| ((tool.name, operation.id), made(tool, operation)))
+            .collect()
+    });
+    let known = ALL.get(&(tool.name, operation.id));
+    known.map(Vec::as_slice).unwrap_or_default()
+}
+
+fn made(tool: &Tool, operation: &Operation) -> Vec<Argument> {
     let mut arguments = Vec::new();
     for name in path_parameters(operation.path) {
         arguments.push(Argument {
@@ -74,7 +88,7 @@ pub(crate) fn arguments(tool: &Tool, operation: &Operation) -> Vec<Argument> {
         });
         return arguments;
     }
-    let schema = component(body.schema);
+    let schema = component(&CONTROL_PLANE, body.schema);
     let required = names(schema.get("required"));
     let members = schema.get("properties").and_then(Value::as_object);
     for (member, schema) in members.into_iter().flatten() {
@@ -97,6 +111,9 @@ pub(crate) fn arguments(tool: &Tool, operation: &Operation) -> Vec<Argument> {
 
 /// What a tool takes.
 pub(crate) fn input(tool: &Tool) -> Value {
+    if let Call::Live(list) = tool.call {
+        return list.input();
+    }
     let mut properties = Map::new();
     let mut required: Option<BTreeSet<String>> = None;
     for operation in tool.operations() {
@@ -105,7 +122,7 @@ pub(crate) fn input(tool: &Tool) -> Value {
             if argument.required {
                 needed.insert(argument.name.clone());
             }
-            properties.insert(argument.name, argument.schema);
+            properties.insert(argument.name.clone(), argument.schema.clone());
         }
         // Of two operations, only what both need is required; which is meant, the rest says.
         required = Some(match required {
@@ -135,6 +152,9 @@ pub(crate) fn input(tool: &Tool) -> Value {
 
 /// What a tool answers as structured content.
 pub(crate) fn output(tool: &Tool) -> Value {
+    if let Call::Live(list) = tool.call {
+        return list.output();
+    }
     let answer = tool.operations().first().map(|operation| operation.answer);
     match answer.map(|answer| answer.content) {
         Some(Some((_, schema))) => with_definitions(json!({
@@ -205,20 +225,32 @@ fn which_operation() -> Value {
 }
 
 /// The document of the control plane.
-static DOCUMENT: LazyLock<Value> = LazyLock::new(api::control::document);
+pub(crate) static CONTROL_PLANE: LazyLock<Value> = LazyLock::new(api::control::document);
+/// The document of the engine.
+pub(crate) static ENGINE: LazyLock<Value> = LazyLock::new(api::engine::document);
 
-fn component(name: &str) -> &'static Value {
-    DOCUMENT
+fn component<'a>(document: &'a Value, name: &str) -> &'a Value {
+    document
         .pointer(&format!("/components/schemas/{name}"))
         .unwrap_or(&Value::Null)
 }
 
-fn reference(schema: &str) -> Value {
+/// What [`of_engine`] replaces by the component of this name.
+pub(crate) fn reference(schema: &str) -> Value {
     json!({"$ref": format!("{IN_DOCUMENT}{schema}")})
 }
 
+/// A schema that refers to components of the engine's document, on its own.
+pub(crate) fn of_engine(schema: Value) -> Value {
+    with_definitions_of(&ENGINE, schema)
+}
+
+fn with_definitions(schema: Value) -> Value {
+    with_definitions_of(&CONTROL_PLANE, schema)
+}
+
 /// The schema on its own: what it refers to comes along, under `$defs`.
-fn with_definitions(mut schema: Value) -> Value {
+fn with_definitions_of(document: &Value, mut schema: Value) -> Value {
     let mut definitions = Map::new();
     let mut waiting = Vec::new();
     relocate(&mut schema, &mut waiting);
@@ -226,7 +258,7 @@ fn with_definitions(mut schema: Value) -> Value {
         if definitions.contains_key(&name) {
             continue;
         }
-        let mut definition = component(&name).clone();
+        let mut definition = component(document, &name).clone();
         relocate(&mut definition, &mut waiting);
         definitions.insert(name, definition);
     }

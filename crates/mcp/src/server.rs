@@ -5,18 +5,22 @@ use std::sync::Arc;
 use api::control::{Operation, plans};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Extensions, Request, Response};
+use http::{Extensions, Request, Response, StatusCode};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, ErrorCode, Implementation, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 use types::permission::Permissions;
 
 use crate::call::{self, BadArgument};
+use crate::live::{LiveList, ProjectName};
+use crate::local::{Local, LocalTool};
 use crate::result::{self, Missing};
 use crate::schema::CONFIRMED;
 use crate::tools::{Call, Tool};
@@ -24,40 +28,83 @@ use crate::{discovery, tools};
 
 /// What carries requests to the API.
 pub trait Backend: Send + Sync + 'static {
+    /// Where the platform is that requests go to now, without a slash at the end.
+    fn base_url(&self) -> Arc<str>;
+
     /// Whether there is a credential to call with: without one, no request is made.
     fn has_credential(&self, caller: &Extensions) -> bool;
 
     /// Carries a request out for a caller, who is known by the extensions of the request that
     /// brought the call. Failures of the way are answers too: a status and a problem.
     fn carry(&self, request: Request<Bytes>, caller: &Extensions) -> Carried;
+
+    /// Carries a request out to the Engine API of a project, with the credential of the caller and
+    /// nothing else of theirs.
+    ///
+    /// A project that the caller has no part in answers 404, a permission that is missing 403 with
+    /// a challenge, and 401 means that the person has to sign in. An engine that is not reached
+    /// within seconds, answers at length, or does not take a credential that the platform takes is
+    /// an answer too: 502 and a problem whose `detail` says what to do next.
+    fn carry_to_engine(
+        &self,
+        project: ProjectName,
+        request: Request<Bytes>,
+        caller: &Extensions,
+    ) -> Carried;
 }
+
+/// Among the extensions of a request: the list of tools is left empty, for whoever brought the
+/// request writes it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ListIsWritten;
 
 /// The answer, later.
 pub type Carried = std::pin::Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
 
-/// The tools over a backend.
-#[derive(Debug)]
+/// The tools over a backend, and on a machine of its own those beside them.
 pub struct Server<B> {
     backend: Arc<B>,
-    base_url: Arc<str>,
+    beside: Option<Beside>,
+}
+
+/// What one client on this machine has beside the platform's tools.
+#[derive(Clone)]
+struct Beside {
+    local: Arc<dyn Local>,
+    /// Calls that may still begin. Over HTTP, connections are what is counted.
+    places: Arc<Semaphore>,
 }
 
 impl<B> Clone for Server<B> {
     fn clone(&self) -> Self {
         Self {
             backend: Arc::clone(&self.backend),
-            base_url: Arc::clone(&self.base_url),
+            beside: self.beside.clone(),
         }
     }
 }
 
 impl<B: Backend> Server<B> {
-    /// A server for the platform at `base_url`.
-    pub fn new(backend: B, base_url: &str) -> Self {
+    /// A server of the platform's tools.
+    pub fn new(backend: B) -> Self {
         Self {
             backend: Arc::new(backend),
-            base_url: base_url.into(),
+            beside: None,
         }
+    }
+
+    /// The same, with tools of this machine.
+    pub(crate) fn beside(self, local: Arc<dyn Local>) -> Self {
+        let places = Arc::new(Semaphore::new(MOST_CALLS));
+        Self {
+            beside: Some(Beside { local, places }),
+            ..self
+        }
+    }
+
+    fn local_tools(&self) -> Vec<LocalTool> {
+        let beside = self.beside.iter();
+        beside.flat_map(|beside| beside.local.tools()).collect()
     }
 
     /// Calls a tool.
@@ -69,7 +116,9 @@ impl<B: Backend> Server<B> {
     ) -> CallToolResult {
         match tool.call {
             Call::Discovery if arguments.is_empty() => {
-                return result::structured(discovery::discovery(&self.base_url));
+                let base_url = self.backend.base_url();
+                let found = discovery::discovery(&base_url, &self.local_tools());
+                return result::structured(found);
             }
             Call::OpenApi => {
                 return discovery::openapi(&arguments)
@@ -85,6 +134,9 @@ impl<B: Backend> Server<B> {
             && arguments.remove(CONFIRMED) != Some(Value::Bool(true))
         {
             return self.unconfirmed(&arguments, caller).await;
+        }
+        if let Call::Live(list) = tool.call {
+            return self.list_live(tool, list, arguments, caller).await;
         }
         match call::choose(tool, &arguments) {
             Ok(operation) => self.operate(tool, operation, &arguments, caller).await,
@@ -109,6 +161,32 @@ impl<B: Backend> Server<B> {
             &scopes(tool),
             &self.resource_metadata(),
             |field| call::argument_of(tool, operation, field),
+        )
+    }
+
+    async fn list_live(
+        &self,
+        tool: &Tool,
+        list: &LiveList,
+        arguments: Map<String, Value>,
+        caller: &Extensions,
+    ) -> CallToolResult {
+        let (project, request) = match list.request(arguments) {
+            Ok(request) => request,
+            Err(error) => return result::bad_argument(&error),
+        };
+        let carried = self.backend.carry_to_engine(project, request, caller);
+        let response = carried.await;
+        if response.status() == StatusCode::OK {
+            let answer = list.answer(&response);
+            return answer.map_or_else(|| result::failure(NO_LIST), result::structured);
+        }
+        result::of_response(
+            &response,
+            &scopes(tool),
+            &self.resource_metadata(),
+            // The engine calls the parts of `params` as the tool calls its arguments.
+            str::to_owned,
         )
     }
 
@@ -153,13 +231,17 @@ impl<B: Backend> Server<B> {
     }
 
     fn resource_metadata(&self) -> String {
-        format!("{}/.well-known/oauth-protected-resource", self.base_url)
+        let base_url = self.backend.base_url();
+        format!("{base_url}/.well-known/oauth-protected-resource")
     }
 }
 
 const UNCONFIRMED: &str = "Nothing was created. Show the billing impact of this plan to the \
      person, and call again with confirmed: true and the creation_fingerprint of the preview once \
      they have agreed.";
+
+const NO_LIST: &str = "The engine of this project answered with something that is no list. Tell the \
+     person: whoever runs the platform has to look at it.";
 
 fn scopes(tool: &Tool) -> String {
     let scopes: Permissions = tool.scopes().into_iter().flatten().collect();
@@ -168,7 +250,13 @@ fn scopes(tool: &Tool) -> String {
 
 impl<B: Backend> ServerHandler for Server<B> {
     fn get_info(&self) -> ServerConfig {
-        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        let mut info = ServerConfig::new(
+            ServerCapabilities::builder()
+                .enable_tools()
+                .enable_prompts()
+                .enable_resources()
+                .build(),
+        );
         info.server_info = Implementation::new("svc", env!("CARGO_PKG_VERSION"));
         info.instructions = Some(discovery::INSTRUCTIONS.to_owned());
         info
@@ -177,9 +265,17 @@ impl<B: Backend> ServerHandler for Server<B> {
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::listed()))
+        let parts = context.extensions.get::<Parts>();
+        let is_written = parts.and_then(|parts| parts.extensions.get::<ListIsWritten>());
+        if let Some(ListIsWritten) = is_written {
+            return Ok(ListToolsResult::with_all_items(Vec::new()));
+        }
+        let mut listed = tools::listed();
+        let local = self.local_tools().into_iter();
+        listed.extend(local.filter_map(|tool| serde_json::from_value(tool.document()).ok()));
+        Ok(ListToolsResult::with_all_items(listed))
     }
 
     async fn call_tool(
@@ -187,7 +283,21 @@ impl<B: Backend> ServerHandler for Server<B> {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        let places = self.beside.as_ref().map(|beside| &beside.places);
+        let Ok(_place) = places.map(|places| places.try_acquire()).transpose() else {
+            let message = format!("{MOST_CALLS} calls are running; wait for one to end");
+            return Err(ErrorData::new(BUSY, message, None));
+        };
         let Some(tool) = Tool::find(&request.name) else {
+            let beside = self.beside.as_ref();
+            let answer = beside.and_then(|beside| beside.local.call(&request.name, arguments));
+            if let Some(answer) = answer {
+                let result = answer.await;
+                return Ok(result
+                    .map_or_else(result::failure, result::structured)
+                    .into());
+            }
             let name: String = request.name.chars().take(MAX_NAME_SHOWN).collect();
             let message = format!("there is no tool {name:?}; tools/list names them");
             return Err(ErrorData::invalid_params(message, None));
@@ -195,10 +305,24 @@ impl<B: Backend> ServerHandler for Server<B> {
         let nobody = Extensions::new();
         let caller = context.extensions.get::<Parts>();
         let caller = caller.map_or(&nobody, |parts| &parts.extensions);
-        let arguments = request.arguments.unwrap_or_default();
         Ok(self.call(tool, arguments, caller).await.into())
+    }
+
+    // Prompts and resources are declared, and there are none: clients ask everybody for the lists, and
+    // the SDK answers with empty ones. What is not declared is not there (-32601).
+
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 }
 
+/// More than a model has in hand at once; each waits for the network for half a minute at most.
+const MOST_CALLS: usize = 24;
+/// Of the codes that JSON-RPC leaves to servers (section 5.1).
+const BUSY: ErrorCode = ErrorCode(-32000);
 /// Long enough for every name of ours.
 const MAX_NAME_SHOWN: usize = 64;

@@ -1,11 +1,13 @@
 //! The table of tools.
 
 use api::control::{
-    Access, Operation, plans, projects, records, settings, tokens, turn, whoami, workspaces,
+    Access, Operation, addresses, plans, projects, records, settings, tokens, turn, webhooks,
+    whoami, workspaces,
 };
 use serde_json::{Value, json};
 use types::permission::Permission;
 
+use crate::live::{self, LiveList};
 use crate::schema;
 
 /// One tool.
@@ -25,7 +27,7 @@ pub struct Tool {
 
 /// What a tool does to the world; the hints of MCP follow from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub enum Effect {
     /// Nothing.
     Reads,
     /// Something more is there afterwards; once more adds once more.
@@ -53,6 +55,8 @@ pub(crate) enum Call {
     Either(&'static Operation, &'static Operation),
     /// A creation, once the person has confirmed what it costs (CP-4g).
     CreateProject,
+    /// A list of the Engine API, of the project's engine.
+    Live(&'static LiveList),
 }
 
 /// Every tool, in the order in which they are listed.
@@ -186,6 +190,22 @@ pub const TOOLS: &[Tool] = &[
         call: Call::Operation(records::EVENTS),
     },
     Tool {
+        name: "svc_clients_list",
+        title: "List connected clients",
+        description: "The agents that are connected to the engine of a project at this moment; \
+                      filters narrow the list.",
+        effect: Effect::Reads,
+        call: Call::Live(live::CLIENTS),
+    },
+    Tool {
+        name: "svc_tunnels_list",
+        title: "List live tunnels",
+        description: "The tunnels of a project at this moment, with their addresses; filters \
+                      narrow the list.",
+        effect: Effect::Reads,
+        call: Call::Live(live::TUNNELS),
+    },
+    Tool {
         name: "svc_project_settings_get",
         title: "Get the policy of a project",
         description: "The project-wide policy: public access, TCP, trusted addresses, countries, \
@@ -207,6 +227,98 @@ pub const TOOLS: &[Tool] = &[
         description: "Sets the project-wide policy back to its defaults. Ask the person first.",
         effect: Effect::Destroys,
         call: Call::Operation(settings::DELETE),
+    },
+    Tool {
+        name: "svc_project_webhooks_list",
+        title: "List the webhooks of a project",
+        description: "Endpoints that are told when clients and tunnels come and go, page by page.",
+        effect: Effect::Reads,
+        call: Call::Operation(webhooks::LIST),
+    },
+    Tool {
+        name: "svc_project_webhook_get",
+        title: "Get a webhook",
+        description: "One webhook of a project, with its status and since when it fails.",
+        effect: Effect::Reads,
+        call: Call::Operation(webhooks::GET),
+    },
+    Tool {
+        name: "svc_project_webhook_create",
+        title: "Add a webhook",
+        description: "Sends events of a project to an https address from now on. That address \
+                      learns what the project publishes: ask the person first. The answer has \
+                      the signing_secret, once: hand it to the receiver, do not show it.",
+        effect: Effect::Adds,
+        call: Call::Operation(webhooks::CREATE),
+    },
+    Tool {
+        name: "svc_project_webhook_update",
+        title: "Change a webhook",
+        description: "Changes the name, address or events of a webhook, enables or disables it. \
+                      Disabling cancels what was not delivered yet. Ask the person first.",
+        effect: Effect::Destroys,
+        call: Call::Operation(webhooks::UPDATE),
+    },
+    Tool {
+        name: "svc_project_webhook_delete",
+        title: "Remove a webhook",
+        description: "Removes a webhook with its secret; what was not delivered yet is canceled. \
+                      Ask the person first.",
+        effect: Effect::Destroys,
+        call: Call::Operation(webhooks::DELETE),
+    },
+    Tool {
+        name: "svc_project_webhook_secret_rotate",
+        title: "Replace the secret of a webhook",
+        description: "Makes a new signing secret; the old one signs too for a day, or for \
+                      overlap_seconds, so that the receiver can be changed meanwhile. Ask the \
+                      person first. The secret is shown once: do not show it, use it.",
+        effect: Effect::Destroys,
+        call: Call::Operation(webhooks::ROTATE),
+    },
+    Tool {
+        name: "svc_project_webhook_deliveries_list",
+        title: "List the deliveries to a webhook",
+        description: "What was sent to a webhook and how it stands, newest first, page by page.",
+        effect: Effect::Reads,
+        call: Call::Operation(webhooks::LIST_DELIVERIES),
+    },
+    Tool {
+        name: "svc_project_webhook_delivery_get",
+        title: "Get a delivery to a webhook",
+        description: "One delivery with each attempt: when, what was answered, what went wrong.",
+        effect: Effect::Reads,
+        call: Call::Operation(webhooks::GET_DELIVERY),
+    },
+    Tool {
+        name: "svc_project_webhook_delivery_retry",
+        title: "Try a delivery again",
+        description: "Sends a delivery once more that failed or was canceled.",
+        effect: Effect::Adds,
+        call: Call::Operation(webhooks::RETRY_DELIVERY),
+    },
+    Tool {
+        name: "svc_project_tcp_addresses_list",
+        title: "List the reserved TCP addresses of a project",
+        description: "Ports that are kept for the TCP tunnels of a project.",
+        effect: Effect::Reads,
+        call: Call::Operation(addresses::LIST),
+    },
+    Tool {
+        name: "svc_project_tcp_address_reserve",
+        title: "Reserve a TCP address",
+        description: "Reserves a port for a project; the platform picks it. Plans limit how many. \
+                      Ask the person first.",
+        effect: Effect::Adds,
+        call: Call::Operation(addresses::RESERVE),
+    },
+    Tool {
+        name: "svc_project_tcp_address_release",
+        title: "Release a TCP address",
+        description: "Gives a reserved port back; others get it after a while. Ask the person \
+                      first: whoever dials it reaches nobody then.",
+        effect: Effect::Destroys,
+        call: Call::Operation(addresses::RELEASE),
     },
     Tool {
         name: "svc_project_turn_credentials_create",
@@ -232,10 +344,10 @@ impl Tool {
         TOOLS.iter().find(|tool| tool.name == name)
     }
 
-    /// The operations that it may become.
+    /// The operations of the control plane that it may become.
     pub(crate) fn operations(&self) -> Vec<&'static Operation> {
         match self.call {
-            Call::Discovery | Call::OpenApi => Vec::new(),
+            Call::Discovery | Call::OpenApi | Call::Live(_) => Vec::new(),
             Call::Operation(operation) | Call::WithBody(operation, _) => vec![operation],
             Call::Either(one, other) => vec![one, other],
             Call::CreateProject => vec![projects::CREATE],
@@ -246,12 +358,21 @@ impl Tool {
     pub fn operation_ids(&self) -> impl Iterator<Item = &'static str> {
         let preview = matches!(self.call, Call::CreateProject).then_some(plans::PLAN_CONFIGURATION);
         let operations = self.operations().into_iter().chain(preview);
-        operations.map(|operation| operation.id)
+        let of_engine = match self.call {
+            Call::Live(list) => list.operation(),
+            _ => None,
+        };
+        operations
+            .map(|operation| operation.id)
+            .chain(of_engine.map(|operation| operation.id))
     }
 
     /// The least that a credential has to hold; `None`: no credential is needed (MC-2).
     pub fn scopes(&self) -> Option<Vec<Permission>> {
         let mut scopes = Vec::new();
+        if let Call::Live(list) = self.call {
+            scopes.extend(list.permission());
+        }
         for operation in self.operations() {
             if let Access::Permitted(permission, _) = operation.access
                 && !scopes.contains(&permission)
@@ -265,38 +386,67 @@ impl Tool {
 
     /// The security schemes that it declares (MC-3).
     pub fn security_schemes(&self) -> Value {
-        match self.scopes() {
-            None => json!([{"type": "noauth"}]),
-            Some(scopes) => json!([{"type": "oauth2", "scopes": scopes}]),
-        }
+        schemes(self.scopes().as_deref())
     }
 
     /// The tool as it is listed.
     pub fn document(&self) -> Value {
-        let effect = self.effect;
         json!({
             "name": self.name,
             "title": self.title,
             "description": self.description,
             "inputSchema": schema::input(self),
             "outputSchema": schema::output(self),
-            "annotations": {
-                "title": self.title,
-                "readOnlyHint": effect == Effect::Reads,
-                "destructiveHint": effect == Effect::Destroys,
-                "idempotentHint": effect != Effect::Adds,
-                // All of it is about this platform alone.
-                "openWorldHint": false,
-            },
+            "annotations": annotations(self.title, self.effect),
             "securitySchemes": self.security_schemes(),
             "_meta": {"securitySchemes": self.security_schemes()},
         })
     }
 }
 
+/// The hints of MCP.
+pub(crate) fn annotations(title: &str, effect: Effect) -> Value {
+    json!({
+        "title": title,
+        "readOnlyHint": effect == Effect::Reads,
+        "destructiveHint": effect == Effect::Destroys,
+        "idempotentHint": effect != Effect::Adds,
+        // All of it is about this platform alone.
+        "openWorldHint": false,
+    })
+}
+
+/// The security schemes of a tool that needs these scopes, or no credential.
+pub(crate) fn schemes(scopes: Option<&[Permission]>) -> Value {
+    match scopes {
+        None => json!([{"type": "noauth"}]),
+        Some(scopes) => json!([{"type": "oauth2", "scopes": scopes}]),
+    }
+}
+
+/// Puts the security schemes beside `_meta` in an answer that lists tools: the SDK's type of a tool
+/// has no room for them.
+pub(crate) fn add_schemes(message: &mut Value) {
+    let tools = message.pointer_mut("/result/tools");
+    for tool in tools.and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(schemes) = tool.pointer("/_meta/securitySchemes").cloned()
+            && let Value::Object(members) = tool
+        {
+            members.insert("securitySchemes".to_owned(), schemes);
+        }
+    }
+}
+
 /// Every tool as it is listed.
 pub fn documents() -> Vec<Value> {
     TOOLS.iter().map(Tool::document).collect()
+}
+
+/// Every tool as JSON, made once: the list is the same for everybody, and long.
+pub(crate) fn written() -> &'static str {
+    static WRITTEN: std::sync::LazyLock<String> =
+        std::sync::LazyLock::new(|| Value::from(documents()).to_string());
+    &WRITTEN
 }
 
 /// Every tool in the SDK's type, which has no room for the security schemes beside `_meta`.

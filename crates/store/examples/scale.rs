@@ -313,6 +313,7 @@ impl Bench {
             period: days(30),
             outcome: None,
             tunnel: None,
+            stream: None,
             search: None,
             after: None,
             order: Order::Desc,

@@ -3,8 +3,10 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
 
+use crate::changes::{Change, Notes, Wake};
 use crate::error::{Bug, Error, Reason};
 pub(crate) use crate::lease::Db;
 use crate::lease::Lease;
@@ -107,20 +109,54 @@ impl Read {
     }
 }
 
+/// A connection for reading on which everything is as it was at the first statement, for whoever
+/// reads a lot in many pages. It is to be read without long breaks: while it lasts, databases keep
+/// what others change.
+pub struct Snapshot(Conn);
+
+impl Snapshot {
+    pub(crate) async fn on(lease: Lease) -> Result<Self, Error> {
+        let mut conn = Conn::new(lease);
+        let begun = within(conn.deadline, conn.lease.begin_snapshot()).await;
+        conn.after(begun)?;
+        Ok(Self(conn))
+    }
+
+    /// The next page has [`Conn::LONGEST`] for itself.
+    pub fn next_page(&mut self) {
+        self.0.deadline = Instant::now() + Conn::LONGEST;
+    }
+}
+
 /// A write transaction. Dropped without [`Tx::commit`], nothing of it happened.
 ///
 /// On SQLite there is one at a time, from its beginning; on PostgreSQL they run side by side and
 /// each statement sees what others committed before it (READ COMMITTED). So whoever reads,
 /// decides and then writes either lets one conditional statement do all three, or takes the lock
 /// of the workspace first ([`crate::workspaces::lock`]).
-pub struct Tx(Conn);
+pub struct Tx {
+    conn: Conn,
+    /// What it changed for engines.
+    notes: Notes,
+    wake: Wake,
+}
 
 impl Tx {
-    pub(crate) async fn on(lease: Lease) -> Result<Self, Error> {
+    pub(crate) async fn on(lease: Lease, wake: Wake) -> Result<Self, Error> {
         let mut conn = Conn::new(lease);
         let begun = within(conn.deadline, conn.lease.begin()).await;
         conn.after(begun)?;
-        Ok(Self(conn))
+        Ok(Self {
+            conn,
+            notes: Notes::default(),
+            wake,
+        })
+    }
+
+    /// Notes that something changed that engines know. What is committed is told; saying it once
+    /// too often costs a line on the wire, forgetting it lets a revoked credential in.
+    pub(crate) fn note(&mut self, change: Change, at: Timestamp) {
+        self.notes.add(change, at);
     }
 
     /// Makes everything of this transaction durable and visible at once.
@@ -130,11 +166,20 @@ impl Tx {
     /// caller asks again under the same idempotency key.
     pub async fn commit(mut self) -> Result<(), Error> {
         // PostgreSQL would answer to this with a rollback, and call it done.
-        if self.0.aborted {
+        if self.conn.aborted {
             return Err(Bug::Aborted.into());
         }
-        let done = within(self.0.deadline, self.0.lease.commit()).await;
-        self.0.after(done)
+        let notes = std::mem::take(&mut self.notes);
+        let is_noted = !notes.is_empty();
+        if is_noted {
+            notes.write(&mut self).await?;
+        }
+        let done = within(self.conn.deadline, self.conn.lease.commit()).await;
+        self.conn.after(done)?;
+        if is_noted {
+            self.wake.wake();
+        }
+        Ok(())
     }
 }
 
@@ -163,7 +208,7 @@ impl DerefMut for Read {
     }
 }
 
-impl Deref for Tx {
+impl Deref for Snapshot {
     type Target = Conn;
 
     fn deref(&self) -> &Conn {
@@ -171,8 +216,22 @@ impl Deref for Tx {
     }
 }
 
-impl DerefMut for Tx {
+impl DerefMut for Snapshot {
     fn deref_mut(&mut self) -> &mut Conn {
         &mut self.0
+    }
+}
+
+impl Deref for Tx {
+    type Target = Conn;
+
+    fn deref(&self) -> &Conn {
+        &self.conn
+    }
+}
+
+impl DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut Conn {
+        &mut self.conn
     }
 }

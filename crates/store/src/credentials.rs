@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use types::id::{CredentialId, UserId, WorkspaceId};
 
+use crate::changes::Change;
 use crate::connection::{Conn, Db, Tx, within};
 use crate::error::Error;
 use crate::page::{Order, Paged, Paging, fold, pattern};
@@ -141,9 +142,8 @@ statements! {
         THEN expires_at ELSE $4 END, updated_at = $5 WHERE user_id = $1 AND id = $2 \
         AND rotated_to IS NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $5)";
     REVOKE = "UPDATE credentials SET revoked_at = $3, updated_at = $3 WHERE user_id = $1 AND id = $2 AND revoked_at IS NULL";
-    REVOKE_ALL = "UPDATE credentials SET revoked_at = $2, updated_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
+    REVOKE_ALL = "UPDATE credentials SET revoked_at = $2, updated_at = $2 WHERE user_id = $1 AND revoked_at IS NULL RETURNING id";
     USED = "UPDATE credentials SET last_used_at = $2, last_used_ip = $3 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
-    CHANGED_SINCE = concat!("SELECT ", columns!(), " FROM credentials WHERE updated_at >= $1 ORDER BY updated_at, id LIMIT $2");
 }
 
 /// Adds a credential.
@@ -181,6 +181,7 @@ pub async fn insert(tx: &mut Tx, new: &Credential) -> Result<(), Error> {
         .bind(fold(&new.name))
         .execute(tx)
         .await?;
+    tx.note(Change::credential(new.id), new.updated_at);
     Ok(())
 }
 
@@ -269,6 +270,7 @@ pub async fn rotate(
     ends_at: Timestamp,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    tx.note(Change::credential(old), now);
     sql(ROTATE)
         .bind(user)
         .bind(old)
@@ -286,12 +288,17 @@ pub async fn revoke(
     id: CredentialId,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    tx.note(Change::credential(id), now);
     sql(REVOKE).bind(user).bind(id).bind(now).changed(tx).await
 }
 
 /// Revokes all of a person's credentials. Returns how many.
 pub async fn revoke_all(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64, Error> {
-    sql(REVOKE_ALL).bind(user).bind(now).execute(tx).await
+    let revoked: Vec<CredentialId> = sql(REVOKE_ALL).bind(user).bind(now).all(tx).await?;
+    for id in &revoked {
+        tx.note(Change::credential(*id), now);
+    }
+    Ok(u64::try_from(revoked.len()).unwrap_or(u64::MAX))
 }
 
 /// Notes a use and where it came from; the caller does so at most every minute.
@@ -302,13 +309,4 @@ pub async fn used(
     now: Timestamp,
 ) -> Result<bool, Error> {
     sql(USED).bind(id).bind(now).bind(ip).changed(tx).await
-}
-
-/// What was made or changed since a time, oldest change first, for telling engines.
-pub async fn changed_since(
-    conn: &mut Conn,
-    since: Timestamp,
-    limit: u32,
-) -> Result<Vec<Credential>, Error> {
-    sql(CHANGED_SINCE).bind(since).bind(limit).all(conn).await
 }

@@ -92,6 +92,18 @@ impl Lease {
         self.db()?.run(text).await
     }
 
+    /// Begins a transaction that reads what was committed at its first statement, and nothing
+    /// later.
+    pub(crate) async fn begin_snapshot(&mut self) -> Result<(), sqlx::Error> {
+        self.in_transaction = true;
+        let text = if self.is_postgres() {
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        } else {
+            "BEGIN DEFERRED"
+        };
+        self.db()?.run(text).await
+    }
+
     pub(crate) async fn commit(&mut self) -> Result<(), sqlx::Error> {
         self.db()?.run("COMMIT").await?;
         self.in_transaction = false;

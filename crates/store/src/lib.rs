@@ -6,7 +6,8 @@
 //! that change take a [`Tx`]. "Not there" is `Ok(None)`, a rule that the data holds is a
 //! [`Conflict`], and what may be used once is one conditional statement that says whether it was.
 //!
-//! Ids, times and randomness are arguments. Times are kept in microseconds. Whatever belongs to a
+//! Ids, times and randomness are arguments, but for the marks of the log of changes, which no caller
+//! could choose better. Times are kept in microseconds. Whatever belongs to a
 //! tenant is asked for with the tenant: a user, a workspace or a project that was found through
 //! one of them. What it does not know: HTTP, permissions, keys (what is sealed stays sealed).
 
@@ -29,9 +30,12 @@ pub mod audit;
 pub mod billing;
 pub mod callers;
 pub mod capacity;
+pub mod changes;
 pub mod credentials;
 pub mod deliveries;
 pub mod device_grants;
+pub mod directory;
+pub mod engines;
 pub mod events;
 pub mod idempotency;
 pub mod invitations;
@@ -53,7 +57,7 @@ pub mod webhooks;
 pub mod webtty_servers;
 pub mod workspaces;
 
-pub use connection::{Conn, Read, Tx};
+pub use connection::{Conn, Read, Snapshot, Tx};
 pub use error::{Bug, Conflict, Error, Reason};
 pub use lock::Lock;
 pub use page::{Order, Paged, Paging, fold};

@@ -1,7 +1,7 @@
 //! Stored summaries of streams: requests and connections that an edge served or refused.
 
 use jiff::Timestamp;
-use types::id::{LogId, ProjectId, TunnelId, WorkspaceId};
+use types::id::{LogId, ProjectId, StreamId, TunnelId, WorkspaceId};
 
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
@@ -47,6 +47,8 @@ pub struct List<'a> {
     pub outcome: Option<&'a str>,
     /// Only streams of this tunnel.
     pub tunnel: Option<TunnelId>,
+    /// This stream alone.
+    pub stream: Option<StreamId>,
     /// Part of what was given to [`insert`] for searching, in any case.
     pub search: Option<&'a str>,
     /// Only streams that come after this one in the list's order.
@@ -105,6 +107,8 @@ pub(crate) fn timeline(list: &List<'_>, after: Option<&str>) -> Timeline {
     let mut timeline = Timeline::new(COLUMNS, "logs", list.project);
     timeline.only("outcome = $n", list.outcome);
     timeline.only("tunnel_id = $n", list.tunnel);
+    let stream = list.stream.map(|stream| stream.to_string());
+    timeline.only("stream_id = $n", stream.as_deref());
     timeline.within(list.period);
     timeline.after(after, list.order);
     let search = list.search.filter(|search| !search.is_empty());

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use types::id::{UserId, WorkspaceId};
 
+use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::page::{Order, Paged, Paging, pattern};
@@ -134,6 +135,7 @@ pub async fn insert(
         .bind(now)
         .execute(tx)
         .await?;
+    tx.note(Change::person(user), now);
     Ok(())
 }
 
@@ -182,8 +184,10 @@ pub async fn set_role(
     workspace: WorkspaceId,
     user: UserId,
     role: Role,
+    now: Timestamp,
 ) -> Result<bool, Error> {
     crate::workspaces::lock(tx, workspace).await?;
+    tx.note(Change::person(user), now);
     sql(SET_ROLE)
         .bind(workspace)
         .bind(user)
@@ -198,8 +202,10 @@ pub async fn set_status(
     workspace: WorkspaceId,
     user: UserId,
     status: Status,
+    now: Timestamp,
 ) -> Result<bool, Error> {
     crate::workspaces::lock(tx, workspace).await?;
+    tx.note(Change::person(user), now);
     sql(SET_STATUS)
         .bind(workspace)
         .bind(user)
@@ -209,7 +215,13 @@ pub async fn set_status(
 }
 
 /// Removes a member. False as for [`set_role`].
-pub async fn delete(tx: &mut Tx, workspace: WorkspaceId, user: UserId) -> Result<bool, Error> {
+pub async fn delete(
+    tx: &mut Tx,
+    workspace: WorkspaceId,
+    user: UserId,
+    now: Timestamp,
+) -> Result<bool, Error> {
     crate::workspaces::lock(tx, workspace).await?;
+    tx.note(Change::person(user), now);
     sql(DELETE).bind(workspace).bind(user).changed(tx).await
 }

@@ -39,6 +39,8 @@ migrations! {
     7 "operator" "0007_operator"
     8 "keys" "0008_keys"
     10 "oauth" "0010_oauth"
+    11 "webhooks" "0011_webhooks"
+    12 "link" "0012_link"
 }
 
 /// Applies what is missing. The write lock is taken before the table of versions is read, so a

@@ -6,6 +6,7 @@
 use jiff::Timestamp;
 use types::id::{ProjectId, UserId, WorkspaceId};
 
+use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::{Conflict, Error};
 use crate::members;
@@ -266,7 +267,8 @@ statements! {
     // Compared with what was read, so that two changes at once do not undo each other.
     SET_SETTINGS = "UPDATE projects SET settings = $3, updated_at = $4 \
         WHERE id = $1 AND settings = $2 AND deleted_at IS NULL";
-    DELETE = "UPDATE projects SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL";
+    DELETE = "UPDATE projects SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL \
+        RETURNING id, workspace_id";
 }
 
 /// Adds a project.
@@ -291,11 +293,12 @@ pub async fn insert(tx: &mut Tx, new: &NewProject) -> Result<(), Error> {
         .bind(new.now)
         .changed(tx)
         .await?;
-    if inserted {
-        Ok(())
-    } else {
-        Err(Error::Conflict(Conflict::Reference))
+    if !inserted {
+        return Err(Error::Conflict(Conflict::Reference));
     }
+    tx.note(Change::project(new.id), new.now);
+    tx.note(Change::members(new.workspace_id), new.now);
+    Ok(())
 }
 
 /// The project, if the person is an active member of its workspace.
@@ -514,6 +517,9 @@ pub async fn transfer(
     now: Timestamp,
 ) -> Result<bool, Error> {
     workspaces::lock(tx, to).await?;
+    tx.note(Change::project(id), now);
+    tx.note(Change::members(from), now);
+    tx.note(Change::members(to), now);
     sql(TRANSFER)
         .bind(id)
         .bind(from)
@@ -532,11 +538,13 @@ pub async fn are_suspended(conn: &mut Conn, projects: &[ProjectId]) -> Result<bo
 
 /// Keeps a project from being used. False when it is suspended already, or not there.
 pub async fn suspend(tx: &mut Tx, id: ProjectId, now: Timestamp) -> Result<bool, Error> {
+    tx.note(Change::project(id), now);
     sql(SUSPEND).bind(id).bind(now).changed(tx).await
 }
 
 /// Lets a project be used again. False when it is not suspended.
 pub async fn resume(tx: &mut Tx, id: ProjectId, now: Timestamp) -> Result<bool, Error> {
+    tx.note(Change::project(id), now);
     sql(RESUME).bind(id).bind(now).changed(tx).await
 }
 
@@ -547,6 +555,7 @@ pub async fn set_status(
     status: Status,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    tx.note(Change::project(id), now);
     sql(SET_STATUS)
         .bind(id)
         .bind(status)
@@ -563,6 +572,7 @@ pub async fn set_settings(
     new: &serde_json::Value,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    tx.note(Change::project(id), now);
     sql(SET_SETTINGS)
         .bind(id)
         .bind(read)
@@ -575,5 +585,10 @@ pub async fn set_settings(
 /// Deletes a project: it is not seen any more, and its endpoint stays taken. The caller gives back
 /// capacity and addresses.
 pub async fn delete(tx: &mut Tx, id: ProjectId, now: Timestamp) -> Result<bool, Error> {
-    sql(DELETE).bind(id).bind(now).changed(tx).await
+    let deleted: Option<Place> = sql(DELETE).bind(id).bind(now).one(tx).await?;
+    if let Some(place) = &deleted {
+        tx.note(Change::project(id), now);
+        tx.note(Change::members(place.workspace_id), now);
+    }
+    Ok(deleted.is_some())
 }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::sql::{sql, statements};
@@ -20,6 +21,7 @@ pub async fn revoke(
     expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    tx.note(Change::ended(jti), now);
     sql(REVOKE)
         .bind(jti)
         .bind(expires_at)

@@ -1,13 +1,14 @@
 //! Signed-in browsers.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use types::id::{SessionId, UserId};
 
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::row::record;
 use crate::secret::SecretHash;
-use crate::sql::{sql, statements};
+use crate::sql::{Query, sql, statements};
+use crate::{revoked_tokens, users};
 
 record! {
     /// A signed-in browser.
@@ -58,10 +59,10 @@ statements! {
     SECOND_FACTOR = "UPDATE sessions SET second_factor_at = $2, proved_at = $2 WHERE id = $1";
     PROVED = "UPDATE sessions SET proved_at = $2 WHERE id = $1";
     SEEN = "UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2";
-    END = "DELETE FROM sessions WHERE hash = $1";
-    END_ONE = "DELETE FROM sessions WHERE user_id = $1 AND id = $2";
-    END_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2";
-    END_ALL = "DELETE FROM sessions WHERE user_id = $1";
+    END = "DELETE FROM sessions WHERE hash = $1 RETURNING id";
+    END_ONE = "DELETE FROM sessions WHERE user_id = $1 AND id = $2 RETURNING id";
+    END_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2 RETURNING id";
+    END_ALL = "DELETE FROM sessions WHERE user_id = $1 RETURNING id";
     PURGE = "DELETE FROM sessions WHERE id IN \
         (SELECT id FROM sessions WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
     PURGE_UNUSED = "DELETE FROM sessions WHERE id IN \
@@ -139,23 +140,52 @@ pub async fn seen(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Er
     sql(SEEN).bind(id).bind(now).changed(tx).await
 }
 
-/// Ends the session of a cookie.
-pub async fn end(tx: &mut Tx, hash: SecretHash) -> Result<bool, Error> {
-    sql(END).bind(hash).changed(tx).await
+/// Ends the session of a cookie, and what was minted from it.
+pub async fn end(tx: &mut Tx, hash: SecretHash, now: Timestamp) -> Result<bool, Error> {
+    Ok(ended(tx, sql(END).bind(hash), now).await? > 0)
 }
 
-/// Ends one of a person's sessions.
-pub async fn end_one(tx: &mut Tx, user: UserId, id: SessionId) -> Result<bool, Error> {
-    sql(END_ONE).bind(user).bind(id).changed(tx).await
+/// Ends one of a person's sessions, and those at tunnels: which of them came of it is not known,
+/// and who still has another session here is signed in there again without noticing.
+pub async fn end_one(
+    tx: &mut Tx,
+    user: UserId,
+    id: SessionId,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    users::end_sessions(tx, user, now).await?;
+    Ok(ended(tx, sql(END_ONE).bind(user).bind(id), now).await? > 0)
 }
 
-/// Ends all of a person's sessions, but for the one to keep. Returns how many.
-pub async fn end_all(tx: &mut Tx, user: UserId, keep: Option<SessionId>) -> Result<u64, Error> {
-    match keep {
-        Some(keep) => sql(END_OTHERS).bind(user).bind(keep).execute(tx).await,
-        None => sql(END_ALL).bind(user).execute(tx).await,
+/// Ends all of a person's sessions, but for the one to keep, and those at tunnels. Returns how
+/// many there were here.
+pub async fn end_all(
+    tx: &mut Tx,
+    user: UserId,
+    keep: Option<SessionId>,
+    now: Timestamp,
+) -> Result<u64, Error> {
+    users::end_sessions(tx, user, now).await?;
+    let end = match keep {
+        Some(keep) => sql(END_OTHERS).bind(user).bind(keep),
+        None => sql(END_ALL).bind(user),
+    };
+    ended(tx, end, now).await
+}
+
+/// Ends sessions. Tokens that were minted from them live for a while yet: the platform misses their
+/// session, engines are told of it.
+async fn ended(tx: &mut Tx, end: Query, now: Timestamp) -> Result<u64, Error> {
+    let ended: Vec<SessionId> = end.all(tx).await?;
+    let until = now.saturating_add(MINTED_LIVES).unwrap_or(Timestamp::MAX);
+    for id in &ended {
+        revoked_tokens::revoke(tx, id.as_str(), until, now).await?;
     }
+    Ok(u64::try_from(ended.len()).unwrap_or(u64::MAX))
 }
+
+/// The longest life of a token that was minted from a session.
+pub const MINTED_LIVES: SignedDuration = SignedDuration::from_hours(1);
 
 /// Forgets at most `limit` sessions whose time has come. Returns how many.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {

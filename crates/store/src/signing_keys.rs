@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 
+use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::row::{record, words};
@@ -68,6 +69,7 @@ statements! {
 /// Adds a key. False when it is to be active or next, and another one is: a second process was
 /// quicker, and its key is used.
 pub async fn insert(tx: &mut Tx, key: &SigningKey) -> Result<bool, Error> {
+    tx.note(Change::keys(), key.created_at);
     sql(INSERT)
         .bind(&key.kid)
         .bind(&key.algorithm)
@@ -94,6 +96,7 @@ pub async fn active(conn: &mut Conn) -> Result<Option<SigningKey>, Error> {
 /// Lets the next key sign instead of the active one, whose private half is forgotten. False when
 /// they are not (any more) that, and then the transaction is to be dropped.
 pub async fn rotate(tx: &mut Tx, active: &str, next: &str, now: Timestamp) -> Result<bool, Error> {
+    tx.note(Change::keys(), now);
     let nothing = Sealed(Vec::new());
     let retired = sql(RETIRE)
         .bind(active)
@@ -107,5 +110,9 @@ pub async fn rotate(tx: &mut Tx, active: &str, next: &str, now: Timestamp) -> Re
 /// Forgets keys that were retired by this time, but for those that signed a personal token that
 /// is still good. Returns how many.
 pub async fn purge(tx: &mut Tx, retired_by: Timestamp, now: Timestamp) -> Result<u64, Error> {
-    sql(PURGE).bind(retired_by).bind(now).execute(tx).await
+    let forgotten = sql(PURGE).bind(retired_by).bind(now).execute(tx).await?;
+    if forgotten > 0 {
+        tx.note(Change::keys(), now);
+    }
+    Ok(forgotten)
 }

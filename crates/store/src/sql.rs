@@ -33,8 +33,8 @@ pub(crate) struct Query {
 /// Begins a query. The text is ours, `$n` are its arguments; nothing that comes from outside is
 /// ever put into it.
 ///
-/// `IN_LIST($n)` stands for membership in a list argument, the one thing that the two databases
-/// do not write alike.
+/// `IN_LIST($n)` stands for membership in a list argument, and `EACH_OF($n)` for a table of its
+/// members (`value`): the one thing that the two databases do not write alike.
 pub(crate) fn sql(text: impl Into<Cow<'static, str>>) -> Query {
     Query {
         text: text.into(),
@@ -244,20 +244,28 @@ pub(crate) async fn prepare(conn: &mut Conn, text: String) -> Result<(), Error> 
 
 /// The text as SQLite reads it: a list is a JSON array.
 pub(crate) fn for_sqlite(text: Cow<'static, str>) -> Cow<'static, str> {
-    rewrite(text, "IN (SELECT value FROM json_each(", "))")
+    let text = rewrite(text, "IN_LIST(", "IN (SELECT value FROM json_each(", "))");
+    rewrite(
+        text,
+        "EACH_OF(",
+        "(SELECT value FROM json_each(",
+        ")) AS listed",
+    )
 }
 
 /// The text as PostgreSQL reads it: a list is an array, so that indexes serve it.
 pub(crate) fn for_postgres(text: Cow<'static, str>) -> Cow<'static, str> {
-    rewrite(text, "= ANY(CAST(", " AS TEXT[]))")
+    let text = rewrite(text, "IN_LIST(", "= ANY(CAST(", " AS TEXT[]))");
+    let each = "(SELECT unnest(CAST(";
+    rewrite(text, "EACH_OF(", each, " AS TEXT[])) AS value) AS listed")
 }
 
-fn rewrite(text: Cow<'static, str>, before: &str, after: &str) -> Cow<'static, str> {
-    if !text.contains("IN_LIST(") {
+fn rewrite(text: Cow<'static, str>, word: &str, before: &str, after: &str) -> Cow<'static, str> {
+    if !text.contains(word) {
         return text;
     }
     let mut out = String::with_capacity(text.len() + 32);
-    let mut pieces = text.split("IN_LIST(");
+    let mut pieces = text.split(word);
     out.push_str(pieces.next().unwrap_or_default());
     for piece in pieces {
         let (argument, rest) = piece.split_once(')').unwrap_or((piece, ""));
@@ -346,12 +354,18 @@ optional! {
     Bytes: &[u8], crate::secret::SecretHash, &crate::secret::Sealed;
 }
 
-/// Typed ids as columns and arguments.
+/// Typed ids as columns, arguments, and rows that have nothing else.
 macro_rules! ids {
     ($($name:ident)+) => {$(
         impl crate::row::Column for types::id::$name {
             fn read(row: &Row, column: &str) -> Result<Self, String> {
                 String::read(row, column)?.parse().map_err(|error: types::id::BadId| error.to_string())
+            }
+        }
+
+        impl Record for types::id::$name {
+            fn from_row(row: &Row) -> Result<Self, Bug> {
+                row.column("ids", "id")
             }
         }
 
@@ -423,6 +437,15 @@ mod tests {
         assert_eq!(
             for_postgres(text.into()),
             "SELECT 1 WHERE a = ANY(CAST($1 AS TEXT[])) AND (b = ANY(CAST($12 AS TEXT[])) OR c)"
+        );
+        let text = "SELECT value FROM EACH_OF($4)";
+        assert_eq!(
+            for_sqlite(text.into()),
+            "SELECT value FROM (SELECT value FROM json_each($4)) AS listed"
+        );
+        assert_eq!(
+            for_postgres(text.into()),
+            "SELECT value FROM (SELECT unnest(CAST($4 AS TEXT[])) AS value) AS listed"
         );
         assert!(matches!(for_sqlite("SELECT 1".into()), Cow::Borrowed(_)));
     }

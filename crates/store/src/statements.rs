@@ -1,11 +1,13 @@
 //! Every statement of this crate, with its sorted and filtered variants.
 
-use types::id::{EventId, LogId, ProjectId, TunnelId};
+use types::id::{EventId, LogId, ProjectId, StreamId, TunnelId};
 
 use crate::page::{Order, Paging};
 use crate::sql::sorted;
 use crate::timeline::Period;
-use crate::{credentials, events, logs, members, projects, users, workspaces};
+use crate::{
+    credentials, deliveries, events, logs, members, projects, users, webhooks, workspaces,
+};
 
 /// All of them, as they are before they are written for one database.
 pub(crate) fn every() -> Vec<String> {
@@ -15,9 +17,12 @@ pub(crate) fn every() -> Vec<String> {
         crate::billing::STATEMENTS,
         crate::callers::STATEMENTS,
         crate::capacity::STATEMENTS,
+        crate::changes::STATEMENTS,
         credentials::STATEMENTS,
-        crate::deliveries::STATEMENTS,
+        deliveries::STATEMENTS,
         crate::device_grants::STATEMENTS,
+        crate::directory::STATEMENTS,
+        crate::engines::STATEMENTS,
         events::STATEMENTS,
         crate::idempotency::STATEMENTS,
         crate::invitations::STATEMENTS,
@@ -35,7 +40,7 @@ pub(crate) fn every() -> Vec<String> {
         crate::usage::STATEMENTS,
         crate::used_challenges::STATEMENTS,
         users::STATEMENTS,
-        crate::webhooks::STATEMENTS,
+        webhooks::STATEMENTS,
         crate::webtty_servers::STATEMENTS,
         workspaces::STATEMENTS,
     ];
@@ -44,6 +49,7 @@ pub(crate) fn every() -> Vec<String> {
         .flatten()
         .map(|text| (*text).to_owned())
         .collect();
+    every.push(deliveries::COUNT.to_owned());
     for order in Order::ALL {
         for filter in projects::Filter::every() {
             every.push(filter.count_text());
@@ -55,7 +61,10 @@ pub(crate) fn every() -> Vec<String> {
         every.extend(sorts.map(|column| sorted(members::LIST, column, order)));
         let sorts = workspaces::Sort::ALL.map(workspaces::Sort::column);
         every.extend(sorts.map(|column| sorted(workspaces::LIST, column, order)));
+        let sorts = webhooks::Sort::ALL.map(webhooks::Sort::column);
+        every.extend(sorts.map(|column| sorted(webhooks::LIST, column, order)));
         every.push(sorted(credentials::LIST, "id", order));
+        every.push(sorted(deliveries::LIST, "id", order));
         every.extend(timelines(order));
     }
     every.sort_unstable();
@@ -66,7 +75,7 @@ pub(crate) fn every() -> Vec<String> {
 /// Each combination of filters of the two lists by time.
 fn timelines(order: Order) -> Vec<String> {
     let mut every = Vec::new();
-    for bits in 0..64_u8 {
+    for bits in 0..128_u8 {
         let given = |bit: u8| bits & (1 << bit) != 0;
         let period = Period {
             start: given(0).then_some(jiff::Timestamp::MIN),
@@ -79,6 +88,7 @@ fn timelines(order: Order) -> Vec<String> {
             outcome: given(3).then_some("failed"),
             tunnel: given(4).then(|| TunnelId::new(0, [0; 10])),
             search: given(5).then_some("a"),
+            stream: given(6).then_some(StreamId([0; 12])),
             order,
             paging: Paging::DEFAULT,
         };

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, PgPool, SqliteConnection, SqlitePool};
 use tokio::fs::OpenOptions;
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
 
-use crate::connection::{Read, Tx};
+use crate::changes::Wake;
+use crate::connection::{Read, Snapshot, Tx};
 use crate::error::{Bug, Error, Reason};
 use crate::lease::Lease;
 use crate::trust::Trust;
@@ -18,7 +21,10 @@ use crate::{migrate, statements};
 
 /// The database. Cheap to clone; all clones share its connections.
 #[derive(Clone, Debug)]
-pub struct Store(Pools);
+pub struct Store {
+    pools: Pools,
+    wake: Wake,
+}
 
 /// Connections to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +88,15 @@ impl Store {
         copy(connection, target).await
     }
 
+    fn over(pools: Pools) -> Self {
+        Self {
+            pools,
+            wake: Wake::default(),
+        }
+    }
+
     async fn open_sqlite(path: &Path) -> Result<Self, Error> {
-        // Nobody else reads it; SQLite gives its log the same mode.
-        private(OpenOptions::new().create(true).append(true), path).await?;
+        make_private(path).await?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -95,6 +107,7 @@ impl Store {
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT)
             .statement_cache_capacity(STATEMENT_CACHE);
+        turn_to_write_ahead(&options).await?;
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -109,7 +122,7 @@ impl Store {
             .test_before_acquire(false)
             .connect_with(options.pragma("query_only", "ON"))
             .await?;
-        Ok(Self(Pools::Sqlite { writer, readers }))
+        Ok(Self::over(Pools::Sqlite { writer, readers }))
     }
 
     async fn open_postgres(options: PgConnectOptions) -> Result<Self, Error> {
@@ -139,32 +152,58 @@ impl Store {
             .connect_with(options)
             .await?;
         migrate::postgres(&pool).await?;
-        Ok(Self(Pools::Postgres { pool, trust }))
+        Ok(Self::over(Pools::Postgres { pool, trust }))
     }
 
     /// Begins a write transaction. On SQLite it waits for the one before it to end.
     pub async fn begin(&self) -> Result<Tx, Error> {
-        Ok(match &self.0 {
-            Pools::Sqlite { writer, .. } => Tx::on(Lease::sqlite(writer.acquire().await?)).await?,
-            Pools::Postgres { pool, trust } => {
-                Tx::on(Lease::postgres(pool.acquire().await?, trust)).await?
-            }
-        })
+        let lease = match &self.pools {
+            Pools::Sqlite { writer, .. } => Lease::sqlite(writer.acquire().await?),
+            Pools::Postgres { pool, trust } => Lease::postgres(pool.acquire().await?, trust),
+        };
+        Tx::on(lease, self.wake.clone()).await
     }
 
     /// Takes a connection for reading.
     pub async fn read(&self) -> Result<Read, Error> {
-        Ok(match &self.0 {
-            Pools::Sqlite { readers, .. } => Read::on(Lease::sqlite(readers.acquire().await?)),
-            Pools::Postgres { pool, trust } => {
-                Read::on(Lease::postgres(pool.acquire().await?, trust))
-            }
+        self.reader().await.map(Read::on)
+    }
+
+    /// Takes a connection for reading at which time stands still.
+    pub async fn snapshot(&self) -> Result<Snapshot, Error> {
+        Snapshot::on(self.reader().await?).await
+    }
+
+    async fn reader(&self) -> Result<Lease, Error> {
+        Ok(match &self.pools {
+            Pools::Sqlite { readers, .. } => Lease::sqlite(readers.acquire().await?),
+            Pools::Postgres { pool, trust } => Lease::postgres(pool.acquire().await?, trust),
         })
+    }
+
+    /// Changes when the log of changes has grown: see [`crate::changes`]. Changes of other
+    /// processes come this way while somebody [`listens`](Self::listen), and late or never
+    /// otherwise.
+    pub fn wakes(&self) -> watch::Receiver<()> {
+        self.wake.subscribe()
+    }
+
+    /// Hears what other processes on the database commit and passes it on to
+    /// [`wakes`](Self::wakes). Ends with the connection that it takes, and never on SQLite, where
+    /// there is nothing to hear.
+    pub async fn listen(&self) -> Result<(), Error> {
+        match &self.pools {
+            Pools::Sqlite { .. } => std::future::pending().await,
+            Pools::Postgres { pool, .. } => {
+                let listener = PgListener::connect_with(pool).await?;
+                self.wake.pass_on(listener).await
+            }
+        }
     }
 
     /// How many connections there are at this moment.
     pub fn pool(&self) -> Pool {
-        let (all, idle) = match &self.0 {
+        let (all, idle) = match &self.pools {
             Pools::Sqlite { writer, readers } => (
                 writer.size() + readers.size(),
                 writer.num_idle() + readers.num_idle(),
@@ -194,7 +233,7 @@ impl Store {
     /// [`Bug::Address`] on PostgreSQL, which has tools of its own for this, and where `path`
     /// exists.
     pub async fn backup(&self, path: &Path) -> Result<(), Error> {
-        let Pools::Sqlite { readers, .. } = &self.0 else {
+        let Pools::Sqlite { readers, .. } = &self.pools else {
             return Err(only_embedded());
         };
         copy(readers.acquire().await?.detach(), path).await
@@ -202,7 +241,7 @@ impl Store {
 
     /// Closes every connection and waits for it; SQLite folds its log into the file.
     pub async fn close(&self) {
-        match &self.0 {
+        match &self.pools {
             Pools::Sqlite { writer, readers } => {
                 readers.close().await;
                 writer.close().await;
@@ -294,6 +333,50 @@ fn only_embedded() -> Error {
     Bug::Address(message).into()
 }
 
+/// Makes an empty database that only its owner can read, if there is none; SQLite gives its log
+/// the same mode.
+///
+/// A file that is there is not opened, not even to look: to close any descriptor of it would end
+/// the locks that another store of this process holds on it (`fcntl(2)`).
+async fn make_private(path: &Path) -> Result<(), sqlx::Error> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+    let _turn = ONE_AT_A_TIME.lock().await;
+    if tokio::fs::try_exists(path).await? {
+        return Ok(());
+    }
+    match private(OpenOptions::new().create_new(true).write(true), path).await {
+        // Another process was faster.
+        Err(sqlx::Error::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+/// Opens and closes one connection, which leaves the file with a write-ahead log.
+///
+/// Of several that turn an empty file at once SQLite tells all but one that it is busy, at once:
+/// each holds a lock for reading that the others would wait for, so it does not let them. They
+/// try again until [`BUSY_TIMEOUT`] is over.
+async fn turn_to_write_ahead(options: &SqliteConnectOptions) -> Result<(), Error> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        let error = match SqliteConnection::connect_with(options).await {
+            Ok(connection) => return Ok(connection.close().await?),
+            Err(error) => Error::from(error),
+        };
+        let busy = matches!(
+            error,
+            Error::Unavailable {
+                reason: Reason::Busy,
+                ..
+            }
+        );
+        if !busy || Instant::now() >= deadline {
+            return Err(error);
+        }
+        tokio::time::sleep(TURN_RETRY).await;
+    }
+}
+
 /// Opens or makes a file that only its owner can read.
 async fn private(how: &mut OpenOptions, path: &Path) -> Result<(), sqlx::Error> {
     how.mode(0o600).open(path).await?;
@@ -314,6 +397,8 @@ const FILE_NAME: &str = "platform.db";
 /// How long SQLite waits for a writer of another process (`svc platform --create-admin` beside a
 /// running platform). Our own writers queue for the one connection instead.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The work that another does meanwhile, to turn an empty file, takes about as long.
+const TURN_RETRY: Duration = Duration::from_millis(10);
 /// How long a caller waits for a connection before the answer is "busy": longer than any of our
 /// transactions takes, shorter than the patience of an HTTP client.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use types::id::UserId;
 
+use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::page::{Order, Paged, Paging, fold, pattern};
@@ -132,9 +133,11 @@ statements! {
     SET_NAME = "UPDATE users SET name = $2, search = $3 || ' ' || email_key, updated_at = $4 WHERE id = $1";
     SET_EMAIL = "UPDATE users SET email = $2, email_key = $3, search = $4 || ' ' || $3, \
         email_verified = $5, updated_at = $6 WHERE id = $1";
-    SET_PASSWORD = "UPDATE users SET password_hash = $2, updated_at = $3 WHERE id = $1";
-    SET_STATUS = "UPDATE users SET status = $2, updated_at = $3 WHERE id = $1";
-    CHANGE_STATUS = "UPDATE users SET status = $3, updated_at = $4 WHERE id = $1 AND status = $2";
+    // Of a person who comes back after a suspension no browser is signed in anywhere.
+    SET_PASSWORD = "UPDATE users SET password_hash = $2, updated_at = $3, sessions_after = $3 WHERE id = $1";
+    SET_STATUS = "UPDATE users SET status = $2, updated_at = $3, sessions_after = $3 WHERE id = $1";
+    CHANGE_STATUS = "UPDATE users SET status = $3, updated_at = $4, sessions_after = $4 WHERE id = $1 AND status = $2";
+    END_SESSIONS = "UPDATE users SET sessions_after = $2 WHERE id = $1 AND sessions_after < $2";
     SET_ROLE = "UPDATE users SET role = $2, updated_at = $3 WHERE id = $1";
     VERIFY_EMAIL = "UPDATE users SET email_verified = TRUE, updated_at = $3 WHERE id = $1 AND email_key = $2";
     LINK = "INSERT INTO identities (issuer, subject, user_id, created_at) VALUES ($1, $2, $3, $4)";
@@ -283,6 +286,7 @@ pub async fn set_password(
     password: Option<&PasswordHash>,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    tx.note(Change::person(id), now);
     sql(SET_PASSWORD)
         .bind(id)
         .bind(password)
@@ -298,6 +302,7 @@ pub async fn set_status(
     status: Status,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    tx.note(Change::person(id), now);
     sql(SET_STATUS)
         .bind(id)
         .bind(status)
@@ -314,6 +319,7 @@ pub async fn change_status(
     to: Status,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    tx.note(Change::person(id), now);
     sql(CHANGE_STATUS)
         .bind(id)
         .bind(from)
@@ -321,6 +327,13 @@ pub async fn change_status(
         .bind(now)
         .changed(tx)
         .await
+}
+
+/// Ends the browser sessions at tunnels that the person began before now. Those here are ended by
+/// [`crate::sessions::end_all`], which calls this.
+pub(crate) async fn end_sessions(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<bool, Error> {
+    tx.note(Change::person(id), now);
+    sql(END_SESSIONS).bind(id).bind(now).changed(tx).await
 }
 
 /// Makes a person an operator or a user.

@@ -5,10 +5,10 @@ use types::id::{ProjectId, UserId, WebhookId};
 
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
-use crate::page::{Paged, Paging, fold, pattern};
+use crate::page::{Order, Paged, Paging, fold, pattern};
 use crate::row::{record, words};
 use crate::secret::Sealed;
-use crate::sql::{sql, statements};
+use crate::sql::{sorted, sql, statements};
 
 record! {
     /// A webhook endpoint.
@@ -37,6 +37,8 @@ record! {
         pub previous_secret_expires_at: Option<Timestamp>,
         /// When the secret was last replaced.
         pub secret_rotated_at: Option<Timestamp>,
+        /// Since when every attempt has failed.
+        pub failing_since: Option<Timestamp>,
         /// Who made it.
         pub created_by: UserId,
         /// When.
@@ -59,27 +61,83 @@ words! {
 macro_rules! columns {
     () => {
         "id, project_id, name, description, destination_type, status, events, url, sealed_secret, \
-         previous_sealed_secret, previous_secret_expires_at, secret_rotated_at, created_by, \
-         created_at, updated_at"
+         previous_sealed_secret, previous_secret_expires_at, secret_rotated_at, failing_since, \
+         created_by, created_at, updated_at"
     };
 }
 
 statements! {
     INSERT = concat!("INSERT INTO webhooks (", columns!(), ", search) \
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)");
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)");
     BY_ID = concat!("SELECT ", columns!(), " FROM webhooks WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL");
     ENABLED = concat!("SELECT ", columns!(), " FROM webhooks WHERE project_id = $1 AND status = 'enabled' \
         AND deleted_at IS NULL ORDER BY id");
     UPDATE = "UPDATE webhooks SET name = $3, description = $4, status = $5, events = $6, url = $7, updated_at = $8, \
-        search = $9 WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
+        search = $9, failing_since = $10 WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
     ROTATE = "UPDATE webhooks SET previous_sealed_secret = sealed_secret, previous_secret_expires_at = $4, \
         sealed_secret = $3, secret_rotated_at = $5, updated_at = $5 \
         WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
+    FAILING = "UPDATE webhooks SET failing_since = COALESCE(failing_since, CAST($2 AS BIGINT)) WHERE id = $1";
+    WORKING = "UPDATE webhooks SET failing_since = NULL WHERE id = $1 AND failing_since IS NOT NULL";
+    DISABLE = "UPDATE webhooks SET status = 'disabled', updated_at = $2 \
+        WHERE id = $1 AND status = 'enabled' AND deleted_at IS NULL";
     DELETE = "UPDATE webhooks SET deleted_at = $3, updated_at = $3 WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
+    DELETE_ALL = "UPDATE webhooks SET deleted_at = $2, updated_at = $2 WHERE project_id = $1 AND deleted_at IS NULL";
     COUNT = "SELECT COUNT(*) AS n FROM webhooks WHERE project_id = $1 AND deleted_at IS NULL \
         AND search LIKE $2 ESCAPE '!' AND (CAST($3 AS TEXT) IS NULL OR status = $3)";
-    LIST = concat!("SELECT ", columns!(), " FROM webhooks WHERE project_id = $1 AND deleted_at IS NULL \
-        AND search LIKE $2 ESCAPE '!' AND (CAST($3 AS TEXT) IS NULL OR status = $3) ORDER BY id LIMIT $4 OFFSET $5");
+}
+
+/// With a column and a direction where it says `{sort}`.
+pub(crate) const LIST: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM webhooks WHERE project_id = $1 AND deleted_at IS NULL \
+     AND search LIKE $2 ESCAPE '!' AND (CAST($3 AS TEXT) IS NULL OR status = $3) \
+     ORDER BY {sort} LIMIT $4 OFFSET $5"
+);
+
+/// Columns by which webhooks are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Age.
+    #[default]
+    Id,
+    /// Name.
+    Name,
+    /// Status.
+    Status,
+    /// When it last changed.
+    UpdatedAt,
+}
+
+impl Sort {
+    pub(crate) const ALL: [Self; 4] = [Self::Id, Self::Name, Self::Status, Self::UpdatedAt];
+
+    pub(crate) fn column(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Name => "name",
+            Self::Status => "status",
+            Self::UpdatedAt => "updated_at",
+        }
+    }
+}
+
+/// What a list asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct List<'a> {
+    /// The project, which the caller may see.
+    pub project: ProjectId,
+    /// Part of a name or address, in any case.
+    pub search: Option<&'a str>,
+    /// Only those with this status.
+    pub status: Option<Status>,
+    /// Column.
+    pub sort: Sort,
+    /// Direction.
+    pub order: Order,
+    /// Page.
+    pub paging: Paging,
 }
 
 /// Adds a webhook.
@@ -97,6 +155,7 @@ pub async fn insert(tx: &mut Tx, webhook: &Webhook) -> Result<(), Error> {
         .bind(webhook.previous_sealed_secret.as_ref())
         .bind(webhook.previous_secret_expires_at)
         .bind(webhook.secret_rotated_at)
+        .bind(webhook.failing_since)
         .bind(webhook.created_by)
         .bind(webhook.created_at)
         .bind(webhook.updated_at)
@@ -120,34 +179,39 @@ pub async fn enabled(conn: &mut Conn, project: ProjectId) -> Result<Vec<Webhook>
     sql(ENABLED).bind(project).all(conn).await
 }
 
-/// The webhooks of a project, oldest first. `search` looks into names and addresses.
-pub async fn list(
-    conn: &mut Conn,
-    project: ProjectId,
-    search: Option<&str>,
-    status: Option<Status>,
-    paging: Paging,
-) -> Result<Paged<Webhook>, Error> {
-    let pattern = pattern(search);
-    let status = status.map(Status::as_str);
+/// One page of a project's webhooks.
+pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Paged<Webhook>, Error> {
+    let pattern = pattern(list.search);
+    let status = list.status.map(Status::as_str);
     let total = sql(COUNT)
-        .bind(project)
+        .bind(list.project)
         .bind(&pattern)
         .bind(status)
         .count(conn)
         .await?;
-    let items = sql(LIST)
-        .bind(project)
+    let items = sql(sorted(LIST, list.sort.column(), list.order))
+        .bind(list.project)
         .bind(&pattern)
         .bind(status)
-        .bind(paging.limit())
-        .bind(paging.offset())
+        .bind(list.paging.limit())
+        .bind(list.paging.offset())
         .all(conn)
         .await?;
     Ok(Paged { items, total })
 }
 
-/// Writes what its owner may change: name, description, status, events, address.
+/// How many webhooks a project has.
+pub async fn count(conn: &mut Conn, project: ProjectId) -> Result<u64, Error> {
+    sql(COUNT)
+        .bind(project)
+        .bind("%")
+        .bind(None::<&str>)
+        .count(conn)
+        .await
+}
+
+/// Writes what its owner may change: name, description, status, events, address; and since when it
+/// fails, which begins anew where it is enabled again.
 pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<bool, Error> {
     sql(UPDATE)
         .bind(webhook.project_id)
@@ -159,6 +223,7 @@ pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<bool, Error> {
         .bind(&webhook.url)
         .bind(webhook.updated_at)
         .bind(format!("{} {}", fold(&webhook.name), fold(&webhook.url)))
+        .bind(webhook.failing_since)
         .changed(tx)
         .await
 }
@@ -182,6 +247,23 @@ pub async fn rotate_secret(
         .await
 }
 
+/// Notes that an attempt failed, unless those before it did too.
+pub async fn note_failure(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<(), Error> {
+    sql(FAILING).bind(id).bind(now).execute(tx).await?;
+    Ok(())
+}
+
+/// Notes that an attempt did not fail.
+pub async fn note_success(tx: &mut Tx, id: WebhookId) -> Result<(), Error> {
+    sql(WORKING).bind(id).execute(tx).await?;
+    Ok(())
+}
+
+/// Disables a webhook that its owner did not. False when it is disabled or gone.
+pub async fn disable(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<bool, Error> {
+    sql(DISABLE).bind(id).bind(now).changed(tx).await
+}
+
 /// Removes a webhook; its deliveries are cancelled with [`crate::deliveries::cancel`].
 pub async fn delete(
     tx: &mut Tx,
@@ -195,4 +277,10 @@ pub async fn delete(
         .bind(now)
         .changed(tx)
         .await
+}
+
+/// Removes all webhooks of a project; their deliveries are cancelled with
+/// [`crate::deliveries::cancel_all`].
+pub async fn delete_all(tx: &mut Tx, project: ProjectId, now: Timestamp) -> Result<u64, Error> {
+    sql(DELETE_ALL).bind(project).bind(now).execute(tx).await
 }

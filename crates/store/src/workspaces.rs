@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use types::id::{UserId, WorkspaceId};
 
+use crate::changes::Change;
 use crate::connection::{Conn, Db, Tx, within};
 use crate::error::Error;
 use crate::members;
@@ -247,6 +248,7 @@ pub async fn set_status(
     status: Status,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    tx.note(Change::workspace(id), now);
     sql(SET_STATUS)
         .bind(id)
         .bind(status)
@@ -263,6 +265,7 @@ pub async fn change_status(
     to: Status,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    tx.note(Change::workspace(id), now);
     sql(CHANGE_STATUS)
         .bind(id)
         .bind(from)

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    audit, clients, credential, dial, engine, events, forward, login, logout, mcp, platform,
-    project, token, tunnels, turn_credentials, up, workspace,
+    audit, clients, credential, dial, doctor, engine, events, explain, forward, login, logout, mcp,
+    platform, project, token, tunnels, turn, turn_credentials, up, workspace,
 };
 
 /// Publish a private service, or dial one.
@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Engine(engine::Args),
     /// Run the control plane: people, workspaces, projects, credentials
     Platform(platform::Args),
+    /// Run a TURN relay
+    Turn(turn::Args),
     /// Publish a service through an engine, or offer it for dialling
     Forward(Box<forward::Args>),
     /// Join a private tunnel to stdin and stdout, or to a local port
@@ -45,6 +47,10 @@ pub(crate) enum Command {
     Clients(clients::Args),
     /// Follow the events of an engine, one JSON object a line
     Events(events::Args),
+    /// Tell why the edge answered a visitor as it did
+    Explain(Box<explain::Args>),
+    /// Look for what is wrong between here, the engine and the platform
+    Doctor(doctor::Args),
     /// Sign in to a platform
     Login(login::LoginArgs),
     /// Revoke the token of a login, and forget who signed in

@@ -4,8 +4,10 @@ pub(crate) mod audit;
 pub(crate) mod clients;
 pub(crate) mod credential;
 pub(crate) mod dial;
+pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod events;
+pub(crate) mod explain;
 pub(crate) mod forward;
 pub(crate) mod login;
 pub(crate) mod logout;
@@ -14,6 +16,7 @@ pub(crate) mod platform;
 pub(crate) mod project;
 pub(crate) mod token;
 pub(crate) mod tunnels;
+pub(crate) mod turn;
 pub(crate) mod turn_credentials;
 pub(crate) mod up;
 pub(crate) mod workspace;
@@ -31,6 +34,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Engine(args) => engine::run(args, log).await,
         Command::Platform(args) => platform::run(args, log).await,
+        Command::Turn(args) => turn::run(args, log).await,
         Command::Up(args) => {
             set_up_logs(Level::Warn, log)?;
             up::run(args).await
@@ -54,6 +58,10 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Events(args) => {
             set_up_logs(Level::Error, log)?;
             events::run(args).await
+        }
+        Command::Explain(args) => {
+            set_up_logs(Level::Error, log)?;
+            explain::run(*args).await
         }
         Command::Token(command) => {
             set_up_logs(Level::Error, log)?;
@@ -90,6 +98,10 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::TurnCredentials(args) => {
             set_up_logs(Level::Error, log)?;
             turn_credentials::run(args).await
+        }
+        Command::Doctor(args) => {
+            set_up_logs(Level::Error, log)?;
+            doctor::run(args).await
         }
         Command::Audit(args) => {
             set_up_logs(Level::Error, log)?;

@@ -48,19 +48,21 @@ impl Connection {
     }
 
     /// The token that commands would use, without needing an engine.
-    pub(crate) fn token(&self) -> Result<String, Failure> {
+    pub(crate) fn token(&self) -> Result<Token, Failure> {
         let given = self.token.as_deref().map(str::trim);
         if let Some(token) = given.filter(|token| !token.is_empty()) {
-            return Ok(token.to_owned());
+            return Ok(Token::new(token));
         }
         let context = self.read_context()?;
         // Nothing is sent anywhere, so it does not matter whom it is for.
-        context.map(|context| context.token).ok_or_else(|| {
+        let context = context.ok_or_else(|| {
             Failure::usage("no token is known").hint("give one, or sign in with `svc login`")
-        })
+        })?;
+        context.token.token()
     }
 
-    fn read_context(&self) -> Result<Option<Context>, Failure> {
+    /// The context that fills in what is not given, if there is one.
+    pub(crate) fn read_context(&self) -> Result<Option<Context>, Failure> {
         let Some(directory) = config_directory(self.config.as_ref()) else {
             return Ok(None);
         };
@@ -91,10 +93,14 @@ impl Connection {
         let (kept_token, kept_ca) = context
             .map(|context| (context.token, context.ca_file))
             .unzip();
-        let token = given(&self.token).or(kept_token).ok_or_else(|| {
-            Failure::usage("no token is given").hint("give --token (or SVC_TOKEN)")
-        })?;
-        let mut config = Config::new(engine, Token::new(&token));
+        let token = match (given(&self.token), kept_token) {
+            (Some(token), _) => Token::new(&token),
+            (None, Some(kept)) => kept.token()?,
+            (None, None) => {
+                return Err(Failure::usage("no token is given").hint("give --token (or SVC_TOKEN)"));
+            }
+        };
+        let mut config = Config::new(engine, token);
         if let Some(path) = self.ca_file.clone().or(kept_ca.flatten()) {
             config.trust = Trust::CaFile(path);
         }
@@ -139,11 +145,12 @@ fn parse_engine(text: &str) -> Result<HostPort, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Kept;
 
     fn context() -> Context {
         Context {
             engine: Some("engine.localhost:8443".to_owned()),
-            token: "kept.kept.kept".to_owned(),
+            token: Kept::Token("kept.kept.kept".to_owned()),
             ca_file: Some("ca.pem".into()),
             ..Context::default()
         }

@@ -11,9 +11,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use client::Token;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::{
+    failure::{Code, Failure},
+    keyring::Account,
+};
 
 /// The context of a running `svc up`. It is used where none is named, because who starts that
 /// wants to try it.
@@ -32,7 +36,8 @@ pub(crate) struct Context {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) engine: Option<String>,
     /// The token, for both.
-    pub(crate) token: String,
+    #[serde(flatten)]
+    pub(crate) token: Kept,
     /// The CA that vouches for them, where it is not a public one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca_file: Option<PathBuf>,
@@ -42,6 +47,16 @@ pub(crate) struct Context {
     /// The project that commands mean where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) project: Option<SelectedProject>,
+}
+
+/// Where the token of a context is: one of these stands in the file.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kept {
+    /// In the file itself.
+    Token(String),
+    /// In the keyring of the system.
+    KeyringAccount(Account),
 }
 
 /// The project that commands mean where none is named.
@@ -71,6 +86,46 @@ pub(crate) fn pick(
         return Ok((LOCAL.to_owned(), Some(context)));
     }
     Ok((DEFAULT.to_owned(), Context::read(directory, DEFAULT)?))
+}
+
+impl Kept {
+    /// The token itself.
+    pub(crate) fn token(&self) -> Result<Token, Failure> {
+        match self {
+            Self::Token(token) => Ok(Token::new(token)),
+            Self::KeyringAccount(account) => account.token()?.ok_or_else(|| {
+                Failure::new(
+                    Code::Failed,
+                    format!("the keyring holds no token of {account}"),
+                )
+                .hint("sign in again with `svc login`")
+            }),
+        }
+    }
+
+    /// The account in the keyring, where the token is there.
+    pub(crate) fn account(&self) -> Option<&Account> {
+        match self {
+            Self::Token(_) => None,
+            Self::KeyringAccount(account) => Some(account),
+        }
+    }
+}
+
+impl Default for Kept {
+    /// No token yet.
+    fn default() -> Self {
+        Self::Token(String::new())
+    }
+}
+
+/// The account for the token of a context: the path of the context's file, which no other context
+/// of this owner has.
+pub(crate) fn account(directory: &Path, name: &str) -> Result<Account, Failure> {
+    let path = file(directory, name)?;
+    let path = std::path::absolute(&path)
+        .map_err(|error| Failure::of(&format!("{} is no file", path.display()), error))?;
+    Ok(Account::new(path.to_string_lossy()))
 }
 
 impl Context {
@@ -203,7 +258,7 @@ mod tests {
     fn context() -> Context {
         Context {
             engine: Some("engine.localhost:8443".to_owned()),
-            token: "a.b.c".to_owned(),
+            token: Kept::Token("a.b.c".to_owned()),
             ca_file: Some("/data/ca.pem".into()),
             ..Context::default()
         }
@@ -263,6 +318,33 @@ mod tests {
         assert_eq!(picked(Some(DEFAULT)).unwrap(), DEFAULT);
         let missing = picked(Some("work")).unwrap_err();
         assert!(missing.to_string().contains("`work`"), "{missing}");
+    }
+
+    #[test]
+    fn the_file_says_where_the_token_is() {
+        let text = |token| {
+            serde_json::to_string(&Context {
+                token,
+                ..Context::default()
+            })
+            .unwrap()
+        };
+        let (here, account) = ("a.b.c".to_owned(), Account::new("/c/default.json"));
+        assert_eq!(text(Kept::Token(here)), r#"{"token":"a.b.c"}"#);
+        let elsewhere = text(Kept::KeyringAccount(account.clone()));
+        assert_eq!(elsewhere, r#"{"keyring_account":"/c/default.json"}"#);
+        let read: Context = serde_json::from_str(&elsewhere).unwrap();
+        assert_eq!(read.token.account(), Some(&account));
+        assert!(serde_json::from_str::<Context>("{}").is_err());
+    }
+
+    #[test]
+    fn contexts_of_two_directories_have_accounts_of_their_own() {
+        let account = |directory: &str, name| account(Path::new(directory), name).unwrap();
+        assert_eq!(account("/a", "x"), account("/a/", "x"));
+        assert_ne!(account("/a", "x"), account("/b", "x"));
+        assert_ne!(account("/a", "x"), account("/a", "y"));
+        assert!(account("a", "x").to_string().starts_with('/'));
     }
 
     #[test]

@@ -59,9 +59,19 @@ impl Failure {
         }
     }
 
+    /// What went wrong, without the next step.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The code alone.
     pub(crate) fn code(&self) -> Code {
         self.code
+    }
+
+    /// What failed, without the next step.
+    pub(crate) fn text(&self) -> &str {
+        &self.message
     }
 
     /// Tells the person and gives the process its code.

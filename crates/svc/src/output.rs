@@ -95,7 +95,7 @@ fn aligned(heading: &[&str], rows: &[Vec<String>]) -> Vec<String> {
 }
 
 /// What others named cannot move the cursor or break a line.
-fn plain(cell: &str) -> String {
+pub(crate) fn plain(cell: &str) -> String {
     let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     cell.chars().map(shown).collect()
 }

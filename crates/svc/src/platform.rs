@@ -19,7 +19,7 @@ pub(crate) use self::{
 use std::{
     fmt::Write as _,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -38,6 +38,7 @@ pub(crate) struct Platform {
     http: Client,
     address: ApiUrl,
     token: Token,
+    ca_file: Option<PathBuf>,
 }
 
 impl Platform {
@@ -45,19 +46,35 @@ impl Platform {
     pub(crate) fn new(
         address: ApiUrl,
         token: Token,
-        ca_file: Option<&Path>,
+        ca_file: Option<PathBuf>,
     ) -> Result<Self, Failure> {
-        let http = connection(&address, ca_file)?;
+        let http = connection(&address, ca_file.as_deref())?;
         Ok(Self {
             http,
             address,
             token,
+            ca_file,
         })
+    }
+
+    /// Whether it is this one, asked with this token.
+    fn is(&self, address: &ApiUrl, token: &Token, ca_file: Option<&Path>) -> bool {
+        (&self.address, &self.token, self.ca_file.as_deref()) == (address, token, ca_file)
     }
 
     /// Where it is.
     pub(crate) fn address(&self) -> &ApiUrl {
         &self.address
+    }
+
+    /// The token that it is asked with.
+    pub(crate) fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// The file of the authorities that replace those of the system.
+    pub(crate) fn ca_file(&self) -> Option<&Path> {
+        self.ca_file.as_deref()
     }
 
     /// Carries a request out that was made elsewhere, to its path on this platform. What the
@@ -226,7 +243,8 @@ fn connection(address: &ApiUrl, ca_file: Option<&Path>) -> Result<Client, Failur
         builder = builder.resolve_to_addrs(address.host(), &loopback);
     }
     if let Some(path) = ca_file {
-        builder = builder.tls_certs_only(authorities(path)?);
+        builder = builder
+            .tls_certs_only(authorities(path).map_err(|failure| failure.hint("check --ca-file"))?);
     }
     builder
         .build()
@@ -249,14 +267,15 @@ async fn read(mut response: Response) -> Result<Vec<u8>, Broken> {
     Ok(body)
 }
 
-fn authorities(path: &Path) -> Result<Vec<Certificate>, Failure> {
+/// The certificates of a PEM file; one that holds none is refused.
+pub(crate) fn authorities(path: &Path) -> Result<Vec<Certificate>, Failure> {
     let shown = path.display();
     let pem = std::fs::read(path)
         .map_err(|error| Failure::usage(format!("cannot read the CA file {shown}: {error}")))?;
     let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
     if certificates.is_empty() {
         let message = format!("the CA file {shown} holds no certificate in PEM form");
-        return Err(Failure::usage(message).hint("check --ca-file"));
+        return Err(Failure::usage(message));
     }
     Ok(certificates)
 }

@@ -77,6 +77,10 @@ pub(crate) struct TunnelFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) challenge_mode: Option<bool>,
 
+    /// Serve the name together with other agents of yours that say so too
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) share: Option<bool>,
+
     /// Addresses and networks that may visit (comma-separated)
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub(crate) trusted_ips: Vec<String>,
@@ -133,6 +137,7 @@ impl TunnelFlags {
             token_auth: self.token_auth,
             svc_auth: self.svc_auth,
             challenge_mode: self.challenge_mode,
+            share: self.share,
             hostname: self.hostname.clone(),
             port: self.port,
             upstream_tls: self

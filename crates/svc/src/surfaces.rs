@@ -1,22 +1,38 @@
 //! The surfaces of the platform put together: the API and its pages, and the API as tools for AI
 //! clients beside them.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use axum::Router;
-use control::app::{App, router, router_beside};
-use control::caller;
-use http::{Extensions, HeaderMap};
-use mcp::{Hosted, Identified, Identify};
+use bytes::Bytes;
+use client::HostPort;
+use control::{
+    app::{App, router, router_beside},
+    caller::{self, Principal},
+    config::Config,
+    projects::{self, Named},
+};
+use http::{Extensions, HeaderMap, Request, Response};
+use mcp::{Carried, Engines, Hosted, Identified, Identify, ProjectName};
+use types::{permission::Permission, problem::Problem};
+
+use crate::{
+    engine_api::{Authorities, EngineApi, refused},
+    failure::Failure,
+};
 
 /// Everything that the platform serves.
-pub(crate) fn routes(app: &Arc<App>) -> Router {
+///
+/// # Errors
+/// When the authorities of a cluster's engines cannot be read.
+pub(crate) fn routes(app: &Arc<App>) -> Result<Router, Failure> {
     let tools = mcp::hosted(Hosted {
         base_url: app.config.base_url.clone(),
         api: router(Arc::clone(app)),
         identify: Door(Arc::clone(app)),
+        engines: OfProjects(Arc::new(Clusters::open(app)?)),
     });
-    router_beside(Arc::clone(app), tools)
+    Ok(router_beside(Arc::clone(app), tools))
 }
 
 /// Knows callers of tools as the API knows its own: by their bearer, and by nothing else (MC-5).
@@ -38,3 +54,75 @@ impl Identify for Door {
         })
     }
 }
+
+/// Brings requests of tools to the engine of a project, with the bearer of whoever called.
+struct OfProjects(Arc<Clusters>);
+
+/// The clusters of the platform, and what asks the engines of each.
+struct Clusters {
+    app: Arc<App>,
+    by_domain: HashMap<String, EngineApi>,
+    /// For a region whose cluster is not among those of the configuration.
+    other: EngineApi,
+}
+
+impl Clusters {
+    fn open(app: &Arc<App>) -> Result<Self, Failure> {
+        Ok(Self {
+            app: Arc::clone(app),
+            by_domain: by_domain(&app.config)?,
+            other: EngineApi::trusting(Authorities::System)?,
+        })
+    }
+
+    async fn carry(
+        &self,
+        who: &Principal,
+        project: &ProjectName,
+        request: Request<Bytes>,
+    ) -> Response<Bytes> {
+        let named = match project {
+            ProjectName::Id(id) => Named::Id(id),
+            ProjectName::Endpoint(endpoint) => Named::Endpoint(endpoint),
+        };
+        let engine = match projects::engine_of(&self.app, who, named, NEEDED).await {
+            Ok(engine) => engine,
+            Err(refusal) => return refused(refusal.problem()),
+        };
+        let host = format!("{}.{}", engine.endpoint, engine.cluster_domain);
+        let Ok(address) = HostPort::new(&host, engine.port) else {
+            tracing::error!(host, "the engine of a project has no address");
+            return refused(&Problem::internal());
+        };
+        let cluster = self.by_domain.get(&engine.cluster_domain);
+        let api = cluster.unwrap_or(&self.other);
+        api.carry(&address, request).await
+    }
+}
+
+fn by_domain(config: &Config) -> Result<HashMap<String, EngineApi>, Failure> {
+    let clusters = config.engines.iter().map(|engine| {
+        let authorities = engine.ca_file.as_deref();
+        let authorities = authorities.map_or(Authorities::System, Authorities::Beside);
+        let api = EngineApi::trusting(authorities)
+            .map_err(|failure| failure.hint("check ca_file of the configuration's engines"))?;
+        Ok((engine.cluster_domain.clone(), api))
+    });
+    clusters.collect()
+}
+
+impl Engines for OfProjects {
+    fn carry(&self, project: ProjectName, request: Request<Bytes>, caller: &Extensions) -> Carried {
+        let clusters = Arc::clone(&self.0);
+        let who = caller.get::<Principal>().cloned();
+        Box::pin(async move {
+            match who {
+                Some(who) => clusters.carry(&who, &project, request).await,
+                None => refused(&Problem::unauthenticated()),
+            }
+        })
+    }
+}
+
+/// What tools ask of engines is what is live, and no more.
+const NEEDED: Permission = Permission::TunnelsResourcesReadOnly;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -26,6 +26,11 @@ impl TestCa {
     pub fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names to refuse");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Not the name that certificates get: OpenSSL takes one that is its own issuer for
+        // self-signed.
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "Authority of tests");
         let key = KeyPair::generate().expect("a key can be made");
         Self {
             issuer: CertifiedIssuer::self_signed(params, key).expect("an authority"),

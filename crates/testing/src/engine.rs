@@ -1,21 +1,25 @@
 //! An engine in this process.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use client::{Agent, Config, HostPort, Properties, Target, Token, Trust};
 use daemon::shutdown::Shutdown;
-use engine::Running;
 use engine::clock::{Clock, SystemClock};
 use engine::config::EngineConfig;
+use engine::{Running, StartError};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{TestCa, TestTunnel, Visitor, within};
+use crate::{FakePlatform, TestCa, TestTunnel, Visitor, within};
 
-/// A community engine on a free port of the loopback interface, for the host `engine.localhost`.
+/// An engine on a free port of the loopback interface, for the host `engine.localhost`: a community
+/// engine, or a managed one that follows a [`FakePlatform`].
 ///
 /// It stops when it is dropped, or in order with [`Self::stop`].
 pub struct TestEngine {
@@ -23,6 +27,7 @@ pub struct TestEngine {
     shutdown: Shutdown,
     addr: SocketAddr,
     ca: TestCa,
+    platform: Option<FakePlatform>,
     /// Holds the configuration and what it names.
     directory: TempDir,
 }
@@ -44,7 +49,53 @@ impl TestEngine {
         variables: &[(&str, &str)],
         clock: Arc<dyn Clock>,
     ) -> Self {
+        let auth = format!("auth: {{jwt: {{enabled: true, token_jwt_secret: {SECRET}}}}}");
+        Self::launch(&auth, sections, variables, clock, None).await
+    }
+
+    /// Starts a managed engine, and waits until it knows what the platform has told.
+    pub async fn managed(platform: &FakePlatform) -> Self {
+        Self::managed_with(platform, "").await
+    }
+
+    /// As [`Self::managed`], with further sections of the configuration, in YAML.
+    pub async fn managed_with(platform: &FakePlatform, sections: &str) -> Self {
+        let engine = Self::managed_at(platform, None, sections, Arc::new(SystemClock)).await;
+        engine.informed().await;
+        engine
+    }
+
+    /// Starts a managed engine that keeps what it knows in a directory of the test (or one of its
+    /// own), with another clock. Does not wait for the platform.
+    pub async fn managed_at(
+        platform: &FakePlatform,
+        data_dir: Option<&Path>,
+        sections: &str,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
+        let token = directory.path().join("enrolment-token");
+        std::fs::write(&token, platform.secret()).expect("a directory that can be written");
+        let own = directory.path().join("state");
+        let control_plane = format!(
+            "control_plane: {{url: '{}', token_file: '{}', data_dir: '{}'}}",
+            platform.url(),
+            token.display(),
+            data_dir.unwrap_or(&own).display(),
+        );
+        let followed = Some((platform.clone(), directory));
+        Self::launch(&control_plane, sections, &[], clock, followed).await
+    }
+
+    async fn launch(
+        kind: &str,
+        sections: &str,
+        variables: &[(&str, &str)],
+        clock: Arc<dyn Clock>,
+        followed: Option<(FakePlatform, TempDir)>,
+    ) -> Self {
+        let (platform, directory) = followed.unzip();
+        let directory = directory.unwrap_or_else(|| tempfile::tempdir().expect("a directory"));
         let ca = TestCa::new();
         let names = [BASE_HOST, "*.engine.localhost", "*.t.engine.localhost"];
         let (cert, key) = ca.issue(&names).write_to(directory.path());
@@ -53,7 +104,7 @@ impl TestEngine {
             "engine: {{host: {BASE_HOST}}}\n\
              tls: {{listen_addr: '127.0.0.1:0'}}\n\
              certs: {{static: {{enabled: true, cert_file: '{}', key_file: '{}'}}}}\n\
-             auth: {{jwt: {{enabled: true, token_jwt_secret: {SECRET}}}}}\n\
+             {kind}\n\
              {sections}\n",
             cert.display(),
             key.display(),
@@ -73,6 +124,7 @@ impl TestEngine {
             shutdown,
             addr,
             ca,
+            platform,
             directory,
         }
     }
@@ -123,6 +175,14 @@ impl TestEngine {
         jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key).expect("a token")
     }
 
+    /// A token of this header and these claims as they stand, with a good HS256 signature.
+    pub fn signed(&self, header: &str, claims: &str) -> String {
+        let signed = format!("{}.{}", encoded(header), encoded(claims));
+        let key = EncodingKey::from_secret(SECRET.as_bytes());
+        let signature = jsonwebtoken::crypto::sign(signed.as_bytes(), &key, Algorithm::HS256);
+        format!("{signed}.{}", signature.expect("a signature"))
+    }
+
     /// What an agent needs to connect, with a token that may do everything.
     pub fn agent_config(&self) -> Config {
         let address = HostPort::new(BASE_HOST, self.addr.port()).expect("an address");
@@ -134,6 +194,30 @@ impl TestEngine {
     /// Connects an agent.
     pub async fn agent(&self) -> Agent {
         let connecting = Agent::connect(self.agent_config());
+        within("control channel", connecting)
+            .await
+            .expect("the engine takes the agent")
+    }
+
+    /// Waits until everything is in force that the platform has told.
+    pub async fn informed(&self) {
+        let platform = self.platform.as_ref().expect("a managed engine");
+        let status = self.running().link().expect("a managed engine");
+        within("what was told", status.reaches(platform.version())).await;
+    }
+
+    /// What an agent needs to connect to a project of a managed engine.
+    pub fn agent_config_at(&self, endpoint: &str, token: &str) -> Config {
+        let host = format!("{endpoint}.{BASE_HOST}");
+        let address = HostPort::new(&host, self.addr.port()).expect("an address");
+        let mut config = Config::new(address, Token::new(token));
+        config.trust = Trust::Roots(vec![self.ca.certificate()]);
+        config
+    }
+
+    /// Connects an agent to a project of a managed engine.
+    pub async fn agent_at(&self, endpoint: &str, token: &str) -> Agent {
+        let connecting = Agent::connect(self.agent_config_at(endpoint, token));
         within("control channel", connecting)
             .await
             .expect("the engine takes the agent")
@@ -184,6 +268,36 @@ impl TestEngine {
         }
     }
 
+    /// As if its process had been killed, and another one were started on the same address with what
+    /// is on disk.
+    pub async fn killed_and_started(mut self) -> Self {
+        self.shutdown.request();
+        self.shutdown.request();
+        if let Some(running) = self.running.take() {
+            within("end of the engine", running.stopped()).await;
+        }
+        let file = self.directory.path().join("engine.yaml");
+        let yaml = std::fs::read_to_string(&file).expect("the configuration");
+        let yaml = yaml.replace("'127.0.0.1:0'", &format!("'{}'", self.addr));
+        std::fs::write(&file, yaml).expect("a directory that can be written");
+        let config = EngineConfig::load(Some(&file), []).expect("the configuration was good");
+        self.shutdown = Shutdown::new(DRAIN);
+        let starting = async {
+            loop {
+                match engine::start(config.clone(), self.shutdown.clone()).await {
+                    Ok(running) => return running,
+                    // What a process that is killed lets go of at once, a task does in its turn.
+                    Err(StartError::DataDir { .. } | StartError::Listen { .. }) => {
+                        tokio::task::yield_now().await;
+                    }
+                    Err(error) => panic!("the engine: {error}"),
+                }
+            }
+        };
+        self.running = Some(within("start of the engine", starting).await);
+        self
+    }
+
     /// The directory of its configuration, certificate (`cert.pem`) and key (`key.pem`).
     pub fn directory(&self) -> &std::path::Path {
         self.directory.path()
@@ -198,13 +312,17 @@ impl Drop for TestEngine {
     }
 }
 
-fn unix_seconds() -> u64 {
+fn encoded(text: &str) -> String {
+    URL_SAFE_NO_PAD.encode(text)
+}
+
+pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
 }
 
-const BASE_HOST: &str = "engine.localhost";
+pub(crate) const BASE_HOST: &str = "engine.localhost";
 
 /// Of the engine that lives as long as its test.
 const SECRET: &str = "a-secret-of-tests-that-is-long-enough-for-hs256";

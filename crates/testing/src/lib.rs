@@ -6,6 +6,7 @@
 //! in [`Report`]s what has reached it.
 //!
 //! * [`TestEngine`], [`TestTunnel`]: an engine, and a service that is published by it.
+//! * [`FakePlatform`]: what a managed engine follows and reports to.
 //! * [`Upstream`]: servers that answer well, over HTTP/1.1, h2c, TLS, WebSocket and gRPC.
 //! * [`ScriptedUpstream`]: HTTP/1.1 servers that do not.
 //! * [`Visitor`]: a client of an edge, raw ([`RawVisitor`]), over HTTP/2 ([`H2Visitor`]) or as any
@@ -25,6 +26,7 @@ mod certificate;
 mod engine;
 pub mod grpc;
 mod patience;
+mod platform;
 mod tunnel;
 mod upstream;
 mod visitor;
@@ -32,6 +34,7 @@ mod visitor;
 pub use certificate::{Issued, TestCa};
 pub use engine::TestEngine;
 pub use patience::within;
+pub use platform::{FakePlatform, TestApp};
 pub use tunnel::TestTunnel;
 pub use upstream::{EventSource, Gate, Report, ScriptedUpstream, Step, Upstream};
 pub use visitor::{Answer, H2Body, H2Visitor, RawVisitor, Stream, Visitor};

@@ -43,20 +43,27 @@ impl Visitor {
 
     /// Connects for `host` with ALPN `h2`.
     pub async fn h2(&self, host: &str) -> H2Visitor {
-        H2Visitor::new(self.connect(host, &self.h2).await).await
+        H2Visitor::over(self.connect(host, &self.h2).await).await
     }
 
     /// Connects for `host` without HTTP, with the ALPN names of `config`.
     pub async fn connect(&self, host: &str, config: &Arc<ClientConfig>) -> TlsStream<TcpStream> {
+        let connected = self.try_connect(host, config).await;
+        connected.expect("a TLS session")
+    }
+
+    /// As [`Self::connect`]; none where the edge refuses the handshake.
+    pub async fn try_connect(
+        &self,
+        host: &str,
+        config: &Arc<ClientConfig>,
+    ) -> Option<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.edge)
             .await
             .expect("the edge listens");
         stream.set_nodelay(true).expect("a socket option");
         let name = ServerName::try_from(host.to_owned()).expect("a host name");
         let connector = TlsConnector::from(Arc::clone(config));
-        connector
-            .connect(name, stream)
-            .await
-            .expect("a TLS session")
+        connector.connect(name, stream).await.ok()
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! What is here: one current-thread runtime per core ([`Workers`]), a TCP socket that can move
 //! between them and reads ahead of TLS ([`Socket`]), standing data connections of the agent
-//! protocol's extension `pool/1` ([`standing`]), and the one loop that joins two byte streams
+//! protocol's extension `pool/1` ([`standing`]), lanes that many small streams share
+//! ([`lane`]), and the one loop that joins two byte streams
 //! ([`pump()`]). What is not here: names, tunnels, tokens, HTTP.
 //!
 //! The shapes come from measurements; `ARCHITECTURE.md` ("Performance") tells which.
 
+mod calm;
+pub mod lane;
 pub mod proxy_protocol;
 mod pump;
 mod scratch;
@@ -18,7 +21,7 @@ mod workers;
 pub use pump::{Both, Pumped, pump};
 pub use scratch::Scratch;
 pub use socket::Socket;
-pub use tls::{TlsStream, connect, tune};
+pub use tls::{TlsStream, accepted, connect};
 pub use workers::Workers;
 
 use tokio::io::{AsyncRead, AsyncWrite};

@@ -25,8 +25,27 @@ impl Scratch {
     /// Takes a buffer of at least `len` bytes, at most [`Scratch::LARGE`].
     pub fn take(len: usize) -> Self {
         let class = Class::of(len);
-        let spare = SPARE.with_borrow_mut(|spare| spare.list(class).pop());
+        let spare = SPARE.with_borrow_mut(|spare| {
+            spare.taken += 1;
+            spare.list(class).pop()
+        });
         Self(spare.unwrap_or_else(|| vec![0; class.len()].into_boxed_slice()))
+    }
+
+    /// How many buffers this thread has taken so far.
+    pub(crate) fn taken() -> u64 {
+        SPARE.with_borrow(|spare| spare.taken)
+    }
+
+    /// Frees the spare buffers of this thread.
+    pub(crate) fn free_spare() {
+        SPARE.with_borrow_mut(|spare| {
+            let taken = spare.taken;
+            *spare = Spare {
+                taken,
+                ..Spare::default()
+            };
+        });
     }
 
     /// The next larger size, for a stream that filled this one.
@@ -106,6 +125,7 @@ impl Class {
 
 #[derive(Default)]
 struct Spare {
+    taken: u64,
     small: Vec<Box<[u8]>>,
     medium: Vec<Box<[u8]>>,
     large: Vec<Box<[u8]>>,
@@ -136,6 +156,17 @@ mod tests {
         assert_eq!(first.len(), Scratch::SMALL);
         drop(first);
         assert_eq!(Scratch::take(Scratch::SMALL).as_ptr(), address);
+    }
+
+    #[test]
+    fn spare_buffers_can_be_freed_and_takes_are_counted() {
+        let before = Scratch::taken();
+        drop((Scratch::take(1), Scratch::take(Scratch::LARGE)));
+        Scratch::free_spare();
+        SPARE.with_borrow(|spare| {
+            assert!(spare.small.is_empty() && spare.medium.is_empty() && spare.large.is_empty());
+        });
+        assert_eq!(Scratch::taken() - before, 2);
     }
 
     #[test]

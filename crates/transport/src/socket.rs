@@ -132,12 +132,13 @@ impl Socket {
 
     /// Lets the connection fail when the peer takes nothing of what is under way to it for
     /// `limit`; that it still confirms to be there does not help it (Linux; elsewhere nothing).
-    pub fn limit_stall(&self, limit: Duration) {
+    /// `None`: it may take its time.
+    pub fn limit_stall(&self, limit: Option<Duration>) {
         #[cfg(target_os = "linux")]
         if let Io::Attached(stream) = &self.io {
             // Without it a peer holds what waits for it, and nothing else.
             socket2::SockRef::from(stream)
-                .set_tcp_user_timeout(Some(limit))
+                .set_tcp_user_timeout(limit)
                 .ok();
         }
         #[cfg(not(target_os = "linux"))]
@@ -328,7 +329,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_takes_nothing_is_given_up() {
         let (mut near, far) = pair().await;
-        near.limit_stall(Duration::from_millis(100));
+        near.limit_stall(Some(Duration::from_millis(100)));
         let piece = vec![0; Scratch::LARGE];
         let error = loop {
             let writing = tokio::time::timeout(Duration::from_secs(20), near.write_all(&piece));

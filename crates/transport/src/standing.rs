@@ -20,6 +20,7 @@ use wire::pool::{
     StreamState,
 };
 
+use crate::lane::{self, Lane};
 use crate::{Scratch, Stream};
 
 /// How much of an abandoned stream is read and thrown away to keep its connection: about what is
@@ -54,17 +55,30 @@ impl<T: Stream> Standing<T> {
         Ok(framed)
     }
 
-    /// Waits for the next stream (agent's side). `None` when the engine has closed or retired the
-    /// connection. Not cancel safe: a dropped wait may have read half a frame, so the connection
-    /// goes with it.
+    /// Turns it into a lane (engine's side). The frame that says so travels with the first that
+    /// follows.
+    ///
+    /// # Errors
+    /// When the connection is retired.
+    pub fn into_lane(mut self) -> io::Result<(Lane, lane::Driver<T>)> {
+        self.state.on_send(Step::Lane).map_err(violation)?;
+        let head = Head::new(FrameType::Lane, 0).map_err(violation)?;
+        Ok(Lane::engine(self.io, &head.encode()))
+    }
+
+    /// Waits for what the engine does next (agent's side). `None` when it has closed or retired
+    /// the connection. Not cancel safe: a dropped wait may have read half a frame, so the
+    /// connection goes with it.
     ///
     /// # Errors
     /// When the connection fails or the engine breaks the rules.
-    pub async fn accept(self) -> io::Result<Option<(StreamOpen, Framed<T>)>> {
+    pub async fn accept(self) -> io::Result<Option<Accepted<T>>> {
         let mut framed = Framed::new(self);
-        Ok(poll_fn(|cx| framed.poll_open(cx))
-            .await?
-            .map(|open| (open, framed)))
+        Ok(match poll_fn(|cx| framed.poll_open(cx)).await? {
+            Some(Opened::Stream(open)) => Some(Accepted::Stream(open, framed)),
+            Some(Opened::Lane) => Some(Accepted::Lane(framed.io)),
+            None => None,
+        })
     }
 
     /// Whether the peer still keeps it (engine's side): between streams nothing is expected, so
@@ -84,6 +98,25 @@ impl<T: Stream> Standing<T> {
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.io
     }
+}
+
+/// What the engine does with a standing connection.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "taken apart where it arrives, and never kept"
+)]
+#[derive(Debug)]
+pub enum Accepted<T> {
+    /// It begins a stream.
+    Stream(StreamOpen, Framed<T>),
+    /// It turns the connection into a lane.
+    Lane(T),
+}
+
+/// The first frame between streams.
+enum Opened {
+    Stream(StreamOpen),
+    Lane,
 }
 
 /// One stream on a standing connection. Reading ends at the peer's END; a RESET is
@@ -132,6 +165,11 @@ impl<T: Stream> Framed<T> {
             refusal: None,
             retired: false,
         }
+    }
+
+    /// The connection beneath, to move it to another runtime.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.io
     }
 
     /// Why the peer reset the stream, if it said.
@@ -201,8 +239,8 @@ impl<T: Stream> Framed<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits for an OPEN; `None` at the end of the connection or its retirement.
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<StreamOpen>>> {
+    /// Waits for an OPEN or a LANE; `None` at the end of the connection or its retirement.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Opened>>> {
         loop {
             let Some(head) = ready!(self.poll_head(cx, true))? else {
                 return Poll::Ready(Ok(None));
@@ -213,7 +251,11 @@ impl<T: Stream> Framed<T> {
                     self.state.on_receive(Step::Open).map_err(violation)?;
                     let open = StreamOpen::decode_payload(&self.small).map_err(violation)?;
                     self.next_frame();
-                    return Poll::Ready(Ok(Some(open)));
+                    return Poll::Ready(Ok(Some(Opened::Stream(open))));
+                }
+                FrameType::Lane => {
+                    self.state.on_receive(Step::Lane).map_err(violation)?;
+                    return Poll::Ready(Ok(Some(Opened::Lane)));
                 }
                 // A reset that crossed the end of the stream before.
                 FrameType::Reset => {
@@ -279,7 +321,7 @@ impl<T: Stream> Framed<T> {
                     self.state.on_receive(Step::Retire).map_err(violation)?;
                     self.retired = true;
                 }
-                FrameType::Open => {
+                FrameType::Open | FrameType::Lane => {
                     return Poll::Ready(Err(violation("an opening inside a stream")));
                 }
             }

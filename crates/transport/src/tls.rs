@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, server};
 
 use crate::{Scratch, Socket};
 
-/// A TLS session over a [`Socket`], either side.
-pub type TlsStream = tokio_rustls::TlsStream<Socket>;
+/// A TLS session over a [`Socket`], either side. Boxed: it is a kilobyte and a half, and moves
+/// through the futures of its connection, each of which would keep room for it.
+pub type TlsStream = Box<tokio_rustls::TlsStream<Socket>>;
 
 /// Opens a session as a client.
 ///
@@ -21,18 +22,17 @@ pub async fn connect(
     name: ServerName<'static>,
     socket: Socket,
 ) -> io::Result<TlsStream> {
-    let stream = TlsConnector::from(config).connect(name, socket).await?;
-    let mut stream = TlsStream::Client(stream);
-    tune(&mut stream);
-    Ok(stream)
+    let mut stream = TlsConnector::from(config).connect(name, socket).await?;
+    stream.get_mut().1.set_buffer_limit(Some(LIMIT));
+    Ok(Box::new(stream.into()))
 }
 
-/// Lets the session take a bulk chunk and its framing in one piece: with the library's smaller
-/// default each chunk is cut, which costs half again per byte (measured).
-pub fn tune(stream: &mut TlsStream) {
-    const LIMIT: usize = Scratch::LARGE + Scratch::SMALL;
-    match stream {
-        TlsStream::Client(client) => client.get_mut().1.set_buffer_limit(Some(LIMIT)),
-        TlsStream::Server(server) => server.get_mut().1.set_buffer_limit(Some(LIMIT)),
-    }
+/// Takes over a session whose handshake was completed as a server.
+pub fn accepted(mut stream: server::TlsStream<Socket>) -> TlsStream {
+    stream.get_mut().1.set_buffer_limit(Some(LIMIT));
+    Box::new(stream.into())
 }
+
+/// Lets a session take a bulk chunk and its framing in one piece: with the library's smaller
+/// default each chunk is cut, which costs half again per byte (measured).
+const LIMIT: usize = Scratch::LARGE + Scratch::SMALL;

@@ -8,7 +8,11 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
+use tokio::time::sleep;
 use tracing::error;
+
+use crate::Scratch;
+use crate::calm::{self, Calm};
 
 /// The runtimes of the data path, each on a thread of its own, stopped and joined on drop.
 #[derive(Debug)]
@@ -33,11 +37,10 @@ impl Workers {
         for index in 0..count.max(1) {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             workers.handles.push(runtime.handle().clone());
-            let mut stopped = stopped.clone();
+            let stopped = stopped.clone();
             let thread = std::thread::Builder::new().name(format!("{name}-{index}"));
             workers.threads.push(thread.spawn(move || {
-                // Ends with an error only when the sender is gone, which means stop as well.
-                drop(runtime.block_on(stopped.wait_for(|stop| *stop)));
+                runtime.block_on(until_stopped(stopped));
             })?);
         }
         Ok(workers)
@@ -76,6 +79,24 @@ impl Workers {
             Some(handle) => handle.spawn(future).await,
             None => Handle::current().spawn(future).await,
         }
+    }
+}
+
+/// Gives memory back after each load, until the worker is stopped.
+async fn until_stopped(mut stopped: watch::Receiver<bool>) {
+    let mut calm = Calm::default();
+    let mut before = 0;
+    loop {
+        tokio::select! {
+            // Ends with an error only when the sender is gone, which means stop as well.
+            _stop = stopped.wait_for(|stop| *stop) => return,
+            () = sleep(calm::PERIOD) => {}
+        }
+        let taken = Scratch::taken();
+        if calm.over(taken - before) {
+            calm::give_back();
+        }
+        before = taken;
     }
 }
 

@@ -68,10 +68,13 @@ impl Callback {
         }
         match form::Form::parse(query) {
             Err(_) => return refused("has a query that cannot be read"),
-            // What we add must not meet a second one of its name.
-            Ok(mut query) => {
-                if RESPONSE.into_iter().any(|name| query.take(name).is_some()) {
+            // What we add must not meet a second one of its name, be it empty.
+            Ok(query) => {
+                if RESPONSE.into_iter().any(|name| query.has(name)) {
                     return refused("has a parameter in its query that the answer has");
+                }
+                if !query.has_room_for(RESPONSE.len()) {
+                    return refused("has so many parameters that the answer has no room");
                 }
             }
         }
@@ -263,6 +266,9 @@ mod tests {
             "https://client.example/?a=%ff",
             "https://client.example/?a=1&a=2",
             "https://client.example/?code=1",
+            "https://client.example/?code=",
+            "https://client.example/?code",
+            "https://client.example/?a=1&st%61te",
             "https://client.example/?st%61te=1",
             "https://client.example/[",
             "https://client.example/\r\nx",
@@ -271,6 +277,12 @@ mod tests {
         }
         let long = format!("https://client.example/{}", "a".repeat(1024));
         assert!(Callback::parse(&long).is_err());
+        let query = |parameters: usize| {
+            let names: Vec<String> = (0..parameters).map(|n| format!("p{n}")).collect();
+            format!("https://client.example/?{}", names.join("&"))
+        };
+        assert!(Callback::parse(&query(58)).is_ok());
+        assert!(Callback::parse(&query(59)).is_err(), "the answer has six");
     }
 
     #[test]

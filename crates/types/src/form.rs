@@ -32,6 +32,16 @@ impl Form {
         Ok(Self(parameters))
     }
 
+    /// Whether a parameter is there, with a value or without.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Whether so many further parameters could stand beside those that are there.
+    pub fn has_room_for(&self, more: usize) -> bool {
+        self.0.len() + more <= MAX_PARAMETERS
+    }
+
     /// Takes a parameter out. One without a value is as if it were not there (RFC 6749 section
     /// 3.1).
     pub fn take(&mut self, name: &str) -> Option<String> {

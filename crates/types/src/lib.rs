@@ -7,6 +7,7 @@
 //! `compat: bool` in signatures is the configuration key `compat.rstream`: with it the other
 //! brand's spelling of a field is read (and written) beside ours.
 
+pub mod backoff;
 pub mod boundary;
 pub mod callback;
 pub mod client;

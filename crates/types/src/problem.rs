@@ -28,6 +28,10 @@ pub struct Problem {
     pub url: Option<String>,
     /// Seconds after which it is worth to try again (`Retry-After`).
     pub retry_after: Option<u32>,
+    /// Methods that the route has (`Allow`), where the one that was used is not among them.
+    pub allow: Option<&'static str>,
+    /// Id of the visit, to ask why: `svc explain <reference>`.
+    pub reference: Option<String>,
 }
 
 /// The JSON body of a problem, `application/problem+json`.
@@ -60,6 +64,10 @@ pub struct ProblemBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub url: Option<String>,
+    /// Id of the visit that was refused, to ask why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub reference: Option<String>,
 }
 
 /// Media type of a problem body (RFC 9457 section 3).
@@ -137,6 +145,8 @@ impl Problem {
             scope: None,
             url: None,
             retry_after: None,
+            allow: None,
+            reference: None,
         }
     }
 
@@ -181,6 +191,14 @@ impl Problem {
         .with_retry_after(retry_after_seconds)
     }
 
+    /// 405 `method_not_allowed`, with the methods that there are, as `Allow` lists them (RFC 9110
+    /// section 15.5.6).
+    pub const fn only_allowed(methods: &'static str) -> Self {
+        let mut problem = Self::method_not_allowed();
+        problem.allow = Some(methods);
+        problem
+    }
+
     /// The problem with another sentence.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
@@ -199,6 +217,13 @@ impl Problem {
     #[must_use]
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
+        self
+    }
+
+    /// The problem with the id of the visit that it ended.
+    #[must_use]
+    pub fn with_reference(mut self, reference: impl Into<String>) -> Self {
+        self.reference = Some(reference.into());
         self
     }
 
@@ -241,6 +266,7 @@ impl Problem {
             field: self.field.clone(),
             scope: self.scope.clone(),
             url: self.url.clone(),
+            reference: self.reference.clone(),
         }
     }
 

@@ -68,6 +68,17 @@ impl Error {
         Self::new(ErrorCode::Internal, message)
     }
 
+    /// A stream ended in its middle: what it was joined to broke, after it may have got something.
+    pub fn stream_broke(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Internal, message)
+    }
+
+    /// Whether it is a refusal: nothing of the stream got to what it was for. Only then may what
+    /// was sent go elsewhere.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self.kind(), ErrorCode::Internal | ErrorCode::Unspecified)
+    }
+
     /// The code; a number of a later version is [`ErrorCode::Unspecified`].
     pub fn kind(&self) -> ErrorCode {
         ErrorCode::try_from(self.code).unwrap_or(ErrorCode::Unspecified)

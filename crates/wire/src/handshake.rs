@@ -15,11 +15,11 @@ pub const PROTOCOL_VERSION: &str = "1.4.5";
 /// Standing data connections, see [`pool`](crate::pool).
 pub const EXT_POOL: &str = "pool/1";
 
-/// Lanes: many small exchanges on one connection. The name is reserved, nobody offers it yet.
+/// Lanes, many small exchanges on one connection, see [`lane`](crate::lane). It needs `pool/1`.
 pub const EXT_LANE: &str = "lane/1";
 
 /// The extensions that this version understands.
-pub const EXTENSIONS: &[&str] = &[EXT_POOL];
+pub const EXTENSIONS: &[&str] = &[EXT_POOL, EXT_LANE];
 
 /// Judges the protocol version of a client.
 ///
@@ -51,10 +51,11 @@ pub fn check_version(details: &ClientDetails) -> Result<(), Error> {
 /// The extensions in use: named by the peer and known to us, in our order, each once. The engine
 /// answers with this list, the agent uses what the engine answered.
 pub fn agreed_extensions(peer: &[String]) -> Vec<&'static str> {
+    let named = |name: &str| peer.iter().any(|theirs| theirs == name);
     EXTENSIONS
         .iter()
         .copied()
-        .filter(|ours| peer.iter().any(|theirs| theirs == ours))
+        .filter(|ours| named(ours) && (*ours != EXT_LANE || named(EXT_POOL)))
         .collect()
 }
 
@@ -76,7 +77,7 @@ fn major(version: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{EXT_POOL, PROTOCOL_VERSION, agreed_extensions, check_version};
+    use super::{EXT_LANE, EXT_POOL, PROTOCOL_VERSION, agreed_extensions, check_version};
     use crate::error::ErrorCode;
     use crate::message::ClientDetails;
 
@@ -142,6 +143,8 @@ mod tests {
         };
         assert_eq!(named(&[]), Vec::<&str>::new());
         assert_eq!(named(&["later/9", EXT_POOL, EXT_POOL]), [EXT_POOL]);
-        assert_eq!(named(&["lane/1", "pool/2"]), Vec::<&str>::new());
+        assert_eq!(named(&[EXT_LANE, EXT_POOL]), [EXT_POOL, EXT_LANE]);
+        // A lane is made of a standing connection.
+        assert_eq!(named(&[EXT_LANE, "pool/2"]), Vec::<&str>::new());
     }
 }

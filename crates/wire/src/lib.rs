@@ -7,11 +7,13 @@
 //!
 //! Where to start: [`message::Kind`] lists what can be said; [`handshake`] judges the first message;
 //! [`liveness`] holds both ends of the heartbeat; [`pool`] is the framing of standing data
-//! connections, our extension 1; [`properties`] turns what an agent asked for into checked values.
+//! connections, our extension 1, and [`lane`] that of many streams on one of them, extension 2;
+//! [`properties`] turns what an agent asked for into checked values.
 
 pub mod error;
 pub mod frame;
 pub mod handshake;
+pub mod lane;
 pub mod liveness;
 pub mod message;
 pub mod pool;

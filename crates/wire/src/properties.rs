@@ -51,6 +51,7 @@ pub fn requested(wire: &message::TunnelProperties) -> Result<TunnelProperties, P
         token_auth: flag(wire.token_auth),
         svc_auth: flag(wire.svc_auth),
         challenge_mode: flag(wire.challenge_mode),
+        share: flag(wire.share),
     })
 }
 
@@ -78,6 +79,7 @@ pub fn request(properties: &TunnelProperties) -> message::TunnelProperties {
         token_auth: properties.token_auth.map(Into::into),
         svc_auth: properties.svc_auth.map(Into::into),
         challenge_mode: properties.challenge_mode.map(Into::into),
+        share: properties.share.map(Into::into),
         hostname: text(properties.hostname.as_ref()),
         port: properties.port.map(|port| u32::from(port).into()),
         upstream_tls: properties.upstream_tls.map(Into::into),

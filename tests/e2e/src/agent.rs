@@ -1,3 +1,4 @@
+use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -12,7 +13,7 @@ pub struct Agent {
     process: Process,
     online: Value,
     /// Its home: it reads no file of this machine.
-    _home: TempDir,
+    home: TempDir,
 }
 
 impl Agent {
@@ -30,6 +31,30 @@ impl Agent {
     /// # Errors
     /// As [`forward`](Self::forward).
     pub fn forward_to(svc: &Svc, address: &str, target: &str, args: &[&str]) -> Result<Self> {
+        Self::start(svc, address, &svc.token(), target, args)
+    }
+
+    /// The same with a token.
+    pub(crate) fn start(
+        svc: &Svc,
+        address: &str,
+        token: &str,
+        target: &str,
+        args: &[&str],
+    ) -> Result<Self> {
+        let mut agent = Self::begin(svc, address, token, target, args)?;
+        agent.online_again()?;
+        Ok(agent)
+    }
+
+    /// The same without the wait: [`online_again`](Self::online_again) has to be called first.
+    pub(crate) fn begin(
+        svc: &Svc,
+        address: &str,
+        token: &str,
+        target: &str,
+        args: &[&str],
+    ) -> Result<Self> {
         let home = tempfile::tempdir()?;
         let mut command = Command::new(program()?);
         command
@@ -40,14 +65,24 @@ impl Agent {
             .args(args)
             .env_clear()
             .env("HOME", home.path())
-            .env("SVC_TOKEN", svc.token())
+            .env("SVC_TOKEN", token)
             .env("SVC_LOG", "debug");
+        Self::spawn(command, home)
+    }
+
+    /// Runs a `svc forward` that writes JSON, and waits until it is online.
+    pub(crate) fn run(command: Command, home: TempDir) -> Result<Self> {
+        let mut agent = Self::spawn(command, home)?;
+        agent.online_again()?;
+        Ok(agent)
+    }
+
+    fn spawn(mut command: Command, home: TempDir) -> Result<Self> {
         let process = Process::start(&mut command, &home.path().join("log"))?;
-        let online = process.json("tunnel", is_online)?;
         Ok(Self {
             process,
-            online,
-            _home: home,
+            online: Value::Null,
+            home,
         })
     }
 
@@ -91,6 +126,14 @@ impl Agent {
     /// The end of what it logged, for messages of failed tests.
     pub fn log(&self) -> String {
         self.process.log()
+    }
+
+    /// All that it logged.
+    ///
+    /// # Errors
+    /// Its log cannot be read.
+    pub fn whole_log(&self) -> Result<Vec<u8>> {
+        Ok(fs::read(self.home.path().join("log"))?)
     }
 
     /// The process.

@@ -12,7 +12,7 @@ use crate::Svc;
 
 /// curl as a visitor who trusts the engine's authority. Every name is this machine.
 pub struct Curl {
-    ca_file: PathBuf,
+    ca_file: Option<PathBuf>,
 }
 
 /// What curl got.
@@ -41,13 +41,27 @@ impl Curl {
     /// A visitor of the engine's names.
     pub fn new(svc: &Svc) -> Self {
         Self {
-            ca_file: svc.ca_file().to_owned(),
+            ca_file: Some(svc.ca_file().to_owned()),
         }
+    }
+
+    /// A client of what is not behind TLS.
+    pub fn plain() -> Self {
+        Self { ca_file: None }
     }
 
     /// A visitor who trusts another authority.
     pub fn trusting(ca_file: PathBuf) -> Self {
+        let ca_file = Some(ca_file);
         Self { ca_file }
+    }
+
+    /// The status of an answer, where the rest does not matter.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn status(&self, args: &[&str]) -> Result<u64> {
+        Ok(self.get(args)?.status)
     }
 
     /// Runs curl to its end.
@@ -122,9 +136,10 @@ impl Curl {
             .args(["--silent", "--show-error", "--noproxy", "*"])
             // Names under `localhost` are this machine; older versions ask a resolver.
             .args(["--connect-to", "::127.0.0.1:", "--max-time", MAX_SECONDS])
-            .arg("--cacert")
-            .arg(&self.ca_file)
             .args(args);
+        if let Some(ca_file) = &self.ca_file {
+            command.arg("--cacert").arg(ca_file);
+        }
         Ok(command)
     }
 }

@@ -121,7 +121,7 @@ fn configuration(directory: &Path, certificate: &Certificate, port: u16) -> Stri
 master_process off;
 pid {directory}/pid;
 error_log /dev/stdout notice;
-events {{ worker_connections 512; }}
+events {{ worker_connections 4096; }}
 http {{
 access_log off;
 default_type application/octet-stream;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::svc::{free_ports, program};
-use crate::{Process, python};
+use crate::{Agent, Curl, Process, python};
 
 /// A running `svc up`: a platform and its engine, alone on this machine, with one OAuth client. It
 /// is killed when the value is dropped.
@@ -47,6 +47,61 @@ impl Platform {
         })
     }
 
+    /// Runs a command of `svc` to its end, in the context that `svc up` wrote. Gives what it
+    /// printed.
+    ///
+    /// # Errors
+    /// It failed; what it said is part of the error.
+    pub fn svc(&self, args: &[&str]) -> Result<String> {
+        let output = self.command(args)?.stdin(Stdio::null()).output()?;
+        ensure!(
+            output.status.success(),
+            "svc {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+    }
+
+    /// The same for a command that prints JSON.
+    ///
+    /// # Errors
+    /// As [`svc`](Self::svc).
+    pub fn svc_json(&self, args: &[&str]) -> Result<Value> {
+        let text = self.svc(&[args, &["--output", "json"]].concat())?;
+        serde_json::from_str(&text).with_context(|| format!("svc {args:?} printed no JSON"))
+    }
+
+    /// Publishes `target` and waits until it is online. `args` are further flags of `svc forward`.
+    ///
+    /// # Errors
+    /// It is not online in time.
+    pub fn forward(&self, target: &str, args: &[&str]) -> Result<Agent> {
+        let command = ["forward", target, "--output", "json"];
+        let command = self.command(&[&command, args].concat())?;
+        Agent::run(command, tempfile::tempdir()?)
+    }
+
+    /// curl as a visitor who trusts the development CA.
+    pub fn curl(&self) -> Curl {
+        let ca_file = self.ready["ca_file"].as_str().unwrap_or_default();
+        Curl::trusting(ca_file.into())
+    }
+
+    /// A directory for files of the test.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn command(&self, args: &[&str]) -> Result<Command> {
+        let mut command = Command::new(program()?);
+        command
+            .args(args)
+            .env_clear()
+            .env("HOME", self.directory.path())
+            .env("SVC_CONFIG", self.directory.path().join("config"));
+        Ok(command)
+    }
+
     /// What it said when it was ready: where it is, and who may sign in.
     pub fn ready(&self) -> &Value {
         &self.ready
@@ -73,10 +128,18 @@ impl Platform {
     /// # Errors
     /// The script failed; what it said and the platform's log are part of the error.
     pub fn node(&self, name: &str) -> Result<Value> {
+        self.node_with(name, json!({}))
+    }
+
+    /// The same; `more` is laid over what is given.
+    ///
+    /// # Errors
+    /// As [`node`](Self::node).
+    pub fn node_with(&self, name: &str, more: Value) -> Result<Value> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut command = Command::new(node()?);
         command.arg(here.join("../node").join(name));
-        self.results(name, command)
+        self.results(name, command, more)
     }
 
     /// Runs a script of `tests/e2e/python` with the same world.
@@ -84,16 +147,52 @@ impl Platform {
     /// # Errors
     /// As [`node`](Self::node).
     pub fn python(&self, name: &str) -> Result<Value> {
+        self.python_with(name, json!({}))
+    }
+
+    /// A token of somebody with an account of their own, who has no part in the first project.
+    ///
+    /// # Errors
+    /// As [`node`](Self::node).
+    pub fn stranger(&self) -> Result<String> {
+        let more = json!({"token": self.ready["token"]});
+        let results = self.python_with("stranger.py", more)?;
+        let token = results["token"].as_str();
+        Ok(token.context("nobody came")?.to_owned())
+    }
+
+    /// Has the person sign in and approve what is asked for at `address`, the consent page, and
+    /// gives the address that they return to.
+    ///
+    /// # Errors
+    /// The page is another than they expect.
+    pub fn approve(&self, address: &str) -> Result<String> {
+        let results = self.python_with("approve.py", json!({"address": address}))?;
+        let returned = results["returned"].as_str();
+        Ok(returned.context("nobody returned")?.to_owned())
+    }
+
+    /// Has the person sign in at `address`, type the code of a device, and let it in.
+    ///
+    /// # Errors
+    /// As [`approve`](Self::approve).
+    pub fn let_in(&self, address: &str, user_code: &str) -> Result<()> {
+        let story = json!({"address": address, "user_code": user_code});
+        self.python_with("approve.py", story).map(drop)
+    }
+
+    fn python_with(&self, name: &str, more: Value) -> Result<Value> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut command = Command::new(python()?);
         command
             .arg(here.join("python").join(name))
             .env("PYTHONDONTWRITEBYTECODE", "1");
-        self.results(name, command)
+        self.results(name, command, more)
     }
 
-    fn results(&self, name: &str, mut command: Command) -> Result<Value> {
-        let world = json!({
+    /// Runs a script; `more` is laid over what all of them are given.
+    fn results(&self, name: &str, mut command: Command, mut more: Value) -> Result<Value> {
+        let mut world = json!({
             "url": self.base_url(),
             "shots": self.directory.path().join("shots"),
             "given": {
@@ -105,6 +204,9 @@ impl Platform {
                 "project": self.ready["project_id"],
             },
         });
+        if let (Some(given), Some(more)) = (world["given"].as_object_mut(), more.as_object_mut()) {
+            given.append(more);
+        }
         let output = command
             .env("SVC_TEST_WORLD", world.to_string())
             .stdin(Stdio::null())

@@ -20,7 +20,10 @@ pub struct Process {
 
 impl Process {
     /// Starts it. Its standard error goes to `log`.
-    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -66,6 +69,11 @@ impl Process {
         let parse = |line: &str| serde_json::from_str::<Value>(line).ok();
         let line = self.line(what, |line| parse(line).is_some_and(|value| wanted(&value)))?;
         Ok(serde_json::from_str(&line)?)
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Ends it without a word: SIGKILL.

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::Svc;
+use crate::{Svc, node};
 
 /// The interpreter that has the published SDK.
 ///
@@ -16,6 +16,24 @@ pub fn python() -> Result<PathBuf> {
         Some(python) => Ok(python.into()),
         None => bail!("SVC_TEST_PYTHON is not set: run `cargo xtask test`"),
     }
+}
+
+/// What runs a script: one of `tests/node` by its extension, else one of `tests/e2e/python`.
+pub(crate) fn command(name: &str) -> Result<Command> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let is_node = Path::new(name)
+        .extension()
+        .is_some_and(|kind| kind == "mjs");
+    let (interpreter, directory) = if is_node {
+        (node()?, here.join("../node"))
+    } else {
+        (python()?, here.join("python"))
+    };
+    let mut command = Command::new(interpreter);
+    command
+        .arg(directory.join(name))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    Ok(command)
 }
 
 /// Runs a script of `tests/e2e/python` against the engine and gives the results that it printed.

@@ -1,6 +1,7 @@
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -36,15 +37,29 @@ impl Service {
     /// # Errors
     /// There is no free port.
     pub fn mirror() -> Result<SocketAddr> {
-        serve(|mut call| {
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
-                call.head.len(),
-                call.head
-            );
-            // Who does not wait for the answer does not get it.
-            call.write(&answer).ok();
-        })
+        serve(reflect)
+    }
+
+    /// The same, and how many requests there have been.
+    ///
+    /// # Errors
+    /// There is no free port.
+    pub fn counting_mirror() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&count);
+        let address = serve(move |call| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            reflect(call);
+        })?;
+        Ok((address, count))
+    }
+
+    /// Starts one that answers every request with a text of its own, and gives its address.
+    ///
+    /// # Errors
+    /// There is no free port.
+    pub fn answering(text: impl Fn() -> String + Clone + Send + 'static) -> Result<SocketAddr> {
+        serve(move |call| respond(call, &text()))
     }
 
     /// Where it listens.
@@ -114,6 +129,21 @@ impl Call {
     pub fn write(&mut self, bytes: impl AsRef<[u8]>) -> Result<()> {
         Ok(self.reader.get_mut().write_all(bytes.as_ref())?)
     }
+}
+
+/// Answers with the head of the request.
+fn reflect(call: Call) {
+    let head = call.head.clone();
+    respond(call, &head);
+}
+
+fn respond(mut call: Call, text: &str) {
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
+        text.len(),
+    );
+    // Who does not wait for the answer does not get it.
+    call.write(&answer).ok();
 }
 
 fn serve(take: impl Fn(Call) + Clone + Send + 'static) -> Result<SocketAddr> {

@@ -93,17 +93,32 @@ impl Svc {
     /// # Errors
     /// The files cannot be written.
     pub fn replace_certificate(&self) -> Result<PathBuf> {
+        let (authority, put) = self.next_certificate()?;
+        put()?;
+        Ok(authority)
+    }
+
+    /// Makes a certificate of another authority: that one's file, and what puts the certificate in
+    /// the place of the one in service, one file after the other.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn next_certificate(&self) -> Result<(PathBuf, impl FnOnce() -> Result<()>)> {
         // Written elsewhere: the authority of the one before stays where it is.
         let elsewhere = self.directory.path().join("replaced");
         fs::create_dir(&elsewhere)?;
         let certificate = Certificate::issue(&elsewhere, &NAMES)?;
-        for (from, name) in [
-            (&certificate.chain, "cert.pem"),
-            (&certificate.key, "key.pem"),
-        ] {
-            fs::copy(from, self.directory.path().join(name))?;
-        }
-        Ok(certificate.authority)
+        let here = self.directory.path().to_owned();
+        let put = move || {
+            for (from, name) in [
+                (&certificate.chain, "cert.pem"),
+                (&certificate.key, "key.pem"),
+            ] {
+                fs::copy(from, here.join(name))?;
+            }
+            Ok(())
+        };
+        Ok((elsewhere.join("ca.pem"), put))
     }
 
     /// A running `svc events`, which has told what there is.
@@ -132,6 +147,11 @@ impl Svc {
     /// `host:port` of the engine.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Its configuration, its certificate and its log are here; it runs here too.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// The authority that signed its certificate, PEM.
@@ -208,7 +228,8 @@ fn start(directory: &Path, config: &Value) -> Result<(Process, Value, String)> {
         .arg("engine")
         .arg("-c")
         .arg(&config_file)
-        .args(["--output", "json"]);
+        .args(["--output", "json"])
+        .current_dir(directory);
     let process = Process::start(&mut command, &directory.join("engine.log"))?;
     let ready = process.json("engine_url", |_first| true)?;
     let address = ready["engine_url"]

@@ -19,6 +19,10 @@ pub(super) fn install(missing: &[Need], manager: &Manager, directory: &Path) -> 
         .filter(|need| ![Need::Nginx, Need::Postgres].contains(need))
         .flat_map(|need| need.packages(manager).split(' '))
         .collect();
+    // Its package starts the server; only a client of it is wanted.
+    if missing.contains(&Need::Coturn) && program::find("systemctl").is_some() {
+        program::run(as_root("systemctl").args(["mask", "coturn.service"]))?;
+    }
     if !packages.is_empty() {
         install_packages(&packages)?;
     }

@@ -25,6 +25,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("transport", &["wire"]),
     ("daemon", &["types"]),
     ("store", &["types"]),
+    ("link", &["api", "types"]),
     // Layer 2, services. The two meet over the network only.
     (
         "engine",
@@ -33,6 +34,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "credentials",
             "daemon",
             "http1",
+            "link",
             "transport",
             "types",
             "wire",
@@ -44,6 +46,10 @@ const EDGES: &[(&str, &[&str])] = &[
         &["api", "credentials", "daemon", "store", "types", "webauthn"],
     ),
     ("mcp", &["api", "types"]),
+    (
+        "turn",
+        &["api", "credentials", "daemon", "link", "transport", "types"],
+    ),
     // Layer 3, wiring.
     (
         "svc",
@@ -56,6 +62,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "engine",
             "mcp",
             "transport",
+            "turn",
             "types",
         ],
     ),
@@ -77,6 +84,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     // Black-box: they see the program and never its crates.
     ("e2e", &[]),
+    ("bench-tools", &[]),
     ("xtask", &[]),
 ];
 
@@ -105,6 +113,11 @@ const BARRIERS: &[Barrier] = &[
         reason: "tools are operations of the document, whoever serves it",
     },
     Barrier {
+        crates: &["turn"],
+        never: &["store", "control", "engine", "client", "sqlx", "webauthn"],
+        reason: "a relay knows what the platform tells over the link, and nothing else",
+    },
+    Barrier {
         crates: &["client"],
         never: &["engine", "daemon", "credentials", "axum"],
         reason: "an agent contains no server",
@@ -118,6 +131,11 @@ const BARRIERS: &[Barrier] = &[
         crates: &["store"],
         never: &["http", "hyper", "axum", "reqwest"],
         reason: "the store does not know who asks, or how",
+    },
+    Barrier {
+        crates: &["link"],
+        never: &["credentials", "daemon", "axum", "sqlx"],
+        reason: "the link carries what the platform says and does not know what it means",
     },
     Barrier {
         crates: &["svc"],

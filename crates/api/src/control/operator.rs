@@ -147,6 +147,18 @@ pub const LIST_AUDIT: &Operation = &Operation {
     )
 };
 
+/// The clusters of engines, and who of them is linked.
+pub const LIST_ENGINES: &Operation = &Operation {
+    refusals: &[400, 404],
+    ..Operation::get(
+        "list_operator_engines",
+        "/api/operator/engines",
+        "List the clusters of engines and their links",
+        READ,
+        "OperatorEngineList",
+    )
+};
+
 /// The operations of this module.
 pub const OPERATIONS: &[&Operation] = &[
     LIST_USERS,
@@ -162,12 +174,14 @@ pub const OPERATIONS: &[&Operation] = &[
     SUSPEND_PROJECT,
     RESUME_PROJECT,
     LIST_AUDIT,
+    LIST_ENGINES,
 ];
 
 pub(super) fn schemas(schemas: &mut Schemas) {
     add::<OperatorUserList>(schemas);
     add::<OperatorWorkspaceList>(schemas);
     add::<OperatorProjectList>(schemas);
+    add::<OperatorEngineList>(schemas);
     add::<Suspend>(schemas);
 }
 
@@ -364,4 +378,53 @@ pub struct OperatorProject {
     pub created_at: String,
     #[schema(format = DateTime)]
     pub updated_at: String,
+}
+
+/// The clusters of engines.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatorEngineList {
+    /// In the order of the configuration.
+    pub clusters: Vec<OperatorCluster>,
+    /// Counts changes that engines are told of; an engine that has come so far knows everything.
+    #[schema(example = 4711)]
+    pub version: u64,
+}
+
+/// A cluster of engines.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatorCluster {
+    #[schema(example = "engine.example.com")]
+    pub cluster_domain: String,
+    /// Whether there is a secret with which an engine can link up.
+    pub enrolled: bool,
+    /// The engines that are linked.
+    pub links: Vec<OperatorLink>,
+    /// When an engine reported last; absent before the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    pub reported_at: Option<String>,
+    /// Agents that are online, as the engines said last.
+    pub clients: u64,
+    /// Tunnels that are online, as the engines said last.
+    pub tunnels: u64,
+}
+
+/// An engine that is linked.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatorLink {
+    /// Where it links from.
+    #[schema(example = "192.0.2.1")]
+    pub address: String,
+    /// Since when.
+    #[schema(format = DateTime)]
+    pub linked_at: String,
+    /// When that was looked at.
+    #[schema(format = DateTime)]
+    pub seen_at: String,
+    /// How far it had been told by then.
+    #[schema(example = 4711)]
+    pub version: u64,
 }

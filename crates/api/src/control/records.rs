@@ -43,7 +43,8 @@ pub const TURN_USAGE: &Operation = &Operation {
 /// Request and connection logs.
 pub const LOGS: &Operation = &Operation {
     query: &[
-        TIMELINE, START, END, PAGE, PAGE_SIZE, ORDER, OUTCOME, TUNNEL, SEARCH, EVENT_TYPE, AFTER,
+        TIMELINE, START, END, PAGE, PAGE_SIZE, ORDER, OUTCOME, TUNNEL, STREAM, SEARCH, EVENT_TYPE,
+        AFTER,
     ],
     ..Operation::get(
         "list_tunnels_project_logs",
@@ -130,6 +131,12 @@ const TUNNEL: Parameter = Parameter {
     description: "Streams of this tunnel alone.",
     shape: Shape::Text,
 };
+const STREAM: Parameter = Parameter {
+    name: "streamId",
+    description: "This stream alone: the reference that the edge gives with a refusal. Without a \
+                  range it is looked for in all that is kept.",
+    shape: Shape::Text,
+};
 const SEARCH: Parameter = Parameter {
     name: "q",
     description: "Part of a host, path or address, in any case.",
@@ -162,6 +169,10 @@ pub struct ProjectPlan {
     pub monthly: Option<Price>,
     /// Days that logs and events are kept.
     pub log_retention_days: u16,
+    /// Whether the project may have webhooks.
+    pub webhooks: bool,
+    /// TCP addresses that the project may reserve.
+    pub tcp_addresses: u32,
 }
 
 /// What the tunnels of a project carried in a range of time. Counted by the hour: the range is

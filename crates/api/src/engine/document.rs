@@ -119,7 +119,13 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
             .response("404", Ref::from_response_name("NotFound")),
         AUTH => builder
             .summary(Some("Whether the credential is valid"))
-            .response("204", ResponseBuilder::new().description("It is.")),
+            .response(
+            "204",
+            ResponseBuilder::new().description(
+                "It is. A managed engine says in the header `svc-platform-link` how its link to \
+                     the platform does: `up` or `lost`, with the seconds of `silence`.",
+            ),
+        ),
         SSE => builder
             .summary(Some("Live events as server-sent events"))
             .parameter_ref(parameter_ref(schemas::WATCH))

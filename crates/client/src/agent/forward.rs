@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use transport::proxy_protocol::{MAX_HEADER, write_v1, write_v2};
 use transport::{Pumped, Socket, pump, standing::Framed};
 
+use super::lanes::OnLane;
 use crate::{
     Destination, HostPort, ProxyProtocol, Stream, Target,
     connect::keepalive,
@@ -136,7 +137,7 @@ pub(crate) async fn serve_raw(forward: std::sync::Arc<Forward>, mut stream: Stre
         source_ip: stream.source_ip(),
     };
     forward.begins(&visit);
-    let error = match forward.dial(&visit).await {
+    let error = match Box::pin(forward.dial(&visit)).await {
         Ok(service) => service
             .join(&mut stream)
             .await
@@ -155,11 +156,12 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
     mut framed: Framed<T>,
 ) -> Framed<T> {
     forward.begins(visit);
-    let error = match forward.dial(visit).await {
+    // On the heap while it lasts, as all that is short beside a stream.
+    let error = match Box::pin(forward.dial(visit)).await {
         Ok(service) => {
             let pumped = service.join(&mut framed).await;
             if let Err(error) = &pumped.result {
-                framed.reset(Some(wire::Error::service_unavailable(format!(
+                framed.reset(Some(wire::Error::stream_broke(format!(
                     "the connection to the service broke: {}",
                     error.kind()
                 ))));
@@ -173,6 +175,30 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
     };
     forward.ends(visit, error);
     framed
+}
+
+/// Serves a stream that begins on a lane.
+pub(crate) async fn serve_carried(forward: &Forward, visit: &Visit, mut carried: OnLane) {
+    forward.begins(visit);
+    let error = match Box::pin(forward.dial(visit)).await {
+        Ok(service) => {
+            let pumped = service.join(&mut carried).await;
+            let broken = |error: &io::Error| {
+                let broke = format!("the connection to the service broke: {}", error.kind());
+                (wire::Error::stream_broke(broke), error.to_string())
+            };
+            pumped.result.err().as_ref().map(broken)
+        }
+        Err(error) => Some((wire::Error::service_unavailable(error.as_str()), error)),
+    };
+    let error = error.map(|(reason, told)| {
+        match carried.connection_mut() {
+            Some(connection) => connection.reset(reason),
+            None => carried.lane().reset(Some(&reason)),
+        }
+        told
+    });
+    forward.ends(visit, error);
 }
 
 async fn dial_tcp(address: &HostPort) -> io::Result<Service> {

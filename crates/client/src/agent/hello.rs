@@ -2,7 +2,7 @@
 
 use wire::{
     ErrorCode, Kind,
-    handshake::{EXT_POOL, PROTOCOL_VERSION},
+    handshake::{EXT_LANE, EXT_POOL, PROTOCOL_VERSION},
     message::{
         ClientDetails, ControlChannelLiveness, OpenControlChannelReq, ProxyReq, Secret, StreamReq,
     },
@@ -16,6 +16,9 @@ pub(crate) fn control(config: &Config, liveness: ControlChannelLiveness) -> Kind
     details.labels.clone_from(&config.labels);
     if config.standing {
         details.extensions.push(EXT_POOL.to_owned());
+        if config.lanes {
+            details.extensions.push(EXT_LANE.to_owned());
+        }
     }
     details.token = Some(config.token.expose().into());
     Kind::OpenControlChannelReq(OpenControlChannelReq {

@@ -42,7 +42,8 @@ pub(crate) fn take(
     let path = Arc::clone(path);
     shared.spawn(async move {
         let stream_id = visitor.stream_id.clone();
-        let taken = begin(&shared_by_task, &path, visitor).await;
+        // On the heap while it lasts: what carries the stream then is far smaller.
+        let taken = Box::pin(begin(&shared_by_task, &path, visitor)).await;
         drop(permit);
         let error = taken.as_ref().err().cloned();
         if let Some(error) = &error {
@@ -59,21 +60,21 @@ pub(crate) fn take(
 /// A visitor whose two ends stand.
 enum Taken {
     Queued {
-        slot: mpsc::OwnedPermit<Stream>,
+        slot: mpsc::OwnedPermit<Box<Stream>>,
         stream: Stream,
     },
     Forwarded {
         forward: Arc<super::forward::Forward>,
         visit: Visit,
         service: Service,
-        visitor: Box<TlsStream>,
+        visitor: TlsStream,
     },
 }
 
 impl Taken {
     async fn serve(self) {
         match self {
-            Self::Queued { slot, stream } => drop(slot.send(stream)),
+            Self::Queued { slot, stream } => drop(slot.send(Box::new(stream))),
             Self::Forwarded {
                 forward,
                 visit,
@@ -81,7 +82,7 @@ impl Taken {
                 mut visitor,
             } => {
                 forward.begins(&visit);
-                let pumped = service.join(&mut *visitor).await;
+                let pumped = service.join(&mut visitor).await;
                 if pumped.result.is_err() {
                     visitor.get_ref().0.abort_on_close();
                 }
@@ -144,7 +145,7 @@ async fn dial_back(
     shared: &Shared,
     path: &DataPath,
     visitor: ProxyConnReq,
-) -> Result<Box<TlsStream>, ConnectError> {
+) -> Result<TlsStream, ConnectError> {
     let elsewhere;
     let connector = match text(visitor.proxy_endpoint.as_ref()) {
         None | Some("") => shared.connector(),
@@ -154,9 +155,7 @@ async fn dial_back(
         }
     };
     let secret = visitor.secret.unwrap_or_default();
-    open_data(shared, connector, path, visitor.stream_id, secret)
-        .await
-        .map(Box::new)
+    open_data(shared, connector, path, visitor.stream_id, secret).await
 }
 
 /// Opens a data connection and says its hello.

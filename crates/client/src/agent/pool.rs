@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use transport::{
     TlsStream,
-    standing::{Framed, Standing},
+    standing::{Accepted, Framed, Standing},
 };
 use wire::{
     message::{IpAddress, PoolReq, Secret},
@@ -33,6 +33,7 @@ use super::{
     data_path::DataPath,
     forward::{Visit, serve_framed},
     inbound::open_data,
+    lanes::{self, MAX_LANES, MEETING, Moves},
     shared::{Handler, Shared},
 };
 use crate::{ConnectError, Stream, error::Step};
@@ -44,15 +45,23 @@ pub(crate) struct Pool {
     path: Arc<DataPath>,
     over: CancellationToken,
     open: Arc<AtomicUsize>,
+    /// Where the streams of lanes go on, where the engine speaks `lane/1`.
+    moves: Option<Arc<Moves>>,
 }
 
 impl Pool {
-    pub(crate) fn new(shared: Arc<Shared>, path: Arc<DataPath>, over: CancellationToken) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        path: Arc<DataPath>,
+        over: CancellationToken,
+        lanes: bool,
+    ) -> Self {
         Self {
             shared,
             path,
             over,
             open: Arc::default(),
+            moves: lanes.then(Arc::default),
         }
     }
 
@@ -69,17 +78,25 @@ impl Pool {
             let shared = Arc::clone(&self.shared);
             let path = Arc::clone(&self.path);
             let over = self.over.clone();
+            let moves = self.moves.clone();
             let secret = Secret {
                 value: request.secret.clone(),
             };
             self.shared.spawn(async move {
-                if let Err(error) = stand(&shared, &path, &over, secret).await {
-                    debug!(
+                match stand(&shared, &path, &over, moves.as_ref(), secret).await {
+                    Ok(None) => {}
+                    Ok(Some((io, moves))) => {
+                        let serving = lanes::serve(Arc::clone(&shared), moves, over, io);
+                        shared.spawn_lane(async move {
+                            serving.await;
+                            drop(place);
+                        });
+                    }
+                    Err(error) => debug!(
                         error = actor::describe(&error),
                         "a standing connection ended"
-                    );
+                    ),
                 }
-                drop(place);
             });
         }
     }
@@ -103,7 +120,8 @@ impl Drop for Place {
     }
 }
 
-/// Dials one standing connection and serves its streams until it is retired or broken.
+/// Dials one standing connection and serves its streams until it is retired or broken, or until it
+/// becomes a lane: then it is handed back, for the runtime that has the fewest.
 ///
 /// How many idle ones are too many is the engine's to judge: it closes those, and the next visitor
 /// of an engine whose spare ones we had closed would pay for it. So `idle_timeout_ms`, after which
@@ -112,33 +130,46 @@ async fn stand(
     shared: &Shared,
     path: &DataPath,
     over: &CancellationToken,
+    moves: Option<&Arc<Moves>>,
     secret: Secret,
-) -> Result<(), ConnectError> {
-    let dialled = over.run_until_cancelled(async {
-        open_data(shared, shared.connector(), path, String::new(), secret).await
-    });
-    let Some(stream) = dialled.await else {
-        return Ok(());
+) -> Result<Option<(TlsStream, Arc<Moves>)>, ConnectError> {
+    // On the heap while it lasts: thousands stand, few dial.
+    let dialling = open_data(shared, shared.connector(), path, String::new(), secret);
+    let Some(stream) = over.run_until_cancelled(Box::pin(dialling)).await else {
+        return Ok(None);
+    };
+    let broken = |source| ConnectError::Network {
+        step: Step::Exchange,
+        source,
     };
     let mut standing = Standing::new(stream?, Side::Agent);
     loop {
         // A wait that is cut short takes the connection with it, which is what is wanted.
         let Some(next) = over.run_until_cancelled(standing.accept()).await else {
-            return Ok(());
+            return Ok(None);
         };
-        let next = next.map_err(|source| ConnectError::Network {
-            step: Step::Exchange,
-            source,
-        })?;
-        let Some((open, framed)) = next else {
-            return Ok(());
+        let (open, framed) = match next.map_err(broken)? {
+            None => return Ok(None),
+            Some(Accepted::Stream(open, framed)) => (open, framed),
+            Some(Accepted::Lane(mut io)) => {
+                let Some(moves) = moves else {
+                    return Err(ConnectError::Protocol("lanes were not agreed on".into()));
+                };
+                if shared.lanes() >= MAX_LANES {
+                    return Err(ConnectError::Protocol(
+                        "more lanes than there may be".into(),
+                    ));
+                }
+                io.get_mut().0.detach().map_err(broken)?;
+                return Ok(Some((io, Arc::clone(moves))));
+            }
         };
-        let Some(framed) = serve(shared, open, framed).await else {
-            return Ok(());
+        let Some(framed) = serve(shared, moves, open, framed).await else {
+            return Ok(None);
         };
         standing = match timeout(RECYCLE, framed.recycle()).await {
             Ok(Some(standing)) => standing,
-            Ok(None) | Err(_) => return Ok(()),
+            Ok(None) | Err(_) => return Ok(None),
         };
     }
 }
@@ -146,6 +177,7 @@ async fn stand(
 /// Serves one stream; `None` when its connection is gone with it.
 async fn serve(
     shared: &Shared,
+    moves: Option<&Arc<Moves>>,
     open: StreamOpen,
     mut framed: Framed<TlsStream>,
 ) -> Option<Framed<TlsStream>> {
@@ -153,6 +185,9 @@ async fn serve(
         stream_id: open.stream_id,
         source_ip: open.source_ip.as_ref().and_then(IpAddress::to_ip),
     };
+    if open.moved {
+        return bring(moves, &visit.stream_id, framed).await;
+    }
     let Some(entry) = shared.route(&open.tunnel_id).await else {
         framed.reset(Some(wire::Error::tunnel_not_found(
             "the agent has no such tunnel",
@@ -168,24 +203,63 @@ async fn serve(
                 )));
                 return Some(framed);
             };
-            let (back, given_back) = oneshot::channel();
-            let lent = Box::new(Lent {
-                framed: Some(framed),
-                back: Some(back),
-            });
-            drop(slot.send(Stream::new(lent, visit.stream_id, visit.source_ip)));
+            let (lent, given_back) = Lent::new(framed);
+            let stream = Stream::new(Box::new(lent), visit.stream_id, visit.source_ip);
+            drop(slot.send(Box::new(stream)));
             given_back.await.ok()
         }
     }
 }
 
-/// A stream in the hands of the program, whose connection comes back when it is dropped.
-struct Lent {
+/// Brings a connection to the stream that leaves its lane for it, and waits for its return.
+async fn bring(
+    moves: Option<&Arc<Moves>>,
+    stream_id: &str,
+    mut framed: Framed<TlsStream>,
+) -> Option<Framed<TlsStream>> {
+    let Some(moves) = moves else {
+        framed.reset(Some(wire::Error::invalid_stream("no stream moves here")));
+        return Some(framed);
+    };
+    // The stream may be served on another runtime.
+    framed.get_mut().get_mut().0.detach().ok()?;
+    let (lent, mut given_back) = Lent::new(framed);
+    moves.bring(stream_id, lent);
+    let mut framed = match timeout(MEETING, &mut given_back).await {
+        Ok(framed) => framed.ok()?,
+        Err(_elapsed) => {
+            moves.give_up(stream_id);
+            given_back.await.ok()?
+        }
+    };
+    framed.get_mut().get_mut().0.detach().ok()?;
+    Some(framed)
+}
+
+/// A stream in the hands of the program, or one that has left its lane. Its connection comes back
+/// when it is dropped.
+pub(crate) struct Lent {
     framed: Option<Framed<TlsStream>>,
     back: Option<oneshot::Sender<Framed<TlsStream>>>,
 }
 
 impl Lent {
+    fn new(framed: Framed<TlsStream>) -> (Self, oneshot::Receiver<Framed<TlsStream>>) {
+        let (back, given_back) = oneshot::channel();
+        let lent = Self {
+            framed: Some(framed),
+            back: Some(back),
+        };
+        (lent, given_back)
+    }
+
+    /// Gives the stream up, with a reason.
+    pub(crate) fn reset(&mut self, reason: wire::Error) {
+        if let Some(framed) = &mut self.framed {
+            framed.reset(Some(reason));
+        }
+    }
+
     fn framed(self: Pin<&mut Self>) -> io::Result<Pin<&mut Framed<TlsStream>>> {
         // Empty only within `drop`.
         self.get_mut()
@@ -239,3 +313,30 @@ pub const MAX_POOL: usize = 16 * 1024;
 
 /// How long the rest of a stream may take to pass before its connection is given up.
 const RECYCLE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of the future that a function makes.
+    fn of<A, F: Future>(_function: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    type Parts = (
+        &'static Shared,
+        &'static DataPath,
+        &'static CancellationToken,
+        Option<&'static Arc<Moves>>,
+        Secret,
+    );
+
+    /// Exact, not timed: thousands of these wait. The TLS session comes on top.
+    #[test]
+    fn a_standing_connection_holds_no_room_for_dialling() {
+        let size = of(|(shared, path, over, moves, secret): Parts| {
+            stand(shared, path, over, moves, secret)
+        });
+        assert!(size <= 3072, "{size}");
+    }
+}

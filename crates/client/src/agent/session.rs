@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use wire::{
     Kind,
-    handshake::EXT_POOL,
+    handshake::{EXT_LANE, EXT_POOL},
     liveness::AgentLiveness,
     message::{
         CloseControlChannelReq, CloseTunnelReq, ControlChannelOutcome, OpenTunnelReq,
@@ -118,14 +118,15 @@ impl Session {
             .map_err(|error| ConnectError::Protocol(error.to_string()))?;
         let over = CancellationToken::new();
         let path = Arc::new(DataPath::default());
-        let speaks_pool = config.standing
-            && ok
-                .server_details
-                .is_some_and(|server| server.extensions.iter().any(|e| e == EXT_POOL));
+        let agreed = ok.server_details.unwrap_or_default().extensions;
+        let speaks = |name: &str| agreed.iter().any(|agreed| agreed == name);
+        let speaks_pool = config.standing && speaks(EXT_POOL);
+        let speaks_lane = speaks_pool && config.lanes && speaks(EXT_LANE);
         let (answer, answers) = mpsc::channel(ANSWERS);
         info!(
             client_id = ok.client_id,
             standing = speaks_pool,
+            lanes = speaks_lane,
             "connected to the engine"
         );
         shared.set_status(AgentStatus::Online {
@@ -141,8 +142,10 @@ impl Session {
             taken_over: false,
             answers,
             answer,
-            pool: speaks_pool
-                .then(|| Pool::new(Arc::clone(shared), Arc::clone(&path), over.clone())),
+            pool: speaks_pool.then(|| {
+                let (shared, path) = (Arc::clone(shared), Arc::clone(&path));
+                Pool::new(shared, path, over.clone(), speaks_lane)
+            }),
             path,
             ending: None,
             over,

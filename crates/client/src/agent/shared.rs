@@ -25,11 +25,12 @@ use super::{
     AgentStatus,
     forward::{Forward, serve_raw},
     inbound::MAX_UNDER_WAY,
+    lanes::OnRuntime,
 };
 use crate::{
     Config, Destination, Properties, Stream,
     connect::Connector,
-    tunnel::{Closed, MAX_WAITING, Observer, Status},
+    tunnel::{Closed, MAX_WAITING, Observer, Status, Waiting},
 };
 
 /// The state of one agent.
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     config: Config,
     connector: Connector,
     runtimes: Vec<Handle>,
+    /// How many lanes each of them serves.
+    lanes: Vec<Arc<AtomicUsize>>,
     turn: AtomicUsize,
     status: watch::Sender<AgentStatus>,
     tunnels: Mutex<BTreeMap<u64, Arc<Entry>>>,
@@ -62,10 +65,12 @@ impl Shared {
             [] => vec![Handle::current()],
             runtimes => runtimes.to_vec(),
         };
+        let lanes = runtimes.iter().map(|_| Arc::default()).collect();
         Self {
             config,
             connector,
             runtimes,
+            lanes,
             turn: AtomicUsize::new(0),
             status: watch::Sender::new(AgentStatus::Connecting),
             tunnels: Mutex::default(),
@@ -102,14 +107,46 @@ impl Shared {
         let Some(runtime) = self.runtimes.get(turn % self.runtimes.len().max(1)) else {
             return;
         };
+        self.spawn_on(runtime, work);
+    }
+
+    /// The same on the runtime that serves the fewest lanes: the engine has one for each of its
+    /// cores, and each brings as much work.
+    pub(crate) fn spawn_lane(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let count = |(_, lanes): &(&Handle, &Arc<AtomicUsize>)| lanes.load(Ordering::Relaxed);
+        let fewest = self.runtimes.iter().zip(&self.lanes).min_by_key(count);
+        let Some((runtime, lanes)) = fewest else {
+            return;
+        };
+        let counted = OnRuntime::count(lanes);
+        self.spawn_on(runtime, async move {
+            work.await;
+            drop(counted);
+        });
+    }
+
+    /// How many lanes are being served.
+    pub(crate) fn lanes(&self) -> usize {
+        let lanes = self.lanes.iter();
+        lanes.map(|lanes| lanes.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The same on the current runtime, which is one of ours.
+    pub(crate) fn spawn_here(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_on(&Handle::current(), work);
+    }
+
+    fn spawn_on(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
         let kill = self.kill.clone();
+        // Each of the layers around it would keep room for it twice.
+        let work = Box::pin(work);
         let bounded = async move {
             kill.run_until_cancelled_owned(work).await;
         };
         drop(runtime.spawn(self.streams.track_future(bounded)));
     }
 
-    pub(crate) fn add(&self, wanted: Properties) -> (Arc<Entry>, mpsc::Receiver<Stream>) {
+    pub(crate) fn add(&self, wanted: Properties) -> (Arc<Entry>, Waiting) {
         let (sender, streams) = mpsc::channel(MAX_WAITING);
         let entry = Arc::new(Entry {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
@@ -216,7 +253,7 @@ pub(crate) struct Entry {
 #[derive(Clone)]
 pub(crate) enum Handler {
     /// [`Tunnel::accept`](crate::Tunnel::accept).
-    Queue(mpsc::Sender<Stream>),
+    Queue(mpsc::Sender<Box<Stream>>),
     /// [`Tunnel::forward`](crate::Tunnel::forward).
     Forward(Arc<Forward>),
 }
@@ -283,12 +320,12 @@ impl Entry {
         shared: &Shared,
         to: Destination,
         observer: Option<Observer>,
-        waiting: &mut mpsc::Receiver<Stream>,
+        waiting: &mut Waiting,
     ) {
         let forward = Arc::new(Forward::new(to, observer));
         *self.handler.lock() = Handler::Forward(Arc::clone(&forward));
         while let Ok(stream) = waiting.try_recv() {
-            shared.spawn(serve_raw(Arc::clone(&forward), stream));
+            shared.spawn(serve_raw(Arc::clone(&forward), *stream));
         }
     }
 }

@@ -5,29 +5,31 @@ use http::header::AUTHORIZATION;
 
 /// What the `Authorization` header holds.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Bearer<'a> {
+pub(crate) enum Bearer<'a> {
     Absent,
     Token(&'a str),
     /// There, and not exactly one bearer token.
     Malformed,
 }
 
-/// RFC 6750 section 2.1; the scheme in any case (RFC 9110 section 11.1).
-pub(super) fn of(headers: &HeaderMap) -> Bearer<'_> {
-    let mut fields = headers.get_all(AUTHORIZATION).iter();
-    let (field, more) = (fields.next(), fields.next());
-    let Some(field) = field else {
-        return Bearer::Absent;
-    };
-    let token = field.to_str().ok().and_then(|text| {
-        let (scheme, token) = text.split_once(' ')?;
-        let token = token.trim_matches(' ');
-        let fits = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty();
-        (fits && !token.contains(' ')).then_some(token)
-    });
-    match (token, more) {
-        (Some(token), None) => Bearer::Token(token),
-        _ => Bearer::Malformed,
+impl<'a> Bearer<'a> {
+    /// RFC 6750 section 2.1; the scheme in any case (RFC 9110 section 11.1).
+    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
+        let mut fields = headers.get_all(AUTHORIZATION).iter();
+        let (field, more) = (fields.next(), fields.next());
+        let Some(field) = field else {
+            return Self::Absent;
+        };
+        let token = field.to_str().ok().and_then(|text| {
+            let (scheme, token) = text.split_once(' ')?;
+            let token = token.trim_matches(' ');
+            let fits = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty();
+            (fits && !token.contains(' ')).then_some(token)
+        });
+        match (token, more) {
+            (Some(token), None) => Self::Token(token),
+            _ => Self::Malformed,
+        }
     }
 }
 
@@ -40,7 +42,7 @@ mod tests {
         for field in fields {
             headers.append(AUTHORIZATION, field.parse().unwrap());
         }
-        format!("{:?}", of(&headers))
+        format!("{:?}", Bearer::of(&headers))
     }
 
     #[test]

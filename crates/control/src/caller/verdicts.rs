@@ -99,6 +99,7 @@ mod tests {
             expires_at: None,
             issued_at: None,
             credential_id: None,
+            id: None,
             digest: digest(number),
         };
         Verdict {

@@ -1,6 +1,7 @@
 //! From the file's values to checked ones.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use daemon::config::ConfigError;
@@ -80,6 +81,7 @@ pub(super) fn platform(file: PlatformFile) -> Checked<Config> {
             .transpose()?,
         turn: turn(file.turn)?,
         oauth: file.oauth.check(file.compat.rstream)?,
+        webhooks: file.webhooks.check()?,
         compat_rstream: file.compat.rstream,
     })
 }
@@ -137,12 +139,32 @@ fn engine(index: usize, section: EngineSection) -> Checked<EngineConfig> {
     let value = section
         .cluster_domain
         .ok_or_else(|| ConfigError::new(&key, "this key is required"))?;
-    let secret = section.enrolment_secret_file;
+    let file = |key: &str, value: Option<String>| {
+        value
+            .map(|value| path(&format!("engines.{index}.{key}"), value))
+            .transpose()
+    };
     Ok(EngineConfig {
         cluster_domain: cluster_domain(&key, &value)?,
-        enrolment_secret_file: secret
-            .map(|value| path(&format!("engines.{index}.enrolment_secret_file"), value))
+        enrolment_secret_file: file("enrolment_secret_file", section.enrolment_secret_file)?,
+        relay_secret_file: file("relay_secret_file", section.relay_secret_file)?,
+        ca_file: file("ca_file", section.ca_file)?,
+        tcp_ports: section
+            .tcp_ports
+            .map(|value| ports(&format!("engines.{index}.tcp_ports"), &value))
             .transpose()?,
+    })
+}
+
+/// `low-high`, both included.
+fn ports(key: &str, value: &str) -> Checked<RangeInclusive<u16>> {
+    let range = value.split_once('-').and_then(|(low, high)| {
+        let (low, high) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+        (0 < low && low <= high).then_some(low..=high)
+    });
+    range.ok_or_else(|| {
+        let message = format!("{value:?} is not a range of ports such as 20000-20999");
+        ConfigError::new(key, message)
     })
 }
 
@@ -209,7 +231,8 @@ fn address(key: &str, value: &str) -> Checked<SocketAddr> {
     })
 }
 
-fn network(key: &str, value: &str) -> Checked<IpNet> {
+/// A network, or one address.
+pub(crate) fn network(key: &str, value: &str) -> Checked<IpNet> {
     value
         .parse()
         .or_else(|_| value.parse::<std::net::IpAddr>().map(IpNet::from))

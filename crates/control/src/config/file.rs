@@ -12,6 +12,7 @@ use crate::mail::MailSection;
 use crate::oauth::OauthSection;
 use crate::people::openid::OpenIdSection;
 use crate::plans::CatalogSection;
+use crate::webhooks::WebhooksSection;
 
 /// The configuration of `svc platform`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -44,6 +45,8 @@ pub(super) struct PlatformFile {
     pub(super) openid: OpenIdSection,
     /// Mail to people.
     pub(super) mail: MailSection,
+    /// Where webhooks may go.
+    pub(super) webhooks: WebhooksSection,
     /// Spellings of other platforms.
     pub(super) compat: CompatSection,
 }
@@ -126,6 +129,18 @@ pub(super) struct EngineSection {
     pub(super) cluster_domain: Option<String>,
     /// File of the secret that an engine shows when it links up.
     pub(super) enrolment_secret_file: Option<String>,
+    /// File of the secret that a TURN relay of the cluster shows when it links up: it is told the
+    /// keys of TURN credentials, which engines are not, so it is another one than theirs.
+    #[schemars(example = "/etc/svc/relay-secret")]
+    pub(super) relay_secret_file: Option<String>,
+    /// Authorities (PEM) that vouch for the certificates of the engines, beside those of the
+    /// system: the platform asks engines for what is live in a project. Read at the start.
+    #[schemars(example = "/etc/svc/tls/engines-ca.pem")]
+    pub(super) ca_file: Option<String>,
+    /// TCP ports that projects may reserve there, as `low-high`; absent: none. They lie within
+    /// the range that the engines of the cluster publish on (`tcp.port_range`).
+    #[schemars(example = "20000-20999")]
+    pub(super) tcp_ports: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -16,14 +16,12 @@ pub struct Retention {
     pub idempotency_keys: SignedDuration,
     /// Invitations, after they ended.
     pub invitations: SignedDuration,
+    /// TCP ports that a project gave back, from other projects.
+    pub released_ports: SignedDuration,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[expect(
-    clippy::struct_field_names,
-    reason = "the unit is part of every key's name"
-)]
 pub(super) struct RetentionSection {
     /// Days that entries of the audit log are kept, 1 to 36500; absent: for ever.
     #[schemars(example = 400)]
@@ -35,6 +33,10 @@ pub(super) struct RetentionSection {
     idempotency_keys_days: u32,
     /// Days that invitations are kept after they could be used. 0 to 36500.
     invitations_days: u32,
+    /// Hours that a reserved TCP port is kept from other projects after its project gave it back:
+    /// whoever still dials it reaches nobody instead of somebody else. The project itself can have
+    /// it again at once. 0 to 8760.
+    released_ports_hours: u32,
 }
 
 impl Default for RetentionSection {
@@ -45,6 +47,9 @@ impl Default for RetentionSection {
             // A client that tries again does so within hours; a script's journal lives longer.
             idempotency_keys_days: 30,
             invitations_days: 90,
+            // A port that was given back by mistake is missed within a day, and so is a client
+            // that was forgotten; ports are few, so not longer.
+            released_ports_hours: 24,
         }
     }
 }
@@ -69,9 +74,20 @@ impl RetentionSection {
             deliveries: days("deliveries_days", 1, self.deliveries_days)?,
             idempotency_keys: days("idempotency_keys_days", 1, self.idempotency_keys_days)?,
             invitations: days("invitations_days", 0, self.invitations_days)?,
+            released_ports: hours(self.released_ports_hours)?,
         })
     }
 }
 
+fn hours(given: u32) -> Result<SignedDuration, ConfigError> {
+    if given > MAX_HOURS {
+        let message = format!("expected 0 to {MAX_HOURS} hours");
+        return Err(ConfigError::new("retention.released_ports_hours", message));
+    }
+    Ok(SignedDuration::from_hours(given.into()))
+}
+
+/// A year.
+const MAX_HOURS: u32 = 8_760;
 /// A century: what is to be kept for longer is kept for ever.
 const MAX_DAYS: u32 = 36_500;

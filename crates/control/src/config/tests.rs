@@ -27,11 +27,13 @@ fn the_examples_of_the_documentation_are_accepted() {
     let text = std::fs::read_to_string(docs).unwrap();
     let heading = "\n# Configuration of a platform\n";
     let (_, platform) = text.split_once(heading).unwrap();
+    // What follows is the relay's.
+    let (platform, _) = platform.split_once("\n# ").unwrap();
     let examples = platform.split("```yaml\n").skip(1);
     let examples: Vec<_> = examples
         .map(|rest| load(rest.split("```").next().unwrap()).unwrap())
         .collect();
-    assert_eq!(examples.len(), 2);
+    assert_eq!(examples.len(), 3);
 }
 
 #[test]
@@ -90,6 +92,9 @@ fn bad_values_are_named_by_their_key() {
     }
     let error = load("platform: {base_url: 'https://a'}\nengines: [{cluster_domain: 'a..b'}]");
     assert!(error.unwrap_err().contains("engines.0.cluster_domain"));
+    let error =
+        load("platform: {base_url: 'https://a'}\nengines: [{cluster_domain: 'a.b', ca_file: ''}]");
+    assert!(error.unwrap_err().contains("engines.0.ca_file"));
     let error = load("platform: {base_url: 'https://a'}\nturn: {port: 0}");
     assert!(error.unwrap_err().contains("turn.port"));
 }

@@ -146,7 +146,7 @@ pub fn issue_pat(
 }
 
 /// The access token of an OAuth client, which is not stored yet.
-pub(crate) fn issue_access_token(
+pub fn issue_access_token(
     app: &App,
     owner: UserId,
     client_name: &str,

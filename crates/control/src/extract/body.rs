@@ -56,7 +56,12 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for OptionalBody<T> {
 /// # Errors
 /// 400 with the member at fault.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
-    let value = json::parse(bytes, LIMITS).map_err(|error| at(&error.field, error.message))?;
+    read_within(bytes, LIMITS)
+}
+
+/// The same within other limits.
+pub(crate) fn read_within<T: DeserializeOwned>(bytes: &[u8], limits: Limits) -> Answer<T> {
+    let value = json::parse(bytes, limits).map_err(|error| at(&error.field, error.message))?;
     // A list would be read as the members in their order.
     if !value.is_object() {
         return Err(at("", "the body must be a JSON object".to_owned()));

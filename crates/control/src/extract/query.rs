@@ -41,6 +41,11 @@ impl Query {
         Ok(Self(parameters))
     }
 
+    /// Whether a parameter is there still.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// Takes a text out.
     pub fn text(&mut self, name: &str) -> Option<String> {
         self.0.remove(name)

@@ -2,13 +2,14 @@
 
 use jiff::{SignedDuration, Timestamp};
 use store::{
-    Lock, Tx, audit, deliveries, device_grants, events, idempotency, invitations, links, logs,
-    oauth_codes, revoked_tokens, sessions, used_challenges,
+    Lock, Tx, addresses, audit, changes, deliveries, device_grants, engines, events, idempotency,
+    invitations, links, logs, oauth_codes, revoked_tokens, sessions, used_challenges,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::config::Retention;
+use crate::engines::{INVENTORY_HOLDS, LINK_IS_SHOWN, LOG_IS_KEPT, REPORTER_IS_KEPT};
 use crate::oauth;
 use crate::people::session::IDLE;
 use crate::problem::Answer;
@@ -59,6 +60,12 @@ stale! {
     OauthCodes "oauth_codes"
     /// Devices that asked to be let in, and were told long enough what became of it.
     DeviceGrants "device_grants"
+    /// TCP ports that were given back long enough ago.
+    ReleasedPorts "released_ports"
+    /// What changed for engines, when it was long ago.
+    LinkChanges "link_changes"
+    /// Links, spools of reports and what was online, of engines that are gone.
+    Engines "engines"
     /// The audit log, where the configuration says how long it is kept.
     Audit "audit"
 }
@@ -122,6 +129,17 @@ impl Stale {
             Self::DeviceGrants => {
                 device_grants::purge(tx, ago(now, oauth::EXPIRY_IS_TOLD_FOR), BATCH).await
             }
+            Self::ReleasedPorts => {
+                addresses::purge(tx, ago(now, retention.released_ports), BATCH).await
+            }
+            Self::LinkChanges => changes::purge(tx, ago(now, LOG_IS_KEPT), BATCH).await,
+            // Few: one of each for an engine, and for a project.
+            Self::Engines => {
+                let links = engines::forget_linked(tx, ago(now, LINK_IS_SHOWN)).await?;
+                let spools = engines::forget_reporters(tx, ago(now, REPORTER_IS_KEPT)).await?;
+                let projects = engines::forget_inventory(tx, ago(now, INVENTORY_HOLDS)).await?;
+                Ok(links + spools + projects)
+            }
             Self::Audit => match retention.audit {
                 Some(kept) => audit::purge(tx, ago(now, kept), BATCH).await,
                 None => Ok(0),
@@ -130,6 +148,6 @@ impl Stale {
     }
 }
 
-fn ago(now: Timestamp, period: SignedDuration) -> Timestamp {
+pub(crate) fn ago(now: Timestamp, period: SignedDuration) -> Timestamp {
     now.saturating_sub(period).unwrap_or(Timestamp::MIN)
 }

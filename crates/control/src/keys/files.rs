@@ -71,6 +71,16 @@ pub(super) fn is_there(path: &Path) -> Result<bool, KeyError> {
     })
 }
 
+/// The secret that the engines of a cluster show, as a bearer.
+pub(crate) fn cluster_secret(path: &Path) -> Result<String, KeyError> {
+    let secret = read_secret(path)?;
+    let text = str::from_utf8(secret.expose()).ok();
+    let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+    let text =
+        text.ok_or_else(|| bad(path, "a secret that is shown has visible characters alone"))?;
+    Ok(text.to_owned())
+}
+
 pub(super) fn read_secret(path: &Path) -> Result<Secret, KeyError> {
     let bytes = read(path)?;
     let secret = bytes.trim_ascii();

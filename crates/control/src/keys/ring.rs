@@ -56,7 +56,7 @@ impl Ring {
         self.kids.contains(kid)
     }
 
-    pub(super) fn jwks(&self) -> &Bytes {
+    pub(crate) fn jwks(&self) -> &Bytes {
         &self.jwks
     }
 

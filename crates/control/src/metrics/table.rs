@@ -9,6 +9,12 @@ use crate::jobs::Stale;
 pub(super) const BUILD_INFO: &str = "svc_build_info";
 pub(super) const CONNECTIONS: &str = "svc_platform_database_connections";
 pub(super) const JOB_FAILURES: &str = "svc_platform_job_failures_total";
+pub(super) const LINKS: &str = "svc_platform_engine_links";
+pub(super) const LINK_LAG: &str = "svc_platform_link_lag_seconds";
+pub(super) const LINK_REFUSALS: &str = "svc_platform_link_refusals_total";
+pub(super) const LINK_SNAPSHOTS: &str = "svc_platform_link_snapshots_total";
+pub(super) const REPORTS: &str = "svc_platform_reports_total";
+pub(super) const REPORT_RECORDS: &str = "svc_platform_report_records_total";
 pub(super) const MINTED: &str = "svc_platform_tokens_minted_total";
 pub(super) const PURGED: &str = "svc_platform_purged_rows_total";
 pub(super) const READY: &str = "svc_platform_ready";
@@ -16,6 +22,8 @@ pub(super) const RENEWED: &str = "svc_platform_renewals_total";
 pub(super) const REQUESTS: &str = "svc_platform_requests_total";
 pub(super) const REQUEST_SECONDS: &str = "svc_platform_request_seconds";
 pub(super) const SIGN_INS: &str = "svc_platform_sign_ins_total";
+pub(super) const WEBHOOK_ATTEMPTS: &str = "svc_platform_webhook_attempts_total";
+pub(super) const WEBHOOK_DROPPED: &str = "svc_platform_webhook_events_dropped_total";
 
 /// In the order of their names.
 pub(super) const METRICS: &[Metric] = &[
@@ -50,10 +58,34 @@ pub(super) const METRICS: &[Metric] = &[
         "How long the database took for a statement, without the wait for a connection.",
     ),
     metric(
+        LINKS,
+        Kind::Gauge,
+        &[],
+        "Engines that are linked to this process.",
+    ),
+    metric(
         JOB_FAILURES,
         Kind::Counter,
         &[],
-        "Times that forgetting or renewing failed; it is tried again with the next pass.",
+        "Times that forgetting, renewing or the note of a delivery failed; it is tried again.",
+    ),
+    metric(
+        LINK_LAG,
+        Kind::Histogram,
+        &[],
+        "From a change to the line that tells an engine of it.",
+    ),
+    metric(
+        LINK_REFUSALS,
+        Kind::Counter,
+        &[],
+        "Requests of engines without the secret of a cluster.",
+    ),
+    metric(
+        LINK_SNAPSHOTS,
+        Kind::Counter,
+        &[],
+        "Times that an engine was told everything: at its first link, or after it was away for long.",
     ),
     metric(
         PURGED,
@@ -72,6 +104,28 @@ pub(super) const METRICS: &[Metric] = &[
         Kind::Counter,
         &[],
         "Periods of subscriptions that were renewed.",
+    ),
+    metric(
+        REPORT_RECORDS,
+        Kind::Counter,
+        &[(
+            "kind",
+            &[
+                "stream",
+                "event",
+                "usage",
+                "turn_usage",
+                "inventory",
+                "left_out",
+            ],
+        )],
+        "What engines reported; `left_out`: of projects that they do not serve.",
+    ),
+    metric(
+        REPORTS,
+        Kind::Counter,
+        &[("outcome", &["ok", "repeated"])],
+        "Batches of reports; a repeated one counts once.",
     ),
     metric(
         REQUEST_SECONDS,
@@ -110,5 +164,21 @@ pub(super) const METRICS: &[Metric] = &[
         Kind::Counter,
         &[("kind", &["auth", "pat", "app", "mtls"])],
         "Delegated tokens that were minted and credentials that were issued.",
+    ),
+    metric(
+        WEBHOOK_ATTEMPTS,
+        Kind::Counter,
+        &[(
+            "outcome",
+            &["succeeded", "failed", "timeout", "network_error"],
+        )],
+        "Attempts to deliver an event to a webhook: answered with 2xx, answered otherwise, not \
+         answered in time, nobody reached.",
+    ),
+    metric(
+        WEBHOOK_DROPPED,
+        Kind::Counter,
+        &[],
+        "Events that were left out because too many wait for the webhook already.",
     ),
 ];

@@ -75,7 +75,7 @@ pub async fn suspend(
             if !users::change_status(&mut tx, user.id, from, to, now).await? {
                 return Err(conflict(ALREADY));
             }
-            sessions::end_all(&mut tx, id, None).await?;
+            sessions::end_all(&mut tx, id, None, now).await?;
             for kind in links::Kind::ALL {
                 links::revoke(&mut tx, id, *kind, now).await?;
             }

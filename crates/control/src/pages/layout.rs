@@ -148,6 +148,10 @@ impl IntoResponse for PageRefusal {
 pub struct NextPath(String);
 
 impl NextPath {
+    /// Longest path, in bytes. Authorization requests come back through here; they are shorter than
+    /// what proxies let through.
+    pub const MAX_BYTES: usize = 4096;
+
     /// The path that was asked for, or the account page where it is none of ours.
     pub fn parse(asked: &str) -> Self {
         let mut bytes = asked.bytes();
@@ -156,7 +160,7 @@ impl NextPath {
         let plain = asked
             .bytes()
             .all(|byte| (0x21..=0x7e).contains(&byte) && byte != b'\\');
-        if rooted && plain && asked.len() <= MAX_NEXT_BYTES {
+        if rooted && plain && asked.len() <= Self::MAX_BYTES {
             Self(asked.to_owned())
         } else {
             Self(DEFAULT_NEXT.to_owned())
@@ -207,9 +211,6 @@ fn policy(form_action: &str, more: &str) -> HeaderValue {
 }
 
 const DEFAULT_NEXT: &str = "/account";
-
-/// Authorization requests come back through here; they are shorter than what proxies let through.
-const MAX_NEXT_BYTES: usize = 4096;
 
 #[cfg(test)]
 mod tests {

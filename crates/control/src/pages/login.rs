@@ -110,7 +110,7 @@ pub(super) async fn sign_out(
     if let Some(secret) = cookie(&app, &headers) {
         let now = app.now();
         let mut tx = app.store.begin().await?;
-        store::sessions::end(&mut tx, SecretHash(secret.hash())).await?;
+        store::sessions::end(&mut tx, SecretHash(secret.hash()), now).await?;
         if let Visitor::SignedIn(who) = visitor {
             let actor = Actor::person(who.user.id);
             let target = Target::User(who.user.id);

@@ -127,7 +127,7 @@ pub async fn end_sessions(app: &App, who: &SignedIn) -> Answer<()> {
     let now = app.now();
     let id = who.user.id;
     let mut tx = app.store.begin().await?;
-    store::sessions::end_all(&mut tx, id, None).await?;
+    store::sessions::end_all(&mut tx, id, None, now).await?;
     let actor = Actor::person(id);
     audit::record(
         &mut tx,
@@ -172,7 +172,7 @@ pub async fn change_password(app: &App, who: &SignedIn, new: Password) -> Answer
         .map_err(|error| hash_refusal(&error))?;
     let mut tx = app.store.begin().await?;
     users::set_password(&mut tx, user.id, Some(&PasswordHash(hash)), now).await?;
-    store::sessions::end_all(&mut tx, user.id, Some(who.session.id)).await?;
+    store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
     store::links::revoke(&mut tx, user.id, store::links::Kind::PasswordReset, now).await?;
     let actor = Actor::person(user.id);
     audit::record(
@@ -191,7 +191,7 @@ pub async fn change_password(app: &App, who: &SignedIn, new: Password) -> Answer
 /// Ends one of the person's sessions; one that is not there has ended already.
 pub async fn end_session(app: &App, who: &SignedIn, id: SessionId) -> Answer<()> {
     let mut tx = app.store.begin().await?;
-    store::sessions::end_one(&mut tx, who.user.id, id).await?;
+    store::sessions::end_one(&mut tx, who.user.id, id, app.now()).await?;
     tx.commit().await?;
     Ok(())
 }

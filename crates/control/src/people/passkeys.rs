@@ -108,7 +108,7 @@ pub async fn register(
     let is_first = count == 0 && who.user.totp_confirmed_at.is_none();
     let codes = if is_first {
         let codes = new_recovery_codes(&mut tx, who.user.id).await?;
-        store::sessions::end_all(&mut tx, who.user.id, Some(who.session.id)).await?;
+        store::sessions::end_all(&mut tx, who.user.id, Some(who.session.id), now).await?;
         Some(codes)
     } else {
         None
@@ -132,7 +132,7 @@ pub async fn remove(app: &App, who: &SignedIn, id: PasskeyId) -> Answer<()> {
     if is_last {
         store::users::set_recovery_codes(&mut tx, who.user.id, &[]).await?;
     }
-    store::sessions::end_all(&mut tx, who.user.id, Some(who.session.id)).await?;
+    store::sessions::end_all(&mut tx, who.user.id, Some(who.session.id), now).await?;
     note(&mut tx, who, Action::PasskeyRemoved, now).await?;
     tx.commit().await?;
     Ok(())

@@ -149,7 +149,7 @@ pub async fn complete(app: &App, secret: &LinkSecret, new: Password, ip: IpAddr)
     users::set_password(&mut tx, user.id, Some(&PasswordHash(hash)), now).await?;
     users::verify_email(&mut tx, user.id, &link.email, now).await?;
     links::revoke(&mut tx, user.id, Kind::PasswordReset, now).await?;
-    store::sessions::end_all(&mut tx, user.id, None).await?;
+    store::sessions::end_all(&mut tx, user.id, None, now).await?;
     let actor = Actor::person(user.id).at(ip);
     audit::record(
         &mut tx,

@@ -46,7 +46,7 @@ pub async fn confirm(app: &App, who: &SignedIn, code: &str) -> Answer<Option<Vec
     }
     let codes = new_recovery_codes(&mut tx, user.id).await?;
     store::sessions::second_factor(&mut tx, who.session.id, now).await?;
-    store::sessions::end_all(&mut tx, user.id, Some(who.session.id)).await?;
+    store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
     let actor = Actor::person(user.id);
     audit::record(
         &mut tx,
@@ -71,7 +71,7 @@ pub async fn remove(app: &App, who: &SignedIn) -> Answer<()> {
     if passkeys::count(&mut tx, user.id).await? == 0 {
         users::set_recovery_codes(&mut tx, user.id, &[]).await?;
     }
-    store::sessions::end_all(&mut tx, user.id, Some(who.session.id)).await?;
+    store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
     let actor = Actor::person(user.id);
     audit::record(
         &mut tx,

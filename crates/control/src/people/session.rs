@@ -237,7 +237,7 @@ async fn begin_as(
     now: Timestamp,
 ) -> Answer<Begun> {
     if let Some(old) = &browser.cookie {
-        sessions::end(tx, SecretHash(old.hash())).await?;
+        sessions::end(tx, SecretHash(old.hash()), now).await?;
     }
     let secret = LinkSecret::draw()?;
     let lifetime = if is_half_way { HALF_WAY } else { LIFETIME };

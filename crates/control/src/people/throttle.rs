@@ -71,6 +71,15 @@ impl Limits {
         forgotten_after: 24 * 3600,
     };
 
+    /// Sign-ins of one person to tunnels, which engines remember for a minute: a browser that opens
+    /// all its tabs again is not kept waiting, and a script does not fill anybody's memory.
+    pub const TUNNELS: Self = Self {
+        free: 100,
+        first_wait: 1,
+        longest_wait: 10,
+        forgotten_after: 300,
+    };
+
     /// The wait after `count` attempts.
     fn wait(&self, count: u32) -> SignedDuration {
         let seconds = match count.checked_sub(self.free) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::control::plans::{Currency, Plan, Provider};
+use api::link::Limits;
 
 /// What can be created, where, and for how much.
 #[derive(Clone, Debug)]
@@ -71,6 +72,12 @@ pub struct Terms {
     pub projects_per_workspace: Option<u32>,
     /// Days that request logs and events are kept.
     pub log_retention_days: u16,
+    /// Whether a project may have webhooks.
+    pub webhooks: bool,
+    /// TCP addresses that a project may reserve.
+    pub tcp_addresses: u32,
+    /// What engines allow one project; what is not said is bounded by the engine alone.
+    pub limits: Limits,
 }
 
 impl Terms {
@@ -108,7 +115,33 @@ impl Terms {
             by_arrangement,
             projects_per_workspace: None,
             log_retention_days,
+            webhooks: plan != Plan::Basic,
+            // Ports are few, and who pays nothing can take many names.
+            tcp_addresses: match plan {
+                Plan::Basic => 1,
+                Plan::Pro => 10,
+                Plan::Enterprise => 100,
+            },
+            limits: limits(plan),
         }
+    }
+}
+
+/// What keeps one project from the room of the others where nothing else is said. The free plan,
+/// which is that of a platform of one's own, has no limits: who lets strangers in sets them.
+fn limits(plan: Plan) -> Limits {
+    let of = |times: u32| Limits {
+        clients: Some(100 * times),
+        tunnels: Some(500 * times),
+        requests_per_second: Some(2_000 * times),
+        tunnel_requests_per_second: Some(1_000 * times),
+        bytes_per_second: Some(125_000_000 * u64::from(times)),
+        tunnel_bytes_per_second: Some(62_500_000 * u64::from(times)),
+    };
+    match plan {
+        Plan::Basic => Limits::default(),
+        Plan::Pro => of(1),
+        Plan::Enterprise => of(10),
     }
 }
 

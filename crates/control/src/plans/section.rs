@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::control::plans::{Currency, Plan, Provider, UnknownWord};
+use api::link::Limits;
 use daemon::config::ConfigError;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -62,6 +63,49 @@ struct PlanSection {
     projects_per_workspace: Option<u32>,
     /// Days that request logs and events are kept.
     log_retention_days: Option<u16>,
+    /// Whether a project of the plan may have webhooks; without it, all plans but `basic` do.
+    /// Webhooks that are there already go on.
+    webhooks: Option<bool>,
+    /// TCP addresses that a project of the plan may reserve; without it 1, 10 and 100.
+    tcp_addresses: Option<u32>,
+    /// What engines allow one project of the plan. Each limit that is written replaces the built-in
+    /// one, and 0 takes it away.
+    limits: LimitsSection,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct LimitsSection {
+    /// Agents that are connected at once; 0: no limit.
+    clients: Option<u32>,
+    /// Tunnels that are online at once; 0: no limit.
+    tunnels: Option<u32>,
+    /// Requests and connections of visitors in a second, over all tunnels; 0: no limit.
+    requests_per_second: Option<u32>,
+    /// Requests and connections of visitors in a second, to one tunnel; 0: no limit.
+    tunnel_requests_per_second: Option<u32>,
+    /// Bytes in a second, each way, over all tunnels; 0: no limit.
+    bytes_per_second: Option<u64>,
+    /// Bytes in a second, each way, of one tunnel; 0: no limit.
+    tunnel_bytes_per_second: Option<u64>,
+}
+
+impl LimitsSection {
+    fn overlay(self, limits: &mut Limits) {
+        fn replace<T: PartialEq + Default>(limit: &mut Option<T>, given: Option<T>) {
+            if let Some(given) = given {
+                *limit = (given != T::default()).then_some(given);
+            }
+        }
+        replace(&mut limits.clients, self.clients);
+        replace(&mut limits.tunnels, self.tunnels);
+        replace(&mut limits.requests_per_second, self.requests_per_second);
+        let of_tunnel = &mut limits.tunnel_requests_per_second;
+        replace(of_tunnel, self.tunnel_requests_per_second);
+        replace(&mut limits.bytes_per_second, self.bytes_per_second);
+        let of_tunnel = &mut limits.tunnel_bytes_per_second;
+        replace(of_tunnel, self.tunnel_bytes_per_second);
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -172,6 +216,13 @@ impl PlanSection {
         if let Some(days) = self.log_retention_days {
             terms.log_retention_days = days;
         }
+        if let Some(webhooks) = self.webhooks {
+            terms.webhooks = webhooks;
+        }
+        if let Some(addresses) = self.tcp_addresses {
+            terms.tcp_addresses = addresses;
+        }
+        self.limits.overlay(&mut terms.limits);
         Ok(())
     }
 }
@@ -336,6 +387,29 @@ mod tests {
         assert_eq!((pro.monthly, pro.compare_at), (500, Some(900)));
         assert_eq!(pro.name, Terms::built_in(Plan::Pro).name);
         assert_eq!(catalogue.currency.as_str(), "USD");
+    }
+
+    #[test]
+    fn a_limit_is_replaced_or_taken_away() {
+        let catalogue = read(
+            r#"{"plans": [{"plan": "pro", "limits": {"clients": 7, "tunnels": 0}},
+                {"plan": "basic", "limits": {"bytes_per_second": 1000}}]}"#,
+        )
+        .unwrap();
+        let built_in = Terms::built_in(Plan::Pro).limits;
+        let wanted = Limits {
+            clients: Some(7),
+            tunnels: None,
+            ..built_in
+        };
+        assert_eq!(catalogue.terms(Plan::Pro).limits, wanted);
+        assert!(built_in.tunnels.is_some());
+        let wanted = Limits {
+            bytes_per_second: Some(1000),
+            ..Limits::default()
+        };
+        assert_eq!(catalogue.terms(Plan::Basic).limits, wanted);
+        assert_eq!(Terms::built_in(Plan::Basic).limits, Limits::default());
     }
 
     #[test]

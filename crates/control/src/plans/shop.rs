@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use store::{Conn, Store, capacity, projects};
 use types::id::WorkspaceId;
+use types::problem::Problem;
 
-use super::catalogue::Catalogue;
+use super::catalogue::{Catalogue, Terms};
 use super::fingerprint::FingerprintKey;
 use super::offer::{Offer, Room, configuration, offer};
 use crate::billing::{Account, Billing, Ledger, day_of};
@@ -60,6 +61,18 @@ impl Shop {
     /// What can be created, where, and for how much.
     pub fn catalogue(&self) -> &Catalogue {
         &self.catalogue
+    }
+
+    /// The terms of a project's plan.
+    ///
+    /// # Errors
+    /// The stored word is none of ours.
+    pub fn terms_of(&self, project: &projects::Project) -> Answer<&Terms> {
+        let plan = project.plan.parse().map_err(|_| {
+            tracing::error!(project.id = %project.id, "the plan is not a known word");
+            Problem::internal()
+        })?;
+        Ok(self.catalogue.terms(plan))
     }
 
     /// Who keeps the accounts.

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
 use serde_json::json;
-use store::{addresses, capacity, projects};
+use store::{addresses, capacity, deliveries, projects, webhooks};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -56,8 +56,8 @@ pub(super) async fn rename(
     shown(&app, &renamed).map(Json)
 }
 
-/// Deletes a project: its place in the region is free again, its reserved ports too, and the
-/// subscription pays for it no more.
+/// Deletes a project: its place in the region is free again, its reserved ports are given back, its
+/// webhooks get nothing more, and the subscription pays for it no more.
 pub(super) async fn delete(
     caller: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
@@ -75,7 +75,9 @@ pub(super) async fn delete(
     }
     let region = project.region.as_deref().unwrap_or_default();
     capacity::give_back(&mut tx, &project.provider, region, &project.plan).await?;
-    addresses::delete_all(&mut tx, project.id).await?;
+    addresses::release_all(&mut tx, project.id, now).await?;
+    deliveries::cancel_all(&mut tx, project.id, now).await?;
+    webhooks::delete_all(&mut tx, project.id, now).await?;
     let billing = app.shop.billing();
     billing.remove(&mut tx, workspace, project.id, now).await?;
     let details = json!({"name": project.name, "endpoint": project.endpoint});

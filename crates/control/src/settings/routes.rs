@@ -111,6 +111,11 @@ async fn write(
         .into())
 }
 
+/// The policy of a project.
+pub(crate) fn of(project: &projects::Project) -> Answer<ProjectSettings> {
+    read(&project.settings)
+}
+
 fn read(stored: &Value) -> Answer<ProjectSettings> {
     ProjectSettings::deserialize(stored).map_err(|_| {
         tracing::error!("the settings of a project are not what was written");

@@ -81,7 +81,7 @@ pub(super) async fn change(
     let role = body.role.map(Role::from);
     if let Some(role) = role {
         require_power(own, role)?;
-        if !members::set_role(&mut tx, workspace, member.id, role.into()).await? {
+        if !members::set_role(&mut tx, workspace, member.id, role.into(), now).await? {
             return Err(conflict(LAST_OWNER));
         }
     }
@@ -90,7 +90,7 @@ pub(super) async fn change(
             MemberStatus::Active => Status::Active,
             MemberStatus::Suspended => Status::Suspended,
         };
-        if !members::set_status(&mut tx, workspace, member.id, status).await? {
+        if !members::set_status(&mut tx, workspace, member.id, status, now).await? {
             return Err(conflict(LAST_OWNER));
         }
     }
@@ -131,7 +131,7 @@ pub(super) async fn remove(
     };
     let member = member(&mut tx, workspace, &user).await?;
     require_power(own, member.role.into())?;
-    if !members::delete(&mut tx, workspace, member.id).await? {
+    if !members::delete(&mut tx, workspace, member.id, now).await? {
         return Err(conflict(LAST_OWNER));
     }
     let actor = Actor::caller(&caller.who).at(ip);

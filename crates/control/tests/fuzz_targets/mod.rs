@@ -6,6 +6,7 @@ use api::control::projects::{CreateProject, TransferProject, UpdateProject};
 use api::control::settings::{ProjectSettings, ProjectSettingsPatch};
 use api::control::tokens::MintToken;
 use api::control::turn::IssueTurnCredential;
+use api::control::webhooks::{CreateWebhook, UpdateWebhook};
 use control::extract::{Query, read_json};
 use control::people::cookie::Cookie;
 use control::people::email::Email;
@@ -48,6 +49,8 @@ pub(crate) fn control_body(data: &[u8]) {
     body::<RotateCredential>(data);
     body::<MintToken>(data);
     body::<IssueTurnCredential>(data);
+    body::<CreateWebhook>(data);
+    body::<UpdateWebhook>(data);
 }
 
 fn body<T: DeserializeOwned + Serialize>(data: &[u8]) {

@@ -203,7 +203,9 @@ async fn cp_13_a_cookie_writes_from_this_origin_only(control: TestControl) {
     assert_eq!(answer.status, 201);
     assert_eq!(answer.json()["credential"].get("expiresAt"), None);
     let mut tx = control.app.store.begin().await.unwrap();
-    sessions::end_all(&mut tx, ada.user, None).await.unwrap();
+    sessions::end_all(&mut tx, ada.user, None, control.now())
+        .await
+        .unwrap();
     tx.commit().await.unwrap();
     assert_eq!(control.get("/api/whoami", &token).await.status, 401);
     let pat = answer.json()["token"].as_str().unwrap().to_owned();

@@ -1,11 +1,21 @@
 //! The parsers that strangers reach, with what proptest invents: the targets of `fuzz/`, each with
-//! bytes of any kind and with text that is nearly right.
+//! what is kept in `tests/corpus`, bytes of any kind, and text that is nearly right.
 
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use proptest::test_runner::{Config, RngSeed};
 
 #[path = "../fuzz_targets/mod.rs"]
 mod fuzz_targets;
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+
+#[test]
+fn kept_inputs_are_read_or_refused() {
+    replay::replay("control_query", fuzz_targets::control_query);
+    replay::replay("control_body", fuzz_targets::control_body);
+    replay::replay("control_cookie", fuzz_targets::control_cookie);
+    replay::replay("control_email", fuzz_targets::control_email);
+}
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(any::<u8>(), 0..200)

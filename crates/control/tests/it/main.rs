@@ -7,6 +7,7 @@
     reason = "a test ends where it fails"
 )]
 
+mod addresses;
 mod app_tokens;
 #[expect(dead_code, reason = "the kinds of keys are tested where they are read")]
 #[path = "../../../webauthn/tests/authenticator/mod.rs"]
@@ -18,6 +19,7 @@ mod chromium;
 mod contracts;
 mod credentials;
 mod email_change;
+mod engines;
 mod faults;
 mod inputs;
 mod jobs;
@@ -50,5 +52,6 @@ mod tenancy;
 mod tokens;
 mod turn;
 mod walk;
+mod webhooks;
 mod whoami;
 mod workspaces;

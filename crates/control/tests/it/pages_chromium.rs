@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::chromium::Site;
-use crate::support::PASSWORD;
+use crate::support::{CALLBACK, PASSWORD};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_page_is_looked_at_in_chromium() {
@@ -12,4 +12,17 @@ async fn every_page_is_looked_at_in_chromium() {
         site.person(name).await;
     }
     site.run("pages.mjs", json!({"password": PASSWORD})).await;
+}
+
+/// OA-2, OA-4: consent and the approval of a device, and what they say before and after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn oa_2_oa_4_the_pages_of_grants_are_looked_at_in_chromium() {
+    let site = Site::start().await;
+    // One for each look, and one whose browser runs no scripts.
+    let people = ["Ada", "Grace", "Alan", "Edsger", "Barbara"];
+    for name in people {
+        site.person(name).await;
+    }
+    let given = json!({"password": PASSWORD, "callback": CALLBACK, "people": people});
+    site.run("grants.mjs", given).await;
 }

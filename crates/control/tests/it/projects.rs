@@ -3,6 +3,7 @@
 mod billing;
 mod change;
 mod create;
+mod engine;
 mod faults;
 mod read;
 

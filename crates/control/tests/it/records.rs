@@ -177,6 +177,17 @@ async fn logs_are_filtered_and_paged(control: TestControl) {
         paths(&ask("?timeline=1w&outcome=failed").await.expect(200)),
         ["/old"]
     );
+    // A stream is found by its reference, however long ago it was.
+    let week = ask("?timeline=1w&outcome=failed").await.expect(200);
+    let stream = week["logs"][0]["payload"]["stream_id"].as_str().unwrap();
+    for (query, there) in [
+        (format!("?streamId={stream}"), vec!["/old"]),
+        (format!("?streamId={}", stream.to_uppercase()), vec!["/old"]),
+        (format!("?streamId={stream}&timeline=24h"), vec![]),
+        (format!("?streamId={}", "f".repeat(24)), vec![]),
+    ] {
+        assert_eq!(paths(&ask(&query).await.expect(200)), there, "{query}");
+    }
     let after = day["logs"][1]["eventId"].as_str().unwrap();
     assert_eq!(
         paths(&ask(&format!("?afterEventId={after}")).await.expect(200)),
@@ -194,6 +205,7 @@ async fn logs_are_filtered_and_paged(control: TestControl) {
         ("?outcome=lost", "outcome"),
         ("?order=up", "order"),
         ("?tunnelId=x", "tunnelId"),
+        ("?streamId=x", "streamId"),
         ("?afterEventId=evt_1", "afterEventId"),
         ("?eventType=tunnel.created", "eventType"),
         ("?page=0", "page"),
@@ -276,15 +288,16 @@ async fn log(
 ) {
     let at = ago(control, minutes);
     let millis = u64::try_from(at.as_millisecond()).unwrap();
+    let stream = format!("{:024x}", next());
     let log = logs::Log {
         id: LogId::new(millis, [1; 10]),
         workspace_id: person.workspace,
         project_id: project["id"].as_str().unwrap().parse().unwrap(),
-        stream_id: format!("{:024x}", next()),
+        stream_id: stream.clone(),
         tunnel_id: tunnel,
         user_id: None,
         outcome: outcome.to_owned(),
-        summary: json!({"path": path}),
+        summary: json!({"path": path, "stream_id": stream}),
         created_at: at,
         expires_at: at + SignedDuration::from_hours(7 * 24),
     };

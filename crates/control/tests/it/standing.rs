@@ -128,7 +128,9 @@ async fn cp_13_a_session_takes_its_tokens_with_it() {
             };
             if end == "signed out" {
                 let mut tx = first.app.store.begin().await.unwrap();
-                sessions::end_all(&mut tx, ada.user, None).await.unwrap();
+                sessions::end_all(&mut tx, ada.user, None, first.now())
+                    .await
+                    .unwrap();
                 tx.commit().await.unwrap();
             } else {
                 raw(
@@ -198,7 +200,7 @@ async fn cp_11_a_removed_member_is_out_with_the_next_request() {
         }
         let mut tx = first.app.store.begin().await.unwrap();
         assert!(
-            members::delete(&mut tx, ada.workspace, eve.user)
+            members::delete(&mut tx, ada.workspace, eve.user, first.now())
                 .await
                 .unwrap()
         );

@@ -490,7 +490,7 @@ pub(crate) fn configuration(directory: &Path, database: Option<&str>, sections: 
         "data_dir": directory.join("data"),
         "database_url": database,
     });
-    let engines = json!([{"cluster_domain": "engine.example"}]);
+    let engines = json!([{"cluster_domain": "engine.example", "tcp_ports": "20000-20999"}]);
     let oauth = json!({"clients": [
         {"id": "web", "name": "Web Client", "redirect_uris": [CALLBACK, LOOPBACK]},
         {"id": "other", "redirect_uris": ["https://other.example/callback"]},

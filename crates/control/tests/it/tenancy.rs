@@ -2,12 +2,15 @@
 //! (CP-5), by the answer, by what it leaves behind, and by what the database is asked.
 
 use api::control::{Access, Operation, operations};
+use control::webhooks::on_event;
 use http::Method;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
+use types::event::{Event, EventType};
+use types::id::EventId;
 
 use crate::support::{Answer, Person, Project, TestControl, both, next, recorded};
 use crate::walk::method;
@@ -19,6 +22,8 @@ both! {
 /// CP-5: random lives of two tenants; after each step, each operation that takes a name is asked
 /// by one with the names of the other.
 async fn cp_5_what_is_anothers_is_not_there_whatever_happened(control: TestControl) {
+    let plans = json!({"plans": [{"plan": "basic", "webhooks": true}]});
+    let control = control.configured(json!({"catalog": plans})).await;
     let config = Config {
         cases: 3,
         rng_seed: RngSeed::Fixed(5),
@@ -41,6 +46,10 @@ struct Tenant {
     project: Project,
     credential: String,
     invitation: String,
+    /// Of the project.
+    webhook: String,
+    delivery: String,
+    address: String,
 }
 
 async fn lives(control: &TestControl, steps: &[(bool, u8)]) {
@@ -67,6 +76,9 @@ impl Tenant {
             project,
             credential: String::new(),
             invitation: String::new(),
+            webhook: String::new(),
+            delivery: String::new(),
+            address: String::new(),
         };
         for step in [0, 1, 2] {
             tenant.step(control, step).await;
@@ -96,7 +108,7 @@ impl Tenant {
                 let made = control.post("/api/credentials", token, &body).await;
                 self.credential = id(&made.expect(201)["credential"]);
             }
-            2 => self.project = control.project(&self.person).await,
+            2 => self.begin_project(control).await,
             3 => {
                 let body = json!({"email": format!("x{}@example.com", next()), "role": "viewer"});
                 let path = format!("{team}/invitations");
@@ -117,9 +129,40 @@ impl Tenant {
             }
             _ => {
                 control.delete(&project, token).await.expect(204);
-                self.project = control.project(&self.person).await;
+                self.begin_project(control).await;
             }
         }
+    }
+
+    /// Another project, with one of everything that a project has.
+    async fn begin_project(&mut self, control: &TestControl) {
+        self.project = control.project(&self.person).await;
+        let token = &self.person.token;
+        let project = format!("/api/projects/tunnels/{}", self.project.id);
+        let id = |made: &Value| made["id"].as_str().unwrap().to_owned();
+        let webhook = json!({
+            "name": "Chat", "events": ["tunnel.created"], "config": {"url": "https://chat.example/in"},
+        });
+        let webhooks = format!("{project}/webhooks");
+        self.webhook = id(&control.post(&webhooks, token, &webhook).await.expect(201));
+        let mut event = Event::new(
+            EventId::new(next(), [7; 10]),
+            EventType::TunnelCreated,
+            control.now(),
+            json!({}),
+        );
+        event.project_id = Some(self.project.id.to_string());
+        let mut tx = control.app.store.begin().await.unwrap();
+        on_event(&mut tx, &event, control.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        let list = format!("{webhooks}/{}/deliveries", self.webhook);
+        let list = control.get(&list, token).await.expect(200);
+        self.delivery = id(&list["deliveries"][0]);
+        let addresses = format!("{project}/addresses");
+        self.address = id(&control
+            .post(&addresses, token, &json!({}))
+            .await
+            .expect(201));
     }
 
     /// Everything that this tenant sees.
@@ -136,6 +179,13 @@ impl Tenant {
             format!("{team}/audit"),
             format!("/api/workspaces/{}/audit", self.person.workspace),
             format!("{project}/settings"),
+            format!("{project}/addresses"),
+            format!("{project}/webhooks"),
+            format!("{project}/webhooks/{}", self.webhook),
+            format!(
+                "{project}/webhooks/{}/deliveries/{}",
+                self.webhook, self.delivery
+            ),
         ] {
             let answer = control.get(&path, &self.person.token).await;
             answer.expect(200);
@@ -153,6 +203,9 @@ impl Tenant {
             "{credential_id}" => &self.credential,
             "{invitation_id}" => &self.invitation,
             "{user_id}" => self.person.user.as_str(),
+            "{webhook_id}" => &self.webhook,
+            "{delivery_id}" => &self.delivery,
+            "{address_id}" => &self.address,
             _ => panic!("tenancy.rs does not know what {part} is: teach it"),
         }
     }
@@ -167,6 +220,9 @@ fn absent(part: &str) -> &'static str {
         "{credential_id}" => "crd_01h455vb4pex5vsknk084sn02q",
         "{invitation_id}" => "inv_01h455vb4pex5vsknk084sn02q",
         "{user_id}" => "usr_01h455vb4pex5vsknk084sn02q",
+        "{webhook_id}" => "whk_01h455vb4pex5vsknk084sn02q",
+        "{delivery_id}" => "dlv_01h455vb4pex5vsknk084sn02q",
+        "{address_id}" => "adr_01h455vb4pex5vsknk084sn02q",
         _ => panic!("tenancy.rs does not know what {part} is: teach it"),
     }
 }

@@ -178,7 +178,10 @@ async fn cp_7_nothing_is_served_beside_the_document_and_the_pages() {
         .map(|operation| operation.path.to_owned())
         .collect();
     let pages: BTreeSet<_> = PAGES.map(|(path, _)| path.to_owned()).into();
-    let wanted: BTreeSet<_> = documented.union(&pages).cloned().collect();
+    let link = [api::link::CHANGES, api::link::REPORTS].map(str::to_owned);
+    let mut wanted: BTreeSet<_> = documented.union(&pages).cloned().collect();
+    // Between the platform and its engines: no part of the interface.
+    wanted.extend(link);
     assert_eq!(served(&control), wanted);
     for path in &documented {
         for asked in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
@@ -194,7 +197,7 @@ async fn cp_7_nothing_is_served_beside_the_document_and_the_pages() {
 }
 
 /// What is served to browsers, apart from the API, and whether it is for everybody.
-const PAGES: [(&str, bool); 44] = [
+const PAGES: [(&str, bool); 46] = [
     ("/", false),
     ("/account", false),
     ("/account/confirm", false),
@@ -218,6 +221,7 @@ const PAGES: [(&str, bool); 44] = [
     ("/billing/setup", false),
     ("/device", false),
     ("/device/approve", false),
+    ("/edge/sign-in", true),
     ("/invitations/{secret}", true),
     ("/login", true),
     ("/login/openid", true),
@@ -233,6 +237,7 @@ const PAGES: [(&str, bool); 44] = [
     ("/oauth/revoke", true),
     ("/oauth/token", true),
     ("/operator", true),
+    ("/operator/engines", false),
     ("/operator/{kind}", false),
     ("/operator/{kind}/{id}/resume", false),
     ("/operator/{kind}/{id}/suspend", false),

@@ -218,3 +218,21 @@ fn the_thumbprint_is_the_one_of_the_rfc() {
         "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
     );
 }
+
+/// RFC 8725 section 3.11: what is signed for another purpose is never a token.
+#[test]
+fn a_statement_is_no_token() {
+    let key = SigningKey::from_secret(&secret()).unwrap();
+    // Whatever it says of itself.
+    let claims = json!({"type": "auth", "userId": "u1", "iat": NOW, "exp": NOW + 60});
+    let statement = text(&sign_statement(&key, "svc-sign-in+jwt", &claims).unwrap());
+    let refused = verify(&statement, &keyring(), NOW).unwrap_err();
+    assert_eq!(refused, crate::Refused::Header("typ"));
+    assert_eq!(
+        inspect(&statement).unwrap()["header"]["typ"],
+        "svc-sign-in+jwt"
+    );
+    for token in ["JWT", "jwt", "at+jwt", "AT+JWT"] {
+        assert!(sign_statement(&key, token, &claims).is_err(), "{token}");
+    }
+}

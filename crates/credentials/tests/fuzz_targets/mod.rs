@@ -1,8 +1,9 @@
-//! What must hold for any token that a stranger sends. `fuzz/` feeds this function with what it
-//! invents, the test with what is kept in `tests/corpus`.
+//! What must hold for any token that a stranger sends, and for any secret of a webhook. `fuzz/`
+//! feeds these functions with what it invents, the tests with what is kept in `tests/corpus`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use credentials::webhook::{Message, WebhookSecret, headers};
 use credentials::{Keyring, Secret, inspect, verify, watch};
 
 const NOW: i64 = 1_800_000_000;
@@ -56,6 +57,42 @@ fn judge(token: &str, keys: &Keyring) {
         assert!(
             verify(token, keys, at).is_err(),
             "good until its expiry, not at it"
+        );
+    }
+}
+
+/// A webhook's secret as somebody wrote it down, and behind a line feed the body of an event.
+pub(crate) fn webhook(data: &[u8]) {
+    let (secret, body) = data
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .map_or((data, &[][..]), |end| (&data[..end], &data[end + 1..]));
+    let Some(secret) = std::str::from_utf8(secret)
+        .ok()
+        .and_then(WebhookSecret::parse)
+    else {
+        return;
+    };
+    assert!(secret.expose().is_ascii(), "it can be copied from a page");
+    assert_eq!(
+        WebhookSecret::parse(secret.expose()).as_ref(),
+        Some(&secret),
+        "what is shown reads back"
+    );
+    let message = Message {
+        event_id: "evt_1",
+        event_type: "tunnel.created",
+        webhook_id: "whk_1",
+        delivery_id: "dlv_1",
+        sent_at: NOW,
+        body,
+    };
+    let encoded = secret.expose().trim_start_matches("whsec_").to_owned();
+    for (name, value) in headers(&message, &[secret], true) {
+        assert!(!value.is_empty() && value.bytes().all(|byte| byte.is_ascii_graphic()));
+        assert!(
+            encoded.len() < 16 || !value.contains(&encoded),
+            "{name} tells the secret"
         );
     }
 }

@@ -310,3 +310,18 @@ fn the_schema_is_closed_and_without_references() {
     );
     assert!(!schema.to_string().contains("$ref"));
 }
+
+#[test]
+fn a_refusal_is_one_line_whatever_a_key_is_made_of() {
+    for (text, shown) in [
+        ("\"a\\u001b[2Jb\": 1\n", r"a\u{1b}[2Jb: unknown key"),
+        ("web: {\"x\\ny\": 1}\n", r"web.x\ny: unknown key"),
+    ] {
+        let refused = read(text, &[]).unwrap_err().to_string();
+        assert!(refused.contains(shown), "{refused}");
+        assert!(!refused.contains(char::is_control), "{refused:?}");
+    }
+    let variable = [("SVC_WEB__PO\u{7}RT", "1")];
+    let refused = read("", &variable).unwrap_err().to_string();
+    assert!(!refused.contains(char::is_control), "{refused:?}");
+}

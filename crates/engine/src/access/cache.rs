@@ -7,6 +7,7 @@ use credentials::Verified;
 use parking_lot::Mutex;
 
 use super::tokens::Digest;
+use crate::directory::Credential;
 
 /// Two generations: when the young one is full it becomes the old one, and what was old is gone.
 /// An entry that is used moves to the young one, so what is in use stays.
@@ -20,11 +21,13 @@ pub(super) struct Cache {
 
 type Generation = papaya::HashMap<Digest, Entry>;
 
-/// A verdict, and the keys that it was found with.
+/// A verdict, and what it was found with.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) epoch: u64,
     pub(super) verified: Arc<Verified>,
+    /// The stored credential behind it, as it was known then; `None` where there is none.
+    pub(super) source: Option<Arc<Credential>>,
 }
 
 impl Cache {
@@ -85,11 +88,13 @@ mod tests {
             expires_at: None,
             issued_at: None,
             credential_id: None,
+            id: None,
             digest: [0; 32],
         };
         Entry {
             epoch: 0,
             verified: Arc::new(verified),
+            source: None,
         }
     }
 

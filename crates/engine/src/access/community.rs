@@ -1,7 +1,10 @@
-//! What the community engine does not offer, refused by name (EN-11).
+//! What an engine does not offer, refused by name (EN-11): a community engine more than a managed
+//! one.
 
 use types::problem::Problem;
 use types::tunnel::{HttpVersion, Protocol, TunnelProperties, TunnelType};
+
+use super::Tenancy;
 
 /// An option of a tunnel that this edition does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,17 +25,24 @@ impl From<Unavailable> for Problem {
     }
 }
 
-/// Refuses the first option that is outside the community build. A custom domain is refused where
+/// Refuses the first option that this engine does not have. A custom domain is refused where
 /// hostnames are resolved ([`crate::live::Namespace::resolve`]).
 ///
 /// Call it on what the agent asked for, and again when its token's boundary has filled in what it
 /// fixes.
-pub fn refuse_unavailable(properties: &TunnelProperties) -> Result<(), Unavailable> {
-    let asked = [
+pub fn refuse_unavailable(
+    properties: &TunnelProperties,
+    tenancy: &Tenancy,
+    knows_countries: bool,
+) -> Result<(), Unavailable> {
+    let of_a_platform = [
         ("svc_auth", properties.svc_auth == Some(true)),
         ("challenge_mode", properties.challenge_mode == Some(true)),
         ("mtls_auth", properties.mtls_auth == Some(true)),
         ("geo_ip", !properties.geo_ip.is_empty()),
+        ("port", properties.port.is_some()),
+    ];
+    let of_nobody = [
         (
             "protocol=webtty",
             properties.protocol == Some(Protocol::Webtty),
@@ -47,13 +57,17 @@ pub fn refuse_unavailable(properties: &TunnelProperties) -> Result<(), Unavailab
             "http_version=h3",
             properties.http_version == Some(HttpVersion::H3),
         ),
-        ("port", properties.port.is_some()),
         (
             "allow_cross_region_routing",
             properties.allow_cross_region_routing == Some(true),
         ),
     ];
-    match asked.into_iter().find(|(_, asked)| *asked) {
+    let managed = tenancy.directory().is_some();
+    let of_a_platform = of_a_platform.into_iter().filter(|_| !managed);
+    // Needs `geoip.file`, or nobody would be let in.
+    let of_a_file = ("geo_ip", !properties.geo_ip.is_empty() && !knows_countries);
+    let unavailable = of_a_platform.chain([of_a_file]).chain(of_nobody);
+    match unavailable.into_iter().find(|(_, asked)| *asked) {
         Some((option, _)) => Err(Unavailable { option }),
         None => Ok(()),
     }
@@ -63,7 +77,14 @@ pub fn refuse_unavailable(properties: &TunnelProperties) -> Result<(), Unavailab
 mod tests {
     use serde_json::json;
 
+    use std::sync::Arc;
+
     use super::*;
+    use crate::directory::{Directory, Project};
+
+    fn community() -> Tenancy {
+        Tenancy::Community(Arc::new(Project::community()))
+    }
 
     /// EN-11.
     #[test]
@@ -91,7 +112,7 @@ mod tests {
             ),
         ] {
             let properties: TunnelProperties = serde_json::from_value(asked).unwrap();
-            let refused = refuse_unavailable(&properties).unwrap_err();
+            let refused = refuse_unavailable(&properties, &community(), false).unwrap_err();
             assert_eq!(refused.option, option);
             let message = refused.to_string();
             assert!(
@@ -117,7 +138,43 @@ mod tests {
             json!({"publish": false, "name": "db", "labels": {"a": "b"}}),
         ] {
             let properties: TunnelProperties = serde_json::from_value(asked).unwrap();
-            assert_eq!(refuse_unavailable(&properties), Ok(()));
+            assert_eq!(refuse_unavailable(&properties, &community(), false), Ok(()));
+        }
+    }
+
+    /// EN-11: countries need a file of them.
+    #[test]
+    fn en_11_without_a_file_of_countries_none_can_be_asked_for() {
+        let managed = Tenancy::Managed(Arc::new(Directory::default()));
+        let properties = serde_json::from_value(json!({"geo_ip": ["CH"]})).unwrap();
+        let refusal = refuse_unavailable(&properties, &managed, false).unwrap_err();
+        assert_eq!(refusal.option, "geo_ip");
+    }
+
+    /// EN-11: what stands on a platform is refused for want of one; what is not built, everywhere.
+    #[test]
+    fn en_11_a_managed_engine_offers_what_a_platform_stands_behind() {
+        let managed = Tenancy::Managed(Arc::new(Directory::default()));
+        for (asked, refused) in [
+            (
+                json!({"svc_auth": true, "challenge_mode": true, "mtls_auth": true}),
+                None,
+            ),
+            (json!({"geo_ip": ["CH"]}), None),
+            (json!({"protocol": "tcp", "port": 4000}), None),
+            (json!({"protocol": "webtty"}), Some("protocol=webtty")),
+            (
+                json!({"protocol": "http", "http_version": "h3"}),
+                Some("http_version=h3"),
+            ),
+            (
+                json!({"allow_cross_region_routing": true}),
+                Some("allow_cross_region_routing"),
+            ),
+        ] {
+            let properties: TunnelProperties = serde_json::from_value(asked).unwrap();
+            let refusal = refuse_unavailable(&properties, &managed, true).err();
+            assert_eq!(refusal.map(|unavailable| unavailable.option), refused);
         }
     }
 }

@@ -1,16 +1,25 @@
-//! What an agent or a dialler may do with its token (EN-7).
+//! What an agent, a dialler or a reader may do with its token (EN-7). Whether it holds a
+//! permission in a project at all is [`super::Tenancy::require`]'s to say.
 
-use super::PROJECT;
 use credentials::Verified;
 use types::permission::Permission;
 use types::problem::Problem;
 use types::tunnel::{Tunnel, TunnelProperties};
 
-/// What is missing: permission and boundary must both allow.
+use crate::directory::Project;
+
+/// What is missing: permission, part in the project and boundary must all allow.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     #[error("the token lacks the permission {}", .0.as_str())]
     Permission(Permission),
+    /// The owner of the token is not a member of the project's workspace, or not in a role that
+    /// allows it.
+    #[error("the owner of the token may not do this in this project")]
+    NoPart(Permission),
+    /// Nobody may use the project now.
+    #[error("the project is suspended")]
+    Suspended,
     /// The boundary says no; to which property, where it is one.
     #[error("outside the boundary of the token{}", in_field(.field.as_deref()))]
     Boundary {
@@ -23,9 +32,10 @@ impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
         let detail = denied.to_string();
         match denied {
-            Denied::Permission(permission) => {
+            Denied::Permission(permission) | Denied::NoPart(permission) => {
                 Self::insufficient_scope(permission).with_detail(detail)
             }
+            Denied::Suspended => Self::new(403, "project_suspended", "This project is suspended."),
             Denied::Boundary { permission, field } => {
                 let problem = Self::insufficient_scope(permission).with_detail(detail);
                 match field {
@@ -37,42 +47,32 @@ impl From<Denied> for Problem {
     }
 }
 
-/// Whether a token holds a permission.
-pub fn require(token: &Verified, permission: Permission) -> Result<(), Denied> {
-    if token.allows(permission) {
-        Ok(())
-    } else {
-        Err(Denied::Permission(permission))
-    }
-}
-
-/// Whether the bearer may open tunnels at all; judged before the shape of what it asks for.
-pub fn may_create_tunnels(token: &Verified) -> Result<(), Denied> {
-    require(token, Permission::TunnelsTunnelsCreateDelete)
-}
-
 /// Whether the token's boundary reaches this tunnel. Sets what the boundary fixes and the agent
 /// left open; so it comes before the properties are resolved.
-pub fn fill_and_judge(token: &Verified, properties: &mut TunnelProperties) -> Result<(), Denied> {
+pub fn fill_and_judge(
+    token: &Verified,
+    project: &Project,
+    properties: &mut TunnelProperties,
+) -> Result<(), Denied> {
     let permission = Permission::TunnelsTunnelsCreateDelete;
+    let state = project.state();
     token
         .boundary
-        .create(PROJECT, None, properties)
+        .create(&project.id, state.workspace_id.as_deref(), properties)
         .map_err(|refusal| Denied::Boundary {
             permission,
             field: refusal.field,
         })
 }
 
-/// Whether the bearer may open a stream to this tunnel by dialling it. A boundary that asks for a
-/// path is not met: a dialled stream has none.
-pub fn may_dial(token: &Verified, tunnel: &Tunnel) -> Result<(), Denied> {
+/// Whether the token's boundary lets its bearer open a stream to this tunnel by dialling it. One
+/// that asks for a path is not met: a dialled stream has none.
+pub fn reaches_stream(token: &Verified, project: &Project, tunnel: &Tunnel) -> Result<(), Denied> {
     let permission = Permission::TunnelsStreamsCreateDelete;
-    require(token, permission)?;
-    let project = tunnel.project_id.as_deref().unwrap_or(PROJECT);
+    let state = project.state();
     token
         .boundary
-        .connect(project, tunnel.workspace_id.as_deref(), tunnel, None)
+        .connect(&project.id, state.workspace_id.as_deref(), tunnel, None)
         .map_err(|refusal| Denied::Boundary {
             permission,
             field: refusal.field,
@@ -80,9 +80,13 @@ pub fn may_dial(token: &Verified, tunnel: &Tunnel) -> Result<(), Denied> {
 }
 
 /// Whether the token's boundary lets anything of `project` be listed.
-pub fn reaches_list(token: &Verified, project: &str) -> Result<(), Denied> {
+pub fn reaches_list(token: &Verified, project: &Project) -> Result<(), Denied> {
     let permission = Permission::TunnelsResourcesReadOnly;
-    if token.boundary.may_list(project, None) {
+    let state = project.state();
+    if token
+        .boundary
+        .may_list(&project.id, state.workspace_id.as_deref())
+    {
         Ok(())
     } else {
         Err(Denied::Boundary {

@@ -2,19 +2,36 @@
 
 use std::net::IpAddr;
 
-use types::tunnel::{IpRange, TunnelProperties};
+use types::tunnel::{Country, IpRange, TunnelProperties};
 
 /// The guards of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelPolicy {
     /// Visitors reach it at the edge; otherwise agents alone dial it.
     pub(super) published: bool,
-    /// Every request needs a token (ED-1).
-    pub(super) token_auth: bool,
-    /// A guard is asked for that this engine cannot keep. Such a tunnel is not opened (EN-11);
-    /// were it, nobody would pass.
-    pub(super) unenforceable: bool,
+    pub(super) guards: Guards,
     trusted_ips: Box<[IpRange]>,
+    countries: Box<[Country]>,
+}
+
+/// What visitors have to prove.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Guards {
+    /// Every request needs a token (ED-1).
+    pub token: bool,
+    /// A person's session counts (ED-2).
+    pub session: bool,
+    /// A client certificate counts (ED-3).
+    pub certificate: bool,
+    /// Browsers pass a challenge first (ED-6).
+    pub challenge: bool,
+}
+
+impl Guards {
+    /// Whether visitors prove who they are; a challenge proves that of nobody.
+    pub fn take_proofs(self) -> bool {
+        self.token || self.session || self.certificate
+    }
 }
 
 impl TunnelPolicy {
@@ -22,17 +39,40 @@ impl TunnelPolicy {
     pub fn compile(properties: &TunnelProperties) -> Self {
         Self {
             published: properties.publish.unwrap_or(true),
-            token_auth: properties.token_auth == Some(true),
-            unenforceable: properties.svc_auth == Some(true)
-                || properties.challenge_mode == Some(true)
-                || properties.mtls_auth == Some(true)
-                || !properties.geo_ip.is_empty(),
+            guards: Guards {
+                token: properties.token_auth == Some(true),
+                session: properties.svc_auth == Some(true),
+                certificate: properties.mtls_auth == Some(true),
+                challenge: properties.challenge_mode == Some(true),
+            },
             trusted_ips: properties.trusted_ips.as_slice().into(),
+            countries: properties.geo_ip.as_slice().into(),
         }
+    }
+
+    /// What visitors have to prove.
+    pub fn guards(&self) -> Guards {
+        self.guards
+    }
+
+    /// Whether a decision looks at cookies.
+    pub fn reads_cookies(&self) -> bool {
+        self.guards.session || self.guards.certificate || self.guards.challenge
+    }
+
+    /// Whether a decision asks where an address is.
+    pub fn asks_country(&self) -> bool {
+        !self.countries.is_empty()
     }
 
     /// Whether a visitor from this address may come near. Without ranges everybody may.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         self.trusted_ips.is_empty() || self.trusted_ips.iter().any(|range| range.contains(peer))
+    }
+
+    /// Whether a visitor from this country may come near. Without a list everybody may; with one,
+    /// nobody whose country is not known.
+    pub fn admits_country(&self, country: Option<&Country>) -> bool {
+        self.countries.is_empty() || country.is_some_and(|country| self.countries.contains(country))
     }
 }

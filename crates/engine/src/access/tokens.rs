@@ -3,12 +3,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use api::link::{SIGN_IN_TYPE, SignInClaims};
 use arc_swap::ArcSwap;
-use credentials::{BadKey, Keyring, Refused, Verified};
+use credentials::{BadKey, Keyring, Refused, TokenKind, Verified};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
+use types::id::SessionId;
 
 use super::cache::{Cache, Entry};
+use super::changes::{Concern, Concerns, Waiting};
+use crate::directory::{Credential, Directory, Proof};
 
 /// SHA-256 of a token's text: its name in caches and revocation lists.
 pub type Digest = [u8; 32];
@@ -22,8 +27,12 @@ pub struct Tokens {
     /// Held while keys are replaced, so that two sources of keys do not undo each other.
     replacing: Mutex<Sources>,
     changes: watch::Sender<u64>,
+    /// Whom the changes concern that visits were not judged by again.
+    waiting: Waiting,
     /// Somebody came with a key that is not known.
     unknown_key: Notify,
+    /// What stands behind the tokens of a managed engine.
+    directory: Option<Arc<Directory>>,
 }
 
 /// The keys in force, and how often they were replaced. A cached verdict holds for one epoch.
@@ -47,11 +56,24 @@ pub enum Unverified {
     Refused(#[from] Refused),
     #[error("the token was revoked")]
     Revoked,
+    /// A managed engine knows of no credential in force that stands behind the token.
+    #[error("nothing in force stands behind the token: {0}")]
+    Unbacked(&'static str),
 }
 
 impl Tokens {
     /// Takes the configured keys: shared secrets and public keys. Keys of a JWKS come on top.
     pub fn new(configured: Keyring) -> Arc<Self> {
+        Self::with(configured, None)
+    }
+
+    /// For a managed engine: a token is good for as long as the directory knows what stands behind
+    /// it. The platform's keys come as a JWKS.
+    pub fn managed(directory: Arc<Directory>, compat: bool) -> Arc<Self> {
+        Self::with(Keyring::new().with_compat(compat), Some(directory))
+    }
+
+    fn with(configured: Keyring, directory: Option<Arc<Directory>>) -> Arc<Self> {
         let keys = Keys {
             epoch: 0,
             keyring: configured.clone(),
@@ -65,7 +87,9 @@ impl Tokens {
                 jwks: None,
             }),
             changes: watch::Sender::new(0),
+            waiting: Waiting::default(),
             unknown_key: Notify::new(),
+            directory,
         })
     }
 
@@ -79,26 +103,161 @@ impl Tokens {
         let verified = match self
             .cache
             .get(&digest)
-            .filter(|entry| entry.epoch == keys.epoch)
+            .filter(|entry| entry.epoch == keys.epoch && self.is_current(entry))
         {
             Some(entry) if !entry.verified.is_expired(now) => entry.verified,
             // Past its time, or not seen yet: the reason comes from the one place that knows it.
             _ => {
-                let verified = credentials::verify(token, &keys.keyring, now)
-                    .inspect_err(|refused| self.note(*refused))?;
+                let (verified, source) = match &self.directory {
+                    None => (self.by_key(token, &keys.keyring, now)?, None),
+                    Some(directory) => self.by_directory(directory, token, &keys.keyring, now)?,
+                };
                 let entry = Entry {
                     epoch: keys.epoch,
                     verified: Arc::new(verified),
+                    source,
                 };
                 let verified = Arc::clone(&entry.verified);
                 self.cache.put(digest, entry);
                 verified
             }
         };
-        if self.revoked.load().contains(&digest) {
+        if self.revoked.load().contains(&digest) || self.is_ended(&verified) {
             return Err(Unverified::Revoked);
         }
         Ok(verified)
+    }
+
+    /// Verifies the code of a sign-in (ED-2): the platform's word, by one of its keys. What it
+    /// says is the caller's to judge.
+    ///
+    /// # Errors
+    /// [`Refused`], for the log.
+    pub fn sign_in(&self, code: &str) -> Result<SignInClaims, Refused> {
+        let keys = self.keys.load();
+        let claims = credentials::verify_statement(code, SIGN_IN_TYPE, &keys.keyring)
+            .inspect_err(|refused| self.note(*refused))?;
+        serde_json::from_value(Value::Object(claims)).map_err(|_| Refused::Payload)
+    }
+
+    /// Whether a token that was verified earlier has not been taken back. That it may be past its
+    /// time is the caller's to judge.
+    pub fn holds(&self, token: &Arc<Verified>, now: i64) -> bool {
+        if self.revoked.load().contains(&token.digest) || self.is_ended(token) {
+            return false;
+        }
+        let Some(directory) = &self.directory else {
+            return true;
+        };
+        // Where the verdict is still at hand, it says which credential it was found with.
+        let verdict = self.cache.get(&token.digest);
+        if let Some(entry) = verdict.filter(|entry| Arc::ptr_eq(&entry.verified, token)) {
+            let source = entry.source.as_ref();
+            return source.is_none_or(|source| directory.still_stands(source, now));
+        }
+        let id = token.credential_id.as_deref().unwrap_or_default();
+        let source = match token.kind {
+            TokenKind::Pat => directory.token(&token.digest),
+            TokenKind::App => directory.credential(token.client_id.as_deref().unwrap_or_default()),
+            // What came of a session has no credential, and was asked for above.
+            TokenKind::Auth if id.parse::<SessionId>().is_ok() => return true,
+            TokenKind::Auth => directory.credential(id),
+        };
+        source.is_some_and(|source| {
+            let within = match (token.permissions, source.permissions) {
+                (_, None) => true,
+                (None, Some(_)) => false,
+                (Some(token), Some(own)) => token.is_subset(own),
+            };
+            within && !source.is_expired(now)
+        })
+    }
+
+    /// What stands behind a verdict is still what it was.
+    fn is_current(&self, entry: &Entry) -> bool {
+        match (&self.directory, &entry.source) {
+            (Some(directory), Some(source)) => directory.is_current(source),
+            _ => true,
+        }
+    }
+
+    /// The token, or the session that it was minted from, was ended before its time.
+    fn is_ended(&self, token: &Verified) -> bool {
+        self.directory.as_ref().is_some_and(|directory| {
+            [&token.id, &token.credential_id]
+                .into_iter()
+                .flatten()
+                .any(|id| directory.is_ended(id))
+        })
+    }
+
+    fn by_key(&self, token: &str, keys: &Keyring, now: i64) -> Result<Verified, Refused> {
+        credentials::verify(token, keys, now).inspect_err(|refused| self.note(*refused))
+    }
+
+    /// Verifies a token of a platform: whose key speaks is decided by what the token says that it
+    /// is, and a stored credential in force has to stand behind it.
+    fn by_directory(
+        &self,
+        directory: &Directory,
+        token: &str,
+        keys: &Keyring,
+        now: i64,
+    ) -> Result<(Verified, Option<Arc<Credential>>), Unverified> {
+        let in_force = |credential: Option<Arc<Credential>>, missing| {
+            let credential = credential.ok_or(Unverified::Unbacked(missing))?;
+            if credential.is_expired(now) {
+                return Err(Unverified::Refused(Refused::Expired));
+            }
+            Ok(credential)
+        };
+        if let Some(application) = credentials::application(token) {
+            let known = directory.credential(&application);
+            let credential = in_force(known, "no such application")?;
+            let Proof::App { keys } = &credential.proof else {
+                return Err(Unverified::Unbacked("no such application"));
+            };
+            let verified = credentials::verify(token, keys, now)?;
+            if verified.kind != TokenKind::App || !verified.lives_at_most(MAX_APP_SECONDS) {
+                return Err(Unverified::Unbacked("an application's token lives an hour"));
+            }
+            let user = verified.user_id.as_deref();
+            if user.is_some_and(|user| user != &*credential.user_id) {
+                return Err(Unverified::Unbacked("the application is another user's"));
+            }
+            return Ok((credential.narrow(verified), Some(credential)));
+        }
+        let verified = self.by_key(token, keys, now)?;
+        let speaks_for = |user: &str| verified.user_id.as_deref() == Some(user);
+        let credential = match verified.kind {
+            TokenKind::App => return Err(Unverified::Unbacked("signed by the platform")),
+            TokenKind::Pat => {
+                let known = directory.token(&verified.digest);
+                let credential = in_force(known, "no such personal access token")?;
+                let Proof::Pat { endpoint, .. } = &credential.proof else {
+                    return Err(Unverified::Unbacked("no such personal access token"));
+                };
+                if endpoint.as_deref() != verified.credential_id.as_deref() {
+                    return Err(Unverified::Unbacked("another credential's name"));
+                }
+                credential
+            }
+            TokenKind::Auth => {
+                let source = verified.credential_id.as_deref().unwrap_or_default();
+                if source.parse::<SessionId>().is_ok() {
+                    // Sessions are not told, but their end is; and the token lives for an hour.
+                    if !verified.lives_at_most(MAX_AUTH_SECONDS) {
+                        return Err(Unverified::Unbacked("a session's token lives an hour"));
+                    }
+                    return Ok((verified, None));
+                }
+                in_force(directory.credential(source), "its credential is not there")?
+            }
+        };
+        if !speaks_for(&credential.user_id) {
+            return Err(Unverified::Unbacked("another user's"));
+        }
+        Ok((credential.narrow(verified), Some(credential)))
     }
 
     /// Replaces the configured keys, for example after a reload. Verdicts of the old ones end.
@@ -131,10 +290,26 @@ impl Tokens {
         Ok(())
     }
 
+    /// Something changed in the directory: whoever lives on a token verifies it again.
+    pub fn directory_changed(&self, concerns: Concerns) {
+        self.announce(concerns);
+    }
+
+    /// An agent of a project was sent away.
+    pub(crate) fn agent_revoked(&self, project: &Arc<str>) {
+        let concerned = Concern::Project(Arc::clone(project));
+        self.announce(Concerns::one(concerned));
+    }
+
+    /// Whom the changes concern that came since the last call.
+    pub(crate) fn take_concerns(&self) -> Concerns {
+        self.waiting.take()
+    }
+
     /// Replaces the set of revoked tokens. Streams that live on one of them end.
     pub fn set_revoked(&self, revoked: HashSet<Digest>) {
         self.revoked.store(Arc::new(revoked));
-        self.announce();
+        self.announce(Concerns::everybody());
     }
 
     /// Changes when keys or revocations change: whoever lives on a token then verifies it again.
@@ -151,10 +326,11 @@ impl Tokens {
     fn put_in_force(&self, keyring: Keyring) {
         let epoch = self.keys.load().epoch + 1;
         self.keys.store(Arc::new(Keys { epoch, keyring }));
-        self.announce();
+        self.announce(Concerns::everybody());
     }
 
-    fn announce(&self) {
+    fn announce(&self, concerns: Concerns) {
+        self.waiting.add(concerns);
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -164,6 +340,12 @@ impl Tokens {
         }
     }
 }
+
+/// Seconds that an application's own tokens may live: nobody can take them back but by ending the
+/// application.
+const MAX_APP_SECONDS: i64 = 3600;
+/// Seconds that delegated tokens live at most (`ttlSeconds`).
+const MAX_AUTH_SECONDS: i64 = 3600;
 
 /// Some 500 bytes each: 5 MiB for as many bearers as one engine sees within a token's life.
 const CACHED_TOKENS: usize = 10_000;

@@ -1,6 +1,7 @@
 //! Connections that agents were asked to open, until they arrive.
 
 use std::collections::HashMap;
+use std::ops::Add;
 use std::sync::{Arc, Weak};
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -10,7 +11,7 @@ use tokio::sync::oneshot;
 use transport::TlsStream;
 use types::id::{ClientId, StreamId};
 
-use super::Agent;
+use super::{Agent, Pooled};
 
 /// Who waits for which connection. An entry lives as long as the one who waits.
 #[derive(Debug, Default)]
@@ -103,8 +104,8 @@ impl Arrivals {
         self.pools.lock().get(&key(secret))?.upgrade()
     }
 
-    /// How many standing connections of all agents are idle, and how many carry a stream.
-    pub(crate) fn pooled(&self) -> (usize, usize) {
+    /// The standing connections of all agents.
+    pub(crate) fn pooled(&self) -> Pooled {
         // Agents are dropped outside the lock, where this is their last owner.
         let agents: Vec<_> = self
             .pools
@@ -112,10 +113,8 @@ impl Arrivals {
             .values()
             .filter_map(Weak::upgrade)
             .collect();
-        agents.iter().fold((0, 0), |(idle, busy), agent| {
-            let (more_idle, more_busy) = agent.pooled();
-            (idle + more_idle, busy + more_busy)
-        })
+        let pooled = agents.iter().map(|agent| agent.pooled());
+        pooled.fold(Pooled::default(), Pooled::add)
     }
 
     pub(super) fn forget_pool(&self, secret: &str) {

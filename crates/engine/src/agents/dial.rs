@@ -9,17 +9,24 @@ use wire::message::{StreamOutcome, StreamReq, StreamRsp};
 use wire::{Error, Kind};
 
 use super::hello::{farewell, send, token};
-use super::{OpenError, TunnelStream};
-use crate::access::{self, PROJECT, Proof, ProofMethod, Rule};
+use super::{OpenError, Purpose, TunnelStream};
+use crate::access::{self, Proof, Rule, TokenForm, Visitor};
 use crate::core::{Core, Worker};
+use crate::directory::Project;
 use crate::edge::raw;
 use crate::edge::record::{Outcome, Record};
+use crate::limits::Shaped;
 
 /// Serves one dialler: judges it, opens the stream, joins the two.
-pub(super) async fn serve(mut stream: TlsStream, request: StreamReq, worker: &Arc<Worker>) {
+pub(super) async fn serve(
+    mut stream: TlsStream,
+    request: StreamReq,
+    project: &Project,
+    worker: &Arc<Worker>,
+) {
     let zero_rtt = request.zero_rtt.is_some_and(|zero_rtt| zero_rtt.value);
     let mut record = Record::begin(worker, "dial", stream.get_ref().0.peer().ip());
-    let opened = open(&request, &stream, &mut record, worker).await;
+    let opened = open(&request, &stream, project, &mut record, worker).await;
     let outcome = match &opened {
         Ok((_, id)) => StreamOutcome::StreamId(id.to_string()),
         Err(error) => StreamOutcome::Error(error.clone()),
@@ -44,9 +51,10 @@ pub(super) async fn serve(mut stream: TlsStream, request: StreamReq, worker: &Ar
 async fn open(
     request: &StreamReq,
     stream: &TlsStream,
+    project: &Project,
     record: &mut Record,
     worker: &Arc<Worker>,
-) -> Result<(TunnelStream, StreamId), Error> {
+) -> Result<(Shaped<TunnelStream>, StreamId), Error> {
     let core: &Core = &worker.core;
     record.ended(Outcome::Refused);
     if request
@@ -62,32 +70,40 @@ async fn open(
             record.decided(Rule::Token.as_str(), Some(refused.to_string().into()));
             Error::unauthorized("the token is not valid here")
         })?;
-    record.proof(&Proof {
+    let proof = Proof::Token {
         token: Arc::clone(&credential),
-        method: ProofMethod::Header,
-    });
-    access::require(&credential, Permission::TunnelsStreamsCreateDelete).map_err(|denied| {
+        form: TokenForm::Header,
+    };
+    record.proof(&proof);
+    let permission = Permission::TunnelsStreamsCreateDelete;
+    let permitted = core.tenancy.require(&credential, project, permission);
+    permitted.map_err(|denied| {
         record.decided(Rule::Permission.as_str(), None);
         Error::unauthorized(denied.to_string())
     })?;
     record.decided("unknown", None);
     let tunnel = core
         .live
-        .find(PROJECT, &request.tunnel_id_name)
+        .find(&project.id, &request.tunnel_id_name)
         // A published tunnel has its address at the edge, and guards that a dial would go around.
         .filter(|tunnel| tunnel.view.properties.publish == Some(false))
         .ok_or_else(|| Error::tunnel_not_found("no such private tunnel is online"))?;
     record.tunnel(&tunnel);
     record.decided(Rule::Boundary.as_str(), None);
-    access::may_dial(&credential, &tunnel.view)
+    access::reaches_stream(&credential, project, &tunnel.view)
         .map_err(|denied| Error::unauthorized(denied.to_string()))?;
+    record
+        .enter(&tunnel.project)
+        .map_err(|none| Error::capacity_exhausted(none.to_string()))?;
     record.decided(Rule::Token.as_str(), None);
     let source = stream.get_ref().0.peer().ip();
+    record.admitted(&tunnel, Visitor::at(source), Some(&proof));
     let opened = tunnel
         .agent
-        .open_stream(worker.index, tunnel.view.id, source)
+        .open_stream(worker.index, tunnel.view.id, source, Purpose::Bytes)
         .await;
-    opened.map_err(|error| {
+    let shaped = opened.map(|(stream, id)| (Shaped::new(stream, &tunnel), id));
+    shaped.map_err(|error| {
         record.failed(error.to_string());
         match error {
             OpenError::Refused(refusal) => refusal,

@@ -9,12 +9,15 @@ use tracing::debug;
 use transport::TlsStream;
 use transport::standing::Standing;
 use types::id::StreamId;
-use wire::message::{ClientDetails, OpenControlChannelRsp, ProxyReq, ProxyRsp};
+use wire::message::{
+    ClientDetails, OpenControlChannelRsp, ProxyReq, ProxyRsp, StreamOutcome, StreamRsp,
+};
 use wire::pool::Side;
 use wire::{Decoder, Error, FrameError, Kind, Message};
 
 use super::{dial, session};
 use crate::core::Worker;
+use crate::directory::Project;
 
 /// How long a connection may take to say what it is: it was opened to say just that.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
@@ -23,7 +26,7 @@ const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves one connection that chose the agent protocol.
-pub(crate) async fn serve(mut stream: TlsStream, worker: Arc<Worker>) {
+pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: Arc<Worker>) {
     let first = match tokio::time::timeout(HELLO_DEADLINE, read_message(&mut stream)).await {
         Ok(Ok(first)) => first,
         Ok(Err(error)) => {
@@ -40,7 +43,7 @@ pub(crate) async fn serve(mut stream: TlsStream, worker: Arc<Worker>) {
     };
     match first.kind {
         Some(Kind::OpenControlChannelReq(request)) => {
-            session::run(stream, request, &worker).await;
+            session::run(stream, request, &project, &worker).await;
         }
         Some(Kind::ProxyReq(request)) if request.stream_id.is_empty() => {
             join_pool(stream, &request, &worker);
@@ -49,12 +52,28 @@ pub(crate) async fn serve(mut stream: TlsStream, worker: Arc<Worker>) {
         Some(Kind::StreamReq(request)) => {
             // A dialler is a visitor, not an agent: a drain waits for it.
             let at = Arc::clone(&worker);
-            worker.spawn(async move { dial::serve(stream, request, &at).await });
+            worker.spawn(async move { dial::serve(stream, request, &project, &at).await });
         }
         _ => {
             let error = Error::invalid_request("a connection begins with a hello");
             refuse(&mut stream, error).await;
         }
+    }
+}
+
+/// Answers an agent that comes before the engine knows its project: it comes back.
+pub(crate) async fn turn_away(mut stream: TlsStream) {
+    // The answer belongs to a question.
+    let Ok(Ok(first)) = tokio::time::timeout(HELLO_DEADLINE, read_message(&mut stream)).await
+    else {
+        return;
+    };
+    let error = Error::service_unavailable("the engine waits for its platform");
+    if let Some(Kind::StreamReq(_)) = first.kind {
+        let outcome = Some(StreamOutcome::Error(error));
+        farewell(&mut stream, Kind::StreamRsp(StreamRsp { outcome }).into()).await;
+    } else {
+        refuse(&mut stream, error).await;
     }
 }
 
@@ -67,7 +86,7 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     };
     let to = agent.neediest_worker();
     if to == worker.index {
-        agent.join(to, Standing::new(Box::new(stream), Side::Engine));
+        agent.join(to, Standing::new(stream, Side::Engine));
         return;
     }
     let Some(other) = worker.core.workers().get(to) else {
@@ -76,7 +95,7 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     if stream.get_mut().0.detach().is_ok() {
         // The pool looks at what lies idle, so it must be handed over where it will be polled.
         other.runtime.spawn(async move {
-            agent.join(to, Standing::new(Box::new(stream), Side::Engine));
+            agent.join(to, Standing::new(stream, Side::Engine));
         });
     }
 }
@@ -156,7 +175,7 @@ pub(super) fn token(details: Option<&ClientDetails>) -> &str {
 }
 
 impl super::Agent {
-    fn join(&self, worker: usize, standing: Standing<Box<TlsStream>>) {
+    fn join(&self, worker: usize, standing: Standing<TlsStream>) {
         if let Some(pool) = self.pool(worker) {
             pool.join(standing, Instant::now());
         }

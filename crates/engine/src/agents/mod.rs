@@ -2,18 +2,20 @@
 //!
 //! [`session`] is the actor of one control channel. [`Agent`] is what the rest of the engine holds
 //! of it: a way to open streams. A stream comes on a standing connection where the agent knows
-//! them ([`pool`]), and otherwise on a connection that the agent opens when asked.
+//! them ([`pool`]), small ones share connections where it knows that too ([`lanes`]), and otherwise
+//! the agent opens a connection when asked.
 
 mod arrivals;
 mod dial;
 mod hello;
+mod lanes;
 mod pool;
 mod session;
 mod stream;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use metrics::Histogram;
@@ -26,10 +28,13 @@ use wire::{Kind, Message};
 
 pub(crate) use self::arrivals::Arrivals;
 use self::arrivals::Pending;
-pub(crate) use self::hello::serve;
+pub(crate) use self::hello::{serve, turn_away};
+use self::lanes::Lanes;
 use self::pool::{Pool, Taken};
+use self::stream::Seated;
 pub(crate) use self::stream::TunnelStream;
 use crate::core::Core;
+use crate::live::Load;
 
 /// How long an agent has to bring a stream: two round trips and a dial on a bad line.
 const OPEN_DEADLINE: Duration = Duration::from_secs(10);
@@ -45,6 +50,8 @@ pub(crate) struct Agent {
     outbox: mpsc::Sender<Order>,
     /// One for each worker; empty for an agent without the extension.
     pools: Box<[Pool]>,
+    /// The same.
+    lanes: Box<[Lanes]>,
     pool_secret: String,
     /// Connections that the agent may be asked for at once; the next one waits. The published
     /// clients give up their control channel when more is asked of them than they queue.
@@ -55,6 +62,17 @@ pub(crate) struct Agent {
     /// Cancelled when the control channel has ended: nothing new is admitted. Streams that were
     /// accepted live on.
     ended: CancellationToken,
+    /// What it came with was taken back: its streams end too.
+    revoked: AtomicBool,
+}
+
+/// What a stream is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// HTTP exchanges, which are mostly small: on a lane as long as they are.
+    Exchanges,
+    /// Bytes of which nothing is known.
+    Bytes,
 }
 
 /// What the control channel's actor is asked to do.
@@ -64,6 +82,30 @@ pub(crate) enum Order {
     Send(Box<Message>),
     /// Another channel of the same identity has taken this tunnel over.
     TakenOver(TunnelId),
+}
+
+/// Standing connections, by what they are for at the moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pooled {
+    pub(crate) idle: usize,
+    /// With one stream each.
+    pub(crate) busy: usize,
+    pub(crate) lanes: usize,
+    /// Streams on lanes.
+    pub(crate) on_lanes: usize,
+}
+
+impl std::ops::Add for Pooled {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            idle: self.idle + other.idle,
+            busy: self.busy + other.busy,
+            lanes: self.lanes + other.lanes,
+            on_lanes: self.on_lanes + other.on_lanes,
+        }
+    }
 }
 
 /// Why there is no stream.
@@ -104,9 +146,10 @@ impl Agent {
         worker: usize,
         tunnel: TunnelId,
         source: IpAddr,
+        purpose: Purpose,
     ) -> Result<(TunnelStream, StreamId), OpenError> {
         let begun = Instant::now();
-        let opened = self.open(worker, tunnel, source).await;
+        let opened = self.open(worker, tunnel, source, purpose).await;
         match &opened {
             Ok(_) => self.open_seconds.record(begun.elapsed()),
             Err(error) => crate::metrics::stream_open_failed(error.as_str()),
@@ -119,6 +162,7 @@ impl Agent {
         worker: usize,
         tunnel: TunnelId,
         source: IpAddr,
+        purpose: Purpose,
     ) -> Result<(TunnelStream, StreamId), OpenError> {
         if self.ended.is_cancelled() {
             return Err(OpenError::Gone);
@@ -133,12 +177,30 @@ impl Agent {
                 tunnel_id: tunnel.to_string(),
                 stream_id: id.to_string(),
                 source_ip: Some(source.into()),
+                moved: false,
             };
-            let idle = self.take_standing(worker).await?;
-            let opened = idle.open(&open).map_err(|_| OpenError::Gone)?;
-            TunnelStream::standing(opened, slot, worker)
+            match purpose {
+                Purpose::Exchanges => self.open_small(slot, worker, &open).await?,
+                Purpose::Bytes => {
+                    let idle = self.take_standing(worker).await?;
+                    self.open_standing(slot, worker, idle, &open)?
+                }
+            }
         };
         Ok((stream, id))
+    }
+
+    /// Begins a stream on a standing connection.
+    fn open_standing(
+        self: &Arc<Self>,
+        slot: StreamSlot,
+        worker: usize,
+        idle: pool::Idle,
+        open: &StreamOpen,
+    ) -> Result<TunnelStream, OpenError> {
+        let opened = idle.open(open).map_err(|_| OpenError::Gone)?;
+        let seated = Seated::new(opened, Arc::clone(self), worker);
+        Ok(TunnelStream::standing(seated, slot))
     }
 
     /// Takes a standing connection, waiting for a new one where none is idle.
@@ -202,7 +264,7 @@ impl Agent {
             () = self.ended.cancelled() => return Err(OpenError::Gone),
         };
         match arrived {
-            Ok(Ok(Ok(stream))) => Ok(TunnelStream::own(stream, slot, worker)),
+            Ok(Ok(Ok(stream))) => Ok(TunnelStream::own(stream, slot)),
             Ok(Ok(Err(refusal))) => Err(OpenError::Refused(refusal)),
             Ok(Err(_)) => Err(OpenError::Gone),
             Err(_) => Err(OpenError::Deadline),
@@ -239,12 +301,21 @@ impl Agent {
         self.pools.get(worker)
     }
 
-    /// How many standing connections are idle, and how many carry a stream.
-    fn pooled(&self) -> (usize, usize) {
-        let counts = self.pools.iter().map(Pool::counts);
-        counts.fold((0, 0), |(idle, busy), (more_idle, more_busy)| {
-            (idle + more_idle, busy + more_busy)
-        })
+    /// What there is of connections and streams on them.
+    fn pooled(&self) -> Pooled {
+        let mut all = Pooled::default();
+        for pool in &self.pools {
+            let (idle, busy) = pool.counts();
+            all.idle += idle;
+            all.busy += busy;
+        }
+        for lanes in &self.lanes {
+            let (lanes, streams) = lanes.counts();
+            all.lanes += lanes;
+            all.on_lanes += streams;
+        }
+        all.busy = all.busy.saturating_sub(all.lanes);
+        all
     }
 
     /// Gives a new standing connection to the worker that needs it most.
@@ -267,6 +338,12 @@ impl Agent {
             drop(pool.trim(now));
             self.demand(pool.demand(now));
         }
+        self.lanes.iter().for_each(|lanes| lanes.trim(now));
+    }
+
+    /// Whether what the agent came with was taken back.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Relaxed)
     }
 
     /// Ends admission: what is idle is closed, what is waited for will not come.
@@ -275,6 +352,13 @@ impl Agent {
         for pool in &self.pools {
             drop(pool.close());
         }
+        self.lanes.iter().for_each(Lanes::close);
+    }
+}
+
+impl Load for Agent {
+    fn load(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
     }
 }
 

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use transport::lane::{Driver, Lane};
 use transport::standing::{Framed, Standing};
 use transport::{Stream, TlsStream};
 use wire::pool::StreamOpen;
 
 /// A connection without a stream.
-pub(super) struct Idle<T = Box<TlsStream>> {
+pub(super) struct Idle<T = TlsStream> {
     standing: Standing<T>,
     seat: Seat,
 }
@@ -41,7 +42,7 @@ const DEMAND_LASTS: Duration = Duration::from_secs(5);
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(5_100);
 
 /// One worker's pool.
-pub(super) struct Pool<T = Box<TlsStream>> {
+pub(super) struct Pool<T = TlsStream> {
     state: Mutex<State<T>>,
     /// Connections that exist, idle and busy.
     open: Arc<AtomicUsize>,
@@ -57,7 +58,7 @@ struct State<T> {
 }
 
 /// What [`Pool::take`] found.
-pub(super) enum Taken<T = Box<TlsStream>> {
+pub(super) enum Taken<T = TlsStream> {
     /// A connection, and how many more the agent should be asked for.
     Ready(Idle<T>, usize),
     /// None: it will arrive here, once this many have been asked for.
@@ -83,6 +84,20 @@ impl<T: Stream> Idle<T> {
 
     fn is_alive(&mut self) -> bool {
         self.standing.is_alive()
+    }
+}
+
+impl Idle {
+    /// Turns it into a lane, which breaks when the agent's system confirms nothing of what is
+    /// under way for `stall`.
+    ///
+    /// # Errors
+    /// As [`Standing::into_lane`]; the connection is closed then.
+    pub(super) fn into_lane(self, stall: Duration) -> io::Result<(Lane, Driver<TlsStream>, Seat)> {
+        let Self { mut standing, seat } = self;
+        standing.get_mut().get_ref().0.limit_stall(Some(stall));
+        let (lane, driver) = standing.into_lane()?;
+        Ok((lane, driver, seat))
     }
 }
 

@@ -1,11 +1,12 @@
 //! The actor of one control channel: it reads what the agent asks, answers, and keeps the channel
 //! alive. When the channel ends, its tunnels go; streams that were accepted live on.
 
-use std::collections::BTreeSet;
+mod opening;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use credentials::Verified;
@@ -16,23 +17,22 @@ use tracing::{debug, info};
 use transport::TlsStream;
 use types::client::{Client, check_labels};
 use types::id::{StreamId, TunnelId};
-use types::tunnel::{Protocol, TunnelProperties};
+use types::permission::Permission;
 use wire::liveness::EngineLiveness;
 use wire::message::{
     ClientDetails, CloseControlChannelRsp, CloseTunnelReq, CloseTunnelRsp, ControlChannelLiveness,
     ControlChannelOk, ControlChannelOutcome, OpenControlChannelReq, OpenControlChannelRsp,
-    OpenTunnelReq, OpenTunnelRsp, ProxyConnReq, ProxyConnRsp, ServerDetails, ServerMessage,
-    TunnelOutcome, text,
+    ProxyConnReq, ProxyConnRsp, ServerDetails, ServerMessage, text,
 };
-use wire::{Decoder, Error, ErrorCode, Kind, Message};
+use wire::{Decoder, Error, Kind, Message};
 
 use super::hello::{farewell, refuse, token};
+use super::lanes::Lanes;
 use super::pool::Pool;
 use super::{Agent, OUTBOX, Order, hex, random_bytes};
-use crate::access;
 use crate::core::{Core, Worker};
-use crate::listen::{BoundPort, NoPort, check_ciphers};
-use crate::live::{HostnameRefused, Identity, OpenRefused, Owner};
+use crate::directory::Project;
+use crate::live::Identity;
 
 /// How long a write to the control channel may take: an agent that does not read for so long is
 /// as good as gone.
@@ -45,8 +45,13 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(15);
 const DETAIL_BYTES: usize = 256;
 
 /// Serves a control channel from its hello to its end.
-pub(super) async fn run(mut stream: TlsStream, hello: OpenControlChannelReq, worker: &Arc<Worker>) {
-    let (session, answer) = match Session::open(hello, worker) {
+pub(super) async fn run(
+    mut stream: TlsStream,
+    hello: OpenControlChannelReq,
+    project: &Arc<Project>,
+    worker: &Arc<Worker>,
+) {
+    let (session, answer) = match Session::open(hello, project, worker) {
         Ok(opened) => opened,
         Err(error) => {
             debug!(
@@ -72,11 +77,14 @@ struct Session {
     worker: Arc<Worker>,
     agent: Arc<Agent>,
     credential: Arc<Verified>,
+    project: Arc<Project>,
     identity: Identity,
     liveness: EngineLiveness,
     orders: mpsc::Receiver<Order>,
     /// Tunnels of this channel, to know which displacements concern it.
     tunnels: BTreeSet<TunnelId>,
+    /// Those on reserved ports.
+    reserved: BTreeMap<TunnelId, u16>,
     out: Vec<u8>,
     closing: bool,
 }
@@ -96,6 +104,8 @@ enum End {
     Goodbye,
     #[error("the engine stops")]
     Stopping,
+    #[error("the agent may no longer be here: {0}")]
+    Revoked(String),
 }
 
 impl End {
@@ -108,13 +118,18 @@ impl End {
             Self::Violation(_) => "violation",
             Self::Goodbye => "goodbye",
             Self::Stopping => "stopping",
+            Self::Revoked(_) => "revoked",
         }
     }
 }
 
 impl Session {
     /// Judges a hello. The answer is sent by [`Session::serve`], before anything else.
-    fn open(hello: OpenControlChannelReq, worker: &Arc<Worker>) -> Result<(Self, Message), Error> {
+    fn open(
+        hello: OpenControlChannelReq,
+        project: &Arc<Project>,
+        worker: &Arc<Worker>,
+    ) -> Result<(Self, Message), Error> {
         let core = &worker.core;
         let details = hello.client_details.unwrap_or_default();
         wire::handshake::check_version(&details)?;
@@ -122,13 +137,17 @@ impl Session {
             .tokens
             .verify(token(Some(&details)), core.unix_seconds())
             .map_err(|_| Error::unauthorized("the token is not valid here"))?;
+        core.tenancy
+            .admits(&credential, project)
+            .map_err(|denied| Error::unauthorized(denied.to_string()))?;
         if core.shutdown.drain().is_cancelled() {
             return Err(Error::service_unavailable("the engine is stopping"));
         }
         let (agreed, liveness) = EngineLiveness::negotiate(hello.liveness, Instant::now())?;
-        let view = client_view(core, &details, &credential)?;
+        let view = client_view(core, project, &details, &credential)?;
         let extensions = wire::handshake::agreed_extensions(&details.extensions);
         let pooled = extensions.contains(&wire::handshake::EXT_POOL);
+        let with_lanes = extensions.contains(&wire::handshake::EXT_LANE);
 
         let (outbox, orders) = mpsc::channel(OUTBOX);
         let workers = if pooled { core.workers().len() } else { 0 };
@@ -137,36 +156,43 @@ impl Session {
             client_id: view.id,
             outbox,
             pools: (0..workers).map(|_| Pool::default()).collect(),
+            lanes: (0..workers)
+                .filter(|_| with_lanes)
+                .map(|_| Lanes::default())
+                .collect(),
             pool_secret: hex(&random_bytes::<32>()),
             asked: Semaphore::new(ProxyConnReq::MAX_PENDING),
             streams: AtomicUsize::new(0),
             max_streams: core.config.limits.max_streams_per_client,
             open_seconds: core.metrics.stream_open_seconds(),
             ended: CancellationToken::new(),
+            revoked: AtomicBool::new(false),
         });
         let client_id = view.id;
-        core.live.add_client(view).map_err(|_| {
-            Error::capacity_exhausted("the engine has as many agents as it may have")
-        })?;
+        core.live
+            .add_client(view, project)
+            .map_err(|full| Error::capacity_exhausted(full.to_string()))?;
         if pooled {
             core.arrivals.expect_pool(&agent.pool_secret, &agent);
         }
-        let identity = Identity::new(access::PROJECT, &credential.identity);
+        let identity = Identity::new(&project.id, &credential.identity);
         let session = Self {
             core: Arc::clone(core),
             worker: Arc::clone(worker),
             agent,
             credential,
+            project: Arc::clone(project),
             identity,
             liveness,
             orders,
             tunnels: BTreeSet::new(),
+            reserved: BTreeMap::new(),
             out: Vec::new(),
             closing: false,
         };
         Ok((
             session,
-            greeting(client_id.to_string(), agreed, &extensions),
+            greeting(project, client_id.to_string(), agreed, &extensions),
         ))
     }
 
@@ -175,6 +201,10 @@ impl Session {
             Ok(()) => self.converse(&mut stream).await,
             Err(end) => end,
         };
+        if matches!(end, End::Revoked(_)) {
+            self.agent.revoked.store(true, Ordering::Relaxed);
+            self.core.tokens.agent_revoked(&self.project.id);
+        }
         // Admission ends here, before anything that may take time.
         self.agent.end();
         self.core.arrivals.forget_pool(&self.agent.pool_secret);
@@ -184,10 +214,13 @@ impl Session {
         }
         let gone = gone.iter().map(|tunnel| tunnel.view.id).collect();
         self.core.forget_upstreams(gone);
-        if let End::Violation(reason) = &end {
-            let message = ServerMessage {
-                message: reason.clone(),
-            };
+        let last_words = match &end {
+            End::Violation(reason) => Some(reason.clone()),
+            End::Revoked(reason) => Some(reason.clone()),
+            _ => None,
+        };
+        if let Some(message) = last_words {
+            let message = ServerMessage { message };
             farewell(&mut stream, Kind::ServerMessage(message).into()).await;
         } else {
             tokio::time::timeout(WRITE_DEADLINE, stream.shutdown())
@@ -202,6 +235,10 @@ impl Session {
         let stop = self.core.agents_stop.clone();
         let mut decoder = Decoder::new();
         let mut bytes = vec![0; READ];
+        let mut changes = self.core.tokens.changes();
+        if let Some(end) = self.lapsed() {
+            return end;
+        }
         let mut trim = tokio::time::interval(TRIM_INTERVAL);
         trim.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -238,9 +275,40 @@ impl Session {
                     }
                 }
                 () = silent => return End::Silent,
+                // The sender lives as long as the engine.
+                Ok(()) = changes.changed() => {
+                    if let Some(end) = self.lapsed() {
+                        return end;
+                    }
+                    if let Err(end) = self.give_up_ports() {
+                        return end;
+                    }
+                }
                 _ = trim.tick() => self.agent.trim_pools(Instant::now()),
                 () = stop.cancelled() => return End::Stopping,
             }
+        }
+    }
+
+    /// Why the agent may not stay: its token was taken back, its project is out of use, or its
+    /// owner has no part in it any more. That a token is past its time ends nothing that it began.
+    fn lapsed(&self) -> Option<End> {
+        let now = self.core.unix_seconds();
+        let tenancy = &self.core.tenancy;
+        let may = |permission| {
+            tenancy
+                .require(&self.credential, &self.project, permission)
+                .is_ok()
+        };
+        if !self.core.tokens.holds(&self.credential, now) {
+            Some(End::Revoked("its credential was revoked".to_owned()))
+        } else if let Err(denied) = tenancy.admits(&self.credential, &self.project) {
+            Some(End::Revoked(denied.to_string()))
+        } else if !self.tunnels.is_empty() && !may(Permission::TunnelsTunnelsCreateDelete) {
+            let reason = "its owner may not open tunnels here any more";
+            Some(End::Revoked(reason.to_owned()))
+        } else {
+            None
         }
     }
 
@@ -295,6 +363,7 @@ impl Session {
         match order {
             Order::Send(message) => self.say(&message),
             Order::TakenOver(tunnel) => {
+                self.reserved.remove(&tunnel);
                 if !self.tunnels.remove(&tunnel) {
                     return Ok(());
                 }
@@ -306,112 +375,21 @@ impl Session {
         }
     }
 
-    /// Opens a tunnel or says why not.
-    fn open_tunnel(&mut self, request: OpenTunnelReq) -> Message {
-        let OpenTunnelReq {
-            request_id,
-            tunnel_properties,
-        } = request;
-        let outcome = match self.try_open_tunnel(&tunnel_properties.unwrap_or_default()) {
-            Ok(properties) => TunnelOutcome::TunnelProperties(Box::new(properties)),
-            Err(error) => TunnelOutcome::Error(error),
-        };
-        Kind::OpenTunnelRsp(OpenTunnelRsp {
-            request_id,
-            outcome: Some(outcome),
-        })
-        .into()
-    }
-
-    /// The order of the checks is that of every surface: permission, shape, what this edition
-    /// offers, boundary, state.
-    fn try_open_tunnel(
-        &mut self,
-        request: &wire::message::TunnelProperties,
-    ) -> Result<wire::message::TunnelProperties, Error> {
-        let core = Arc::clone(&self.core);
-        access::may_create_tunnels(&self.credential)
-            .map_err(|missing| Error::unauthorized(missing.to_string()))?;
-        let mut properties = wire::properties::requested(request).map_err(Error::from)?;
-        let available = |properties: &TunnelProperties| {
-            access::community::refuse_unavailable(properties)
-                .map_err(|option| Error::new(ErrorCode::FeatureNotAvailable, option.to_string()))
-        };
-        available(&properties)?;
-        access::fill_and_judge(&self.credential, &mut properties)
-            .map_err(|refusal| Error::unauthorized(refusal.to_string()))?;
-        // What the boundary filled in was not asked for before.
-        available(&properties)?;
-        let mut properties = properties.resolve().map_err(Error::from)?;
-        check_ciphers(&properties).map_err(Error::from)?;
-        let mut port: Option<BoundPort> = None;
-        if properties.publish == Some(true) {
-            if properties.protocol == Some(Protocol::Tcp) {
-                let key = (self.identity.clone(), properties.name.clone());
-                let bound = core.tcp_ports.bind(&key).map_err(|error| {
-                    let code = match error {
-                        NoPort::SwitchedOff => ErrorCode::FeatureNotAvailable,
-                        NoPort::Exhausted => ErrorCode::CapacityExhausted,
-                    };
-                    Error::new(code, error.to_string())
-                })?;
-                properties.port = Some(bound.port());
-                properties.hostname = Some(core.namespace.base().clone());
-                port = Some(bound);
-            } else {
-                let hostname = self.hostname(properties.hostname.as_ref())?;
-                properties.hostname = Some(hostname);
-                // Visitors come to the listener's port, and agents make the address of it.
-                properties.port = core.tls_addr.get().map(SocketAddr::port);
-            }
+    /// Closes the tunnels whose reserved port is the project's no longer.
+    fn give_up_ports(&mut self) -> Result<(), End> {
+        let state = self.project.state();
+        let released = |(_, port): &(&TunnelId, &u16)| !state.has_reserved(**port);
+        let gone: Vec<_> = self.reserved.iter().filter(released).collect();
+        let gone: Vec<TunnelId> = gone.into_iter().map(|(tunnel, _)| *tunnel).collect();
+        drop(state);
+        for tunnel in gone {
+            let tunnel_id = tunnel.to_string();
+            self.close_tunnel(&tunnel_id);
+            let message = "the reserved port was released".to_owned();
+            self.say(&Kind::ServerMessage(ServerMessage { message }).into())?;
+            self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
         }
-        let policy = access::TunnelPolicy::compile(&properties);
-        let owner = Owner {
-            identity: self.identity.clone(),
-            client_id: self.agent.client_id,
-            agent: Arc::clone(&self.agent),
-        };
-        let opened = core
-            .live
-            .open_tunnel(owner, properties, policy)
-            .map_err(refused)?;
-        let tunnel = opened.tunnel;
-        self.tunnels.insert(tunnel.view.id);
-        if let Some(port) = port {
-            core.tcp_ports
-                .serve(port, &tunnel, self.worker.core.workers());
-            // Whoever took it over between the two lines found no port to close.
-            let id = tunnel.view.id.to_string();
-            if core.live.find(access::PROJECT, &id).is_none() {
-                core.tcp_ports.close(&tunnel.view.id);
-            }
-        }
-        for displaced in opened.displaced {
-            core.tcp_ports.close(&displaced.tunnel_id);
-            core.forget_upstreams(vec![displaced.tunnel_id]);
-            displaced.agent.taken_over(displaced.tunnel_id);
-        }
-        Ok(wire::properties::opened(&tunnel.view))
-    }
-
-    /// The name under which a tunnel is published: the one asked for, or one that is free.
-    fn hostname(
-        &self,
-        requested: Option<&types::tunnel::Hostname>,
-    ) -> Result<types::tunnel::Hostname, Error> {
-        let namespace = &self.core.namespace;
-        match requested {
-            Some(hostname) => namespace.resolve(hostname).map_err(|error| {
-                let code = match error {
-                    HostnameRefused::CustomDomain => ErrorCode::FeatureNotAvailable,
-                    HostnameRefused::TooLong => ErrorCode::InvalidRequest,
-                };
-                Error::new(code, error.to_string())
-            }),
-            None => namespace
-                .draw(|hostname| self.core.live.is_spoken_for(hostname))
-                .ok_or_else(|| Error::capacity_exhausted("no free hostname was found")),
-        }
+        Ok(())
     }
 
     fn close_tunnel(&mut self, tunnel_id: &str) {
@@ -419,6 +397,7 @@ impl Session {
             return;
         };
         self.tunnels.remove(&id);
+        self.reserved.remove(&id);
         if self
             .core
             .live
@@ -457,6 +436,7 @@ const READ: usize = 4096;
 
 fn client_view(
     core: &Core,
+    project: &Project,
     details: &ClientDetails,
     credential: &Verified,
 ) -> Result<Client, Error> {
@@ -469,7 +449,15 @@ fn client_view(
     };
     let mut view = Client::online(core.live.new_client_id());
     view.user_id.clone_from(&credential.user_id);
-    view.project_id = Some(access::PROJECT.to_owned());
+    let state = project.state();
+    let told = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
+    view.project_id = Some(project.id.to_string());
+    view.workspace_id = told(&state.workspace_id);
+    view.plan = told(&state.plan);
+    view.provider = told(&state.provider);
+    view.region = told(&state.region);
+    let cluster = core.tenancy.directory().and_then(|known| known.platform());
+    view.cluster_id = cluster.map(|platform| platform.cluster_domain.clone());
     view.agent = detail("agent", details.agent.as_ref())?;
     view.channel = detail("channel", details.channel.as_ref())?;
     view.version = detail("version", details.version.as_ref())?;
@@ -481,11 +469,17 @@ fn client_view(
 }
 
 fn greeting(
+    project: &Project,
     client_id: String,
     liveness: Option<ControlChannelLiveness>,
     extensions: &[&'static str],
 ) -> Message {
+    let state = project.state();
+    let told = |text: &Option<Arc<str>>| text.as_deref().map(Into::into);
     let server_details = ServerDetails {
+        plan: told(&state.plan),
+        provider: told(&state.provider),
+        region: told(&state.region),
         agent: Some("svc-engine".into()),
         channel: Some("stable".into()),
         version: Some(env!("CARGO_PKG_VERSION").into()),
@@ -499,14 +493,4 @@ fn greeting(
     };
     let outcome = Some(ControlChannelOutcome::Ok(ok));
     Kind::OpenControlChannelRsp(OpenControlChannelRsp { outcome }).into()
-}
-
-fn refused(refused: OpenRefused) -> Error {
-    match refused {
-        OpenRefused::Full => Error::capacity_exhausted(refused.to_string()),
-        OpenRefused::NotConnected => Error::service_unavailable(refused.to_string()),
-        OpenRefused::NameTaken | OpenRefused::HostnameTaken | OpenRefused::AlreadyYours => {
-            Error::invalid_request(refused.to_string())
-        }
-    }
 }

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use transport::TlsStream;
+use transport::lane::Carried;
 use transport::standing::Framed;
 
-use super::StreamSlot;
+use super::lanes::ToPool;
 use super::pool::{Idle, Seat};
+use super::{Agent, StreamSlot};
 
 /// How long a connection whose stream was abandoned may take to become usable again. A round trip
 /// and what was under way; beyond it a new one is cheaper.
@@ -25,53 +27,101 @@ const RECYCLE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct TunnelStream {
     carrier: Carrier,
-    slot: StreamSlot,
-    worker: usize,
+    _slot: StreamSlot,
 }
 
 #[derive(Debug)]
 enum Carrier {
-    /// A standing connection; empty only while it is being dropped.
-    Standing(Option<(Framed<Box<TlsStream>>, Seat)>),
+    Standing(Seated),
+    /// A lane first, and a standing connection once the stream is no longer small.
+    Lane(Box<Carried<ToPool>>),
     /// A connection that the agent opened for this stream alone.
-    Own(Box<TlsStream>),
+    Own(TlsStream),
 }
 
 impl TunnelStream {
-    pub(super) fn standing(
-        opened: (Framed<Box<TlsStream>>, Seat),
-        slot: StreamSlot,
-        worker: usize,
-    ) -> Self {
+    pub(super) fn standing(seated: Seated, slot: StreamSlot) -> Self {
         Self {
-            carrier: Carrier::Standing(Some(opened)),
-            slot,
-            worker,
+            carrier: Carrier::Standing(seated),
+            _slot: slot,
         }
     }
 
-    pub(super) fn own(stream: TlsStream, slot: StreamSlot, worker: usize) -> Self {
+    pub(super) fn on_lane(carried: Carried<ToPool>, slot: StreamSlot) -> Self {
         Self {
-            carrier: Carrier::Own(Box::new(stream)),
-            slot,
-            worker,
+            carrier: Carrier::Lane(Box::new(carried)),
+            _slot: slot,
         }
     }
 
-    /// Why the agent refused the stream, if it did and said.
-    pub(crate) fn refusal(&self) -> Option<&wire::Error> {
-        match &self.carrier {
-            Carrier::Standing(standing) => standing.as_ref()?.0.refusal(),
+    pub(super) fn own(stream: TlsStream, slot: StreamSlot) -> Self {
+        Self {
+            carrier: Carrier::Own(stream),
+            _slot: slot,
+        }
+    }
+
+    /// Says that the next bytes begin an exchange, and that everything of the one before has been
+    /// read: what may stay on a lane is counted by exchanges.
+    pub(crate) fn begin_exchange(&mut self) {
+        if let Carrier::Lane(carried) = &mut self.carrier {
+            carried.begin_exchange();
+        }
+    }
+
+    /// Whether it has left its lane, where another exchange would cost less.
+    pub(crate) fn has_moved(&self) -> bool {
+        matches!(&self.carrier, Carrier::Lane(carried) if carried.is_moved())
+    }
+
+    /// Why the agent refused the stream, if it did and said; not why one broke that was accepted.
+    pub(crate) fn refusal(&self) -> Option<wire::Error> {
+        let said = match &self.carrier {
+            Carrier::Standing(seated) => seated.refusal(),
+            Carrier::Lane(carried) => carried
+                .lane_refusal()
+                .or_else(|| carried.connection().and_then(Seated::refusal)),
             Carrier::Own(_) => None,
+        };
+        said.filter(wire::Error::is_refusal)
+    }
+
+    fn io(&mut self) -> Pin<&mut dyn transport::Stream> {
+        match &mut self.carrier {
+            Carrier::Standing(seated) => Pin::new(seated),
+            Carrier::Lane(carried) => Pin::new(&mut **carried),
+            Carrier::Own(stream) => Pin::new(stream),
+        }
+    }
+}
+
+/// A stream on a standing connection, which goes back to its pool when this is dropped.
+#[derive(Debug)]
+pub(super) struct Seated {
+    /// Empty only while it is being dropped.
+    opened: Option<(Framed<TlsStream>, Seat)>,
+    agent: Arc<Agent>,
+    worker: usize,
+}
+
+impl Seated {
+    pub(super) fn new(opened: (Framed<TlsStream>, Seat), agent: Arc<Agent>, worker: usize) -> Self {
+        Self {
+            opened: Some(opened),
+            agent,
+            worker,
         }
     }
 
-    fn io(&mut self) -> io::Result<Pin<&mut dyn transport::Stream>> {
-        match &mut self.carrier {
-            Carrier::Standing(Some((framed, _))) => Ok(Pin::new(framed)),
-            Carrier::Standing(None) => Err(io::ErrorKind::NotConnected.into()),
-            Carrier::Own(stream) => Ok(Pin::new(&mut **stream)),
-        }
+    fn refusal(&self) -> Option<wire::Error> {
+        self.opened.as_ref()?.0.refusal().cloned()
+    }
+
+    fn framed(self: Pin<&mut Self>) -> io::Result<Pin<&mut Framed<TlsStream>>> {
+        let opened = self.get_mut().opened.as_mut();
+        opened
+            .map(|(framed, _)| Pin::new(framed))
+            .ok_or(io::ErrorKind::NotConnected.into())
     }
 }
 
@@ -81,11 +131,7 @@ impl AsyncRead for TunnelStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.carrier {
-            Carrier::Standing(Some((framed, _))) => Pin::new(framed).poll_read(cx, buf),
-            Carrier::Standing(None) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
-            Carrier::Own(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
-        }
+        self.io().poll_read(cx, buf)
     }
 }
 
@@ -95,7 +141,7 @@ impl AsyncWrite for TunnelStream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.io()?.poll_write(cx, buf)
+        self.io().poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -103,27 +149,52 @@ impl AsyncWrite for TunnelStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.io()?.poll_write_vectored(cx, bufs)
+        self.io().poll_write_vectored(cx, bufs)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io()?.poll_flush(cx)
+        self.io().poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io()?.poll_shutdown(cx)
+        self.io().poll_shutdown(cx)
     }
 }
 
-impl Drop for TunnelStream {
+impl AsyncRead for Seated {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.framed()?.poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Seated {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.framed()?.poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.framed()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.framed()?.poll_shutdown(cx)
+    }
+}
+
+impl Drop for Seated {
     fn drop(&mut self) {
-        let Carrier::Standing(carrier) = &mut self.carrier else {
+        let Some((framed, seat)) = self.opened.take() else {
             return;
         };
-        let Some((framed, seat)) = carrier.take() else {
-            return;
-        };
-        let (agent, worker) = (Arc::clone(&self.slot.0), self.worker);
+        let (agent, worker) = (Arc::clone(&self.agent), self.worker);
         let recycle = async move {
             let recycled = tokio::time::timeout(RECYCLE, framed.recycle());
             let standing = recycled.await.ok().flatten();

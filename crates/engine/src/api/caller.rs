@@ -12,14 +12,17 @@ use types::problem::Problem;
 use types::query_credential;
 
 use super::Api;
-use super::lifetime::Lifetime;
-use crate::access::{Bearer, require};
+use super::lifetime::{Lifetime, Right};
+use crate::access::Bearer;
+use crate::directory::Project;
+use crate::live::Load;
 
 /// A caller whose bearer token is valid and holds the permission that `N` names. The query is no
 /// place for a credential here (EN-5).
 #[derive(Debug)]
 pub(super) struct Caller<N> {
     pub(super) token: Arc<Verified>,
+    pub(super) project: Arc<Project>,
     needs: PhantomData<N>,
 }
 
@@ -44,16 +47,18 @@ impl Needs for ReadResources {
     const PERMISSION: Option<Permission> = Some(Permission::TunnelsResourcesReadOnly);
 }
 
-impl<A: Send + Sync + 'static, N: Needs> FromRequestParts<Arc<Api<A>>> for Caller<N> {
+impl<A: Load, N: Needs> FromRequestParts<Arc<Api<A>>> for Caller<N> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
         let token = api.verify(bearer(parts)?)?;
+        let project = project(parts)?;
         if let Some(permission) = N::PERMISSION {
-            require(&token, permission)?;
+            api.tenancy.require(&token, &project, permission)?;
         }
         Ok(Self {
             token,
+            project,
             needs: PhantomData,
         })
     }
@@ -63,10 +68,11 @@ impl<A: Send + Sync + 'static, N: Needs> FromRequestParts<Arc<Api<A>>> for Calle
 #[derive(Debug)]
 pub(super) struct Watcher {
     pub(super) token: Arc<Verified>,
+    pub(super) project: Arc<Project>,
     pub(super) lifetime: Lifetime,
 }
 
-impl<A: Send + Sync + 'static> FromRequestParts<Arc<Api<A>>> for Watcher {
+impl<A: Load> FromRequestParts<Arc<Api<A>>> for Watcher {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
@@ -88,16 +94,28 @@ impl<A: Send + Sync + 'static> FromRequestParts<Arc<Api<A>>> for Watcher {
                 (Secret::new(text), api.verify(text)?)
             }
         };
-        require(&token, Permission::TunnelsResourcesReadOnly)?;
+        let project = project(parts)?;
+        let permission = Permission::TunnelsResourcesReadOnly;
+        api.tenancy.require(&token, &project, permission)?;
         let tokens = Arc::clone(&api.tokens);
+        let right = Right {
+            tenancy: api.tenancy.clone(),
+            project: Arc::clone(&project),
+            permission,
+        };
         let lifetime = Lifetime::new(
             text,
             token.expires_at,
             tokens,
+            right,
             Arc::clone(&api.clock),
             changes,
         );
-        Ok(Self { token, lifetime })
+        Ok(Self {
+            token,
+            project,
+            lifetime,
+        })
     }
 }
 
@@ -111,6 +129,14 @@ impl<A> Api<A> {
             .verify(token, self.unix_seconds())
             .map_err(|unverified| refused(&unverified))
     }
+}
+
+/// The project at whose address the request came in.
+fn project(parts: &Parts) -> Result<Arc<Project>, Refusal> {
+    let project = parts.extensions.get::<Arc<Project>>();
+    project
+        .map(Arc::clone)
+        .ok_or_else(|| Problem::misdirected_request().into())
 }
 
 fn bearer(parts: &Parts) -> Result<&str, Refusal> {

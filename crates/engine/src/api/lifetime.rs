@@ -8,8 +8,11 @@ use credentials::Secret;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::access::Tokens;
+use types::permission::Permission;
+
+use crate::access::{Tenancy, Tokens};
 use crate::clock::Clock;
+use crate::directory::Project;
 
 /// The token of a stream, judged again whenever keys or revocations change.
 #[derive(Debug)]
@@ -17,10 +20,20 @@ pub(super) struct Lifetime {
     text: Secret,
     expires_at: Option<i64>,
     tokens: Arc<Tokens>,
+    /// Where, and by what right, the stream was opened.
+    right: Right,
     clock: Arc<dyn Clock>,
     changes: watch::Receiver<u64>,
     /// Kept from wait to wait: a stream waits once for each event.
     look_again: Pin<Box<Sleep>>,
+}
+
+/// What a stream needs beside a valid token.
+#[derive(Debug, Clone)]
+pub(super) struct Right {
+    pub(super) tenancy: Tenancy,
+    pub(super) project: Arc<Project>,
+    pub(super) permission: Permission,
 }
 
 /// Why a stream may not go on.
@@ -37,6 +50,7 @@ impl Lifetime {
         text: Secret,
         expires_at: Option<i64>,
         tokens: Arc<Tokens>,
+        right: Right,
         clock: Arc<dyn Clock>,
         changes: watch::Receiver<u64>,
     ) -> Self {
@@ -44,6 +58,7 @@ impl Lifetime {
             text,
             expires_at,
             tokens,
+            right,
             clock,
             changes,
             look_again: Box::pin(sleep(Duration::ZERO)),
@@ -88,8 +103,16 @@ impl Lifetime {
     fn still_holds(&self) -> bool {
         let now = self.clock.now().as_second();
         // It came in as text.
-        std::str::from_utf8(self.text.expose())
-            .is_ok_and(|text| self.tokens.verify(text, now).is_ok())
+        let text = std::str::from_utf8(self.text.expose());
+        let token = text
+            .ok()
+            .and_then(|text| self.tokens.verify(text, now).ok());
+        let Right {
+            tenancy,
+            project,
+            permission,
+        } = &self.right;
+        token.is_some_and(|token| tenancy.require(&token, project, *permission).is_ok())
     }
 }
 

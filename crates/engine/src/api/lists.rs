@@ -16,20 +16,21 @@ use types::problem::Problem;
 use super::Api;
 use super::caller::{Caller, ReadResources};
 use crate::access::reaches_list;
+use crate::live::Load;
 
 /// The clients that match (EN-2b).
-pub(super) async fn clients<A: Send + Sync + 'static>(
+pub(super) async fn clients<A: Load>(
     caller: Caller<ReadResources>,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
 ) -> Result<Response, Refusal> {
     let params = ListParams::<ClientFilter>::from_query(query(&uri), api.compat)?;
-    reaches_list(&caller.token, &api.project)?;
+    reaches_list(&caller.token, &caller.project)?;
     let filter = WatchParams {
         clients: params.filters,
         ..WatchParams::default()
     };
-    let view = api.view(caller.token, filter);
+    let view = api.view(&caller.project, caller.token, filter);
     let clients = api.live.clients(&view, at_most(params.limit));
     Ok(json(
         clients.iter().map(|client| client.to_json()).collect(),
@@ -37,18 +38,18 @@ pub(super) async fn clients<A: Send + Sync + 'static>(
 }
 
 /// The tunnels that match (EN-2a).
-pub(super) async fn tunnels<A: Send + Sync + 'static>(
+pub(super) async fn tunnels<A: Load>(
     caller: Caller<ReadResources>,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
 ) -> Result<Response, Refusal> {
     let params = ListParams::<TunnelFilter>::from_query(query(&uri), api.compat)?;
-    reaches_list(&caller.token, &api.project)?;
+    reaches_list(&caller.token, &caller.project)?;
     let filter = WatchParams {
         tunnels: params.filters,
         ..WatchParams::default()
     };
-    let view = api.view(caller.token, filter);
+    let view = api.view(&caller.project, caller.token, filter);
     let tunnels = api.live.tunnels(&view, at_most(params.limit));
     Ok(json(
         tunnels
@@ -59,16 +60,16 @@ pub(super) async fn tunnels<A: Send + Sync + 'static>(
 }
 
 /// One tunnel. One that the token does not show is one that is not there.
-pub(super) async fn tunnel<A: Send + Sync + 'static>(
+pub(super) async fn tunnel<A: Load>(
     caller: Caller<ReadResources>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let Path(id) = id.map_err(|_| Problem::not_found())?;
-    let view = api.view(caller.token, WatchParams::default());
+    let view = api.view(&caller.project, caller.token, WatchParams::default());
     let found = api
         .live
-        .find(&api.project, &id)
+        .find(&caller.project.id, &id)
         .filter(|tunnel| tunnel.view.id.as_str() == id && view.shows_tunnel(&tunnel.view))
         .and_then(|tunnel| view.tunnel_json(&tunnel.view))
         .ok_or_else(Problem::not_found)?;

@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 use ::api::engine as paths;
 use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use daemon::problem::Refusal;
 use http::StatusCode;
@@ -26,9 +28,10 @@ use types::problem::Problem;
 use types::query_credential;
 
 use self::caller::{Anything, Caller};
-use crate::access::Tokens;
+use crate::access::{Tenancy, Tokens};
 use crate::clock::Clock;
-use crate::live::{Live, View};
+use crate::directory::Project;
+use crate::live::{Live, Load, View};
 
 /// What the handlers share.
 #[derive(Debug)]
@@ -36,8 +39,9 @@ pub struct Api<A> {
     pub live: Arc<Live<A>>,
     pub tokens: Arc<Tokens>,
     pub clock: Arc<dyn Clock>,
-    /// Id of the one project of a community engine.
-    pub project: Arc<str>,
+    pub tenancy: Tenancy,
+    /// How the link to the platform does, in a managed engine.
+    pub link: Option<Arc<link::Status>>,
     /// `compat.rstream`: the other brand's spellings too.
     pub compat: bool,
     /// Counts the WebSockets: what was upgraded is no part of its connection's task any more, and
@@ -45,14 +49,15 @@ pub struct Api<A> {
     pub upgraded: TaskTracker,
 }
 
-/// Routes of the Engine API. Serve it over HTTP/1.1 and HTTP/2, the latter with extended CONNECT
+/// Routes of the Engine API. The project that a request is about is found by its host, and comes
+/// as an extension of type `Arc<Project>`. Serve it over HTTP/1.1 and HTTP/2, the latter with extended CONNECT
 /// (RFC 8441) enabled, and the former with upgrades.
-pub fn router<A: Send + Sync + 'static>(api: Arc<Api<A>>) -> Router {
+pub fn router<A: Load>(api: Arc<Api<A>>) -> Router {
     let router = Router::new()
         .route(paths::CLIENTS, get(lists::clients::<A>))
         .route(paths::TUNNELS, get(lists::tunnels::<A>))
         .route(paths::TUNNEL, get(lists::tunnel::<A>))
-        .route(paths::AUTH, get(auth))
+        .route(paths::AUTH, get(auth::<A>))
         .route(paths::SSE, sse::route())
         .route(
             paths::WEBSOCKET,
@@ -66,17 +71,29 @@ pub fn router<A: Send + Sync + 'static>(api: Arc<Api<A>>) -> Router {
         .with_state(api)
 }
 
-/// `/api/auth`: whether the credential is valid, whatever it may do.
-async fn auth(_: Caller<Anything>) -> StatusCode {
-    StatusCode::NO_CONTENT
+/// `/api/auth`: whether the credential is valid, whatever it may do; and whether what it was judged
+/// by is of now, which a managed engine knows by its link.
+async fn auth<A: Load>(State(api): State<Arc<Api<A>>>, _: Caller<Anything>) -> Response {
+    let Some(link) = &api.link else {
+        return StatusCode::NO_CONTENT.into_response();
+    };
+    let word = if link.is_connected() { "up" } else { "lost" };
+    let silence = link.heard().elapsed().as_secs();
+    let link = [(paths::PLATFORM_LINK, format!("{word};silence={silence}"))];
+    (StatusCode::NO_CONTENT, link).into_response()
 }
 
 impl<A> Api<A> {
     /// What a caller with this token sees.
-    fn view(&self, token: Arc<credentials::Verified>, params: WatchParams) -> View {
+    fn view(
+        &self,
+        project: &Project,
+        token: Arc<credentials::Verified>,
+        params: WatchParams,
+    ) -> View {
         View {
-            project: Arc::clone(&self.project),
-            workspace: None,
+            project: Arc::clone(&project.id),
+            workspace: project.state().workspace_id.clone(),
             params,
             token,
             compat: self.compat,

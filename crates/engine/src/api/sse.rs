@@ -21,10 +21,11 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::Api;
 use super::caller::Watcher;
 use super::watch::{End, Watch};
+use crate::live::Load;
 
 /// The route. Pages of any origin may read it: a browser's `EventSource` asks for that, and no
 /// ambient credential is looked at here.
-pub(super) fn route<A: Send + Sync + 'static>() -> MethodRouter<Arc<Api<A>>> {
+pub(super) fn route<A: Load>() -> MethodRouter<Arc<Api<A>>> {
     get(watch::<A>).layer(axum::middleware::map_response(
         async |mut response: Response| {
             response
@@ -35,7 +36,7 @@ pub(super) fn route<A: Send + Sync + 'static>() -> MethodRouter<Arc<Api<A>>> {
     ))
 }
 
-async fn watch<A: Send + Sync + 'static>(
+async fn watch<A: Load>(
     watcher: Watcher,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,

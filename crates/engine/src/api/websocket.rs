@@ -1,7 +1,8 @@
 //! `/api/websocket`: the live stream over a WebSocket (EN-4).
 //!
 //! One JSON text frame for each event. Nothing that the client says matters but that it speaks:
-//! pings are sent, and one who has been silent for three of them is gone.
+//! pings are sent, and one who has been silent for three of them is gone. One whose frames are
+//! broken is told how.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +15,15 @@ use bytes::Bytes;
 use daemon::problem::Refusal;
 use http::Uri;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio_tungstenite::tungstenite;
 use types::problem::Problem;
 
 use super::Api;
 use super::caller::Watcher;
 use super::watch::{End, Watch};
-use crate::live::{Ended, Frame};
+use crate::live::{Ended, Frame, Load};
 
-pub(super) async fn watch<A: Send + Sync + 'static>(
+pub(super) async fn watch<A: Load>(
     watcher: Watcher,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
@@ -44,6 +46,9 @@ enum Step {
     Frame(Frame),
     End(End),
     Heard,
+    /// The client's own close; what answers it is waiting to be sent.
+    Closed,
+    Violation(u16),
     Gone,
     Ping,
 }
@@ -57,8 +62,10 @@ async fn serve(mut socket: WebSocket, mut watch: Watch) {
         // other from being seen.
         let step = tokio::select! {
             message = socket.recv() => match message {
-                Some(Ok(Message::Close(_)) | Err(_)) | None => Step::Gone,
+                Some(Ok(Message::Close(_))) => Step::Closed,
                 Some(Ok(_)) => Step::Heard,
+                Some(Err(error)) => violation(error).map_or(Step::Gone, Step::Violation),
+                None => Step::Gone,
             },
             next = watch.next() => match next {
                 Ok(frame) => Step::Frame(frame),
@@ -75,7 +82,9 @@ async fn serve(mut socket: WebSocket, mut watch: Watch) {
                 continue;
             }
             Step::Gone => return,
-            Step::End(end) => return close(socket, end).await,
+            Step::Closed => return finish(socket).await,
+            Step::Violation(code) => return close(socket, code, "").await,
+            Step::End(end) => return close(socket, code_of(end), &end.to_string()).await,
         };
         if !send(&mut socket, message).await {
             return;
@@ -92,20 +101,37 @@ async fn send(socket: &mut WebSocket, message: Message) -> bool {
     )
 }
 
-/// Says why, and waits a moment for the peer's own close (RFC 6455, 7.1.1).
-async fn close(mut socket: WebSocket, end: End) {
-    let code = match end {
+fn code_of(end: End) -> u16 {
+    match end {
         End::Token(_) => close_code::POLICY,
         End::Events(Ended::TooSlow) => close_code::AGAIN,
         End::Events(Ended::Stopped) => close_code::AWAY,
-    };
+    }
+}
+
+/// What is wrong with what the client sent (RFC 6455, 7.4.1); `None` where it is just gone.
+fn violation(error: axum::Error) -> Option<u16> {
+    match *error.into_inner().downcast::<tungstenite::Error>().ok()? {
+        tungstenite::Error::Protocol(_) => Some(close_code::PROTOCOL),
+        tungstenite::Error::Utf8(_) => Some(close_code::INVALID),
+        tungstenite::Error::Capacity(_) => Some(close_code::SIZE),
+        _ => None,
+    }
+}
+
+/// Says why (RFC 6455, 7.1.7), and waits a moment for the peer's own close (7.1.1).
+async fn close(mut socket: WebSocket, code: u16, reason: &str) {
     let frame = CloseFrame {
         code,
-        reason: end.to_string().into(),
+        reason: reason.into(),
     };
-    if !send(&mut socket, Message::Close(Some(frame))).await {
-        return;
+    if send(&mut socket, Message::Close(Some(frame))).await {
+        finish(socket).await;
     }
+}
+
+/// Sends the answer to a close (RFC 6455, 5.5.1) or waits for the peer's.
+async fn finish(mut socket: WebSocket) {
     let answer = async { while let Some(Ok(_)) = socket.recv().await {} };
     // Whether it answers or not, the connection ends here.
     timeout(CLOSE_DEADLINE, answer).await.unwrap_or_default();

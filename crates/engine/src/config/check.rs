@@ -1,37 +1,54 @@
 //! From what was written to what the engine runs with: each value, then what they say together.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon::config::{ConfigError, SecretString};
+use daemon::config::{ConfigError, SecretString, StateDir};
 use daemon::tls::CertFiles;
 use http::Uri;
 use ipnet::IpNet;
 
 use super::file::{
-    AccessLogForm, AccessLogSection, EngineFile, JwtSection, LimitsSection, StaticCertSection,
-    TimeoutsSection,
+    AccessLogForm, AccessLogSection, ControlPlaneSection, EngineFile, JwtSection, LimitsSection,
+    StaticCertSection, TimeoutsSection,
 };
-use super::{AccessLogConfig, AccessLogFormat, EngineConfig, JwtAuth, Limits, Timeouts};
+use super::{
+    AccessLogConfig, AccessLogFormat, Auth, ControlPlane, EngineConfig, JwtAuth, Limits, Share,
+    Timeouts,
+};
 
 type Checked<T> = Result<T, ConfigError>;
 
-/// The conversion; the first thing that is wrong is the error.
-pub(super) fn engine(file: EngineFile) -> Checked<EngineConfig> {
+/// The conversion; the first thing that is wrong is the error. `state_dir` is where state is kept
+/// that the file gives no place.
+pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> Checked<EngineConfig> {
     refuse_what_is_not_built(&file)?;
     let http = file
         .http
         .enabled
         .then(|| address("http.listen_addr", &file.http.listen_addr));
+    let host = host(&required("engine.host", file.engine.host)?)?;
+    let http = http.transpose()?;
+    let tls = address("tls.listen_addr", &file.tls.listen_addr)?;
+    let certificate = certificate(file.certs.files)?;
+    let auth = match file.control_plane {
+        None => Auth::Keys(jwt(file.auth.jwt)?),
+        Some(section) => {
+            no_keys(&file.auth.jwt)?;
+            let state_dir = state_dir.map(|dir| dir.of("engine", &host));
+            Auth::Platform(control_plane(section, state_dir)?)
+        }
+    };
     let config = EngineConfig {
-        host: host(&required("engine.host", file.engine.host)?)?,
+        host,
         log_level: file.engine.log_level,
-        http: http.transpose()?,
-        tls: address("tls.listen_addr", &file.tls.listen_addr)?,
-        certificate: certificate(file.certs.files)?,
-        auth: jwt(file.auth.jwt)?,
+        http,
+        tls,
+        certificate,
+        auth,
         metrics: file.metrics.check()?,
         timeouts: timeouts(&file.timeouts)?,
         tcp_ports: file.tcp.port_range.as_deref().map(port_range).transpose()?,
@@ -47,12 +64,6 @@ pub(super) fn engine(file: EngineFile) -> Checked<EngineConfig> {
 
 fn refuse_what_is_not_built(file: &EngineFile) -> Checked<()> {
     let refused = |key, message: &str| Err(ConfigError::new(key, message));
-    if file.control_plane.is_some() {
-        return refused(
-            "control_plane",
-            "a control plane is available in managed engines; this is the community engine",
-        );
-    }
     if file.quic.enabled {
         return refused(
             "quic.enabled",
@@ -202,6 +213,49 @@ fn jwt(section: JwtSection) -> Checked<JwtAuth> {
     })
 }
 
+/// A managed engine takes tokens of its platform and no others.
+fn no_keys(section: &JwtSection) -> Checked<()> {
+    let named = [
+        ("token_jwt_secret", section.token_jwt_secret.is_some()),
+        ("token_jwt_secrets", !section.token_jwt_secrets.is_empty()),
+        ("public_keys", !section.public_keys.is_empty()),
+        ("jwks_url", section.jwks_url.is_some()),
+    ];
+    match named.into_iter().find(|(_, named)| *named) {
+        None => Ok(()),
+        Some((key, _)) => Err(ConfigError::new(
+            format!("auth.jwt.{key}"),
+            "a managed engine takes its keys from the platform; leave this out, or leave \
+             control_plane out",
+        )),
+    }
+}
+
+fn control_plane(
+    section: ControlPlaneSection,
+    state_dir: Option<PathBuf>,
+) -> Checked<ControlPlane> {
+    let url = required("control_plane.url", section.url)?;
+    link::Endpoint::check_address(&url)
+        .map_err(|problem| ConfigError::new("control_plane.url", problem))?;
+    let token_file = required("control_plane.token_file", section.token_file)?;
+    let key = "control_plane.data_dir";
+    let data_dir = match optional_path(key, section.data_dir)? {
+        Some(given) => given,
+        None => state_dir.ok_or_else(|| {
+            let message = "this key is required where $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME \
+                           are not set";
+            ConfigError::new(key, message)
+        })?,
+    };
+    Ok(ControlPlane {
+        url,
+        token_file: path("control_plane.token_file", token_file)?,
+        ca_file: optional_path("control_plane.ca_file", section.ca_file)?,
+        data_dir,
+    })
+}
+
 /// Keys that came over a network in clear would be anybody's keys.
 fn jwks_url(value: &str) -> Checked<Uri> {
     let key = "auth.jwt.jwks_url";
@@ -246,6 +300,11 @@ fn timeouts(section: &TimeoutsSection) -> Checked<Timeouts> {
             1..=3600,
         )?,
         http_idle: seconds("http_idle_seconds", section.http_idle_seconds, 1..=3600)?,
+        visitor_stall: seconds(
+            "visitor_stall_seconds",
+            section.visitor_stall_seconds,
+            1..=3600,
+        )?,
         drain: seconds("drain_seconds", section.drain_seconds, 0..=3600)?,
     })
 }
@@ -309,10 +368,25 @@ fn limits(section: &LimitsSection) -> Checked<Limits> {
         max_tunnels: count("max_tunnels", section.max_tunnels)?,
         max_tunnels_per_client: count("max_tunnels_per_client", section.max_tunnels_per_client)?,
         max_streams_per_client: count("max_streams_per_client", section.max_streams_per_client)?,
+        max_streams: count("max_streams", section.max_streams)?,
         max_watchers: count("max_watchers", section.max_watchers)?,
+        project_share: Share(limit(
+            "project_share_percent",
+            section.project_share_percent,
+            1..=100,
+        )?),
+        max_handshakes_per_source: count(
+            "max_handshakes_per_source",
+            section.max_handshakes_per_source,
+        )?,
         // Below 4 KiB a head with a token does not fit; above 1 MiB a flood of heads is memory.
         header_bytes: limit("header_bytes", section.header_bytes, 4096..=1024 * 1024)?,
         url_bytes: limit("url_bytes", section.url_bytes, 256..=section.header_bytes)?,
+        min_body_rate: NonZeroU32::new(within(
+            "limits.min_body_rate",
+            section.min_body_rate,
+            0..=1024 * 1024,
+        )?),
     })
 }
 

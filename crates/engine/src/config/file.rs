@@ -40,8 +40,9 @@ pub(super) struct EngineFile {
     pub(super) geoip: GeoipSection,
     /// Spellings of other platforms.
     pub(super) compat: CompatSection,
-    /// The control plane of a managed engine. Available in managed engines; the community engine
-    /// refuses this section.
+    /// The platform that a managed engine follows. With this section the engine serves the
+    /// projects of the platform, `engine.host` is the cluster's domain, and `auth.jwt` names no
+    /// keys; without it the engine is a community engine.
     pub(super) control_plane: Option<ControlPlaneSection>,
 }
 
@@ -193,10 +194,15 @@ impl Default for JwtSection {
 #[expect(clippy::struct_field_names, reason = "the keys tell their unit")]
 pub(super) struct TimeoutsSection {
     /// Seconds from the end of a request's head to the first byte of the answer's head; then the
-    /// visitor gets 504. A body that is still on its way counts from its last byte. 1 to 3600.
+    /// visitor gets 504. A body that is still on its way counts from its last byte, as long as it
+    /// averages `limits.min_body_rate`. 1 to 3600.
     pub(super) stream_request_seconds: u32,
     /// Seconds that an HTTP connection may be idle, from a visitor or to an upstream. 1 to 3600.
     pub(super) http_idle_seconds: u32,
+    /// Seconds that a visitor may leave an answer waiting without taking any of it. Then HTTP/1.1
+    /// ends with its connection and HTTP/2 with the stream. WebSockets, `tls` and `tcp` tunnels
+    /// are exempt: whether a peer that pauses is well, only the two ends know. 1 to 3600.
+    pub(super) visitor_stall_seconds: u32,
     /// Seconds that the engine lets requests finish after SIGTERM, before it cuts what is left. 0
     /// to 3600.
     pub(super) drain_seconds: u32,
@@ -207,6 +213,9 @@ impl Default for TimeoutsSection {
         Self {
             stream_request_seconds: 30,
             http_idle_seconds: 90,
+            // Twice what servers commonly have: a stream through a tunnel is cheaper than a
+            // process. A player that pauses longer asks again for the rest.
+            visitor_stall_seconds: 120,
             drain_seconds: 30,
         }
     }
@@ -263,12 +272,27 @@ pub(super) struct LimitsSection {
     pub(super) max_tunnels_per_client: u32,
     /// Streams that one agent serves at once.
     pub(super) max_streams_per_client: u32,
+    /// Visits (requests, connections, dials) that are under way at once, of all agents; further
+    /// ones are 503.
+    pub(super) max_streams: u32,
     /// Watchers of the Engine API (SSE and WebSocket) at once.
     pub(super) max_watchers: u32,
+    /// Percent of `max_clients`, `max_tunnels`, `max_streams` and `max_watchers` that one project
+    /// of a managed engine may have, whatever its plan allows. 1 to 100.
+    pub(super) project_share_percent: u32,
+    /// TLS handshakes that are under way at once from one source, an IPv4 address or an IPv6
+    /// network of 64 bits; further connections are closed unread. Behind a proxy that tells no
+    /// addresses (`edge.trusted_proxies`), all visitors are one source.
+    pub(super) max_handshakes_per_source: u32,
     /// Bytes of a request's head; a longer one is 431. 4096 to 1048576.
     pub(super) header_bytes: u32,
     /// Bytes of a request's target; a longer one is 414. 256 to `header_bytes`.
     pub(super) url_bytes: u32,
+    /// Bytes a second that a request must average while its body is on its way and its answer is
+    /// waited for, beyond the first `timeouts.stream_request_seconds`; a slower one is 504. Services
+    /// that speak HTTP/2 are exempt: gRPC sends a message when there is one. 0: any rate will do. 0
+    /// to 1048576.
+    pub(super) min_body_rate: u32,
 }
 
 impl Default for LimitsSection {
@@ -282,12 +306,21 @@ impl Default for LimitsSection {
             max_tunnels_per_client: 1_000,
             // Bounds what one agent's visitors can take from all others.
             max_streams_per_client: 10_000,
+            // At some 20 KiB each where they only wait, 2 GiB.
+            max_streams: 100_000,
             // Each holds a queue of events and gets every change.
             max_watchers: 1_000,
+            // Far more than a plan should allow, and three that do their worst leave room.
+            project_share_percent: 25,
+            // At 100 ms each, five thousand in a second: more than the machine signs.
+            max_handshakes_per_source: 512,
             // What mature servers take in all: larger cookies are a mistake.
             header_bytes: 32 * 1024,
             // RFC 9112 section 3 recommends 8000 at least.
             url_bytes: 8 * 1024,
+            // Apache's default (mod_reqtimeout): the slowest links that people use are faster, and
+            // what holds a service's worker has to pay for it.
+            min_body_rate: 500,
         }
     }
 }
@@ -295,7 +328,8 @@ impl Default for LimitsSection {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct GeoipSection {
-    /// A database of the location of addresses. Only managed engines use it.
+    /// A file of the `MaxMind` database form with the countries of addresses, which is read again
+    /// when it changes. Managed engines use it for `geo_ip`; without it nobody's country is known.
     #[schemars(example = "/var/lib/svc/country.mmdb")]
     pub(super) file: Option<String>,
 }
@@ -312,14 +346,21 @@ pub(super) struct CompatSection {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ControlPlaneSection {
-    /// The address of the platform.
+    /// The address of the platform: https, or http on loopback. Required in this section.
     #[schemars(example = "https://platform.example.com")]
     pub(super) url: Option<String>,
-    /// The file that holds the engine's enrolment token.
+    /// The file that holds the cluster's enrolment secret. It is read whenever the engine connects.
+    /// Required in this section.
     #[schemars(example = "/etc/svc/enrolment-token")]
     pub(super) token_file: Option<String>,
     /// A PEM file of authorities that the platform's certificate is checked against, instead of
     /// the system's.
     #[schemars(example = "/etc/svc/platform-ca.pem")]
     pub(super) ca_file: Option<String>,
+    /// The directory in which the engine keeps what the platform told and what it has to report,
+    /// so that neither is lost in a restart. It holds no credential. Without this key it is the
+    /// first of `$STATE_DIRECTORY` (as systemd sets it), else `svc/engine/<host>` in
+    /// `$XDG_STATE_HOME` or `~/.local/state`.
+    #[schemars(example = "/var/lib/svc/engine")]
+    pub(super) data_dir: Option<String>,
 }

@@ -3,7 +3,8 @@
 use daemon::config::ConfigError;
 use daemon::tls::{ReloadingCert, TlsError, provider, warn_missing_names};
 
-use super::{EngineConfig, Warning};
+use super::{Auth, ControlPlane, EngineConfig, Warning};
+use crate::geo::Countries;
 
 /// A certificate that ends within this is warned about: a renewal that works replaces a 90-day
 /// certificate a month before, and a 6-day one two days before.
@@ -13,7 +14,10 @@ pub(super) fn engine(config: &EngineConfig, now: i64) -> Result<Vec<Warning>, Co
     let mut warnings = Vec::new();
     let mut warn = |key, message: String| warnings.push(Warning { key, message });
     certificate(config, now, &mut warn)?;
-    config.auth.keyring(config.compat_rstream)?;
+    match &config.auth {
+        Auth::Keys(keys) => drop(keys.keyring(config.compat_rstream)?),
+        Auth::Platform(platform) => control_plane(platform)?,
+    }
     if config.metrics.enabled && config.metrics.listen_addr.is_none() {
         warn(
             "metrics.prometheus.listen_addr",
@@ -32,13 +36,28 @@ pub(super) fn engine(config: &EngineConfig, now: i64) -> Result<Vec<Warning>, Co
                 .to_owned(),
         );
     }
-    if config.geoip_file.is_some() {
-        warn(
-            "geoip.file",
-            "the file is not used: tunnels with geo_ip are available in managed engines".to_owned(),
-        );
+    if let Some(file) = &config.geoip_file {
+        match config.auth {
+            Auth::Keys(_) => warn(
+                "geoip.file",
+                "the file is not used: tunnels with geo_ip are available in managed engines"
+                    .to_owned(),
+            ),
+            Auth::Platform(_) => {
+                let read = Countries::load(file);
+                read.map_err(|error| ConfigError::new("geoip.file", error.to_string()))?;
+            }
+        }
     }
     Ok(warnings)
+}
+
+/// The files have to be there; whether the platform answers, the running engine says.
+fn control_plane(platform: &ControlPlane) -> Result<(), ConfigError> {
+    let endpoint = platform.endpoint()?;
+    endpoint
+        .check_token()
+        .map_err(|problem| ConfigError::new("control_plane.token_file", problem))
 }
 
 fn certificate(
@@ -67,9 +86,17 @@ fn certificate(
             format!("the certificate expires in {} minutes", left / 60),
         );
     }
-    let names = pair
-        .certificate()
-        .map(|cert| warn_missing_names(&cert, &config.host));
+    let names = pair.certificate().map(|cert| {
+        let mut missing = warn_missing_names(&cert, &config.host);
+        if matches!(config.auth, Auth::Platform(_)) {
+            // Where projects are: proven by a name there.
+            let project = format!("a.{}", config.host);
+            if warn_missing_names(&cert, &project).contains(&project) {
+                missing.push(format!("*.{}", config.host));
+            }
+        }
+        missing
+    });
     for name in names.unwrap_or_default() {
         warn(
             key,

@@ -7,6 +7,9 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod inspect;
+mod managed;
+
 /// The least that an engine needs.
 const LEAST: &str = "
 engine: {host: tunnel.example.com}
@@ -48,6 +51,14 @@ fn refuses(key: &str, value: &str, why: &str) {
     assert!(message.contains(why), "{key}={value}: {message}");
 }
 
+/// The keys of a community engine.
+fn keys(config: &EngineConfig) -> &JwtAuth {
+    match &config.auth {
+        Auth::Keys(keys) => keys,
+        Auth::Platform(platform) => panic!("a managed engine: {platform:?}"),
+    }
+}
+
 #[test]
 fn the_least_that_an_engine_needs_has_these_defaults() {
     let config = with(&[]).unwrap();
@@ -56,17 +67,23 @@ fn the_least_that_an_engine_needs_has_these_defaults() {
     assert_eq!(config.http, None);
     assert_eq!(config.tls, "[::]:443".parse().unwrap());
     assert_eq!(config.certificate.key, Path::new("key.pem"));
-    assert_eq!(config.auth.secrets.len(), 1);
+    assert_eq!(keys(&config).secrets.len(), 1);
     assert!(!config.metrics.enabled);
     assert_eq!(config.metrics.path.as_str(), "/metrics");
     assert_eq!(config.timeouts.stream_request, Duration::from_secs(30));
     assert_eq!(config.timeouts.http_idle, Duration::from_secs(90));
+    assert_eq!(config.timeouts.visitor_stall, Duration::from_mins(2));
     assert_eq!(config.timeouts.drain, Duration::from_secs(30));
     assert_eq!(config.tcp_ports, None);
     assert!(config.trusted_proxies.is_empty());
     assert_eq!(config.access_log, None);
     assert_eq!(config.limits.header_bytes, 32 * 1024);
     assert_eq!(config.limits.url_bytes, 8 * 1024);
+    assert_eq!(config.limits.min_body_rate, NonZeroU32::new(500));
+    assert_eq!(
+        config.limits.project_share.of(config.limits.max_streams),
+        25_000
+    );
     assert!(!config.compat_rstream);
 }
 
@@ -86,6 +103,7 @@ fn every_value_reaches_its_place() {
         ("metrics.prometheus.bearer_token", "token"),
         ("timeouts.stream_request_seconds", "5"),
         ("timeouts.http_idle_seconds", "6"),
+        ("timeouts.visitor_stall_seconds", "7"),
         ("timeouts.drain_seconds", "0"),
         ("tcp.port_range", "20000-20999"),
         (
@@ -94,6 +112,7 @@ fn every_value_reaches_its_place() {
         ),
         ("access_log.path", "-"),
         ("limits.max_tunnels", "7"),
+        ("limits.min_body_rate", "0"),
         ("geoip.file", "x.mmdb"),
         ("compat.rstream", "true"),
     ])
@@ -103,10 +122,11 @@ fn every_value_reaches_its_place() {
     assert_eq!(config.http, Some("127.0.0.1:8080".parse().unwrap()));
     assert_eq!(config.tls, "127.0.0.1:8443".parse().unwrap());
     assert_eq!(
-        config.auth.public_keys,
+        keys(&config).public_keys,
         [Path::new("a.pem"), Path::new("b.pem")]
     );
-    assert_eq!(config.auth.jwks_url.unwrap().host(), Some("id.example.com"));
+    let jwks = keys(&config).jwks_url.clone().unwrap();
+    assert_eq!(jwks.host(), Some("id.example.com"));
     assert_eq!(
         config.metrics.listener(),
         Some("0.0.0.0:9090".parse().unwrap())
@@ -114,12 +134,14 @@ fn every_value_reaches_its_place() {
     assert_eq!(config.metrics.path.as_str(), "/scrape");
     assert_eq!(config.timeouts.stream_request, Duration::from_secs(5));
     assert_eq!(config.timeouts.http_idle, Duration::from_secs(6));
+    assert_eq!(config.timeouts.visitor_stall, Duration::from_secs(7));
     assert_eq!(config.timeouts.drain, Duration::ZERO);
     assert_eq!(config.tcp_ports, Some(20_000..=20_999));
     let proxies = ["10.0.0.0/8", "192.0.2.7/32", "2001:db8::/32"].map(|net| net.parse().unwrap());
     assert_eq!(config.trusted_proxies, proxies);
     assert_eq!(config.access_log.unwrap().path, Path::new("-"));
     assert_eq!(config.limits.max_tunnels, 7);
+    assert_eq!(config.limits.min_body_rate, None);
     assert_eq!(config.geoip_file.as_deref(), Some(Path::new("x.mmdb")));
     assert!(config.compat_rstream);
 }
@@ -168,12 +190,6 @@ fn unknown_keys_are_refused_with_the_nearest() {
 #[test]
 fn en_11_what_is_not_built_is_refused_by_name() {
     refuses("quic.enabled", "true", "not built");
-    let (key, message) = refused(&[("control_plane.url", "https://platform.example")]);
-    assert_eq!(key, "control_plane");
-    assert!(
-        message.contains("available in managed engines"),
-        "{message}"
-    );
     refuses("tls.enabled", "false", "must be true");
     refuses("certs.static.enabled", "false", "must be true");
 }
@@ -257,8 +273,7 @@ fn two_secrets_are_valid_during_a_rotation() {
         ])
     };
     let exposed = |config: EngineConfig| {
-        config
-            .auth
+        keys(&config)
             .secrets
             .iter()
             .map(|secret| secret.expose().to_owned())
@@ -332,13 +347,22 @@ fn timeouts_and_limits_have_bounds() {
         "3601",
         "not between 1 and 3600",
     );
+    refuses("timeouts.visitor_stall_seconds", "0", "not between 1 and");
+    refuses(
+        "limits.project_share_percent",
+        "101",
+        "not between 1 and 100",
+    );
+    refuses("limits.min_body_rate", "1048577", "not between 0 and");
     refuses("timeouts.drain_seconds", "3601", "not between 0 and 3600");
     for count in [
         "clients",
         "tunnels",
         "tunnels_per_client",
         "streams_per_client",
+        "streams",
         "watchers",
+        "handshakes_per_source",
     ] {
         refuses(&format!("limits.max_{count}"), "0", "not between 1 and");
     }
@@ -464,118 +488,5 @@ fn the_example_of_the_documentation_is_accepted() {
         EngineConfig::load(Some(&path), []).unwrap();
         count += 1;
     }
-    assert_eq!(count, 2);
-}
-
-mod inspect {
-    use super::*;
-
-    /// 2039-12-31T12:00:00Z: half a day before the certificates of these tests end.
-    const NOON_BEFORE: i64 = 2_208_988_800 - 12 * 3600;
-    const YEARS_BEFORE: i64 = 1_800_000_000;
-
-    /// A configuration whose certificate has these names and ends with 2039.
-    fn config(names: &[&str], variables: &[(&str, &str)]) -> (TempDir, EngineConfig) {
-        let dir = TempDir::new().unwrap();
-        let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(names).unwrap();
-        params.not_after = date_time_ymd(2040, 1, 1);
-        fs::write(
-            dir.path().join("cert.pem"),
-            params.self_signed(&key).unwrap().pem(),
-        )
-        .unwrap();
-        fs::write(dir.path().join("key.pem"), key.serialize_pem()).unwrap();
-        let mut config = with(variables).unwrap();
-        config.certificate.cert = dir.path().join("cert.pem");
-        config.certificate.key = dir.path().join("key.pem");
-        (dir, config)
-    }
-
-    const BOTH: [&str; 2] = ["tunnel.example.com", "*.t.tunnel.example.com"];
-
-    fn warned(names: &[&str], variables: &[(&str, &str)], now: i64) -> Vec<&'static str> {
-        let (_dir, config) = config(names, variables);
-        config
-            .inspect(now)
-            .unwrap()
-            .iter()
-            .map(|warning| warning.key)
-            .collect()
-    }
-
-    #[test]
-    fn nothing_is_said_of_a_good_configuration() {
-        assert!(warned(&BOTH, &[], YEARS_BEFORE).is_empty());
-    }
-
-    /// EN-10.
-    #[test]
-    fn en_10_missing_names_are_warned_about() {
-        let (_dir, config) = config(&["tunnel.example.com"], &[]);
-        let warnings = config.inspect(YEARS_BEFORE).unwrap();
-        assert_eq!(warnings.len(), 1);
-        assert_eq!(warnings[0].key, "certs.static.cert_file");
-        assert!(warnings[0].message.contains("*.t.tunnel.example.com"));
-    }
-
-    #[test]
-    fn an_end_is_warned_about_before_and_after() {
-        assert_eq!(warned(&BOTH, &[], NOON_BEFORE), ["certs.static.cert_file"]);
-        assert_eq!(
-            warned(&BOTH, &[], 2_300_000_000),
-            ["certs.static.cert_file"]
-        );
-    }
-
-    #[test]
-    fn what_has_no_effect_or_too_much_is_warned_about() {
-        let keys = warned(
-            &BOTH,
-            &[
-                ("metrics.prometheus.enabled", "true"),
-                ("edge.trusted_proxies", "[0.0.0.0/0]"),
-                ("geoip.file", "x.mmdb"),
-            ],
-            YEARS_BEFORE,
-        );
-        assert_eq!(
-            keys,
-            [
-                "metrics.prometheus.listen_addr",
-                "edge.trusted_proxies",
-                "geoip.file"
-            ]
-        );
-    }
-
-    #[test]
-    fn files_that_are_missing_or_broken_are_errors_at_their_key() {
-        let (dir, config) = config(&BOTH, &[("auth.jwt.public_keys", "[/nonexistent/key.pem]")]);
-        let error = || config.inspect(YEARS_BEFORE).unwrap_err().key;
-        assert_eq!(error(), "auth.jwt.public_keys.0");
-        fs::write(dir.path().join("key.pem"), "nothing").unwrap();
-        assert_eq!(error(), "certs.static.key_file");
-        fs::remove_file(dir.path().join("cert.pem")).unwrap();
-        assert_eq!(error(), "certs.static.cert_file");
-    }
-    #[test]
-    fn public_keys_are_read_and_a_broken_one_is_named() {
-        let (dir, mut config) = config(&BOTH, &[]);
-        let (good, bad) = (dir.path().join("good.pem"), dir.path().join("bad.pem"));
-        fs::write(&good, KeyPair::generate().unwrap().public_key_pem()).unwrap();
-        fs::write(
-            &bad,
-            "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
-        )
-        .unwrap();
-        config.auth.secrets.clear();
-        config.auth.public_keys = vec![good.clone()];
-        assert!(!config.auth.keyring(false).unwrap().is_empty());
-        config.auth.public_keys = vec![good, bad];
-        let error = config.inspect(YEARS_BEFORE).unwrap_err();
-        assert_eq!(error.key, "auth.jwt.public_keys.1");
-        assert!(error.message.contains("bad.pem"), "{error}");
-    }
+    assert_eq!(count, 3);
 }

@@ -2,6 +2,8 @@
 
 use types::problem::{MEDIA_TYPE, Problem};
 
+use crate::browser::Page;
+
 /// An answer, independent of the HTTP version that carries it.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -29,6 +31,12 @@ impl Answer {
         if let Some(seconds) = problem.retry_after {
             fields.push(("retry-after", seconds.to_string()));
         }
+        if let Some(methods) = problem.allow {
+            fields.push(("allow", methods.to_owned()));
+        }
+        if let Some(reference) = &problem.reference {
+            fields.push(("svc-reference", reference.clone()));
+        }
         if html {
             fields.push(("content-security-policy", PAGE_POLICY.to_owned()));
         }
@@ -39,6 +47,64 @@ impl Answer {
         }
     }
 
+    /// A page of ours.
+    pub(crate) fn page(page: Page) -> Self {
+        Self {
+            status: 200,
+            fields: vec![
+                ("content-type", "text/html; charset=utf-8".to_owned()),
+                ("cache-control", "no-store".to_owned()),
+                ("content-security-policy", page.policy.to_owned()),
+                // With none, forms would say that they come from nowhere (`Origin: null`).
+                ("referrer-policy", "same-origin".to_owned()),
+            ],
+            body: page.html,
+        }
+    }
+
+    /// Sends a browser elsewhere, with a `GET`.
+    pub(crate) fn redirect(status: u16, location: String) -> Self {
+        Self {
+            status,
+            fields: vec![
+                ("location", location),
+                ("cache-control", "no-store".to_owned()),
+                // Addresses of ours that hold codes are nobody's to learn.
+                ("referrer-policy", "no-referrer".to_owned()),
+            ],
+            body: String::new(),
+        }
+    }
+
+    /// A value for programs.
+    pub(crate) fn json(value: &impl serde::Serialize) -> Self {
+        Self {
+            status: 200,
+            fields: vec![
+                ("content-type", "application/json".to_owned()),
+                ("cache-control", "no-store".to_owned()),
+            ],
+            // Only shapes of ours, which always serialise.
+            body: serde_json::to_string(value).unwrap_or_default(),
+        }
+    }
+
+    /// Nothing to say.
+    pub(crate) fn no_content() -> Self {
+        Self {
+            status: 204,
+            fields: vec![("cache-control", "no-store".to_owned())],
+            body: String::new(),
+        }
+    }
+
+    /// The answer with a further field.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.fields.push((name, value.into()));
+        self
+    }
+
     /// The whole answer as HTTP/1.1. `head`: it answers a `HEAD` request.
     pub(crate) fn to_http1(&self, head: bool, close: bool) -> Vec<u8> {
         let mut out = Vec::with_capacity(256 + self.body.len());
@@ -46,8 +112,11 @@ impl Answer {
         for (name, value) in &self.fields {
             http1::write_field(&mut out, name.as_bytes(), value.as_bytes());
         }
-        let length = self.body.len().to_string();
-        http1::write_field(&mut out, b"content-length", length.as_bytes());
+        // RFC 9110, 8.6: none with 204.
+        if self.status != 204 {
+            let length = self.body.len().to_string();
+            http1::write_field(&mut out, b"content-length", length.as_bytes());
+        }
         if close {
             http1::write_field(&mut out, b"connection", b"close");
         }
@@ -94,9 +163,16 @@ fn page(problem: &Problem) -> String {
          main{{max-width:34rem}}h1{{font-size:1.5rem;line-height:1.25;margin:0 0 .5rem}}\
          p{{margin:.25rem 0}}small{{opacity:.7}}code{{font-family:ui-monospace,monospace}}\
          </style></head><body><main><h1>{title}</h1><p>{hint}</p>\
-         <p><small>{status} <code>{code}</code></small></p></main></body></html>\n",
+         <p><small>{status} <code>{code}</code>{reference}</small></p></main></body></html>\n",
         status = problem.status,
         code = problem.code,
+        reference = problem
+            .reference
+            .as_ref()
+            .map_or_else(String::new, |reference| {
+                // Hexadecimal digits of ours.
+                format!(" · reference <code>{reference}</code>")
+            }),
     )
 }
 
@@ -118,6 +194,15 @@ fn words(problem: &Problem) -> (&'static str, &'static str) {
         "upstream_timeout" => (
             "The service takes too long",
             "The tunnel is there, but the service behind it did not answer in time.",
+        ),
+        "sign_in_failed" => (
+            "Signing in did not work",
+            "It was not begun in this browser, or took too long. Cookies may be switched off. Open \
+             the address that you wanted again.",
+        ),
+        "not_a_member" => (
+            "This is not open to you",
+            "You are signed in, but not among those who may use the project behind this address.",
         ),
         "misdirected_request" => (
             "This connection belongs to another name",

@@ -11,6 +11,8 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
+use super::patience::Progress;
+
 /// A request body, whichever HTTP version it came in.
 #[derive(Debug)]
 pub(crate) enum UpBody {
@@ -42,8 +44,12 @@ pub(crate) struct Counted {
 pub(crate) struct Moved(Arc<AtomicU64>);
 
 impl Moved {
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// Whatever its rate: gRPC sends a message when there is one.
+    pub(super) fn progress(&self) -> Progress {
+        Progress {
+            moved: self.0.load(Ordering::Relaxed),
+            is_timed: false,
+        }
     }
 }
 

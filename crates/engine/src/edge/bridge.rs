@@ -15,11 +15,11 @@ use tokio::time::Instant;
 use tokio_util::sync::PollSender;
 use types::problem::Problem;
 
-use super::answer::Answer;
 use super::body::{Counted, Piece, UpBody};
 use super::copy::Framing;
+use super::forwarding::add_field;
 use super::http1::{Next, Request, Visitor};
-use super::patience::patience;
+use super::patience::{Patience, patience};
 use super::record::Outcome;
 use super::translate;
 use super::upstream::{self, Http2};
@@ -53,7 +53,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http
         )
         .await;
     };
-    let period = visitor.worker.core.config.timeouts.stream_request;
+    let period = Patience::of(&visitor.worker.core.config);
     let answering = async {
         send.ready().await?;
         send.send_request(outgoing).await
@@ -66,7 +66,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http
             Poll::Pending if uploaded.is_err() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         };
-        (answer, moved.get())
+        (answer, moved.progress())
     });
     match answered.await {
         Some(Some(Ok(response))) => {
@@ -104,8 +104,7 @@ async fn refuse(
     whole: bool,
     problem: &Problem,
 ) -> Next {
-    request.record.status(problem.status);
-    let answer = Answer::problem(problem, request.forward.html);
+    let answer = request.record.answer(problem, request.forward.html);
     let keep_alive = request.down.keep_alive && whole;
     visitor
         .write_answer(&answer, request.forward.is_head, keep_alive)
@@ -199,6 +198,13 @@ async fn respond(
     let is_head = request.forward.is_head;
     let (framing, keep_alive) =
         translate::write_response(&mut out, &response, is_head, request.down);
+    if request.forward.timing {
+        add_field(
+            &mut out,
+            b"server-timing",
+            record.server_timing().as_bytes(),
+        );
+    }
     let mut download = Download {
         body: response.into_body(),
         framing,
@@ -210,10 +216,11 @@ async fn respond(
     let copied = poll_fn(|cx| {
         // One that breaks off its request still gets the answer that is under way.
         upload.poll(cx, visitor).ok();
-        download.poll(cx, &mut visitor.io.io, &mut written)
+        let polled = download.poll(cx, &mut visitor.io.io, &mut written);
+        record.bytes(0, written);
+        polled
     });
     let copied = copied.await;
-    record.bytes(0, written);
     match copied {
         Ok(()) => {
             record.ended(Outcome::Served);

@@ -114,6 +114,13 @@ impl BodyCopy {
         self.written
     }
 
+    /// Whether bytes wait for the sink; else it is the source that is waited for.
+    pub(crate) fn waits_for_sink(&self) -> bool {
+        self.front_sent < self.front.len()
+            || self.held.is_some()
+            || self.tail_sent < self.tail.len()
+    }
+
     /// The whole message, head and body, where it was small enough to be still in memory: then it
     /// can be sent again.
     pub(crate) fn into_whole(mut self) -> Option<Vec<u8>> {

@@ -14,6 +14,7 @@ use tower::ServiceExt as _;
 use transport::TlsStream;
 use types::problem::Problem;
 
+use super::idle::Activity;
 use crate::core::Worker;
 
 /// How long a request head may take.
@@ -27,13 +28,19 @@ const PONG: Duration = Duration::from_secs(15);
 /// and streams have been told to end. One who does not read must not hold the others up.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Seconds after which a caller may try again while the engine does not know its projects yet.
+const INFORMED_RETRY: u32 = 5;
+
 /// Serves one connection to its end.
 pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let header_bytes = worker.core.config.limits.header_bytes;
     let at = Arc::clone(&worker);
+    let activity = Arc::new(Activity::default());
+    let asked = Arc::clone(&activity);
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
         let worker = Arc::clone(&at);
+        drop(Activity::begin(&asked));
         async move { answer(request.map(Body::new), &worker).await }
     });
     let io = TokioIo::new(stream);
@@ -56,6 +63,8 @@ pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
                 connection.as_mut().graceful_shutdown();
                 timeout(FAREWELL, connection).await.ok();
             }
+            // As for HTTP/1.1: who has nothing to ask is let go.
+            () = activity.never_begins(HEAD_DEADLINE) => {}
         }
     } else {
         let mut builder = conn::http1::Builder::new();
@@ -75,14 +84,23 @@ pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
     }
 }
 
-async fn answer(request: Request, worker: &Worker) -> Result<Response, std::convert::Infallible> {
-    let refused = match host(&request) {
+async fn answer(
+    mut request: Request,
+    worker: &Worker,
+) -> Result<Response, std::convert::Infallible> {
+    let refused = match host(&request).map(str::to_ascii_lowercase) {
         Err(reason) => Problem::invalid_request(reason),
         // EN-1a: another host's `/api/` is that host's.
-        Ok(host) if !host.eq_ignore_ascii_case(worker.core.namespace.base().as_str()) => {
-            Problem::misdirected_request()
-        }
-        Ok(_) => return worker.core.api.clone().oneshot(request).await,
+        Ok(host) => match worker.core.project_at(&host) {
+            Some(project) => {
+                request.extensions_mut().insert(project);
+                return worker.core.api.clone().oneshot(request).await;
+            }
+            None if !worker.core.is_informed() => {
+                Problem::unavailable().with_retry_after(INFORMED_RETRY)
+            }
+            None => Problem::misdirected_request(),
+        },
     };
     Ok(daemon::problem::Refusal::from(refused).into_response())
 }

@@ -4,17 +4,16 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http1::{BodyReader, Limits, Progress, ResponseBody, Slots, may_complete, parse_response};
+use http1::{BodyReader, Limits, ResponseBody, Slots, may_complete, parse_response};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 use types::problem::Problem;
 
-use super::answer::Answer;
 use super::bridge;
 use super::copy::{BodyCopy, CopyError, Framing};
-use super::forwarding::{write_interim, write_response};
+use super::forwarding::{add_field, write_interim, write_response};
 use super::http1::{Next, Request, Visitor};
-use super::patience::patience;
+use super::patience::{Patience, Progress, patience};
 use super::record::Outcome;
 use super::upgrade;
 use super::upstream::{self, ConnectError, Connection, Http1};
@@ -32,6 +31,9 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
         let connection = match connected {
             Ok(connection) => connection,
             Err(error) => {
+                if request.turn_elsewhere(&visitor.worker) {
+                    continue;
+                }
                 request.record.failed(error.to_string());
                 return refuse(visitor, request, &problem_of(&error)).await;
             }
@@ -50,14 +52,25 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
                 return upgrade::run(visitor, request, upstream, head).await;
             }
             Ended::Refused(problem) => return refuse(visitor, request, &problem).await,
-            // Once: a second failure is not chance.
-            Ended::Retry(whole) if !fresh => {
+            Ended::Untouched(whole, reason) => {
                 request.forward.head = whole;
                 request.body = http1::BodyLength::Empty;
-                fresh = true;
+                if !request.turn_elsewhere(&visitor.worker) {
+                    request.record.failed(reason);
+                    return refuse(visitor, request, &Problem::upstream_unreachable()).await;
+                }
             }
-            Ended::Retry(_) => {
-                return refuse(visitor, request, &Problem::upstream_unreachable()).await;
+            Ended::Retry(whole) => {
+                request.forward.head = whole;
+                request.body = http1::BodyLength::Empty;
+                // Once: a second failure is not chance, and another agent's turn.
+                if !fresh {
+                    fresh = true;
+                } else if request.turn_elsewhere(&visitor.worker) {
+                    fresh = false;
+                } else {
+                    return refuse(visitor, request, &Problem::upstream_unreachable()).await;
+                }
             }
         }
     }
@@ -70,16 +83,15 @@ async fn connect(
 ) -> Result<Connection, ConnectError> {
     let (worker, tunnel) = (&visitor.worker, &request.forward.tunnel);
     if request.forward.upgrade {
-        let io = upstream::connect_http1(worker, tunnel, visitor.source).await?;
+        let io = upstream::connect_http1(worker, tunnel, visitor.seen.source).await?;
         return Ok(Connection::Http1(io));
     }
-    upstream::connect(worker, tunnel, visitor.source, fresh).await
+    upstream::connect(worker, tunnel, visitor.seen.source, fresh).await
 }
 
 /// Answers in the service's stead.
 async fn refuse(visitor: &mut Visitor, mut request: Request, problem: &Problem) -> Next {
-    request.record.status(problem.status);
-    let answer = Answer::problem(problem, request.forward.html);
+    let answer = request.record.answer(problem, request.forward.html);
     // The body, if there is one, may be half read: where the next request begins is not known.
     let bodiless = BodyReader::from(request.body).is_done();
     let keep_alive = request.down.keep_alive && bodiless;
@@ -128,6 +140,8 @@ enum Ended {
     Next(Next),
     Upgraded(Http1, Vec<u8>),
     Refused(Problem),
+    /// The agent says that no service got the request, of which this is all; and why.
+    Untouched(Vec<u8>, String),
     /// The connection ended before it brought anything, and the request may be sent again: this
     /// is all of it.
     Retry(Vec<u8>),
@@ -173,9 +187,14 @@ impl<'v> Exchange<'v> {
     }
 
     async fn run(mut self, begun: Instant) -> Ended {
-        let period = self.visitor.worker.core.config.timeouts.stream_request;
+        let period = Patience::of(&self.visitor.worker.core.config);
         let waiting = patience(begun, period, |cx| {
-            (self.poll_answer(cx), self.up.written())
+            let answer = self.poll_answer(cx);
+            let progress = Progress {
+                moved: self.up.written(),
+                is_timed: self.up_state == Up::Sending && !self.up.waits_for_sink(),
+            };
+            (answer, progress)
         });
         match waiting.await {
             Some(Answered::Final(response)) => self.respond(response).await,
@@ -202,14 +221,22 @@ impl<'v> Exchange<'v> {
             .refusal()
             .map(|refusal| refusal.text().to_owned());
         let silent = self.upstream.unread().is_empty() && self.interim == 0;
-        if refusal.is_none()
-            && silent
+        let tunnel = &self.request.forward.tunnel;
+        if let Some(refusal) = refusal {
+            tunnel.health.failed();
+            if let Some(whole) = self.up.into_whole() {
+                return Ended::Untouched(whole, refusal);
+            }
+            self.request.record.failed(refusal);
+            return Ended::Refused(Problem::upstream_unreachable());
+        }
+        if silent
             && self.request.forward.idempotent
             && let Some(whole) = self.up.into_whole()
         {
             return Ended::Retry(whole);
         }
-        self.request.record.failed(refusal.unwrap_or(reason));
+        self.request.record.failed(reason);
         Ended::Refused(Problem::upstream_unreachable())
     }
 
@@ -308,7 +335,7 @@ impl<'v> Exchange<'v> {
         let mut slots = Slots::new();
         let is_head = self.request.forward.is_head;
         let parsed = parse_response(self.upstream.unread(), limits, is_head, &mut slots);
-        let Progress::Complete { head, head_len } = parsed.map_err(|bad| bad.reason)? else {
+        let http1::Progress::Complete { head, head_len } = parsed.map_err(|bad| bad.reason)? else {
             self.seen = self.upstream.unread().len();
             return Ok(None);
         };
@@ -340,6 +367,10 @@ impl<'v> Exchange<'v> {
                 let mut out = std::mem::take(&mut self.early).split_off(self.early_sent);
                 self.early_sent = 0;
                 let (framing, keep_alive) = write_response(&mut out, &head, self.request.down);
+                if self.request.forward.timing {
+                    let timing = self.request.record.server_timing();
+                    add_field(&mut out, b"server-timing", timing.as_bytes());
+                }
                 self.request.record.status(status);
                 Some(Answered::Final(Response {
                     head: out,
@@ -361,6 +392,7 @@ impl<'v> Exchange<'v> {
 
     /// Sends the response, while the rest of the request still goes out.
     async fn respond(mut self, response: Response) -> Ended {
+        self.request.forward.tunnel.health.served();
         self.request.record.first_byte();
         let reader = BodyReader::from(response.body);
         let mut down = BodyCopy::new(response.head, reader, response.framing, &mut self.upstream);
@@ -370,6 +402,7 @@ impl<'v> Exchange<'v> {
                 self.up_state = Up::Broken;
             }
             let copied = down.poll(cx, &mut self.upstream, &mut self.visitor.io.io);
+            self.request.record.bytes(self.up.written(), down.written());
             if copied.is_pending() && self.up_state == Up::Sent && self.poll_hang_up(cx).is_ready()
             {
                 return Poll::Ready(Err(CopyError::Sink));
@@ -377,7 +410,6 @@ impl<'v> Exchange<'v> {
             copied
         });
         let copied = copying.await;
-        self.request.record.bytes(self.up.written(), down.written());
         match copied {
             Ok(()) => {
                 self.request.record.ended(Outcome::Served);

@@ -9,6 +9,7 @@ use types::query_credential;
 use super::answer::reason;
 use super::copy::Framing;
 use crate::access::Proof;
+use crate::browser;
 
 /// A request on its way to the service.
 #[derive(Debug)]
@@ -54,8 +55,7 @@ impl Onward<'_> {
             http1::write_field(out, b"transfer-encoding", b"chunked");
         }
         if let Some(upgrade) = self.upgrade {
-            http1::write_field(out, b"connection", b"Upgrade");
-            http1::write_field(out, b"upgrade", upgrade.as_bytes());
+            write_upgrade(out, upgrade);
         }
         self.write_forwarding(out);
         out.extend_from_slice(http1::HEAD_END);
@@ -100,18 +100,10 @@ impl Onward<'_> {
     }
 }
 
-/// Cookies of the edge itself are not the service's to see.
-const EDGE_COOKIES: &[&[u8]] = &[b"__Host-svc_auth", b"__Host-svc_challenge"];
-
 /// Adds a field's cookies to those before it: HTTP/2 may send each in a field of its own, and
-/// HTTP/1.1 has one field (RFC 9113, 8.2.3).
+/// HTTP/1.1 has one field (RFC 9113, 8.2.3). Cookies of the edge itself are not the service's to see.
 fn join_cookies(joined: &mut Vec<u8>, value: &[u8]) {
-    let is_edge = |pair: &[u8]| {
-        let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
-        EDGE_COOKIES.contains(&name.trim_ascii())
-    };
-    let pairs = value.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
-    for pair in pairs.filter(|pair| !pair.is_empty() && !is_edge(pair)) {
+    for pair in browser::pairs(value).filter(|pair| !browser::is_edge_pair(pair)) {
         if !joined.is_empty() {
             joined.extend_from_slice(b"; ");
         }
@@ -124,6 +116,18 @@ fn is_field_text(value: &str) -> bool {
         && value
             .bytes()
             .all(|byte| (0x21..0x7f).contains(&byte) || byte == b' ')
+}
+
+/// Whether a service's field goes on to the visitor: all but cookies that would be the edge's own.
+pub(crate) fn passes_back(field: &Field<'_>) -> bool {
+    field.kind != FieldKind::SetCookie || !browser::sets_edge_cookie(field.value)
+}
+
+/// Puts a further field at the end of a head that is whole.
+pub(crate) fn add_field(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    head.truncate(head.len().saturating_sub(http1::HEAD_END.len()));
+    http1::write_field(head, name, value);
+    head.extend_from_slice(http1::HEAD_END);
 }
 
 /// The visitor's connection, as far as it decides about a response.
@@ -141,11 +145,11 @@ pub(crate) fn write_response(
     head: &ResponseHead<'_>,
     down: Downward,
 ) -> (Framing, bool) {
-    let chunks = down.version == Version::Http11;
+    let modern = down.version == Version::Http11;
     let (framing, bounded) = match head.body {
         ResponseBody::Empty | ResponseBody::Length(_) => (Framing::Same, true),
-        ResponseBody::Chunked if chunks => (Framing::Same, true),
-        ResponseBody::UntilClose if chunks => (Framing::Chunks, true),
+        ResponseBody::Chunked if modern => (Framing::Same, true),
+        ResponseBody::UntilClose if modern => (Framing::Chunks, true),
         ResponseBody::Chunked | ResponseBody::UntilClose => (Framing::Bare, false),
     };
     let keep_alive = down.keep_alive && bounded;
@@ -155,11 +159,15 @@ pub(crate) fn write_response(
         head.reason
     };
     http1::write_status_line(out, head.status, phrase);
-    for field in head.fields.end_to_end() {
+    for field in head.fields.end_to_end().filter(passes_back) {
         http1::write_field(out, field.name, field.value);
     }
-    if chunks && matches!(head.body, ResponseBody::Chunked | ResponseBody::UntilClose) {
+    if modern && matches!(head.body, ResponseBody::Chunked | ResponseBody::UntilClose) {
         http1::write_field(out, b"transfer-encoding", b"chunked");
+    }
+    // What a 426 asks for: without it the answer says nothing (RFC 9110, 15.5.22).
+    if let Some(upgrade) = head.upgrade.filter(|_| modern) {
+        write_upgrade(out, upgrade);
     }
     if !keep_alive {
         http1::write_field(out, b"connection", b"close");
@@ -178,14 +186,18 @@ pub(crate) fn write_interim(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
         head.reason
     };
     http1::write_status_line(out, head.status, phrase);
-    for field in head.fields.end_to_end() {
+    for field in head.fields.end_to_end().filter(passes_back) {
         http1::write_field(out, field.name, field.value);
     }
     if let Some(upgrade) = head.upgrade {
-        http1::write_field(out, b"connection", b"Upgrade");
-        http1::write_field(out, b"upgrade", upgrade.as_bytes());
+        write_upgrade(out, upgrade);
     }
     out.extend_from_slice(http1::HEAD_END);
+}
+
+fn write_upgrade(out: &mut Vec<u8>, protocol: &str) {
+    http1::write_field(out, b"connection", b"Upgrade");
+    http1::write_field(out, b"upgrade", protocol.as_bytes());
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! HTTP/1.1 visitors: one task a connection, one request after another.
 
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,27 +14,28 @@ use super::answer::Answer;
 use super::buffered::Buffered;
 use super::exchange;
 use super::forwarding::Downward;
+use super::hold;
 use super::plan::{Forward, Inbound, plan};
 use super::record::{Outcome, Record};
+use super::seen::Seen;
 use crate::core::Worker;
 
 /// How long a head may take from its first byte to its last.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Serves one connection to its end. `server_name` is that of the handshake, in lower case.
-pub(crate) async fn serve(stream: TlsStream, server_name: String, worker: Arc<Worker>) {
-    let source = stream.get_ref().0.peer().ip();
+/// Serves one connection to its end.
+pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
     let mut visitor = Visitor {
         io: Buffered::new(stream),
-        server_name,
-        source,
+        seen,
         worker,
     };
     loop {
         let next = match visitor.next_request().await {
             Some(arrived) => {
                 visitor.io.io.get_mut().0.begin_message();
-                visitor.answer(arrived).await
+                // On the heap while it lasts: between requests a visitor holds no room for one.
+                Box::pin(visitor.answer(arrived)).await
             }
             None => Next::Close,
         };
@@ -52,8 +52,7 @@ pub(crate) async fn serve(stream: TlsStream, server_name: String, worker: Arc<Wo
 /// A visitor's connection.
 pub(super) struct Visitor {
     pub(super) io: Buffered<TlsStream>,
-    server_name: String,
-    pub(super) source: IpAddr,
+    pub(super) seen: Seen,
     pub(super) worker: Arc<Worker>,
 }
 
@@ -122,7 +121,7 @@ impl Visitor {
     /// Reads and judges the head at the start of what is unread; `None` while it is not whole.
     fn read_head(&mut self) -> Option<Arrived> {
         let limits = self.limits();
-        let mut record = Record::begin(&self.worker, "http", self.source);
+        let mut record = Record::begin(&self.worker, "http", self.seen.source);
         let mut slots = Slots::new();
         let (arrived, consumed) = match parse_request(self.io.unread(), &limits, &mut slots) {
             Ok(Progress::Partial) => {
@@ -138,8 +137,7 @@ impl Visitor {
                     authority: &authority,
                     body: head.body,
                     upgrade: head.upgrade,
-                    server_name: &self.server_name,
-                    source: self.source,
+                    seen: &self.seen,
                 };
                 let verdict = plan(&inbound, &head.fields, &self.worker.core, &mut record);
                 let draining = self.worker.drain.is_cancelled();
@@ -162,13 +160,12 @@ impl Visitor {
             Err(refusal) => {
                 record.decided("http", Some(refusal.reason.into()));
                 record.ended(Outcome::Refused);
-                record.status(refusal.status);
                 let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
                 let down = Downward {
                     version: Version::Http11,
                     keep_alive: false,
                 };
-                let verdict = Err(Answer::problem(&problem, false));
+                let verdict = Err(record.answer(&problem, false));
                 let body = BodyLength::Empty;
                 (
                     Arrived {
@@ -202,7 +199,14 @@ impl Visitor {
                     down,
                     record,
                 };
-                exchange::run(self, request).await
+                let cut = request.record.cut();
+                let ended = tokio::select! {
+                    // Dropping the exchange closes both sides; its record says why.
+                    biased;
+                    next = exchange::run(self, request) => Some(next),
+                    () = hold::cut(cut.as_deref()) => None,
+                };
+                ended.unwrap_or(Next::Abort)
             }
             Err(answer) => {
                 let has_body = !matches!(body, BodyLength::Empty | BodyLength::Length(0));
@@ -236,6 +240,13 @@ fn authority(host: &str, port: Option<u16>) -> String {
     match port {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
+    }
+}
+
+impl Request {
+    /// As [`Forward::turn_elsewhere`].
+    pub(super) fn turn_elsewhere(&mut self, worker: &Worker) -> bool {
+        self.forward.turn_elsewhere(&worker.core, &mut self.record)
     }
 }
 

@@ -1,25 +1,28 @@
 //! HTTP/2 visitors.
 
-use std::convert::Infallible;
-use std::net::IpAddr;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http1::{Authority, BodyLength, Target};
+use http1::{Authority, BodyLength, METHOD_BYTES, Target};
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::Protocol;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use transport::TlsStream;
 use types::problem::Problem;
 
 use super::answer::Answer;
+use super::hold;
+use super::idle::Activity;
 use super::plan::{Inbound, plan};
 use super::record::{Outcome, Record};
 use super::relay::{self, DownBody};
+use super::seen::Seen;
+use super::stall::Streams;
 use crate::core::Worker;
 
 /// Requests of one visitor at the same time: what browsers use is below it.
@@ -41,15 +44,16 @@ const SEND_BUFFER: usize = 256 * 1024;
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// Serves one connection to its end. `server_name` is that of the handshake, in lower case.
-pub(crate) async fn serve(stream: TlsStream, server_name: String, worker: Arc<Worker>) {
+/// Serves one connection to its end.
+pub(crate) async fn serve(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
+    let activity = Arc::new(Activity::default());
     let visitor = Arc::new(Visitor {
-        source: stream.get_ref().0.peer().ip(),
-        server_name,
+        seen,
         worker: Arc::clone(&worker),
+        activity: Arc::clone(&activity),
     });
     let header_bytes = u32::try_from(worker.core.config.limits.header_bytes).unwrap_or(u32::MAX);
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let mut builder = http2::Builder::new(Streams::new(worker.core.config.timeouts.visitor_stall));
     builder
         .timer(TokioTimer::new())
         .enable_connect_protocol()
@@ -63,7 +67,7 @@ pub(crate) async fn serve(stream: TlsStream, server_name: String, worker: Arc<Wo
         .keep_alive_timeout(PONG);
     let service = service_fn(move |request| {
         let visitor = Arc::clone(&visitor);
-        async move { Ok::<_, Infallible>(visitor.answer(request).await) }
+        async move { visitor.answer(request).await }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
@@ -74,37 +78,56 @@ pub(crate) async fn serve(stream: TlsStream, server_name: String, worker: Arc<Wo
             connection.as_mut().graceful_shutdown();
             connection.await.ok();
         }
+        () = activity.ceases(worker.core.config.timeouts.http_idle) => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection => drop(ended),
+                // It has not even begun to speak HTTP/2, or does not take the farewell.
+                () = activity.ceases(PONG) => {}
+            }
+        }
     }
 }
 
 /// A visitor's connection.
 #[derive(Debug)]
 struct Visitor {
-    source: IpAddr,
-    server_name: String,
+    seen: Seen,
     worker: Arc<Worker>,
+    activity: Arc<Activity>,
 }
 
 impl Visitor {
-    async fn answer(&self, mut request: Request<Incoming>) -> Response<DownBody> {
-        let mut record = Record::begin(&self.worker, "http", self.source);
+    /// Answers a request; an error resets its stream: what had let the visitor in has ended.
+    async fn answer(&self, mut request: Request<Incoming>) -> io::Result<Response<DownBody>> {
+        let mut record = Record::begin(&self.worker, "http", self.seen.source);
+        record.occupy(&self.activity);
         let is_head = request.method() == Method::HEAD;
         let protocol = request
             .extensions()
             .get::<Protocol>()
             .map(|name| name.as_str().to_owned());
         let verdict = self.judge(&request, protocol.as_deref(), &mut record);
-        match verdict {
-            Ok(forward) if protocol.is_some() => {
+        let forward = match verdict {
+            Ok(forward) => forward,
+            Err(answer) => return Ok(refusal(answer, is_head)),
+        };
+        let cut = record.cut();
+        let (worker, source) = (&self.worker, self.seen.source);
+        let answering = async {
+            if protocol.is_some() {
                 let upgrade = hyper::upgrade::on(&mut request);
-                relay::upgrade(&self.worker, self.source, forward, upgrade, record).await
+                return relay::upgrade(worker, source, forward, upgrade, record).await;
             }
-            Ok(forward) => {
-                let length = body_length(&request);
-                let body = request.into_body();
-                relay::run(&self.worker, self.source, forward, body, length, record).await
-            }
-            Err(answer) => refusal(answer, is_head),
+            let length = body_length(&request);
+            relay::run(worker, source, forward, request.into_body(), length, record).await
+        };
+        tokio::select! {
+            // Until there is an answer, which looks for itself. Dropping this lets go of the
+            // service; its record says why.
+            biased;
+            response = answering => Ok(response),
+            () = hold::cut(cut.as_deref()) => Err(io::ErrorKind::PermissionDenied.into()),
         }
     }
 
@@ -118,14 +141,16 @@ impl Visitor {
         let malformed = |record: &mut Record, problem: &Problem| {
             record.decided("http", Some(problem.detail.clone()));
             record.ended(Outcome::Refused);
-            record.status(problem.status);
-            Answer::problem(problem, false)
+            record.answer(problem, false)
         };
         let invalid = |reason: &'static str| Problem::invalid_request(reason);
         // Extended CONNECT is how HTTP/2 says what an upgrade says in HTTP/1.1 (RFC 8441).
         let method = match (request.method(), protocol) {
             (&Method::CONNECT, Some(_)) => "GET",
             (&Method::CONNECT, None) => {
+                return Err(malformed(record, &Problem::not_implemented()));
+            }
+            (method, _) if method.as_str().len() > METHOD_BYTES => {
                 return Err(malformed(record, &Problem::not_implemented()));
             }
             (method, _) => method.as_str(),
@@ -141,6 +166,7 @@ impl Visitor {
         let target = Target::parse(method, raw.as_bytes())
             .map_err(|reason| malformed(record, &invalid(reason)))?;
         let authority = authority(request).map_err(|reason| malformed(record, &invalid(reason)))?;
+        check_length(request).map_err(|reason| malformed(record, &invalid(reason)))?;
         let parsed = Authority::parse(authority.as_bytes())
             .ok_or_else(|| malformed(record, &invalid("the authority is malformed")))?;
         let inbound = Inbound {
@@ -154,8 +180,7 @@ impl Visitor {
                 body_length(request)
             },
             upgrade: protocol,
-            server_name: &self.server_name,
-            source: self.source,
+            seen: &self.seen,
         };
         plan(&inbound, request.headers(), &self.worker.core, record)
     }
@@ -181,6 +206,21 @@ fn authority(request: &Request<Incoming>) -> Result<&str, &'static str> {
     }
 }
 
+/// Refuses what the library takes and a service could read in another way: lengths that agree, and
+/// one without digits, which counts as 0.
+fn check_length(request: &Request<Incoming>) -> Result<(), &'static str> {
+    let lengths = request.headers().get_all(http::header::CONTENT_LENGTH);
+    let mut lengths = lengths.iter().map(http::HeaderValue::as_bytes);
+    match (lengths.next(), lengths.next()) {
+        (None, _) => Ok(()),
+        (Some(_), Some(_)) => Err("more than one Content-Length"),
+        (Some(length), None) if length.is_empty() || !length.iter().all(u8::is_ascii_digit) => {
+            Err("Content-Length is malformed")
+        }
+        (Some(_), None) => Ok(()),
+    }
+}
+
 fn body_length(request: &Request<Incoming>) -> BodyLength {
     if request.body().is_end_stream() {
         return BodyLength::Empty;
@@ -203,7 +243,7 @@ pub(super) fn refusal(answer: Answer, is_head: bool) -> Response<DownBody> {
     *response.status_mut() = status;
     for (name, value) in answer.fields {
         if let Ok(value) = value.parse() {
-            response.headers_mut().insert(name, value);
+            response.headers_mut().append(name, value);
         }
     }
     response

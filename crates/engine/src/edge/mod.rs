@@ -14,38 +14,43 @@ mod copy;
 mod engine_api;
 mod exchange;
 mod forwarding;
+pub(crate) mod hold;
 mod http1;
 mod http2;
+mod idle;
+mod own;
 mod patience;
 mod plan;
 pub(crate) mod raw;
 pub(crate) mod record;
 mod relay;
+mod seen;
+mod stall;
+mod summary;
 mod translate;
 mod upgrade;
 mod upstream;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use transport::TlsStream;
 
 pub(crate) use self::answer::Answer;
 pub(crate) use self::buffered::Buffered;
 pub(crate) use self::engine_api::serve as serve_api;
+pub(crate) use self::seen::Seen;
 pub(crate) use self::upstream::Upstreams;
 use crate::core::Worker;
 
-/// How long a visitor may take nothing of an answer that is under way: it holds a stream, and
-/// hundreds of kilobytes. A player that pauses asks again for the rest.
-const STALL: Duration = Duration::from_mins(2);
-
 /// Serves a visitor of published HTTP tunnels, in the version that the handshake agreed on.
-pub(crate) async fn serve_http(stream: TlsStream, server_name: String, worker: Arc<Worker>) {
-    stream.get_ref().0.limit_stall(STALL);
+pub(crate) async fn serve_http(stream: TlsStream, seen: Seen, worker: Arc<Worker>) {
+    stream
+        .get_ref()
+        .0
+        .limit_stall(Some(worker.core.config.timeouts.visitor_stall));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        http2::serve(stream, server_name, worker).await;
+        Box::pin(http2::serve(stream, seen, worker)).await;
     } else {
-        http1::serve(stream, server_name, worker).await;
+        http1::serve(stream, seen, worker).await;
     }
 }

@@ -1,40 +1,108 @@
 //! How long the head of an answer is waited for.
 
 use std::future::poll_fn;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// Waits for an answer; `None` when it did not come within `period` of the moment at which the
-/// request was `begun` or, where it still moves, of its last movement. A large body may take
-/// longer to go up than a service may take to answer.
+use crate::config::EngineConfig;
+
+/// How far a request is on its way to the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Bytes, or what else is counted, that have moved.
+    pub(super) moved: u64,
+    /// It is the visitor that is waited for, and it has to keep up [`Patience::rate`].
+    pub(super) is_timed: bool,
+}
+
+/// How long an answer is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// From the beginning of the request or, where it still moves, from its last movement: a large
+    /// body may take longer to go up than a service may take to answer.
+    pub(super) period: Duration,
+    /// Bytes a second that a visitor has to bring on average while it is waited for, behind the
+    /// first period. Without it one that sends a byte now and then holds a service for as long as
+    /// it likes.
+    pub(super) rate: Option<NonZeroU32>,
+}
+
+impl Patience {
+    pub(super) fn of(config: &EngineConfig) -> Self {
+        Self {
+            period: config.timeouts.stream_request,
+            rate: config.limits.min_body_rate,
+        }
+    }
+
+    /// How long a visitor may be waited for in all that has brought so much.
+    fn allows(self, moved: u64) -> Option<Duration> {
+        let earned = moved / NonZeroU64::from(self.rate?);
+        self.period.checked_add(Duration::from_secs(earned))
+    }
+}
+
+/// For how long a visitor was waited for.
+#[derive(Debug, Default)]
+struct Waited {
+    before: Duration,
+    since: Option<Instant>,
+}
+
+impl Waited {
+    fn note(&mut self, is_timed: bool) {
+        match self.since {
+            None if is_timed => self.since = Some(Instant::now()),
+            Some(since) if !is_timed => {
+                self.before += since.elapsed();
+                self.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// When the visitor will have been waited for so long, if nothing changes.
+    fn reaches(&self, allowed: Duration) -> Option<Instant> {
+        self.since?.checked_add(allowed.saturating_sub(self.before))
+    }
+}
+
+/// Waits for an answer to a request that was `begun` some time ago; `None` when it did not come in
+/// time.
 ///
-/// `answer` is polled together with a count of what of the request has moved.
+/// `answer` is polled together with how far the request is.
 pub(super) async fn patience<T>(
     begun: Instant,
-    period: Duration,
-    mut answer: impl FnMut(&mut Context<'_>) -> (Poll<T>, u64),
+    patience: Patience,
+    mut answer: impl FnMut(&mut Context<'_>) -> (Poll<T>, Progress),
 ) -> Option<T> {
-    let sleep = sleep_until(begun + period);
+    let sleep = sleep_until(begun + patience.period);
     tokio::pin!(sleep);
     let mut moved = None;
     let mut last = begun;
+    let mut waited = Waited::default();
     poll_fn(|cx| {
-        let (answer, moved_now) = answer(cx);
+        let (answer, progress) = answer(cx);
         if let Poll::Ready(answer) = answer {
             return Poll::Ready(Some(answer));
         }
         // What goes out at once, with the head, is where the count begins.
         if moved
-            .replace(moved_now)
-            .is_some_and(|before| before != moved_now)
+            .replace(progress.moved)
+            .is_some_and(|before| before != progress.moved)
         {
             last = Instant::now();
         }
+        waited.note(progress.is_timed);
         loop {
             ready!(sleep.as_mut().poll(cx));
-            let deadline = last + period;
+            let slow = patience.allows(progress.moved);
+            let slow = slow.and_then(|allowed| waited.reaches(allowed));
+            let still = last + patience.period;
+            let deadline = slow.map_or(still, |slow| slow.min(still));
             if deadline <= Instant::now() {
                 return Poll::Ready(None);
             }
@@ -49,34 +117,89 @@ mod tests {
     use super::*;
 
     const PERIOD: Duration = Duration::from_secs(30);
+    const PATIENCE: Patience = Patience {
+        period: PERIOD,
+        rate: NonZeroU32::new(100),
+    };
+
+    fn still(moved: u64) -> Progress {
+        Progress {
+            moved,
+            is_timed: false,
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_does_not_move_has_one_period() {
         let begun = Instant::now();
-        let waited = patience(begun, PERIOD, |_| (Poll::<()>::Pending, 7)).await;
+        let waited = patience(begun, PATIENCE, |_| (Poll::<()>::Pending, still(7))).await;
         assert_eq!(waited, None);
         assert_eq!(begun.elapsed(), PERIOD);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn each_movement_begins_a_new_one() {
+    /// How long is waited for the answer to a request of which so many bytes move every 20 s, the
+    /// first at once, `count` times; then it has ended.
+    async fn moving(bytes: u64, count: u64) -> Duration {
         let begun = Instant::now();
         let mut ticks = tokio::time::interval(Duration::from_secs(20));
-        let mut moved = 0;
-        let waited = patience(begun, PERIOD, |cx| {
-            while moved < 5 && ticks.poll_tick(cx).is_ready() {
-                moved += 1;
+        let mut ticked = 0;
+        let waited = patience(begun, PATIENCE, |cx| {
+            while ticked < count && ticks.poll_tick(cx).is_ready() {
+                ticked += 1;
             }
-            (Poll::<()>::Pending, moved)
+            let progress = Progress {
+                moved: ticked * bytes,
+                is_timed: ticked < count,
+            };
+            (Poll::<()>::Pending, progress)
         });
         assert_eq!(waited.await, None);
-        // The first tick is at once, the fifth after 80 s.
-        assert_eq!(begun.elapsed(), Duration::from_secs(80) + PERIOD);
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_movement_begins_a_new_one() {
+        // The first movement is at once, the fifth after 80 s.
+        assert_eq!(moving(10_000, 5).await, Duration::from_secs(80) + PERIOD);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trickle_is_over_when_it_has_used_up_what_it_earned() {
+        assert_eq!(moving(1, u64::MAX).await, PERIOD);
+        // The four pieces that were there after 60 s are worth 40 s beyond the first period.
+        assert_eq!(moving(1000, u64::MAX).await, Duration::from_secs(70));
+    }
+
+    /// What a service takes slowly is not the visitor's fault.
+    #[tokio::test(start_paused = true)]
+    async fn the_time_in_which_the_service_is_waited_for_does_not_count() {
+        let begun = Instant::now();
+        let mut ticks = tokio::time::interval(Duration::from_secs(20));
+        let mut ticked = 0;
+        let waited = patience(begun, PATIENCE, |cx| {
+            while ticks.poll_tick(cx).is_ready() {
+                ticked += 1;
+            }
+            // For two minutes nothing but the service holds it up.
+            let progress = Progress {
+                moved: ticked,
+                is_timed: ticked > 6,
+            };
+            (Poll::<()>::Pending, progress)
+        });
+        assert_eq!(waited.await, None);
+        assert_eq!(begun.elapsed(), Duration::from_mins(2) + PERIOD);
+    }
+
+    /// A request that is whole leaves the service its time.
+    #[tokio::test(start_paused = true)]
+    async fn the_rate_ends_with_the_body() {
+        assert_eq!(moving(1, 2).await, Duration::from_secs(20) + PERIOD);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_ends_the_wait() {
-        let waited = patience(Instant::now(), PERIOD, |_| (Poll::Ready(1), 0)).await;
+        let waited = patience(Instant::now(), PATIENCE, |_| (Poll::Ready(1), still(0))).await;
         assert_eq!(waited, Some(1));
     }
 }

@@ -1,20 +1,24 @@
 //! What happens to a request: routed once, judged once, before a byte of it goes anywhere.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
 use http1::{BodyLength, Field, FieldKind, Fields, Method, Target};
+use types::path::NormalPath;
 use types::problem::Problem;
 use types::query_credential;
 use types::tunnel::Protocol;
 
 use super::answer::{Answer, wants_html};
 use super::forwarding::Onward;
+use super::own::{OwnRoute, to_challenge, to_sign_in};
 use super::record::{Outcome, Record};
-use crate::access::{self, Bearer, EdgeRequest};
+use super::seen::Seen;
+use crate::access::{self, Bearer, EdgeRequest, Proof, Rule};
 use crate::agents::Agent;
+use crate::browser::EdgeCookies;
 use crate::core::Core;
+use crate::limits;
 use crate::live::{LiveTunnel, Route};
 
 /// A request as the edge reads it, whichever HTTP version it came in.
@@ -29,9 +33,7 @@ pub(crate) struct Inbound<'b> {
     pub(crate) body: BodyLength,
     /// The protocol that the visitor wants to change to.
     pub(crate) upgrade: Option<&'b str>,
-    /// The server name of the TLS handshake, in lower case.
-    pub(crate) server_name: &'b str,
-    pub(crate) source: IpAddr,
+    pub(crate) seen: &'b Seen,
 }
 
 /// Where the fields of a request are.
@@ -75,7 +77,40 @@ pub(crate) struct Forward {
     pub(crate) trailers: bool,
     /// A person's browser: errors of ours are pages.
     pub(crate) html: bool,
+    /// A visitor with a proof wants to know how long the edge took ([`DEBUG`]).
+    pub(crate) timing: bool,
+    /// Tunnels of the same name that were asked before this one.
+    pub(crate) failed: u8,
+    /// What let the visitor in.
+    proof: Option<Proof>,
+    /// The path as the proof's boundary judged it, where it did.
+    judged: Option<NormalPath>,
 }
+
+impl Forward {
+    /// Notes that the tunnel did not serve the request, which no service has seen, and turns to
+    /// another one of its name that the visitor may come to. Whether there is one.
+    pub(crate) fn turn_elsewhere(&mut self, core: &Core, record: &mut Record) -> bool {
+        self.tunnel.health.failed();
+        if self.failed >= ELSEWHERE {
+            return false;
+        }
+        let (proof, path) = (self.proof.as_ref(), self.judged.as_ref());
+        let other = core.live.another(&self.tunnel, |other| {
+            !other.agent.is_revoked()
+                && access::reaches_too(proof, &other.view, &other.project, path)
+        });
+        let Some(other) = other else { return false };
+        self.failed += 1;
+        record.turned_to(&other);
+        self.tunnel = other;
+        true
+    }
+}
+
+/// How many further agents that share a name are asked for one visitor: when three in a row are
+/// down, the visitor had better know.
+const ELSEWHERE: u8 = 2;
 
 /// Protocols that an upgrade may not lead to: they would put an HTTP connection of its own into
 /// the tunnel, past every check that the edge makes for each request.
@@ -98,11 +133,34 @@ pub(crate) fn plan<H: Heads>(
         accepts.any(|field| wants_html(Some(field.value)))
     };
     record.request(inbound.method.as_str(), inbound.host, inbound.target.path);
-    judge(inbound, heads, core, record, html).map_err(|problem| {
+    judge(inbound, heads, core, record, html).map_err(|instead| {
         record.ended(Outcome::Refused);
-        record.status(problem.status);
-        Answer::problem(&problem, html)
+        match instead {
+            Instead::Problem(problem) => record.answer(&problem, html),
+            Instead::Answer(answer) => {
+                record.status(answer.status);
+                answer
+            }
+        }
     })
+}
+
+/// What the visitor gets instead of the service's answer.
+enum Instead {
+    Problem(Box<Problem>),
+    Answer(Answer),
+}
+
+impl From<Box<Problem>> for Instead {
+    fn from(problem: Box<Problem>) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl From<Problem> for Instead {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(Box::new(problem))
+    }
 }
 
 fn judge<H: Heads>(
@@ -111,27 +169,41 @@ fn judge<H: Heads>(
     core: &Core,
     record: &mut Record,
     html: bool,
-) -> Result<Forward, Box<Problem>> {
-    if !inbound.host.eq_ignore_ascii_case(inbound.server_name) {
+) -> Result<Forward, Instead> {
+    let seen = inbound.seen;
+    if !inbound.host.eq_ignore_ascii_case(&seen.server_name) {
         record.decided("host", None);
-        return Err(Box::new(Problem::misdirected_request()));
+        return Err(Problem::misdirected_request().into());
     }
-    let tunnel = match core.live.route(inbound.server_name) {
+    let tunnel = match core.live.route(&seen.server_name) {
         Route::Online(tunnel) => tunnel,
         Route::Offline => {
             record.decided("offline", None);
-            return Err(Box::new(Problem::tunnel_offline(OFFLINE_RETRY)));
+            return Err(Problem::tunnel_offline(OFFLINE_RETRY).into());
+        }
+        Route::Unknown if !core.is_informed() => {
+            record.decided("uninformed", None);
+            let problem = Problem::unavailable().with_retry_after(OFFLINE_RETRY);
+            return Err(problem.into());
         }
         Route::Unknown => {
             record.decided("unknown", None);
-            return Err(Box::new(Problem::tunnel_not_found()));
+            return Err(Problem::tunnel_not_found().into());
         }
     };
     record.tunnel(&tunnel);
     if tunnel.view.properties.protocol != Some(Protocol::Http) {
         // The name was another kind of tunnel's when the handshake was made, or is one now.
         record.decided("host", None);
-        return Err(Box::new(Problem::misdirected_request()));
+        return Err(Problem::misdirected_request().into());
+    }
+    if tunnel.policy.guards().certificate && !seen.asked {
+        // The tunnel is newer than the connection: another handshake can prove what this cannot.
+        record.decided(
+            "host",
+            Some("the handshake did not ask for a certificate".into()),
+        );
+        return Err(Problem::misdirected_request().into());
     }
     let authorization = heads
         .fields()
@@ -141,23 +213,65 @@ fn judge<H: Heads>(
     } else {
         query_credential::NAMES
     };
+    let own = OwnRoute::of(inbound.target.path, core.config.compat_rstream);
+    let cookies = if own.is_some() || tunnel.policy.reads_cookies() {
+        let cookies = heads
+            .fields()
+            .filter(|field| field.kind == FieldKind::Cookie);
+        EdgeCookies::among(cookies.map(|field| field.value))
+    } else {
+        EdgeCookies::default()
+    };
+    let is_get = matches!(inbound.method, Method::Get | Method::Head);
+    let country = core.country_for(&tunnel, seen.source);
+    record.country(country.as_ref());
+    let visitor = access::Visitor {
+        country: country.as_ref(),
+        tls_version: seen.tls_version,
+        certificate: seen.certificate.as_ref(),
+        ..access::Visitor::at(seen.source)
+    };
     let request = EdgeRequest {
         tunnel: &tunnel,
-        peer: inbound.source,
+        visitor,
+        host: &seen.server_name,
+        cookies,
+        navigation: html && is_get && inbound.upgrade.is_none(),
         bearer: Bearer::among(authorization.map(|field| field.value)),
         path: inbound.target.path,
         query: inbound.target.query,
         reserved,
     };
-    let decision = access::decide(&request, &core.tokens, core.unix_seconds());
-    record.decided(decision.rule.as_str(), decision.reason);
+    if let Some(own) = own {
+        return Err(Instead::Answer(
+            own.answer(inbound, heads, &request, core, record)?,
+        ));
+    }
+    let decision = access::decide(&request, core.grounds());
     let allowed = match decision.outcome {
-        access::Outcome::Allow(allowed) => allowed,
-        access::Outcome::Refuse(problem) => return Err(Box::new(problem)),
+        access::Outcome::Allow(allowed) => {
+            record.decided(decision.rule.as_str(), decision.reason);
+            allowed
+        }
+        outcome => {
+            record.refused(decision.rule, decision.reason);
+            return Err(match outcome {
+                access::Outcome::SignIn => Instead::Answer(to_sign_in(inbound, &request, core)?),
+                access::Outcome::Challenge => Instead::Answer(to_challenge(&request, core)?),
+                access::Outcome::Refuse(problem) => problem.into(),
+                access::Outcome::Allow(_) => Problem::internal().into(),
+            });
+        }
     };
     if let Some(proof) = &allowed.proof {
         record.proof(proof);
     }
+    limits::count(&tunnel.project, &tunnel.meters, &*core.clock).map_err(|exceeded| {
+        record.refused(Rule::RateLimit, Some(exceeded.to_string().into()));
+        Problem::from(exceeded)
+    })?;
+    record.enter(&tunnel.project).map_err(Problem::from)?;
+    record.admitted(&tunnel, visitor, allowed.proof.as_ref());
     let path = allowed
         .path
         .as_ref()
@@ -173,7 +287,7 @@ fn judge<H: Heads>(
         method: inbound.method.as_str(),
         target: Target { path, query },
         authority: inbound.authority,
-        source: inbound.source,
+        source: seen.source,
         body: inbound.body,
         upgrade,
         proof: allowed.proof.as_ref(),
@@ -190,7 +304,23 @@ fn judge<H: Heads>(
         upgrade: upgrade.is_some(),
         trailers: te.any(|field| field.value.eq_ignore_ascii_case(b"trailers")),
         html,
+        timing: allowed.proof.is_some() && wants_timing(heads),
+        failed: 0,
+        proof: allowed.proof,
+        judged: allowed.path,
         tunnel,
+    })
+}
+
+/// `svc-debug: timing` of a visitor who proved who it is: the answer says in `Server-Timing` how
+/// long the edge and the service took. Like all names of ours, it does not travel on.
+const DEBUG: &[u8] = b"svc-debug";
+
+fn wants_timing<H: Heads>(heads: &H) -> bool {
+    heads.fields().any(|field| {
+        field.kind == FieldKind::SvcReserved
+            && field.name.eq_ignore_ascii_case(DEBUG)
+            && field.value == b"timing"
     })
 }
 

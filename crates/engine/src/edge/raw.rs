@@ -4,12 +4,16 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use transport::{Both, Socket, Stream, TlsStream};
+use types::tunnel::TlsVersion;
 
+use super::hold;
 use super::record::{Outcome, Record};
+use super::seen;
 use super::upstream::{self, UpIo};
-use crate::access;
+use crate::access::{self, ClientCertificate, Rule};
 use crate::agents::{Agent, TunnelStream};
 use crate::core::Worker;
+use crate::limits::{self, Shaped};
 use crate::live::LiveTunnel;
 
 /// A visitor's side: whatever it is, it can be cut off so that it is seen as broken.
@@ -22,6 +26,12 @@ pub(crate) trait Visitor: Stream {
 
     /// The protocol (ALPN) that the edge agreed on with the visitor, where it ended TLS.
     fn protocol(&self) -> Option<&[u8]>;
+
+    /// The version of TLS, where the edge ended it.
+    fn tls_version(&self) -> Option<TlsVersion>;
+
+    /// The client certificate, where the edge asked for one and got it.
+    fn certificate(&self) -> Option<ClientCertificate>;
 }
 
 impl Visitor for Socket {
@@ -34,6 +44,14 @@ impl Visitor for Socket {
     }
 
     fn protocol(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn tls_version(&self) -> Option<TlsVersion> {
+        None
+    }
+
+    fn certificate(&self) -> Option<ClientCertificate> {
         None
     }
 }
@@ -50,10 +68,18 @@ impl Visitor for TlsStream {
     fn protocol(&self) -> Option<&[u8]> {
         self.get_ref().1.alpn_protocol()
     }
+
+    fn tls_version(&self) -> Option<TlsVersion> {
+        seen::tls_version(self)
+    }
+
+    fn certificate(&self) -> Option<ClientCertificate> {
+        seen::certificate(self)
+    }
 }
 
 /// Joins a visitor with the service behind `tunnel`, if the tunnel's policy lets it in. A visitor
-/// of bytes has no way to prove who it is, so address ranges are the only policy here.
+/// of bytes can prove who it is by a client certificate alone.
 pub(crate) async fn serve<V: Visitor>(
     visitor: V,
     tunnel: &Arc<LiveTunnel<Agent>>,
@@ -63,14 +89,41 @@ pub(crate) async fn serve<V: Visitor>(
     let source = visitor.socket().peer().ip();
     let mut record = Record::begin(worker, kind, source);
     record.tunnel(tunnel);
-    let decision = access::decide_connection(tunnel, source);
-    record.decided(decision.rule.as_str(), decision.reason);
-    if let access::Outcome::Refuse(_) = decision.outcome {
+    let certificate = visitor.certificate();
+    let country = worker.core.country_for(tunnel, source);
+    record.country(country.as_ref());
+    let seen = access::Visitor {
+        country: country.as_ref(),
+        tls_version: visitor.tls_version(),
+        certificate: certificate.as_ref(),
+        ..access::Visitor::at(source)
+    };
+    let decision = access::decide_connection(tunnel, seen, worker.core.grounds());
+    let access::Outcome::Allow(allowed) = decision.outcome else {
+        record.refused(decision.rule, decision.reason);
+        record.ended(Outcome::Refused);
+        visitor.socket().abort_on_close();
+        return;
+    };
+    if let Err(exceeded) = limits::count(&tunnel.project, &tunnel.meters, &*worker.core.clock) {
+        record.refused(Rule::RateLimit, Some(exceeded.to_string().into()));
         record.ended(Outcome::Refused);
         visitor.socket().abort_on_close();
         return;
     }
-    match upstream::connect_raw(worker, tunnel, source, visitor.protocol()).await {
+    if record.enter(&tunnel.project).is_err() {
+        record.ended(Outcome::Refused);
+        visitor.socket().abort_on_close();
+        return;
+    }
+    record.decided(decision.rule.as_str(), decision.reason);
+    if let Some(proof) = &allowed.proof {
+        record.proof(proof);
+    }
+    record.admitted(tunnel, seen, allowed.proof.as_ref());
+    // On the heap while it lasts: bytes may go to and fro for days.
+    let connecting = upstream::connect_raw(worker, tunnel, source, visitor.protocol());
+    match Box::pin(connecting).await {
         Ok(stream) => pump(visitor, stream, &mut record).await,
         Err(error) => {
             record.failed(error.to_string());
@@ -80,8 +133,31 @@ pub(crate) async fn serve<V: Visitor>(
 }
 
 /// Joins a dialler with the stream that it asked for.
-pub(crate) async fn join<V: Visitor>(visitor: V, stream: TunnelStream, record: &mut Record) {
+pub(crate) async fn join<V: Visitor>(
+    visitor: V,
+    stream: Shaped<TunnelStream>,
+    record: &mut Record,
+) {
     pump(visitor, UpIo::Plain(stream), record).await;
+}
+
+/// Moves bytes both ways after a change of protocols, and writes down how many so far: `ahead`
+/// were sent before, to the service and to the visitor. Nothing is lost of the counts when this is
+/// dropped.
+pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
+    visitor: &mut A,
+    service: &mut B,
+    record: &mut Record,
+    ahead: (usize, usize),
+) -> std::io::Result<()> {
+    let (forth, back) = (ahead.0 as u64, ahead.1 as u64);
+    let mut both = Both::default();
+    poll_fn(|cx| {
+        let polled = both.poll(cx, visitor, service);
+        record.bytes(forth + both.forth(), back + both.back());
+        polled
+    })
+    .await
 }
 
 /// Moves bytes both ways until both directions have ended or one breaks.
@@ -91,16 +167,21 @@ async fn pump<V: Visitor>(mut visitor: V, mut stream: UpIo, record: &mut Record)
     // service's data.
     visitor.socket_mut().begin_message();
     let mut both = Both::default();
+    let cut = record.cut();
     let pumping = poll_fn(|cx| {
         let before = both.back();
         let polled = both.poll(cx, &mut visitor, &mut stream);
         if before == 0 && both.back() > 0 {
             record.first_byte();
         }
+        record.bytes(both.forth(), both.back());
         polled
     });
-    let result = pumping.await;
-    record.bytes(both.forth(), both.back());
+    let result = tokio::select! {
+        biased;
+        result = pumping => result,
+        () = hold::cut(cut.as_deref()) => Err(std::io::ErrorKind::PermissionDenied.into()),
+    };
     match result {
         Ok(()) => {
             visitor.socket_mut().end_message();

@@ -4,15 +4,26 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use api::link::StreamRecord;
 use serde::Serialize;
+use types::id::StreamId;
+use types::problem::Problem;
+use types::tunnel::{Country, Tunnel};
 
-use crate::access::Proof;
+use super::answer::Answer;
+use super::hold::{Cut, Hold};
+use super::idle::{Activity, Occupied};
+use super::summary::Visit;
+use crate::access::{Proof, Rule, Visitor};
 use crate::agents::{Agent, random_bytes};
 use crate::core::Worker;
+use crate::directory::Project;
+use crate::limits::{NoPlace, Place};
 use crate::live::LiveTunnel;
-use types::id::StreamId;
+use crate::managed::Meter;
 
 /// One request or one connection, from its arrival to its end. Written when it is dropped, so
 /// that nothing that happens on the way loses it.
@@ -22,10 +33,34 @@ pub(crate) struct Record {
     line: Line,
     outcome: Outcome,
     forgotten: bool,
+    /// What a managed engine reports; `None` on a community engine.
+    report: Option<Box<Report>>,
+    hold: Option<Hold>,
+    place: Option<Place>,
+    /// The visit keeps its connection from being idle.
+    occupied: Option<Occupied>,
     /// When the stream to the service was there.
     opened: Option<Duration>,
     first_byte: Option<Duration>,
 }
+
+/// Why a visit ended that was cut.
+const CUT: &str = "what had let the visitor in has ended";
+
+/// What is reported of a visit beside what is in its line.
+struct Report {
+    source: IpAddr,
+    tunnel: Option<Arc<Tunnel>>,
+    project: Option<Arc<Project>>,
+    proof: Option<Proof>,
+    meter: Option<Arc<Meter>>,
+    /// Bytes from and to the visitor that are metered already.
+    metered: (u64, u64),
+}
+
+/// How many bytes go by before they are metered while a visit lasts: a download is seen long
+/// before its end, and nobody counts each packet.
+const METERED: u64 = 64 * 1024;
 
 /// How a visit ended, for the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -73,13 +108,25 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     source_ip: String,
+    /// Where it is, where somebody asked for it and it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    country: Option<Country>,
     rule: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Cow<'static, str>>,
+    /// What the rule is about, where it kept the visitor out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explain: Option<&'static str>,
+    /// Code of the problem that the visitor was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     user_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     credential_id: Option<String>,
+    /// How the visitor proved who it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth_method: Option<&'static str>,
     bytes_in: u64,
     bytes_out: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +145,17 @@ impl Record {
             kind,
             ..Line::default()
         };
-        if worker.core.access_log.is_some() {
+        let report = worker.core.reports.is_some().then(|| {
+            Box::new(Report {
+                source,
+                tunnel: None,
+                project: None,
+                proof: None,
+                meter: None,
+                metered: (0, 0),
+            })
+        });
+        if worker.core.access_log.is_some() || report.is_some() {
             line.source_ip = source.to_string();
             line.id = StreamId(random_bytes()).to_string();
         }
@@ -109,6 +166,10 @@ impl Record {
             line,
             outcome: Outcome::Abandoned,
             forgotten: false,
+            report,
+            hold: None,
+            place: None,
+            occupied: None,
             opened: None,
             first_byte: None,
         }
@@ -119,8 +180,13 @@ impl Record {
         self.forgotten = true;
     }
 
+    /// Counts the visit on a connection that others share, to its end.
+    pub(crate) fn occupy(&mut self, activity: &Arc<Activity>) {
+        self.occupied = Some(Activity::begin(activity));
+    }
+
     fn wanted(&self) -> bool {
-        self.worker.core.access_log.is_some()
+        self.worker.core.access_log.is_some() || self.report.is_some()
     }
 
     /// What was asked for. Kept only where it will be written.
@@ -137,6 +203,17 @@ impl Record {
             self.line.tunnel_id = Some(tunnel.view.id.to_string());
             self.line.client_id = Some(tunnel.view.client_id.to_string());
         }
+        if let Some(report) = &mut self.report {
+            report.tunnel = Some(Arc::clone(&tunnel.view));
+            report.project = Some(Arc::clone(&tunnel.project));
+        }
+    }
+
+    /// Where the visitor is, as far as it was looked up and is known.
+    pub(crate) fn country(&mut self, country: Option<&Country>) {
+        if self.wanted() {
+            self.line.country = country.cloned();
+        }
     }
 
     /// Which rule let the visitor in or kept it out, and what the log alone may know about it.
@@ -145,10 +222,95 @@ impl Record {
         self.line.reason = reason;
     }
 
+    /// The rule that kept the visitor out, and what it is about.
+    pub(crate) fn refused(&mut self, rule: Rule, reason: Option<Cow<'static, str>>) {
+        self.decided(rule.as_str(), reason);
+        self.line.explain = Some(rule.explain());
+    }
+
+    /// The answer with which the edge ends the visit in the service's stead. It carries the id of
+    /// this record, so that the visitor can have somebody look up why.
+    pub(crate) fn answer(&mut self, problem: &Problem, html: bool) -> Answer {
+        self.status(problem.status);
+        self.line.failure = Some(problem.code);
+        if self.line.id.is_empty() {
+            self.line.id = StreamId(random_bytes()).to_string();
+        }
+        let problem = problem.clone().with_reference(self.line.id.as_str());
+        Answer::problem(&problem, html)
+    }
+
+    /// Milliseconds until now for `Server-Timing`: until the stream to the service was there, and
+    /// until now.
+    pub(crate) fn server_timing(&self) -> String {
+        let now = self.begun.elapsed();
+        let opened = self.opened.unwrap_or(now);
+        format!(
+            "edge;desc=\"decision and stream\";dur={}, service;desc=\"answer\";dur={}",
+            millis(opened),
+            millis(now.saturating_sub(opened)),
+        )
+    }
+
     pub(crate) fn proof(&mut self, proof: &Proof) {
         if self.wanted() {
             self.line.user_id = proof.user_id().map(str::to_owned);
             self.line.credential_id = proof.credential_id().map(str::to_owned);
+            self.line.auth_method = Some(proof.method());
+        }
+        if let Some(report) = &mut self.report {
+            report.proof = Some(proof.clone());
+        }
+    }
+
+    /// Takes a place among the visits of a project, to the end of this one.
+    ///
+    /// # Errors
+    /// There is none, which is written down.
+    pub(crate) fn enter(&mut self, project: &Arc<Project>) -> Result<(), NoPlace> {
+        self.place = Place::take(&self.worker.core, project).inspect_err(|none| {
+            self.refused(Rule::RateLimit, Some(none.to_string().into()));
+        })?;
+        Ok(())
+    }
+
+    /// The visitor was let in to this tunnel, and stays for as long as it would be let in again.
+    pub(crate) fn admitted(
+        &mut self,
+        tunnel: &Arc<LiveTunnel<Agent>>,
+        visitor: Visitor<'_>,
+        proof: Option<&Proof>,
+    ) {
+        self.hold = Hold::take(&self.worker, tunnel, visitor, proof);
+        if let (Some(report), Some(reports)) = (&mut self.report, &self.worker.core.reports) {
+            let meter = reports.usage.meter(&tunnel.project.id);
+            meter.begin();
+            report.meter = Some(meter);
+        }
+    }
+
+    /// The visitor is served by another tunnel than it was let in to, and stays for as long as it
+    /// would be let in there.
+    pub(crate) fn turned_to(&mut self, tunnel: &Arc<LiveTunnel<Agent>>) {
+        self.tunnel(tunnel);
+        if let Some(hold) = &self.hold {
+            hold.turn_to(tunnel);
+        }
+    }
+
+    /// What tells that the visit is to end; `None` where nothing can end it.
+    pub(crate) fn cut(&self) -> Option<Arc<Cut>> {
+        self.hold.as_ref().map(Hold::cut)
+    }
+
+    /// Whether the visit is to end, which is written down; wakes the task when it is.
+    pub(crate) fn poll_cut(&mut self, cx: &Context<'_>) -> Poll<()> {
+        match &self.hold {
+            Some(hold) if hold.poll(cx).is_ready() => {
+                self.failed(CUT);
+                Poll::Ready(())
+            }
+            _ => Poll::Pending,
         }
     }
 
@@ -173,15 +335,98 @@ impl Record {
         self.line.reason = Some(reason.into());
     }
 
-    /// Bytes from and to the visitor.
+    /// Bytes from and to the visitor so far. Cheap enough for each step of a visit that lasts.
     pub(crate) fn bytes(&mut self, from_visitor: u64, to_visitor: u64) {
         self.line.bytes_in = from_visitor;
         self.line.bytes_out = to_visitor;
+        if let Some(report) = &mut self.report {
+            report.meter(from_visitor, to_visitor, METERED);
+        }
+    }
+
+    /// Tells the platform of a visit that is over after `total`, where it was one to a project.
+    fn report(&mut self, total: Duration) {
+        let core = &self.worker.core;
+        let (Some(mut report), Some(reports)) = (self.report.take(), &core.reports) else {
+            return;
+        };
+        report.meter(self.line.bytes_in, self.line.bytes_out, 1);
+        if let (Some(meter), Outcome::Failed, None) = (&report.meter, self.outcome, self.opened) {
+            meter.fail();
+        }
+        // A name of a project that nothing is published under is the project's matter too.
+        let named = || {
+            let endpoint = core.namespace.endpoint_of(&self.line.host)?;
+            core.tenancy.directory()?.project_at(endpoint)
+        };
+        let Some(project) = report.project.clone().or_else(named) else {
+            return;
+        };
+        let state = project.state();
+        let tunnel = report.tunnel.as_deref();
+        let visit = Visit {
+            stream_id: &self.line.id,
+            project_id: &project.id,
+            workspace_id: state.workspace_id.as_deref(),
+            cluster_id: Some(&core.config.host),
+            tunnel_id: self.line.tunnel_id.as_deref(),
+            client_id: self.line.client_id.as_deref(),
+            user_id: tunnel.and_then(|tunnel| tunnel.user_id.as_deref()),
+            kind: self.line.kind,
+            source: report.source,
+            country: self.line.country.as_ref(),
+            method: &self.line.method,
+            host: &self.line.host,
+            path: &self.line.path,
+            status: self.line.status,
+            rule: self.line.rule,
+            explain: self.line.explain,
+            reason: self.line.reason.as_deref(),
+            problem: self.line.failure,
+            proof: report.proof.as_ref(),
+            outcome: self.outcome,
+            cut: self.line.reason.as_deref() == Some(CUT),
+            ended: core.clock.now(),
+            total,
+            opened: self.opened,
+            upstream_bytes: self.line.bytes_in,
+            downstream_bytes: self.line.bytes_out,
+        };
+        let record = StreamRecord {
+            project_id: project.id.to_string(),
+            stream_id: self.line.id.clone(),
+            tunnel_id: self.line.tunnel_id.clone(),
+            user_id: visit.user_id.map(str::to_owned),
+            outcome: visit.outcome().to_owned(),
+            created_at: visit.created_at(),
+            summary: visit.summary(),
+        };
+        reports
+            .records
+            .push(api::link::Record::Stream(Box::new(record)));
+    }
+}
+
+impl Report {
+    /// Meters what was not, where it is at least so much.
+    fn meter(&mut self, from_visitor: u64, to_visitor: u64, least: u64) {
+        let (before_from, before_to) = self.metered;
+        let from = from_visitor.saturating_sub(before_from);
+        let to = to_visitor.saturating_sub(before_to);
+        if let Some(meter) = &self.meter
+            && from + to >= least
+        {
+            meter.add(from, to);
+            self.metered = (from_visitor, to_visitor);
+        }
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
+        if self.hold.take().is_some_and(|hold| hold.is_cut()) {
+            self.failed(CUT);
+        }
         self.worker.active.fetch_sub(1, Ordering::Relaxed);
         if self.forgotten {
             return;
@@ -200,6 +445,7 @@ impl Drop for Record {
         if let Some(first_byte) = self.first_byte {
             metrics.first_byte_seconds.record(first_byte.as_secs_f64());
         }
+        self.report(total);
         let Some(log) = &self.worker.core.access_log else {
             return;
         };

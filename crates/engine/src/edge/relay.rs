@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use http::Response;
+use http::{HeaderMap, Response};
 use http1::{BodyLength, BodyReader};
 use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
@@ -21,12 +21,14 @@ use self::answer::{Answer1, Awaited, NoAnswer};
 pub(super) use self::download::DownBody;
 use self::download::{PassedBody, ServiceBody};
 use self::upload::Upload;
-use super::answer::Answer;
 use super::body::{Counted, UpBody};
 use super::exchange::problem_of;
+use super::forwarding::add_field;
+use super::hold;
 use super::http2::refusal;
-use super::patience::patience;
+use super::patience::{Patience, Progress, patience};
 use super::plan::Forward;
+use super::raw;
 use super::record::{Outcome, Record};
 use super::translate;
 use super::upstream::{self, Connection, Http1, Http2};
@@ -37,19 +39,22 @@ use crate::core::Worker;
 pub(super) async fn run(
     worker: &Arc<Worker>,
     source: IpAddr,
-    forward: Forward,
+    mut forward: Forward,
     body: Incoming,
     length: BodyLength,
     mut record: Record,
 ) -> Response<DownBody> {
     let begun = Instant::now();
-    let period = worker.core.config.timeouts.stream_request;
+    let period = Patience::of(&worker.core.config);
     let mut upload = Upload::new(forward.head.clone(), body, length);
     let mut fresh = false;
     loop {
         let connection = match upstream::connect(worker, &forward.tunnel, source, fresh).await {
             Ok(connection) => connection,
             Err(error) => {
+                if forward.turn_elsewhere(&worker.core, &mut record) {
+                    continue;
+                }
                 record.failed(error.to_string());
                 return refuse(&forward, record, &problem_of(&error));
             }
@@ -65,7 +70,11 @@ pub(super) async fn run(
         let mut awaited = Awaited::new(forward.is_head);
         let answering = patience(begun, period, |cx| {
             let answer = awaited.poll(cx, &mut upload, &mut upstream);
-            (answer, upload.written)
+            let progress = Progress {
+                moved: upload.written,
+                is_timed: upload.waits_for_visitor(),
+            };
+            (answer, progress)
         });
         match answering.await {
             Some(Ok(answer)) => {
@@ -76,10 +85,17 @@ pub(super) async fn run(
                     .io
                     .refusal()
                     .map(|refusal| refusal.text().to_owned());
-                let again = !fresh && refused.is_none() && forward.idempotent;
+                // The agent says that no service got it, or nobody minds if one did.
+                let again = refused.is_some() || forward.idempotent;
                 if again && upload.rewind() {
-                    fresh = true;
-                    continue;
+                    if !fresh && refused.is_none() {
+                        fresh = true;
+                        continue;
+                    }
+                    if forward.turn_elsewhere(&worker.core, &mut record) {
+                        fresh = false;
+                        continue;
+                    }
                 }
                 record.failed(refused.unwrap_or(reason));
                 return refuse(&forward, record, &Problem::upstream_unreachable());
@@ -100,8 +116,7 @@ pub(super) async fn run(
 }
 
 fn refuse(forward: &Forward, mut record: Record, problem: &Problem) -> Response<DownBody> {
-    record.status(problem.status);
-    refusal(Answer::problem(problem, forward.html), forward.is_head)
+    refusal(record.answer(problem, forward.html), forward.is_head)
 }
 
 /// Both ends speak HTTP/2: heads are translated once, bodies pass as they are.
@@ -124,9 +139,9 @@ async fn through_http2(
         send.send_request(request).await
     };
     tokio::pin!(answering);
-    let period = worker.core.config.timeouts.stream_request;
+    let period = Patience::of(&worker.core.config);
     let answering = patience(begun, period, |cx| {
-        (answering.as_mut().poll(cx), moved.get())
+        (answering.as_mut().poll(cx), moved.progress())
     });
     match answering.await {
         Some(Ok(response)) => {
@@ -137,7 +152,8 @@ async fn through_http2(
                 record.ended(Outcome::Served);
             }
             let (mut parts, body) = response.into_parts();
-            translate::strip_connection_fields(&mut parts.headers);
+            translate::strip_response_fields(&mut parts.headers);
+            add_timing(forward.timing, &record, &mut parts.headers);
             Response::from_parts(
                 parts,
                 DownBody::Http2(Box::new(PassedBody {
@@ -220,9 +236,15 @@ pub(super) async fn upgrade(
         if greeting.await.is_err() {
             return;
         }
-        let pumped = transport::pump(&mut visitor, &mut upstream.io).await;
-        record.bytes(pumped.forth, pumped.back + ahead.len() as u64);
-        match pumped.result {
+        let cut = record.cut();
+        let sent = (0, ahead.len());
+        let pumped = tokio::select! {
+            biased;
+            pumped = raw::pump_upgraded(&mut visitor, &mut upstream.io, &mut record, sent) => pumped,
+            // Its record says why.
+            () = hold::cut(cut.as_deref()) => return,
+        };
+        match pumped {
             Ok(()) => record.ended(Outcome::Served),
             Err(error) => record.failed(error.to_string()),
         }
@@ -236,9 +258,7 @@ pub(super) async fn upgrade(
 /// An upgrade in HTTP/1.1 needs a key, which extended CONNECT has not (RFC 8441, 5.1).
 fn add_websocket_key(head: &mut Vec<u8>) {
     let key = base64::engine::general_purpose::STANDARD.encode(random_bytes::<16>());
-    head.truncate(head.len().saturating_sub(http1::HEAD_END.len()));
-    http1::write_field(head, b"sec-websocket-key", key.as_bytes());
-    head.extend_from_slice(http1::HEAD_END);
+    add_field(head, b"sec-websocket-key", key.as_bytes());
 }
 
 /// Hands the response to the library, which takes its body as fast as the visitor does.
@@ -254,8 +274,11 @@ fn respond(
         record.failed("the service changed protocols unasked");
         return refuse(forward, record, &Problem::upstream_unreachable());
     }
+    forward.tunnel.health.served();
     record.first_byte();
     record.status(answer.response.status().as_u16());
+    let mut response = answer.response;
+    add_timing(forward.timing, &record, response.headers_mut());
     let body = ServiceBody::begin(
         worker,
         forward.tunnel.view.id,
@@ -264,5 +287,11 @@ fn respond(
         upload,
         record,
     );
-    answer.response.map(|()| DownBody::Http1(Box::new(body)))
+    response.map(|()| body.into_down())
+}
+
+fn add_timing(wanted: bool, record: &Record, headers: &mut HeaderMap) {
+    if wanted && let Ok(timing) = record.server_timing().parse() {
+        headers.append("server-timing", timing);
+    }
 }

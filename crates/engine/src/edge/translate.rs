@@ -4,6 +4,7 @@
 //! for a service with HTTP/2 that head is read back here, so that there is one place that decides
 //! what travels.
 
+use http::header::SET_COOKIE;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
 };
@@ -11,7 +12,8 @@ use http1::{FieldKind, Limits, Progress, ResponseHead, Slots, parse_request};
 
 use super::answer::reason;
 use super::copy::Framing;
-use super::forwarding::Downward;
+use super::forwarding::{Downward, passes_back};
+use crate::browser::sets_edge_cookie;
 
 /// Makes an HTTP/2 request of a head that [`super::plan`] wrote. `None` for a head that HTTP/2
 /// cannot say.
@@ -61,7 +63,7 @@ pub(crate) fn request<B>(head: &[u8], tls: bool, trailers: bool, body: B) -> Opt
 pub(crate) fn response(head: &ResponseHead<'_>) -> Option<Response<()>> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(head.status).ok()?;
-    for field in head.fields.end_to_end() {
+    for field in head.fields.end_to_end().filter(passes_back) {
         let name = HeaderName::from_bytes(field.name).ok()?;
         let value = HeaderValue::from_bytes(field.value).ok()?;
         response.headers_mut().append(name, value);
@@ -69,8 +71,17 @@ pub(crate) fn response(head: &ResponseHead<'_>) -> Option<Response<()>> {
     Some(response)
 }
 
-/// Takes out what HTTP/2 does not allow and a service sent all the same (RFC 9113, 8.2.2).
-pub(crate) fn strip_connection_fields(headers: &mut HeaderMap) {
+/// Takes out what HTTP/2 does not allow and a service sent all the same (RFC 9113, 8.2.2), and
+/// cookies that would be the edge's own.
+pub(crate) fn strip_response_fields(headers: &mut HeaderMap) {
+    let is_ours = |value: &HeaderValue| sets_edge_cookie(value.as_bytes());
+    if headers.get_all(SET_COOKIE).iter().any(is_ours) {
+        let kept: Vec<_> = headers.get_all(SET_COOKIE).iter().cloned().collect();
+        headers.remove(SET_COOKIE);
+        for value in kept.into_iter().filter(|value| !is_ours(value)) {
+            headers.append(SET_COOKIE, value);
+        }
+    }
     for name in [
         "connection",
         "keep-alive",
@@ -109,7 +120,8 @@ pub(crate) fn write_response<B>(
     for (name, value) in response.headers() {
         let name = name.as_str().as_bytes();
         let kind = FieldKind::of(name);
-        if !kind.is_hop_by_hop() && kind != FieldKind::ContentLength {
+        let is_ours = kind == FieldKind::SetCookie && sets_edge_cookie(value.as_bytes());
+        if !kind.is_hop_by_hop() && kind != FieldKind::ContentLength && !is_ours {
             http1::write_field(out, name, value.as_bytes());
         }
     }
@@ -128,4 +140,37 @@ pub(crate) fn write_response<B>(
     }
     out.extend_from_slice(http1::HEAD_END);
     (framing, keep_alive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ED-2: whichever versions the two ends speak.
+    #[test]
+    fn ed_2_cookies_of_the_edge_are_not_the_services_to_set() {
+        let mut response = Response::new(());
+        let cookies = [
+            "a=1",
+            "__Host-svc_auth=x; Path=/",
+            "=__host-svc_sign_in=x",
+            "b=2",
+        ];
+        for cookie in cookies {
+            let value = HeaderValue::from_static(cookie);
+            response.headers_mut().append(SET_COOKIE, value);
+        }
+        let mut out = Vec::new();
+        let down = Downward {
+            version: http1::Version::Http11,
+            keep_alive: true,
+        };
+        write_response(&mut out, &response, false, down);
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("a=1") && text.contains("b=2"), "{text}");
+        assert!(!text.to_ascii_lowercase().contains("__host"), "{text}");
+        strip_response_fields(response.headers_mut());
+        let left: Vec<_> = response.headers().get_all(SET_COOKIE).iter().collect();
+        assert_eq!(left, ["a=1", "b=2"]);
+    }
 }

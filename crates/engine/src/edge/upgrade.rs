@@ -3,6 +3,7 @@
 use tokio::io::AsyncWriteExt;
 
 use super::http1::{Next, Request, Visitor};
+use super::raw;
 use super::record::Outcome;
 use super::upstream::Http1;
 
@@ -14,6 +15,8 @@ pub(super) async fn run(
     mut upstream: Http1,
     mut head: Vec<u8>,
 ) -> Next {
+    // From here on the two ends alone know whether one that pauses is well.
+    visitor.io.io.get_ref().0.limit_stall(None);
     let record = &mut request.record;
     record.first_byte();
     head.extend_from_slice(upstream.unread());
@@ -26,12 +29,8 @@ pub(super) async fn run(
             upstream.io.write_all(&ahead).await?;
             upstream.io.flush().await?;
         }
-        let pumped = transport::pump(&mut visitor.io.io, &mut upstream.io).await;
-        record.bytes(
-            pumped.forth + ahead.len() as u64,
-            pumped.back + head.len() as u64,
-        );
-        pumped.result
+        let sent = (ahead.len(), head.len());
+        raw::pump_upgraded(&mut visitor.io.io, &mut upstream.io, record, sent).await
     };
     match joined.await {
         Ok(()) => {

@@ -23,8 +23,9 @@ use types::tunnel::HttpVersion;
 
 use super::body::Counted;
 use super::buffered::Buffered;
-use crate::agents::{Agent, OpenError, TunnelStream};
+use crate::agents::{Agent, OpenError, Purpose, TunnelStream};
 use crate::core::Worker;
+use crate::limits::Shaped;
 use crate::live::LiveTunnel;
 
 /// How long a connection may wait for its next request. Below the 60 to 75 s after which common
@@ -34,6 +35,10 @@ const IDLE: Duration = Duration::from_secs(50);
 /// Waiting connections to one service on one worker: as many as a burst leaves behind that is
 /// worth keeping.
 const IDLE_PER_TUNNEL: usize = 256;
+
+/// Those of them that have left their lane, where the next small request would cost more: as many as
+/// serve the large answers of a few visitors.
+const MOVED_PER_TUNNEL: usize = 8;
 
 /// Waiting connections on one worker. Each holds one of its agent's streams and data connections,
 /// so that an agent with many tunnels could run out of them by waiting alone.
@@ -161,6 +166,7 @@ impl Upstreams {
         while let Some((mut io, _)) = waiting.http1.pop() {
             self.idle = self.idle.saturating_sub(1);
             if io.is_quiet() {
+                io.io.begin_exchange();
                 return Some(Connection::Http1(io));
             }
         }
@@ -181,10 +187,22 @@ impl Upstreams {
             return;
         }
         let waiting = self.by_tunnel.entry(tunnel).or_default();
-        if waiting.http1.len() < IDLE_PER_TUNNEL {
-            waiting.http1.push((io, Instant::now()));
-            self.idle += 1;
+        if waiting.http1.len() >= IDLE_PER_TUNNEL {
+            return;
         }
+        let place = if io.io.has_moved() {
+            let moved = |(waiting, _): &&(Http1, Instant)| waiting.io.has_moved();
+            let moved = waiting.http1.iter().take_while(moved).count();
+            if moved >= MOVED_PER_TUNNEL {
+                return;
+            }
+            // They are in front, where they go last.
+            moved
+        } else {
+            waiting.http1.len()
+        };
+        waiting.http1.insert(place, (io, Instant::now()));
+        self.idle += 1;
     }
 
     fn share(&mut self, tunnel: TunnelId, shared: Shared) {
@@ -277,7 +295,7 @@ pub(crate) async fn connect_http1(
     tunnel: &Arc<LiveTunnel<Agent>>,
     source: IpAddr,
 ) -> Result<Http1, ConnectError> {
-    let stream = open_stream(worker, tunnel, source).await?;
+    let stream = open_stream(worker, tunnel, source, Purpose::Bytes).await?;
     let io = if tunnel.view.properties.upstream_tls == Some(true) {
         UpIo::Tls(Box::new(tls(stream, tunnel, &HTTP1_ONLY).await?))
     } else {
@@ -294,7 +312,7 @@ pub(super) async fn connect_raw(
     source: IpAddr,
     protocol: Option<&[u8]>,
 ) -> Result<UpIo, ConnectError> {
-    let stream = open_stream(worker, tunnel, source).await?;
+    let stream = open_stream(worker, tunnel, source, Purpose::Bytes).await?;
     if tunnel.view.properties.upstream_tls != Some(true) {
         return Ok(UpIo::Plain(stream));
     }
@@ -310,7 +328,13 @@ async fn open(
     source: IpAddr,
     prior_knowledge: bool,
 ) -> Result<Connection, ConnectError> {
-    let stream = open_stream(worker, tunnel, source).await?;
+    // Many requests share an HTTP/2 connection: it is not small.
+    let purpose = if prior_knowledge {
+        Purpose::Bytes
+    } else {
+        Purpose::Exchanges
+    };
+    let stream = open_stream(worker, tunnel, source, purpose).await?;
     let (io, http2) = if tunnel.view.properties.upstream_tls == Some(true) {
         let stream = tls(stream, tunnel, &EITHER).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -376,11 +400,12 @@ async fn open_stream(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
     source: IpAddr,
-) -> Result<TunnelStream, OpenError> {
-    let open = || {
-        tunnel
-            .agent
-            .open_stream(worker.index, tunnel.view.id, source)
+    purpose: Purpose,
+) -> Result<Shaped<TunnelStream>, OpenError> {
+    let open = async || {
+        let agent = &tunnel.agent;
+        let opened = agent.open_stream(worker.index, tunnel.view.id, source, purpose);
+        opened.await.map(|(stream, _)| Shaped::new(stream, tunnel))
     };
     let opened = open().await;
     if matches!(opened, Err(OpenError::Full)) {
@@ -390,10 +415,10 @@ async fn open_stream(
             .collect();
         if !idle.is_empty() {
             drop(idle);
-            return open().await.map(|(stream, _)| stream);
+            return open().await;
         }
     }
-    opened.map(|(stream, _)| stream)
+    opened
 }
 
 /// Says that the service's HTTP/2 connection did not answer in time: the next request gets
@@ -403,10 +428,10 @@ pub(super) fn distrust(worker: &Worker, tunnel: &LiveTunnel<Agent>, turn: &Turn)
 }
 
 async fn tls(
-    stream: TunnelStream,
+    stream: Shaped<TunnelStream>,
     tunnel: &LiveTunnel<Agent>,
     config: &Arc<ClientConfig>,
-) -> Result<TlsStream<TunnelStream>, ConnectError> {
+) -> Result<TlsStream<Shaped<TunnelStream>>, ConnectError> {
     let name = tunnel
         .view
         .properties
@@ -491,17 +516,35 @@ impl ServerCertVerifier for AnyCertificate {
 /// A stream to a service, with or without TLS of the service's own.
 #[derive(Debug)]
 pub(crate) enum UpIo {
-    Plain(TunnelStream),
-    Tls(Box<TlsStream<TunnelStream>>),
+    Plain(Shaped<TunnelStream>),
+    Tls(Box<TlsStream<Shaped<TunnelStream>>>),
 }
 
 impl UpIo {
     /// Why the agent refused the stream, if it did and said.
-    pub(crate) fn refusal(&self) -> Option<&wire::Error> {
+    pub(crate) fn refusal(&self) -> Option<wire::Error> {
+        self.stream().refusal()
+    }
+
+    fn stream(&self) -> &TunnelStream {
         match self {
-            Self::Plain(stream) => stream.refusal(),
-            Self::Tls(stream) => stream.get_ref().0.refusal(),
+            Self::Plain(stream) => stream.get_ref(),
+            Self::Tls(stream) => stream.get_ref().0.get_ref(),
         }
+    }
+
+    /// As [`TunnelStream::begin_exchange`].
+    fn begin_exchange(&mut self) {
+        let stream = match self {
+            Self::Plain(stream) => stream.get_mut(),
+            Self::Tls(stream) => stream.get_mut().0.get_mut(),
+        };
+        stream.begin_exchange();
+    }
+
+    /// As [`TunnelStream::has_moved`].
+    fn has_moved(&self) -> bool {
+        self.stream().has_moved()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The ClientHello: where a connection wants to go.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,13 +8,18 @@ use rustls::server::{Acceptor, ClientHello};
 use rustls::{ProtocolVersion, ServerConfig};
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 use tracing::debug;
-use transport::{Socket, TlsStream, tune};
+use transport::{Socket, TlsStream, accepted};
 use types::tunnel::{Protocol, TlsMode};
 use wire::handshake::{ALPN_RSTRM, ALPN_SVC};
 
+use super::client_auth::Asks;
+use super::tls::Terms;
+use crate::access::Rule;
 use crate::agents::Agent;
 use crate::core::{Core, Worker};
-use crate::edge;
+use crate::directory::Project;
+use crate::edge::record::{Outcome, Record};
+use crate::edge::{self, Seen};
 use crate::live::{LiveTunnel, Route};
 use crate::metrics::Handshake;
 
@@ -25,25 +31,35 @@ const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// extensions take two kilobytes.
 const HELLO_BYTES: usize = 32 * 1024;
 
-/// Serves one connection of the TLS listener to its end.
+/// Reads the ClientHello of one connection, completes the handshake, and hands the connection to
+/// a task of its own: what a task may ever do has its room in it, and a visitor that idles would
+/// hold that of its handshake for as long as it stays.
 pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
-    let handshake = tokio::time::timeout(HANDSHAKE_DEADLINE, classify(socket, &worker));
-    match handshake.await {
-        Ok(Some(Class::Agent(stream))) => {
+    let core = Arc::clone(&worker.core);
+    let Some(under_way) = core.handshakes.begin(socket.peer().ip()) else {
+        core.metrics.tls_handshake(Handshake::Crowded);
+        return;
+    };
+    let handshake = tokio::time::timeout(HANDSHAKE_DEADLINE, classify(socket, &worker)).await;
+    drop(under_way);
+    let at = Arc::clone(&worker);
+    match handshake {
+        Ok(Some(Class::Agent(stream, project))) => {
             // The agent protocol is defined over TLS 1.3 alone.
             if stream.get_ref().1.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
                 let runtime = worker.runtime.clone();
                 let agents = worker.core.agents.clone();
-                agents.spawn_on(crate::agents::serve(stream, worker), &runtime);
+                agents.spawn_on(crate::agents::serve(stream, project, worker), &runtime);
             }
         }
-        Ok(Some(Class::Api(stream))) => edge::serve_api(stream, worker).await,
-        Ok(Some(Class::Http(stream, name))) => edge::serve_http(stream, name, worker).await,
+        Ok(Some(Class::Early(stream))) => at.spawn(crate::agents::turn_away(stream)),
+        Ok(Some(Class::Api(stream))) => at.spawn(edge::serve_api(stream, worker)),
+        Ok(Some(Class::Http(stream, seen))) => at.spawn(edge::serve_http(stream, seen, worker)),
         Ok(Some(Class::Terminated(stream, tunnel))) => {
-            edge::raw::serve(stream, &tunnel, "tls", &worker).await;
+            at.spawn(async move { edge::raw::serve(stream, &tunnel, "tls", &worker).await });
         }
         Ok(Some(Class::PassedThrough(socket, tunnel))) => {
-            edge::raw::serve(socket, &tunnel, "tls", &worker).await;
+            at.spawn(async move { edge::raw::serve(socket, &tunnel, "tls", &worker).await });
         }
         Ok(None) => {}
         Err(_) => worker.core.metrics.tls_handshake(Handshake::TimedOut),
@@ -51,17 +67,18 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
 }
 
 enum Class {
-    Agent(TlsStream),
+    Agent(TlsStream, Arc<Project>),
+    /// An agent that comes before the engine knows any project.
+    Early(TlsStream),
     Api(TlsStream),
-    /// With the server name that the visitor asked for, in lower case.
-    Http(TlsStream, String),
+    Http(TlsStream, Seen),
     Terminated(TlsStream, Arc<LiveTunnel<Agent>>),
     PassedThrough(Socket, Arc<LiveTunnel<Agent>>),
 }
 
 /// Reads the hello and completes the handshake that belongs to it. `None`: the connection is
 /// refused and closed.
-async fn classify(mut socket: Socket, worker: &Worker) -> Option<Class> {
+async fn classify(mut socket: Socket, worker: &Arc<Worker>) -> Option<Class> {
     let core = &worker.core;
     socket.remember(HELLO_BYTES);
     let acceptor = LazyConfigAcceptor::new(Acceptor::default(), socket);
@@ -75,33 +92,41 @@ async fn classify(mut socket: Socket, worker: &Worker) -> Option<Class> {
     };
     let hello = start.client_hello();
     let agent_only = asks_for_agent_protocol(&hello);
-    let name = hello.server_name().map(str::to_ascii_lowercase);
+    let server_name = hello.server_name().map(str::to_ascii_lowercase);
+    let name = server_name.clone();
     let said = start.io.recall();
-    let Some(name) = name.filter(|name| name != core.namespace.base().as_str()) else {
-        return finish(start, Arc::clone(&core.tls.base), core)
-            .await
-            .map(base_class);
+    let Some(name) = name.filter(|name| !core.is_own_name(name)) else {
+        // A client without a name can mean an engine that has one project alone.
+        let asked = server_name.unwrap_or_else(|| core.namespace.base().to_string());
+        let project = core.project_at(&asked);
+        if agent_only && project.is_none() && core.is_informed() {
+            debug!("the agent protocol for a project that is not here");
+            return None;
+        }
+        let stream = finish(start, Arc::clone(&core.tls.base), core).await.ok()?;
+        return base_class(stream, project, core);
     };
     if agent_only {
         // EN-10: agents use the base host; this name could be a tunnel's.
         debug!("the agent protocol on a name that is not the base host");
         return None;
     }
-    let tunnel = match core.live.route(&name) {
-        Route::Online(tunnel) => Some(tunnel),
-        Route::Offline | Route::Unknown => None,
-    };
-    if let Some(tunnel) = &tunnel
-        && tunnel.view.properties.protocol == Some(Protocol::Tls)
+    let tunnel = core.live.any_at(&name);
+    if let Some(any) = &tunnel
+        && any.view.properties.protocol == Some(Protocol::Tls)
+        && let Route::Online(tunnel) = core.live.route(&name)
     {
-        return tls_tunnel(start, said, tunnel, core).await;
+        return tls_tunnel(start, said, &tunnel, worker).await;
     }
-    let config = core
-        .tls
-        .http(tunnel.as_ref().map(|tunnel| &tunnel.view.properties))
-        .ok()?;
-    let stream = finish(start, config, core).await?;
-    Some(Class::Http(stream, name))
+    let terms = tunnel.as_ref().map(|tunnel| Terms::of(tunnel));
+    let config = core.tls.http(terms.as_ref()).ok()?;
+    let stream = match &tunnel {
+        Some(tunnel) => finish_at(start, config, tunnel, "http", worker).await?,
+        None => finish(start, config, core).await.ok()?,
+    };
+    let asked = terms.is_some_and(|terms| terms.asks != Asks::Never);
+    let seen = Seen::of(&stream, name, asked);
+    Some(Class::Http(stream, seen))
 }
 
 /// A tunnel that carries TLS: the engine ends it, or leaves it to the service.
@@ -109,45 +134,71 @@ async fn tls_tunnel(
     start: StartHandshake<Socket>,
     said: Vec<u8>,
     tunnel: &Arc<LiveTunnel<Agent>>,
-    core: &Core,
+    worker: &Arc<Worker>,
 ) -> Option<Class> {
-    let properties = &tunnel.view.properties;
-    if properties.tls_mode == Some(TlsMode::Passthrough) {
+    if tunnel.view.properties.tls_mode == Some(TlsMode::Passthrough) {
         let mut socket = start.io;
         socket.unread(&said).ok()?;
         return Some(Class::PassedThrough(socket, Arc::clone(tunnel)));
     }
-    let config = core.tls.terminated(properties).ok()?;
-    let stream = finish(start, config, core).await?;
+    let config = worker.core.tls.terminated(&Terms::of(tunnel)).ok()?;
+    let stream = finish_at(start, config, tunnel, "tls", worker).await?;
     Some(Class::Terminated(stream, Arc::clone(tunnel)))
+}
+
+/// As [`finish`], at a tunnel: a visitor that is sent away for want of a certificate is written
+/// down as one that was refused.
+async fn finish_at(
+    start: StartHandshake<Socket>,
+    config: Arc<ServerConfig>,
+    tunnel: &LiveTunnel<Agent>,
+    kind: &'static str,
+    worker: &Arc<Worker>,
+) -> Option<TlsStream> {
+    let source = start.io.peer().ip();
+    match finish(start, config, &worker.core).await {
+        Ok(stream) => Some(stream),
+        Err(error) => {
+            let error = error.get_ref().and_then(|error| error.downcast_ref());
+            if error == Some(&rustls::Error::NoCertificatesPresented) {
+                let mut record = Record::begin(worker, kind, source);
+                record.tunnel(tunnel);
+                record.refused(Rule::Certificate, Some("no certificate was shown".into()));
+                record.ended(Outcome::Refused);
+            }
+            None
+        }
+    }
 }
 
 async fn finish(
     start: StartHandshake<Socket>,
     config: Arc<ServerConfig>,
     core: &Core,
-) -> Option<TlsStream> {
+) -> io::Result<TlsStream> {
     match start.into_stream(config).await {
         Ok(stream) => {
-            let mut stream = TlsStream::Server(stream);
-            tune(&mut stream);
             core.metrics.tls_handshake(Handshake::Completed);
-            Some(stream)
+            Ok(accepted(stream))
         }
         Err(error) => {
             debug!(%error, "a TLS handshake failed");
             core.metrics.tls_handshake(Handshake::Failed);
-            None
+            Err(error)
         }
     }
 }
 
-fn base_class(stream: TlsStream) -> Class {
+fn base_class(stream: TlsStream, project: Option<Arc<Project>>, core: &Core) -> Option<Class> {
     let session = stream.get_ref().1;
     if !session.alpn_protocol().is_some_and(is_agent_protocol) {
-        return Class::Api(stream);
+        return Some(Class::Api(stream));
     }
-    Class::Agent(stream)
+    match project {
+        Some(project) => Some(Class::Agent(stream, project)),
+        None if core.is_informed() => None,
+        None => Some(Class::Early(stream)),
+    }
 }
 
 /// Whether the client offers nothing but the agent protocol.

@@ -11,12 +11,17 @@
 //! | any other | `h2`, `http/1.1`, `http/1.0`, none | [`crate::edge`], as HTTP |
 
 mod admit;
+mod client_auth;
+mod handshakes;
 mod hello;
 mod plain;
+#[cfg(test)]
+mod sizes;
 mod socket;
 mod tcp_ports;
 mod tls;
 
+pub(crate) use self::handshakes::Handshakes;
 pub(crate) use self::plain::serve_plain;
 pub(crate) use self::socket::bind;
 pub(crate) use self::tcp_ports::{BoundPort, NoPort, TcpPorts};
@@ -25,7 +30,7 @@ pub(crate) use self::tls::{TlsConfigs, check_ciphers};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 use tracing::warn;
@@ -35,6 +40,9 @@ use crate::core::Worker;
 /// Pause after an accept failed for want of descriptors or memory: the connection that waits
 /// would fail again at once, and the loop must not eat the core that could free something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Between two messages about it.
+const TOLD_AGAIN: Duration = Duration::from_secs(10);
 
 /// Accepts visitors and agents on one worker until the engine drains.
 pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
@@ -57,6 +65,7 @@ async fn accept_loop(
     serve: impl Fn(TcpStream, SocketAddr),
 ) {
     let drain = worker.core.shutdown.drain();
+    let mut told: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -74,7 +83,11 @@ async fn accept_loop(
             }
             Err(error) if is_of_the_connection(&error) => {}
             Err(error) => {
-                warn!(%error, "a connection could not be accepted");
+                // It fails again and again until somebody leaves: that is one message.
+                if told.is_none_or(|at| at.elapsed() >= TOLD_AGAIN) {
+                    warn!(%error, "connections cannot be accepted; they wait");
+                    told = Some(Instant::now());
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

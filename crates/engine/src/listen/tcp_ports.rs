@@ -98,6 +98,8 @@ pub(crate) enum NoPort {
     SwitchedOff,
     #[error("no port of `tcp.port_range` is free")]
     Exhausted,
+    #[error("`port` {0} is in use")]
+    Taken(u16),
 }
 
 impl TcpPorts {
@@ -112,8 +114,38 @@ impl TcpPorts {
         }
     }
 
-    /// Binds a port: the one that the holder had last, if it can be had, else the next free one.
-    pub(crate) fn bind(&self, holder: &Holder) -> Result<BoundPort, NoPort> {
+    /// Binds a port that is reserved for the holder's project. A tunnel of the same identity that
+    /// has it is about to be displaced.
+    pub(crate) fn bind_reserved(&self, number: u16, holder: &Holder) -> Result<BoundPort, NoPort> {
+        let bound = |listeners| BoundPort {
+            number,
+            holder: holder.clone(),
+            listeners,
+        };
+        // Until it is bound: nobody else is written down for it in between.
+        let state = self.state.lock();
+        let holding = state.holding(number);
+        match &holding {
+            Some(port) if port.holder.0 != holder.0 => return Err(NoPort::Taken(number)),
+            Some(port) if !port.closed.is_cancelled() => {
+                return Ok(bound(Listeners::Inherited(Arc::clone(port))));
+            }
+            Some(_) | None => {}
+        }
+        // Shared with listeners of its own that are about to go.
+        let fresh = self.listeners(number, holding.is_some());
+        fresh
+            .map(|fresh| bound(Listeners::Fresh(fresh)))
+            .map_err(|_| NoPort::Taken(number))
+    }
+
+    /// Binds a port: the one that the holder had last, if it can be had, else the next free one
+    /// that is not `reserved` for some project.
+    pub(crate) fn bind(
+        &self,
+        holder: &Holder,
+        reserved: impl Fn(u16) -> bool,
+    ) -> Result<BoundPort, NoPort> {
         let range = self.range.clone().ok_or(NoPort::SwitchedOff)?;
         let bound = |number, listeners| BoundPort {
             number,
@@ -121,14 +153,14 @@ impl TcpPorts {
             listeners,
         };
         let last = self.state.lock().last.get(holder).copied();
-        if let Some(number) = last.filter(|number| range.contains(number))
+        if let Some(number) = last.filter(|number| range.contains(number) && !reserved(*number))
             && let Some(listeners) = self.bind_again(number, holder)
         {
             return Ok(bound(number, listeners));
         }
         for _ in 0..range.len() {
             let number = self.next_port(&range);
-            if self.is_held(number) {
+            if reserved(number) || self.is_held(number) {
                 continue;
             }
             if let Ok(listeners) = self.listeners(number, false) {
@@ -186,7 +218,7 @@ impl TcpPorts {
                 // It was closed just now.
                 let strange = state
                     .holding(number)
-                    .is_some_and(|port| port.holder != holder);
+                    .is_some_and(|port| port.holder.0 != holder.0);
                 let again = if strange {
                     Err(io::ErrorKind::AddrInUse.into())
                 } else {
@@ -280,7 +312,7 @@ async fn accept(listener: TcpListener, port: &Arc<Port>, worker: &Arc<Worker>) {
     let accepting = super::accept_loop(listener, worker, |stream, peer| {
         let (tunnel, visitor) = (port.tunnel.load_full(), Arc::clone(worker));
         worker.spawn(async move {
-            if let Some(socket) = super::admit::admit(stream, peer, &visitor.core).await {
+            if let Some(socket) = Box::pin(super::admit::admit(stream, peer, &visitor.core)).await {
                 raw::serve(socket, &tunnel, "tcp", &visitor).await;
             }
         });

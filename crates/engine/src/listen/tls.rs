@@ -9,10 +9,14 @@ use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, versi
 use types::tunnel::{PropertyError, TlsVersion, TunnelProperties};
 use wire::handshake::{ALPN_RSTRM, ALPN_SVC};
 
+use super::client_auth::Asks;
+use crate::live::LiveTunnel;
+
 const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 /// What curl offers when it is told to speak HTTP/1.0, and nothing else.
 const HTTP10: &[u8] = b"http/1.0";
+const HTTP: &[&[u8]] = &[H2, HTTP1, HTTP10];
 
 /// The configurations of the TLS listener.
 #[derive(Debug)]
@@ -21,10 +25,41 @@ pub(crate) struct TlsConfigs {
     tickets: Arc<dyn ProducesTickets>,
     /// The base host: agents and the Engine API.
     pub(super) base: Arc<ServerConfig>,
-    /// Published HTTP tunnels.
-    http: Arc<ServerConfig>,
-    /// The same for tunnels that ask for TLS 1.3.
-    http_modern: Arc<ServerConfig>,
+    /// Published HTTP tunnels, and names without one.
+    http: Common,
+    /// The same for those that ask for TLS 1.3.
+    http_modern: Common,
+}
+
+/// One for each way of asking for a client certificate.
+#[derive(Debug)]
+struct Common {
+    never: Arc<ServerConfig>,
+    optionally: Arc<ServerConfig>,
+    always: Arc<ServerConfig>,
+}
+
+/// What a tunnel and its project ask of a handshake now.
+#[derive(Debug)]
+pub(super) struct Terms<'a> {
+    properties: &'a TunnelProperties,
+    min_version: Option<TlsVersion>,
+    pub(super) asks: Asks,
+}
+
+impl<'a> Terms<'a> {
+    /// Of the two versions the newer one holds (ED-8): what the project says is in force for the
+    /// next handshake.
+    pub(super) fn of<A>(tunnel: &'a LiveTunnel<A>) -> Self {
+        let properties = &tunnel.view.properties;
+        let project = tunnel.project.state().policy.min_tls;
+        let modern = [properties.tls_min_version, project].contains(&Some(TlsVersion::Tls13));
+        Self {
+            properties,
+            min_version: modern.then_some(TlsVersion::Tls13),
+            asks: Asks::of(tunnel.policy.guards()),
+        }
+    }
 }
 
 impl TlsConfigs {
@@ -32,19 +67,25 @@ impl TlsConfigs {
     /// When the cryptography library refuses the versions or has no randomness for tickets.
     pub(crate) fn new(certificate: Arc<ReloadingCert>) -> Result<Self, rustls::Error> {
         let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
-        let make = |versions, alpn: &[&[u8]]| {
-            config(
-                &certificate,
-                &tickets,
-                daemon::tls::provider(),
-                versions,
-                alpn,
-            )
+        let make = |versions, asks, alpn: &[&[u8]]| {
+            let provider = daemon::tls::provider();
+            config(&certificate, &tickets, provider, versions, asks, alpn)
+        };
+        let common = |versions| {
+            Ok::<_, rustls::Error>(Common {
+                never: make(versions, Asks::Never, HTTP)?,
+                optionally: make(versions, Asks::Optionally, HTTP)?,
+                always: make(versions, Asks::Always, HTTP)?,
+            })
         };
         Ok(Self {
-            base: make(BOTH, &[ALPN_SVC, ALPN_RSTRM, H2, HTTP1, HTTP10])?,
-            http: make(BOTH, &[H2, HTTP1, HTTP10])?,
-            http_modern: make(MODERN, &[H2, HTTP1, HTTP10])?,
+            base: make(
+                BOTH,
+                Asks::Never,
+                &[ALPN_SVC, ALPN_RSTRM, H2, HTTP1, HTTP10],
+            )?,
+            http: common(BOTH)?,
+            http_modern: common(MODERN)?,
             certificate,
             tickets,
         })
@@ -56,40 +97,43 @@ impl TlsConfigs {
     /// As [`TlsConfigs::new`].
     pub(super) fn http(
         &self,
-        tunnel: Option<&TunnelProperties>,
+        tunnel: Option<&Terms<'_>>,
     ) -> Result<Arc<ServerConfig>, rustls::Error> {
-        match tunnel {
-            Some(tunnel) if !tunnel.tls_ciphers.is_empty() => {
-                self.own(tunnel, &[H2, HTTP1, HTTP10])
-            }
-            Some(tunnel) if tunnel.tls_min_version == Some(TlsVersion::Tls13) => {
-                Ok(Arc::clone(&self.http_modern))
-            }
-            Some(_) | None => Ok(Arc::clone(&self.http)),
+        let Some(terms) = tunnel else {
+            return Ok(Arc::clone(&self.http.never));
+        };
+        if !terms.properties.tls_ciphers.is_empty() {
+            return self.own(terms, HTTP);
         }
+        let common = match terms.min_version {
+            Some(TlsVersion::Tls13) => &self.http_modern,
+            Some(TlsVersion::Tls12) | None => &self.http,
+        };
+        Ok(Arc::clone(match terms.asks {
+            Asks::Never => &common.never,
+            Asks::Optionally => &common.optionally,
+            Asks::Always => &common.always,
+        }))
     }
 
     /// For a terminated `tls` tunnel with ALPN names and a version of its own.
     ///
     /// # Errors
     /// As [`TlsConfigs::new`].
-    pub(super) fn terminated(
-        &self,
-        tunnel: &TunnelProperties,
-    ) -> Result<Arc<ServerConfig>, rustls::Error> {
-        let alpn: Vec<&[u8]> = tunnel.tls_alpns.iter().map(String::as_bytes).collect();
-        self.own(tunnel, &alpn)
+    pub(super) fn terminated(&self, terms: &Terms<'_>) -> Result<Arc<ServerConfig>, rustls::Error> {
+        let alpns = terms.properties.tls_alpns.iter();
+        let alpns: Vec<&[u8]> = alpns.map(String::as_bytes).collect();
+        self.own(terms, &alpns)
     }
 
-    fn own(
-        &self,
-        tunnel: &TunnelProperties,
-        alpn: &[&[u8]],
-    ) -> Result<Arc<ServerConfig>, rustls::Error> {
-        // Judged when the tunnel was opened.
-        let provider = provider(tunnel).map_err(|error| rustls::Error::General(error.message))?;
+    fn own(&self, terms: &Terms<'_>, alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, rustls::Error> {
+        // Judged when the tunnel was opened; that its project asks for another version since then
+        // is an error here.
+        let provider =
+            provider(terms.properties).map_err(|error| rustls::Error::General(error.message))?;
         let (certificate, tickets) = (&self.certificate, &self.tickets);
-        config(certificate, tickets, provider, versions(tunnel), alpn)
+        let versions = versions(terms.min_version);
+        config(certificate, tickets, provider, versions, terms.asks, alpn)
     }
 }
 
@@ -101,8 +145,8 @@ pub(crate) fn check_ciphers(tunnel: &TunnelProperties) -> Result<(), PropertyErr
     provider(tunnel).map(drop)
 }
 
-fn versions(tunnel: &TunnelProperties) -> &'static [&'static SupportedProtocolVersion] {
-    match tunnel.tls_min_version {
+fn versions(min: Option<TlsVersion>) -> &'static [&'static SupportedProtocolVersion] {
+    match min {
         Some(TlsVersion::Tls13) => MODERN,
         Some(TlsVersion::Tls12) | None => BOTH,
     }
@@ -132,7 +176,7 @@ fn provider(tunnel: &TunnelProperties) -> Result<Arc<CryptoProvider>, PropertyEr
         return Err(PropertyError::new(format!("tls_ciphers.{place}"), message));
     }
     let allowed = |suite: &SupportedCipherSuite| {
-        versions(tunnel).contains(&suite.version())
+        versions(tunnel.tls_min_version).contains(&suite.version())
             && tunnel.tls_ciphers.iter().any(|name| is(name, suite))
     };
     let mut own = CryptoProvider::clone(&ours);
@@ -152,20 +196,26 @@ fn config(
     tickets: &Arc<dyn ProducesTickets>,
     provider: Arc<CryptoProvider>,
     versions: &[&'static SupportedProtocolVersion],
+    asks: Asks,
     alpn: &[&[u8]],
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
     let certificate = Arc::clone(certificate);
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)?
-        .with_no_client_auth()
+        .with_client_cert_verifier(asks.verifier())
         .with_cert_resolver(certificate);
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     // Our order of cipher suites counts: it has the one that costs least first.
     config.ignore_client_order = true;
-    // Sessions are resumed from what the client keeps, so they cost the engine no memory. A
-    // ticket is bound to its server name by the library.
-    config.ticketer = Arc::clone(tickets);
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 1;
+    if asks == Asks::Never {
+        // Sessions are resumed from what the client keeps, so they cost the engine no memory. A
+        // ticket is bound to its server name by the library.
+        config.ticketer = Arc::clone(tickets);
+        config.send_tls13_tickets = 1;
+    } else {
+        // A ticket would stand in for a certificate that nobody proves to hold then.
+        config.send_tls13_tickets = 0;
+    }
     Ok(Arc::new(config))
 }

@@ -70,6 +70,15 @@ impl Change {
     pub(super) fn seen_by(&self, view: &View) -> Option<Arc<SharedEvent>> {
         let before = self.before.as_ref().filter(|object| object.is_shown(view));
         let after = self.after.as_ref().filter(|object| object.is_shown(view));
+        self.between(before, after)
+    }
+
+    /// What the change is for somebody who sees everything.
+    pub(super) fn whole(&self) -> Option<Arc<SharedEvent>> {
+        self.between(self.before.as_ref(), self.after.as_ref())
+    }
+
+    fn between(&self, before: Option<&Object>, after: Option<&Object>) -> Option<Arc<SharedEvent>> {
         let (cell, verb, object) = match (before, after) {
             (None, None) => return None,
             (None, Some(after)) => (&self.created, Verb::Created, after),
@@ -119,6 +128,15 @@ pub(super) struct SharedEvent {
 
 impl SharedEvent {
     fn event(&self, view: &View) -> Event {
+        self.written(view.compat, |tunnel| view.scope(tunnel))
+    }
+
+    /// The event with all fields.
+    pub(super) fn whole(&self) -> Event {
+        self.written(false, |_| ListScope::Visible { select: None })
+    }
+
+    fn written(&self, compat: bool, scope: impl Fn(&Tunnel) -> ListScope) -> Event {
         let kind = self.kind();
         match &self.object {
             Object::Client(client) => {
@@ -130,7 +148,7 @@ impl SharedEvent {
                 event
             }
             Object::Tunnel(tunnel) => {
-                let scope = view.scope(tunnel);
+                let scope = scope(tunnel);
                 let selected = |field: &str| match &scope {
                     ListScope::Hidden => false,
                     ListScope::Visible { select } => {
@@ -140,7 +158,7 @@ impl SharedEvent {
                 let owner = |field: &str, value: &Option<String>| {
                     value.as_ref().filter(|_| selected(field)).cloned()
                 };
-                let object = scope.apply(tunnel.to_json(view.compat)).unwrap_or_default();
+                let object = scope.apply(tunnel.to_json(compat)).unwrap_or_default();
                 let mut event = Event::new(self.id, kind, self.at, object);
                 event.user_id = owner("user_id", &tunnel.user_id);
                 event.workspace_id = owner("workspace_id", &tunnel.workspace_id);

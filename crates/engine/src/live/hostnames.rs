@@ -4,7 +4,9 @@ use types::tunnel::Hostname;
 
 use super::random::random_bytes;
 
-/// The namespace below which a community engine publishes: `*.t.<base host>` (EN-10).
+/// The namespace below which an engine publishes: `*.t.<base host>` (EN-10). On a managed engine,
+/// whose base is the cluster domain, each label ends with the endpoint of its project:
+/// `<slug>-<endpoint>.t.<cluster domain>`.
 #[derive(Debug, Clone)]
 pub struct Namespace {
     base: Hostname,
@@ -17,6 +19,9 @@ pub enum HostnameRefused {
     /// A name outside the namespace. Custom domains are not part of the community build (EN-11).
     #[error("a custom domain (`hostname`) is not available on this engine")]
     CustomDomain,
+    /// A name of this engine that ends with another project's endpoint.
+    #[error("`hostname` belongs to another project: names end with the project's own endpoint")]
+    OtherProject,
     /// A label that makes the full name longer than a name may be.
     #[error("`hostname` is too long below this engine's own name")]
     TooLong,
@@ -38,37 +43,84 @@ impl Namespace {
         &self.base
     }
 
+    /// The label of `host`, in lower case, if it is one directly below the base: where a managed
+    /// engine has the addresses of its projects.
+    pub fn label_of<'h>(&self, host: &'h str) -> Option<&'h str> {
+        let label = host.strip_suffix(self.base.as_str())?.strip_suffix('.')?;
+        (!label.is_empty() && !label.contains('.')).then_some(label)
+    }
+
+    /// The endpoint of the project whose name this would be on a managed engine. `host` is in lower
+    /// case.
+    pub fn endpoint_of<'h>(&self, host: &'h str) -> Option<&'h str> {
+        let label = host
+            .strip_suffix(self.tunnels.as_str())?
+            .strip_suffix('.')?;
+        let (slug, endpoint) = label.rsplit_once('-')?;
+        (!slug.is_empty() && !label.contains('.')).then_some(endpoint)
+    }
+
     /// Whether `hostname` could be published here.
     pub fn contains(&self, hostname: &Hostname) -> bool {
         hostname.label_below(&self.tunnels).is_some()
     }
 
-    /// Resolves what an agent asked for: a label `L`, or `L.t.<base host>` in full.
-    pub fn resolve(&self, requested: &Hostname) -> Result<Hostname, HostnameRefused> {
-        if requested.is_label() {
-            Hostname::below(requested.as_str(), &self.tunnels).map_err(|_| HostnameRefused::TooLong)
-        } else if self.contains(requested) {
-            Ok(requested.clone())
+    /// Resolves what an agent asked for: a label `L`, or `L.t.<base host>` in full. In a project
+    /// with an `endpoint`, a label is a slug, which the endpoint is put behind; a full name has it.
+    pub fn resolve(
+        &self,
+        requested: &Hostname,
+        endpoint: Option<&str>,
+    ) -> Result<Hostname, HostnameRefused> {
+        let below = |label: &str| {
+            Hostname::below(label, &self.tunnels).map_err(|_| HostnameRefused::TooLong)
+        };
+        let label = if requested.is_label() {
+            Some(requested.as_str())
         } else {
-            Err(HostnameRefused::CustomDomain)
+            requested.label_below(&self.tunnels)
+        };
+        let label = label.ok_or(HostnameRefused::CustomDomain)?;
+        match endpoint {
+            None => below(label),
+            Some(endpoint) if is_of(label, endpoint) => below(label),
+            Some(endpoint) if requested.is_label() => below(&format!("{label}-{endpoint}")),
+            Some(_) => Err(HostnameRefused::OtherProject),
         }
     }
 
-    /// Draws a name: `r` and 8 hexadecimal digits. `taken` says which names are spoken for;
-    /// `None` when chance found no free one, which the caller treats as exhausted capacity.
-    pub fn draw(&self, taken: impl Fn(&Hostname) -> bool) -> Option<Hostname> {
-        self.draw_with(|| u32::from_be_bytes(random_bytes()), taken)
+    /// Draws a name: `r` and 8 hexadecimal digits, and the project's endpoint where it has one.
+    /// `taken` says which names are spoken for; `None` when chance found no free one, which the
+    /// caller treats as exhausted capacity.
+    pub fn draw(
+        &self,
+        endpoint: Option<&str>,
+        taken: impl Fn(&Hostname) -> bool,
+    ) -> Option<Hostname> {
+        self.draw_with(|| u32::from_be_bytes(random_bytes()), endpoint, taken)
     }
 
     fn draw_with(
         &self,
         mut random: impl FnMut() -> u32,
+        endpoint: Option<&str>,
         taken: impl Fn(&Hostname) -> bool,
     ) -> Option<Hostname> {
+        let mut label = || match (random(), endpoint) {
+            (number, Some(endpoint)) => format!("r{number:08x}-{endpoint}"),
+            (number, None) => format!("r{number:08x}"),
+        };
         (0..DRAWS)
-            .filter_map(|_| Hostname::below(&format!("r{:08x}", random()), &self.tunnels).ok())
+            .filter_map(|_| Hostname::below(&label(), &self.tunnels).ok())
             .find(|hostname| !taken(hostname))
     }
+}
+
+/// Whether a label is `<slug>-<endpoint>`.
+fn is_of(label: &str, endpoint: &str) -> bool {
+    let slug = label.strip_suffix(endpoint);
+    slug.and_then(|slug| slug.strip_suffix('-'))
+        .is_some_and(|slug| !slug.is_empty())
 }
 
 /// With 10,000 names held, one draw of 32 bits collides once in 400,000: 8 are ample.
@@ -89,8 +141,8 @@ mod tests {
     #[test]
     fn a_label_and_its_full_name_are_the_same_request() {
         let full = host("web.t.engine.example");
-        assert_eq!(names().resolve(&host("web")), Ok(full.clone()));
-        assert_eq!(names().resolve(&full), Ok(full));
+        assert_eq!(names().resolve(&host("web"), None), Ok(full.clone()));
+        assert_eq!(names().resolve(&full, None), Ok(full));
     }
 
     /// EN-11.
@@ -103,7 +155,7 @@ mod tests {
             "a.b.t.engine.example",
         ] {
             assert_eq!(
-                names().resolve(&host(custom)),
+                names().resolve(&host(custom), None),
                 Err(HostnameRefused::CustomDomain),
                 "{custom}"
             );
@@ -131,6 +183,36 @@ mod tests {
     }
 
     #[test]
+    fn names_of_a_project_end_with_its_endpoint() {
+        let names = names();
+        let resolve = |name: &str| names.resolve(&host(name), Some("e7e8a732"));
+        let full = host("web-e7e8a732.t.engine.example");
+        for asked in ["web", "web-e7e8a732", "web-e7e8a732.t.engine.example"] {
+            assert_eq!(resolve(asked), Ok(full.clone()), "{asked}");
+        }
+        for other in [
+            "web-f587ee53.t.engine.example",
+            "web.t.engine.example",
+            "-e7e8a732x.t.engine.example",
+        ] {
+            let Ok(other) = other.parse::<Hostname>() else {
+                continue;
+            };
+            assert_eq!(
+                names.resolve(&other, Some("e7e8a732")),
+                Err(HostnameRefused::OtherProject),
+                "{other}"
+            );
+        }
+        let drawn = names.draw_with(|| 7, Some("e7e8a732"), |_| false);
+        assert_eq!(drawn, Some(host("r00000007-e7e8a732.t.engine.example")));
+        assert_eq!(names.label_of("e7e8a732.engine.example"), Some("e7e8a732"));
+        for none in ["engine.example", "a.t.engine.example", "xengine.example"] {
+            assert_eq!(names.label_of(none), None, "{none}");
+        }
+    }
+
+    #[test]
     fn drawing_avoids_what_is_taken_and_gives_up_in_time() {
         let mut next = 0;
         let drawn = names().draw_with(
@@ -138,9 +220,10 @@ mod tests {
                 next += 1;
                 next
             },
+            None,
             |host| host.first_label() == "r00000001",
         );
         assert_eq!(drawn, Some(host("r00000002.t.engine.example")));
-        assert_eq!(names().draw_with(|| 7, |_| true), None);
+        assert_eq!(names().draw_with(|| 7, None, |_| true), None);
     }
 }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::config::Share;
+use crate::directory::Project;
+
 /// Bounds of the live state. What a peer can cause ends here.
 #[derive(Debug, Clone)]
 pub struct LiveLimits {
@@ -13,6 +16,8 @@ pub struct LiveLimits {
     pub tunnels_per_client: usize,
     /// Watchers (SSE and WebSocket) at once.
     pub watchers: usize,
+    /// What one project of several may have of clients, tunnels and watchers.
+    pub project_share: Share,
     /// Events that wait for one watcher; one more and it is closed as too slow.
     pub watcher_queue: usize,
     /// Hostnames remembered as offline.
@@ -32,11 +37,19 @@ impl Default for LiveLimits {
             tunnels_per_client: 500,
             // At 16 KiB each, 64 MiB.
             watchers: 4_096,
+            project_share: Share(100),
             // Some seconds of a busy engine, at one pointer each.
             watcher_queue: 1_024,
             // Longer than an agent's slowest reconnect; a flood of names stays below 2 MiB.
             remembered_hostnames: 10_000,
             hostname_memory: Duration::from_mins(10),
         }
+    }
+}
+
+impl LiveLimits {
+    /// What a project may have of `most`; `None` where it is the only one.
+    pub(super) fn share(&self, project: &Project, most: usize) -> Option<usize> {
+        (!project.is_alone()).then(|| self.project_share.of(most))
     }
 }

@@ -12,6 +12,7 @@
 //! State is in memory only (EN-9): after a restart agents come back and open their tunnels again.
 
 mod change;
+mod group;
 mod hostnames;
 mod limits;
 mod memory;
@@ -23,11 +24,12 @@ mod view;
 mod watch;
 
 pub use change::{Delivery, Frame};
+pub use group::{Health, Load};
 pub use hostnames::{HostnameRefused, Namespace};
 pub use limits::LiveLimits;
-pub use owner::{Counts, Live};
+pub use owner::{Counts, Live, Online};
 pub use view::View;
-pub use watch::{Ended, Events, Snapshot, Subscription, WatchersFull};
+pub use watch::{Ended, Events, Observed, Snapshot, Subscription, WatchersFull};
 
 use std::sync::Arc;
 
@@ -35,6 +37,8 @@ use types::id::{ClientId, TunnelId};
 use types::tunnel::Tunnel;
 
 use crate::access::TunnelPolicy;
+use crate::directory::Project;
+use crate::limits::Meters;
 
 /// Whose a client and its tunnels are. Two channels of equal identity may take names from each
 /// other; of different identities never.
@@ -59,6 +63,7 @@ impl Identity {
 #[derive(Debug)]
 pub struct Owner<A> {
     pub identity: Identity,
+    pub project: Arc<Project>,
     /// A client that was added with [`Live::add_client`].
     pub client_id: ClientId,
     pub agent: Arc<A>,
@@ -75,7 +80,12 @@ pub struct LiveTunnel<A> {
     /// What the edge enforces, compiled when the tunnel was opened.
     pub policy: Arc<TunnelPolicy>,
     pub identity: Identity,
+    pub project: Arc<Project>,
     pub agent: Arc<A>,
+    /// Whether it could serve the last visitors.
+    pub health: Arc<Health>,
+    /// What its visitors used lately.
+    pub meters: Arc<Meters>,
     /// Place in the order of opening.
     seq: u64,
 }
@@ -84,7 +94,7 @@ pub struct LiveTunnel<A> {
 #[derive(Debug)]
 pub struct Opened<A> {
     pub tunnel: Arc<LiveTunnel<A>>,
-    /// At most two: one held the name, one the hostname. Their agents are told `taken_over`.
+    /// Those that held the name, the hostname or the port. Their agents are told `taken_over`.
     pub displaced: Vec<Displaced<A>>,
 }
 
@@ -105,21 +115,42 @@ pub enum OpenRefused {
     /// Another identity holds the hostname.
     #[error("the hostname is taken")]
     HostnameTaken,
-    /// This very control channel holds the name or the hostname already.
+    /// Another identity has a tunnel on the reserved port.
+    #[error("the port is taken")]
+    PortTaken,
+    /// This very control channel holds the name, the hostname or the port already.
     #[error("this client has the name or hostname already")]
     AlreadyYours,
+    /// The name is shared, and the new tunnel's guards or protocol are not those of the others.
+    #[error("the tunnels that share this name have another protocol or other guards")]
+    ShareDiffers,
     /// The engine, or this client, has as many tunnels as it may have.
     #[error("no more tunnels can be opened")]
     Full,
+    /// The project has as many tunnels online as its plan allows.
+    #[error("the project has as many tunnels online as its plan allows: {0}")]
+    ProjectFull(u32),
+    /// The project has as many tunnels online as one of several may have.
+    #[error("the project has as many tunnels online as one project may have here: {0}")]
+    ShareFull(usize),
     /// The control channel has ended, or never was.
     #[error("the client is not connected")]
     NotConnected,
 }
 
-/// The engine has as many clients as it may have.
+/// Why no further client is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no more clients can connect")]
-pub struct ClientsFull;
+pub enum ClientsFull {
+    /// The engine has as many as it may have.
+    #[error("the engine has as many agents as it may have")]
+    Engine,
+    /// The project has as many as its plan allows.
+    #[error("the project has as many agents connected as its plan allows: {0}")]
+    Project(u32),
+    /// The project has as many as one of several may have.
+    #[error("the project has as many agents connected as one project may have here: {0}")]
+    Share(usize),
+}
 
 /// Where a published hostname leads.
 #[derive(Debug)]
@@ -134,6 +165,7 @@ impl<A> Clone for Owner<A> {
     fn clone(&self) -> Self {
         Self {
             identity: self.identity.clone(),
+            project: Arc::clone(&self.project),
             client_id: self.client_id,
             agent: Arc::clone(&self.agent),
         }

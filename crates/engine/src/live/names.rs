@@ -43,3 +43,11 @@ pub(super) fn routed_hostname(properties: &TunnelProperties) -> Option<&Hostname
         properties.publish.unwrap_or(true) && properties.protocol != Some(Protocol::Tcp);
     properties.hostname.as_ref().filter(|_| published)
 }
+
+/// The port by which visitors reach a published TCP tunnel.
+pub(super) fn routed_port(properties: &TunnelProperties) -> Option<u16> {
+    let published = properties.publish.unwrap_or(true);
+    properties
+        .port
+        .filter(|_| published && properties.protocol == Some(Protocol::Tcp))
+}

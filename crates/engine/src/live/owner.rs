@@ -1,32 +1,39 @@
 //! The owner: one lock for changes, maps without locks for routing.
 
+mod claim;
+mod leads;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use types::client::Client;
 use types::id::{ClientId, TunnelId};
 use types::tunnel::{Hostname, Tunnel, TunnelProperties};
 
+use self::claim::serves_alike;
 use super::change::Change;
+use super::group::{Held, Load};
 use super::memory::{Order, Remembered};
 use super::names::{NameKey, NameRef, routed_hostname};
 use super::random::{random_bytes, unix_millis};
 use super::shown::{keep_keys, shown};
 use super::view::View;
-use super::watch::{Snapshot, Subscription, Watchers, WatchersFull};
-use super::{ClientsFull, Displaced, LiveLimits, LiveTunnel, OpenRefused, Opened, Owner, Route};
+use super::watch::{Observed, Snapshot, Subscription, Watchers, WatchersFull};
+use super::{
+    ClientsFull, Displaced, Identity, LiveLimits, LiveTunnel, OpenRefused, Opened, Owner, Route,
+};
 use crate::access::TunnelPolicy;
 use crate::clock::Clock;
+use crate::directory::Project;
 
 /// All live state of an engine. Shared by every worker; `A` is how an agent is reached.
 #[derive(Debug)]
 pub struct Live<A> {
     limits: LiveLimits,
     clock: Arc<dyn Clock>,
-    by_hostname: papaya::HashMap<Hostname, Arc<LiveTunnel<A>>>,
-    by_name: papaya::HashMap<NameKey, Arc<LiveTunnel<A>>>,
+    by_hostname: papaya::HashMap<Hostname, Held<A>>,
+    by_name: papaya::HashMap<NameKey, Held<A>>,
     by_id: papaya::HashMap<TunnelId, Arc<LiveTunnel<A>>>,
     remembered: Remembered,
     state: Mutex<State<A>>,
@@ -39,17 +46,22 @@ struct State<A> {
     clients: BTreeMap<u64, Connected>,
     places: HashMap<ClientId, u64>,
     tunnels: BTreeMap<u64, Arc<LiveTunnel<A>>>,
+    /// Published TCP tunnels by their port.
+    ports: HashMap<u16, u64>,
     forgetting: Order,
     watchers: Watchers,
+    /// How much of each project is online; without those of which nothing is.
+    projects: HashMap<Arc<str>, Online>,
 }
 
 #[derive(Debug)]
 struct Connected {
     view: Arc<Client>,
+    project: Arc<str>,
     tunnels: BTreeSet<u64>,
 }
 
-impl<A: Send + Sync + 'static> Live<A> {
+impl<A: Load> Live<A> {
     pub fn new(limits: LiveLimits, clock: Arc<dyn Clock>) -> Arc<Self> {
         let remembered = Remembered::new(limits.remembered_hostnames, limits.hostname_memory);
         let watchers = Watchers::new(limits.watchers, limits.watcher_queue);
@@ -65,8 +77,10 @@ impl<A: Send + Sync + 'static> Live<A> {
                 clients: BTreeMap::new(),
                 places: HashMap::new(),
                 tunnels: BTreeMap::new(),
+                ports: HashMap::new(),
                 forgetting: Order::default(),
                 watchers,
+                projects: HashMap::new(),
             }),
         })
     }
@@ -79,18 +93,33 @@ impl<A: Send + Sync + 'static> Live<A> {
     /// Registers a control channel: `client.created`. Its id comes from [`Live::new_client_id`].
     ///
     /// # Errors
-    /// [`ClientsFull`] at [`LiveLimits::clients`].
-    pub fn add_client(&self, client: Client) -> Result<Arc<Client>, ClientsFull> {
+    /// [`ClientsFull`] at [`LiveLimits::clients`], or at what the project's plan allows.
+    pub fn add_client(
+        &self,
+        client: Client,
+        project: &Project,
+    ) -> Result<Arc<Client>, ClientsFull> {
         let mut state = self.state.lock();
         let now = self.clock.now();
         if state.clients.len() >= self.limits.clients {
-            return Err(ClientsFull);
+            return Err(ClientsFull::Engine);
         }
+        let allowed = project.state().limits.clients;
+        let online = state.online(&project.id);
+        let share = self.limits.share(project, self.limits.clients);
+        if let Some(share) = share.filter(|share| online.clients as usize >= *share) {
+            return Err(ClientsFull::Share(share));
+        }
+        if let Some(allowed) = allowed.filter(|allowed| online.clients >= *allowed) {
+            return Err(ClientsFull::Project(allowed));
+        }
+        state.count(&project.id, |online| online.clients += 1);
         let view = Arc::new(client);
         let place = state.take_place();
         state.places.insert(view.id, place);
         let connected = Connected {
             view: Arc::clone(&view),
+            project: Arc::clone(&project.id),
             tunnels: BTreeSet::new(),
         };
         state.clients.insert(place, connected);
@@ -112,6 +141,7 @@ impl<A: Send + Sync + 'static> Live<A> {
         else {
             return Vec::new();
         };
+        state.count(&client.project, |online| online.clients -= 1);
         let closed: Vec<_> = client
             .tunnels
             .iter()
@@ -119,6 +149,7 @@ impl<A: Send + Sync + 'static> Live<A> {
             .collect();
         for tunnel in &closed {
             self.unroute(&mut state, tunnel, now);
+            state.count(&tunnel.project.id, |online| online.tunnels -= 1);
             state
                 .watchers
                 .publish(&Change::tunnel(now, Some(&tunnel.view), None));
@@ -170,7 +201,7 @@ impl<A: Send + Sync + 'static> Live<A> {
             .places
             .get(&owner.client_id)
             .ok_or(OpenRefused::NotConnected)?;
-        let displaced = self.holders(&owner, &properties)?;
+        let displaced = self.holders(&state, &owner, &properties, &policy)?;
         let client = state.clients.get(&place).ok_or(OpenRefused::NotConnected)?;
         // Displaced tunnels are of other channels: they make room in the whole, not in this one.
         if state.tunnels.len() - displaced.len() >= self.limits.tunnels
@@ -178,13 +209,26 @@ impl<A: Send + Sync + 'static> Live<A> {
         {
             return Err(OpenRefused::Full);
         }
+        // Those that it displaces are of the same project.
+        let online = state.online(&owner.project.id).tunnels as usize - displaced.len();
+        let share = self.limits.share(&owner.project, self.limits.tunnels);
+        if let Some(share) = share.filter(|share| online >= *share) {
+            return Err(OpenRefused::ShareFull(share));
+        }
+        let allowed = owner.project.state().limits.tunnels;
+        if let Some(allowed) = allowed.filter(|allowed| online >= *allowed as usize) {
+            return Err(OpenRefused::ProjectFull(allowed));
+        }
         let view = Arc::new(shown(id, &owner, &client.view, properties, now));
         let seq = state.take_place();
         let tunnel = Arc::new(LiveTunnel {
             view,
             policy: Arc::new(policy),
             identity: owner.identity,
+            project: owner.project,
             agent: owner.agent,
+            health: Arc::default(),
+            meters: Arc::default(),
             seq,
         });
         // The new one is routed before the old ones are not: a visitor never falls between.
@@ -195,10 +239,12 @@ impl<A: Send + Sync + 'static> Live<A> {
                 client.tunnels.remove(&old.seq)
             });
             self.unroute(&mut state, old, now);
+            state.count(&old.project.id, |online| online.tunnels -= 1);
             state
                 .watchers
                 .publish(&Change::tunnel(now, Some(&old.view), None));
         }
+        state.count(&tunnel.project.id, |online| online.tunnels += 1);
         state.tunnels.insert(seq, Arc::clone(&tunnel));
         state.with_client(&owner.client_id, |client| client.tunnels.insert(seq));
         state
@@ -221,6 +267,7 @@ impl<A: Send + Sync + 'static> Live<A> {
         let closed = state.tunnels.remove(&seq)?;
         state.with_client(client, |client| client.tunnels.remove(&seq));
         self.unroute(&mut state, &closed, now);
+        state.count(&closed.project.id, |online| online.tunnels -= 1);
         state
             .watchers
             .publish(&Change::tunnel(now, Some(&closed.view), None));
@@ -251,7 +298,10 @@ impl<A: Send + Sync + 'static> Live<A> {
             view: Arc::new(view),
             policy: Arc::clone(&old.policy),
             identity: old.identity.clone(),
+            project: Arc::clone(&old.project),
             agent: Arc::clone(&old.agent),
+            health: Arc::clone(&old.health),
+            meters: Arc::clone(&old.meters),
             seq,
         });
         self.route_to(&mut state, &new);
@@ -264,13 +314,65 @@ impl<A: Send + Sync + 'static> Live<A> {
 
     /// Where a hostname leads. `hostname` is in lower case, without port and trailing dot.
     pub fn route(&self, hostname: &str) -> Route<A> {
-        if let Some(tunnel) = self.by_hostname.pin().get(hostname) {
-            Route::Online(Arc::clone(tunnel))
+        if let Some(held) = self.by_hostname.pin().get(hostname) {
+            Route::Online(held.choose())
         } else if self.remembered.holds(hostname, self.clock.now()) {
             Route::Offline
         } else {
             Route::Unknown
         }
+    }
+
+    /// A tunnel that a hostname leads to. Of those that share it any one: they are alike in what
+    /// can be seen of them, and who serves is [`Live::route`]'s to say, once for each visitor.
+    pub fn any_at(&self, hostname: &str) -> Option<Arc<LiveTunnel<A>>> {
+        let held = self.by_hostname.pin();
+        held.get(hostname)?.members().first().map(Arc::clone)
+    }
+
+    /// Another tunnel that serves the same name, for a visitor whom this one failed: one that shares
+    /// it, or the one by which it was taken over meanwhile. Its guards are the same; whether the
+    /// visitor's proof reaches it too, `admits` says.
+    pub fn another(
+        &self,
+        failed: &LiveTunnel<A>,
+        admits: impl Fn(&LiveTunnel<A>) -> bool,
+    ) -> Option<Arc<LiveTunnel<A>>> {
+        let properties = &failed.view.properties;
+        // The name may have gone to others meanwhile.
+        let may = |other: &LiveTunnel<A>| {
+            other.identity == failed.identity
+                && *other.policy == *failed.policy
+                && serves_alike(other, properties)
+                && admits(other)
+        };
+        if properties.share != Some(true) {
+            let held = self.by_hostname.pin();
+            let holder = held.get(routed_hostname(properties)?)?.members().first()?;
+            let is_heir =
+                holder.seq != failed.seq && holder.view.properties == *properties && may(holder);
+            return is_heir.then(|| Arc::clone(holder));
+        }
+        if let Some(hostname) = routed_hostname(properties) {
+            return self.by_hostname.pin().get(hostname)?.another(failed, may);
+        }
+        let key = NameKey::of(failed)?;
+        self.by_name.pin().get(&key)?.another(failed, may)
+    }
+
+    /// The hostname under which the tunnels are published that an owner shares this name with.
+    pub fn shared_hostname(&self, owner: &Identity, name: &str) -> Option<Hostname> {
+        let key = NameRef {
+            project: &owner.project,
+            name,
+        };
+        let names = self.by_name.pin();
+        let members = names.get(&key)?.members();
+        let first = members.first().filter(|first| first.identity == *owner)?;
+        let properties = &first.view.properties;
+        (properties.share == Some(true))
+            .then(|| routed_hostname(properties).cloned())
+            .flatten()
     }
 
     /// The tunnel that a dialler means, by id or by name, within a project.
@@ -282,7 +384,7 @@ impl<A: Send + Sync + 'static> Live<A> {
                 project,
                 name: id_or_name,
             };
-            self.by_name.pin().get(&key).map(Arc::clone)
+            self.by_name.pin().get(&key).map(Held::choose)
         };
         found.filter(|tunnel| &*tunnel.identity.project == project)
     }
@@ -304,7 +406,9 @@ impl<A: Send + Sync + 'static> Live<A> {
     pub fn subscribe(&self, view: View) -> Result<Subscription, WatchersFull> {
         let view = Arc::new(view);
         let mut state = self.state.lock();
-        let events = state.watchers.add(Arc::clone(&view))?;
+        let is_alone = *view.project == *Project::COMMUNITY;
+        let share = (!is_alone).then(|| self.limits.project_share.of(self.limits.watchers));
+        let events = state.watchers.add(Arc::clone(&view), share)?;
         let at = self.clock.now();
         let (clients, tunnels) = state.everything();
         drop(state);
@@ -325,6 +429,12 @@ impl<A: Send + Sync + 'static> Live<A> {
             events,
             view,
         })
+    }
+
+    /// Tells every change of all projects from now on: for the engine itself, which has one such
+    /// subscription. At most `queue` changes wait.
+    pub fn observe(&self, queue: usize) -> Observed {
+        self.state.lock().watchers.observe(queue)
     }
 
     /// The clients that `view` shows, oldest first, at most `limit`.
@@ -358,85 +468,19 @@ impl<A: Send + Sync + 'static> Live<A> {
         }
     }
 
+    /// How much of each project is online; projects of which nothing is are left out.
+    pub fn online(&self) -> Vec<(Arc<str>, Online)> {
+        let state = self.state.lock();
+        let projects = state.projects.iter();
+        projects
+            .map(|(id, online)| (Arc::clone(id), *online))
+            .collect()
+    }
+
     /// Ends every subscription with a reason, and those that begin later at once: the engine is
     /// going away.
     pub fn end_subscriptions(&self) {
         self.state.lock().watchers.stop();
-    }
-
-    /// The tunnels that give way to a new one.
-    fn holders(
-        &self,
-        owner: &Owner<A>,
-        properties: &TunnelProperties,
-    ) -> Result<Vec<Arc<LiveTunnel<A>>>, OpenRefused> {
-        let mut displaced: Vec<Arc<LiveTunnel<A>>> = Vec::new();
-        let by_name = properties.name.as_ref().and_then(|name| {
-            let key = NameRef {
-                project: &owner.identity.project,
-                name: name.as_str(),
-            };
-            self.by_name.pin().get(&key).map(Arc::clone)
-        });
-        let by_hostname = routed_hostname(properties)
-            .and_then(|hostname| self.by_hostname.pin().get(hostname).map(Arc::clone));
-        let taken = [
-            (by_name, OpenRefused::NameTaken),
-            (by_hostname, OpenRefused::HostnameTaken),
-        ];
-        for (holder, refusal) in taken {
-            let Some(holder) = holder else { continue };
-            if holder.view.client_id == owner.client_id {
-                return Err(OpenRefused::AlreadyYours);
-            }
-            if holder.identity != owner.identity {
-                return Err(refusal);
-            }
-            if displaced.iter().all(|other| other.seq != holder.seq) {
-                displaced.push(holder);
-            }
-        }
-        Ok(displaced)
-    }
-
-    fn route_to(&self, state: &mut State<A>, tunnel: &Arc<LiveTunnel<A>>) {
-        self.by_id.pin().insert(tunnel.view.id, Arc::clone(tunnel));
-        if let Some(key) = NameKey::of(tunnel) {
-            self.by_name.pin().insert(key, Arc::clone(tunnel));
-        }
-        if let Some(hostname) = routed_hostname(&tunnel.view.properties) {
-            self.by_hostname
-                .pin()
-                .insert(hostname.clone(), Arc::clone(tunnel));
-            self.remembered
-                .forget(&mut state.forgetting, hostname.as_str());
-        }
-    }
-
-    /// Takes a tunnel out of the maps, where it still is what they lead to.
-    fn unroute(&self, state: &mut State<A>, tunnel: &LiveTunnel<A>, now: Timestamp) {
-        self.by_id.pin().remove(&tunnel.view.id);
-        if let Some(key) = NameKey::of(tunnel) {
-            let names = self.by_name.pin();
-            if names
-                .get(&key)
-                .is_some_and(|holder| holder.seq == tunnel.seq)
-            {
-                names.remove(&key);
-            }
-        }
-        if let Some(hostname) = routed_hostname(&tunnel.view.properties) {
-            let hostnames = self.by_hostname.pin();
-            if hostnames
-                .get(hostname)
-                .is_some_and(|holder| holder.seq == tunnel.seq)
-            {
-                // Remembered first: between the two a visitor must not read "unknown".
-                self.remembered
-                    .note(&mut state.forgetting, hostname.as_str(), now);
-                hostnames.remove(hostname);
-            }
-        }
     }
 }
 
@@ -450,7 +494,26 @@ pub struct Counts {
     pub dropped_watchers: u64,
 }
 
+/// How much of a project is online.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Online {
+    pub clients: u32,
+    pub tunnels: u32,
+}
+
 impl<A> State<A> {
+    fn online(&self, project: &Arc<str>) -> Online {
+        self.projects.get(project).copied().unwrap_or_default()
+    }
+
+    fn count(&mut self, project: &Arc<str>, change: impl FnOnce(&mut Online)) {
+        let online = self.projects.entry(Arc::clone(project)).or_default();
+        change(online);
+        if *online == Online::default() {
+            self.projects.remove(project);
+        }
+    }
+
     fn take_place(&mut self) -> u64 {
         let place = self.next;
         self.next += 1;

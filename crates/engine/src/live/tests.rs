@@ -5,6 +5,7 @@ mod ends;
 mod history;
 mod limits;
 mod names;
+mod sharing;
 mod watching;
 
 use std::collections::BTreeMap;
@@ -43,12 +44,14 @@ fn user(name: &str) -> Identity {
 }
 
 fn connect(live: &Live, identity: &Identity, agent: &'static str) -> Owner<&'static str> {
+    let project = Arc::new(Project::community());
     let mut view = Client::online(live.new_client_id());
     view.project_id = Some(identity.project.to_string());
     view.user_id = Some(identity.subject.id().to_owned());
-    let client_id = live.add_client(view).unwrap().id;
+    let client_id = live.add_client(view, &project).unwrap().id;
     Owner {
         identity: identity.clone(),
+        project,
         client_id,
         agent: Arc::new(agent),
     }
@@ -82,6 +85,7 @@ fn token(resources: Option<&Value>) -> Arc<Verified> {
         expires_at: None,
         issued_at: None,
         credential_id: None,
+        id: None,
         digest: [0; 32],
     })
 }

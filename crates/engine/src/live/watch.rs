@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use types::client::Client;
+use types::event::Event;
 use types::id::EventId;
 use types::tunnel::Tunnel;
 
@@ -74,10 +76,36 @@ impl Events {
     }
 }
 
+/// Every change of all projects, for the engine itself.
+#[derive(Debug)]
+pub struct Observed {
+    receiver: mpsc::Receiver<Arc<SharedEvent>>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Observed {
+    /// Waits for the next change. Cancel-safe.
+    pub async fn event(&mut self) -> Option<Event> {
+        self.receiver.recv().await.map(|event| event.whole())
+    }
+
+    /// The next change, where one is waiting.
+    pub fn try_event(&mut self) -> Option<Event> {
+        self.receiver.try_recv().ok().map(|event| event.whole())
+    }
+
+    /// Counts the changes that found the queue full.
+    pub fn lost(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.lost)
+    }
+}
+
 /// Everybody who watches; lives under the owner's lock.
 #[derive(Debug)]
 pub(super) struct Watchers {
     listening: Vec<Watcher>,
+    /// Who is told everything, and how often there was no room for it.
+    observer: Option<(mpsc::Sender<Arc<SharedEvent>>, Arc<AtomicU64>)>,
     capacity: usize,
     queue: usize,
     dropped: u64,
@@ -95,6 +123,7 @@ impl Watchers {
     pub(super) fn new(capacity: usize, queue: usize) -> Self {
         Self {
             listening: Vec::new(),
+            observer: None,
             capacity,
             queue: queue.max(1),
             dropped: 0,
@@ -102,9 +131,29 @@ impl Watchers {
         }
     }
 
-    pub(super) fn add(&mut self, view: Arc<View>) -> Result<Events, WatchersFull> {
+    /// Tells everything from now on, also while the engine drains. One more than `queue` that wait
+    /// are lost, and counted.
+    pub(super) fn observe(&mut self, queue: usize) -> Observed {
+        let (sender, receiver) = mpsc::channel(queue);
+        let lost = Arc::<AtomicU64>::default();
+        self.observer = Some((sender, Arc::clone(&lost)));
+        Observed { receiver, lost }
+    }
+
+    /// One more, of which a project may have `share`.
+    pub(super) fn add(
+        &mut self,
+        view: Arc<View>,
+        share: Option<usize>,
+    ) -> Result<Events, WatchersFull> {
         if self.count() >= self.capacity {
             return Err(WatchersFull);
+        }
+        if let Some(share) = share {
+            let of_project = |watcher: &&Watcher| watcher.view.project == view.project;
+            if self.listening.iter().filter(of_project).count() >= share {
+                return Err(WatchersFull);
+            }
         }
         let (sender, receiver) = mpsc::channel(self.queue);
         let ended = Arc::new(OnceLock::new());
@@ -126,6 +175,12 @@ impl Watchers {
 
     /// Tells every watcher what a change is for it. Never waits: a full queue ends its watcher.
     pub(super) fn publish(&mut self, change: &Change) {
+        if let Some((sender, lost)) = &self.observer
+            && let Some(event) = change.whole()
+            && sender.try_send(event).is_err()
+        {
+            lost.fetch_add(1, Ordering::Relaxed);
+        }
         let dropped = &mut self.dropped;
         self.listening.retain(|watcher| {
             let Some(event) = change.seen_by(&watcher.view) else {

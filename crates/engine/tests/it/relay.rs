@@ -17,6 +17,8 @@ pub(crate) struct Relay {
     addr: SocketAddr,
     accepted: watch::Receiver<usize>,
     states: States,
+    /// The state of connections to come.
+    initial: Arc<Mutex<State>>,
     _acceptor: JoinSet<()>,
 }
 
@@ -37,12 +39,14 @@ impl Relay {
         let (count, accepted) = watch::channel(0);
         let states = States::default();
         let known = Arc::clone(&states);
+        let initial = Arc::new(Mutex::new(State::Open));
+        let first = Arc::clone(&initial);
         let mut acceptor = JoinSet::new();
         acceptor.spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let (near, _) = listener.accept().await.unwrap();
-                let (sender, state) = watch::channel(State::Open);
+                let (sender, state) = watch::channel(*first.lock().unwrap());
                 let number = *count.borrow() + 1;
                 known.lock().unwrap().insert(number, sender);
                 count.send_replace(number);
@@ -53,6 +57,7 @@ impl Relay {
             addr,
             accepted,
             states,
+            initial,
             _acceptor: acceptor,
         }
     }
@@ -76,6 +81,15 @@ impl Relay {
     /// Lets nothing pass on a connection, by its number from 1; both ends keep it.
     pub(crate) fn freeze(&self, number: usize) {
         self.set(number, State::Frozen);
+    }
+
+    /// Lets nothing pass on any connection, nor on those to come: the network is gone, and tells
+    /// nobody.
+    pub(crate) fn freeze_all(&self) {
+        *self.initial.lock().unwrap() = State::Frozen;
+        for state in self.states.lock().unwrap().values() {
+            state.send_replace(State::Frozen);
+        }
     }
 
     /// Resets both ends of a connection.

@@ -7,9 +7,10 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use credentials::{Keyring, Secret};
-use engine::access::{PROJECT, Tokens, TunnelPolicy};
+use engine::access::{Tenancy, Tokens, TunnelPolicy};
 use engine::api::Api;
 use engine::clock::{Clock, ManualClock, SystemClock};
+use engine::directory::Project;
 use engine::live::{Identity, Live, LiveLimits, LiveTunnel, Owner};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -86,19 +87,21 @@ impl TestApi {
     }
 
     pub(crate) async fn with(clock: Arc<dyn Clock>, limits: LiveLimits, compat: bool) -> Self {
+        let project = Arc::new(Project::community());
         let live = Live::new(limits, Arc::clone(&clock));
         let tokens = Tokens::new(keyring().with_compat(compat));
         let api = Api {
             live: Arc::clone(&live),
             tokens: Arc::clone(&tokens),
             clock,
-            project: PROJECT.into(),
+            tenancy: Tenancy::Community(Arc::clone(&project)),
+            link: None,
             compat,
             upgraded: TaskTracker::new(),
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = engine::api::router(Arc::new(api));
+        let router = engine::api::router(Arc::new(api)).layer(axum::Extension(project));
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self {
             address,
@@ -144,7 +147,7 @@ impl TestApi {
     /// Connects a client of `user` with these fields.
     pub(crate) fn client(&self, user: &str, fields: Value) -> Owner<()> {
         let mut shown = serde_json::to_value(Client::online(self.live.new_client_id())).unwrap();
-        shown["project_id"] = json!(PROJECT);
+        shown["project_id"] = json!(Project::COMMUNITY);
         shown["user_id"] = json!(user);
         let Value::Object(fields) = fields else {
             panic!("fields are an object")
@@ -153,10 +156,15 @@ impl TestApi {
             shown[name] = value;
         }
         let client: Client = serde_json::from_value(shown).unwrap();
-        let client_id = self.live.add_client(client).unwrap().id;
-        let identity = Identity::new(PROJECT, &credentials::Identity::User(user.to_owned()));
+        let project = Arc::new(Project::community());
+        let client_id = self.live.add_client(client, &project).unwrap().id;
+        let identity = Identity::new(
+            Project::COMMUNITY,
+            &credentials::Identity::User(user.to_owned()),
+        );
         Owner {
             identity,
+            project,
             client_id,
             agent: Arc::new(()),
         }

@@ -356,3 +356,87 @@ async fn offline_is_not_unknown() {
 async fn expect(visitor: &mut RawVisitor, event: &str) {
     assert_eq!(visitor.chunk().await.unwrap(), event.as_bytes());
 }
+
+/// Agents that all ask for it serve a name together, and a visitor does not hear of the one whose
+/// service is down.
+#[tokio::test]
+async fn agents_that_share_a_name_serve_it_together() {
+    let engine = TestEngine::start().await;
+    let services = (named_service("one").await, named_service("two").await);
+    let asked = || Properties {
+        name: Some("web".to_owned()),
+        share: Some(true),
+        ..Properties::http()
+    };
+    let one = engine.publish_as(asked(), services.0.addr()).await;
+    let two = engine.publish_as(asked(), services.1.addr()).await;
+    assert_eq!(
+        one.hostname(),
+        two.hostname(),
+        "the name brings the address"
+    );
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..4 {
+        seen.insert(get(&engine, one.hostname()).await);
+    }
+    let of = |name: &str| (200, name.to_owned());
+    assert_eq!(seen, [of("one"), of("two")].into());
+
+    drop(services.0);
+    for _ in 0..3 {
+        assert_eq!(get(&engine, one.hostname()).await, of("two"));
+        let mut visitor = engine.visitor().h2(one.hostname()).await;
+        let answer = visitor.get("/", one.hostname()).await;
+        assert_eq!((answer.status, answer.text().to_owned()), of("two"));
+    }
+    one.close().await;
+    assert_eq!(get(&engine, two.hostname()).await, of("two"));
+}
+
+/// A visitor whose token reaches one of the tunnels is not served by the other when that one is
+/// down: its boundary is asked about each of them.
+#[tokio::test]
+async fn a_boundary_reaches_each_tunnel_of_a_shared_name_or_not() {
+    let engine = TestEngine::start().await;
+    let services = (named_service("blue").await, named_service("green").await);
+    let asked = |colour: &str| Properties {
+        name: Some("web".to_owned()),
+        share: Some(true),
+        token_auth: Some(true),
+        labels: [("colour".to_owned(), colour.to_owned())].into(),
+        ..Properties::http()
+    };
+    let blue = engine.publish_as(asked("blue"), services.0.addr()).await;
+    let _green = engine.publish_as(asked("green"), services.1.addr()).await;
+    let host = blue.hostname();
+    let reaching = |labels: serde_json::Value| {
+        let connect = serde_json::json!({"filters": {"labels": labels}});
+        let resources =
+            serde_json::json!({"tunnels": {"scopes": {"tunnels": {"connect": connect}}}});
+        engine.token(serde_json::json!({"resources": resources}))
+    };
+    let one = reaching(serde_json::json!({"colour": "blue"}));
+    let both = engine.token(serde_json::json!({}));
+    let statuses = async |token: &str| {
+        let mut statuses = std::collections::BTreeSet::new();
+        for _ in 0..4 {
+            let mut visitor = engine.visitor().http1(host).await;
+            let bearer = format!("Authorization: Bearer {token}\r\n");
+            visitor.request("GET", "/", host, &bearer).await;
+            statuses.insert(visitor.answer().await.status);
+            let mut visitor = engine.visitor().h2(host).await;
+            let request = hyper::Request::get(format!("https://{host}/"))
+                .header("authorization", format!("Bearer {token}"))
+                .body(testing::H2Visitor::empty());
+            let response = visitor.send(request.unwrap()).await.unwrap();
+            statuses.insert(response.status().as_u16());
+        }
+        statuses
+    };
+    assert_eq!(statuses(&both).await, [200].into());
+    assert_eq!(statuses(&one).await, [200, 403].into());
+    drop(services.0);
+    assert_eq!(statuses(&both).await, [200].into());
+    let down = statuses(&one).await;
+    assert!(down.is_subset(&[403, 502].into()), "{down:?}");
+}

@@ -25,7 +25,7 @@ fn properties(label: &str) -> Properties {
 }
 
 /// A client that trusts `ca` and speaks these versions alone.
-fn client(
+pub(crate) fn client(
     ca: &TestCa,
     versions: &[&'static rustls::SupportedProtocolVersion],
     alpns: &[&str],

@@ -219,9 +219,15 @@ fn a_bad_body_stays_bad() {
 #[test]
 fn the_largest_chunk_does_not_overflow() {
     let mut reader = chunked();
-    let advance = reader.advance(b"ffffffffffffffff\r\nabc").unwrap();
+    let advance = reader.advance(b"7fffffffffffffff\r\nabc").unwrap();
     assert_eq!((advance.consumed, advance.data), (21, 18..21));
     assert_eq!(reader.finish(), Err(BadBody::BrokeOff));
+    for larger in [b"8000000000000000\r\n", b"ffffffffffffffff\r\n"] {
+        assert!(matches!(
+            chunked().advance(larger),
+            Err(BadBody::Malformed(_))
+        ));
+    }
 }
 
 #[test]

@@ -219,7 +219,7 @@ fn the_length_of_a_body_that_is_not_sent_is_known() {
 }
 
 #[test]
-fn only_a_101_that_names_it_upgrades() {
+fn a_101_or_a_426_names_its_upgrade() {
     for (status, fields, upgrade) in [
         (
             101,
@@ -236,8 +236,9 @@ fn only_a_101_that_names_it_upgrades() {
         (
             426,
             "Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n",
-            None,
+            Some("websocket"),
         ),
+        (426, "Upgrade: websocket\r\nContent-Length: 0\r\n", None),
     ] {
         accept(
             format!("HTTP/1.1 {status} x\r\n{fields}\r\n"),

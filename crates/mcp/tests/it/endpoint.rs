@@ -40,6 +40,28 @@ async fn mc_2_tools_are_listed_for_everyone() {
         );
         assert!(tool["securitySchemes"].is_array(), "{tool}");
     }
+    assert_eq!(Value::from(mcp::documents()), answer["result"]["tools"]);
+}
+
+/// The list of tools is put into an answer, and into nothing that only looks like one.
+#[tokio::test]
+async fn an_answer_with_tools_of_its_own_stays_as_it_is() {
+    let mut message = list();
+    message["id"] = json!("\"tools\":[]");
+    let (_, answer) = platform().send(&message, &[]).await;
+    assert_eq!(answer["id"], message["id"]);
+    let tools = answer["result"]["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), mcp::TOOLS.len());
+
+    let own = json!({"tools": []});
+    let call = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "svc_whoami", "arguments": {}},
+    });
+    let bearer = [("authorization", "Bearer good")];
+    let platform = Platform::with(200, own.clone());
+    let (_, answer) = platform.send(&call, &bearer).await;
+    assert_eq!(answer["result"]["structuredContent"], own, "{answer}");
 }
 
 /// MC-1: the revision of 2026 says in each request what a session said before.
@@ -136,6 +158,29 @@ async fn an_unknown_tool_is_an_error_of_the_protocol() {
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
 }
 
+/// Prompts and resources are declared, because clients ask everybody for them, and there are none.
+#[tokio::test]
+async fn prompts_and_resources_are_empty_lists() {
+    for (method, list) in [
+        ("prompts/list", "prompts"),
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+    ] {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}});
+        let (_, answer) = platform().send(&message, &[]).await;
+        assert_eq!(answer["result"][list], json!([]), "{method}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_declared_is_no_method() {
+    for method in ["completion/complete", "logging/setLevel", "tasks/get"] {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}});
+        let (_, answer) = platform().send(&message, &[]).await;
+        assert_eq!(answer["error"]["code"], -32601, "{method}: {answer}");
+    }
+}
+
 /// MC-2: both anonymous tools answer without a credential.
 #[tokio::test]
 async fn mc_2_discovery_and_documents_need_no_credential() {
@@ -145,6 +190,7 @@ async fn mc_2_discovery_and_documents_need_no_credential() {
     assert_eq!(found["resource"], "https://svc.example.com");
     assert_eq!(found["tools"].as_array().unwrap().len(), mcp::TOOLS.len());
     assert!(found["bundles"].as_array().unwrap().len() >= 3);
+    assert_eq!(found.get("local"), None, "nobody's machine is here");
 
     let listed = platform.call(None, "svc_openapi", json!({})).await;
     let operations = listed["structuredContent"]["operations"]

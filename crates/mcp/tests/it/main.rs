@@ -7,5 +7,6 @@
 
 mod calls;
 mod endpoint;
+mod live;
 mod platform;
 mod tools;

@@ -7,18 +7,32 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
 use http::{Extensions, HeaderMap, Request, StatusCode};
-use mcp::{Hosted, Identified, Identify};
+use mcp::{Carried, Engines, Hosted, Identified, Identify, ProjectName};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 pub(crate) const BASE_URL: &str = "https://svc.example.com";
 
-/// The endpoint over the recording API.
+/// The endpoint over the recording API, and over an engine that records as well.
 pub(crate) struct Platform {
     endpoint: Router,
     asked: Arc<Mutex<Vec<Asked>>>,
+    asked_of_engine: Arc<Mutex<Vec<AskedOfEngine>>>,
+}
+
+/// What an engine was asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AskedOfEngine {
+    pub(crate) project: ProjectName,
+    /// Path and query.
+    pub(crate) address: String,
+    /// Names and values of all headers.
+    pub(crate) headers: Vec<(String, String)>,
+    /// Who asked, as the extension says.
+    pub(crate) by: String,
 }
 
 /// What the API was asked.
@@ -59,21 +73,61 @@ impl Identify for Door {
     }
 }
 
+/// Every engine: it answers what the API was told to.
+struct Engine {
+    asked: Arc<Mutex<Vec<AskedOfEngine>>>,
+    answers: Answers,
+}
+
+impl Engines for Engine {
+    fn carry(&self, project: ProjectName, request: Request<Bytes>, caller: &Extensions) -> Carried {
+        let headers = request.headers().iter();
+        let one = AskedOfEngine {
+            project,
+            address: request.uri().to_string(),
+            headers: headers
+                .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+                .collect(),
+            by: name_of(caller),
+        };
+        let response = (self.answers)(&Asked {
+            line: format!("{} {}", request.method(), request.uri()),
+            body: Value::Null,
+            by: one.by.clone(),
+        });
+        self.asked.lock().unwrap().push(one);
+        Box::pin(async move {
+            let (parts, body) = response.into_parts();
+            let bytes = to_bytes(body, 1 << 20).await.unwrap();
+            http::Response::from_parts(parts, bytes)
+        })
+    }
+}
+
 type Answers = Arc<dyn Fn(&Asked) -> Response + Send + Sync>;
 
 impl Platform {
     /// One whose API answers so.
     pub(crate) fn answering(answers: impl Fn(&Asked) -> Response + Send + Sync + 'static) -> Self {
-        let asked = Arc::default();
+        let (asked, asked_of_engine) = <(Arc<_>, Arc<_>)>::default();
         let answers: Answers = Arc::new(answers);
+        let engines = Engine {
+            asked: Arc::clone(&asked_of_engine),
+            answers: Arc::clone(&answers),
+        };
         let state = (Arc::clone(&asked), answers);
         let api = Router::new().fallback(record).with_state(state);
         let endpoint = mcp::hosted(Hosted {
             base_url: BASE_URL.to_owned(),
             api,
             identify: Door,
+            engines,
         });
-        Self { endpoint, asked }
+        Self {
+            endpoint,
+            asked,
+            asked_of_engine,
+        }
     }
 
     /// One whose API answers every request with the same JSON.
@@ -83,6 +137,10 @@ impl Platform {
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
+    }
+
+    pub(crate) fn asked_of_engine(&self) -> Vec<AskedOfEngine> {
+        self.asked_of_engine.lock().unwrap().clone()
     }
 
     /// Sends a message as a client of the revision of 2025 does; `headers` are added.
@@ -134,16 +192,17 @@ pub(crate) fn json_response(status: u16, body: &Value) -> Response {
         .into_response()
 }
 
+fn name_of(caller: &Extensions) -> String {
+    let person = caller.get::<Person>();
+    person.map_or("nobody", |person| person.0).to_owned()
+}
+
 async fn record(
     State((asked, answers)): State<(Arc<Mutex<Vec<Asked>>>, Answers)>,
     request: axum::extract::Request,
 ) -> Response {
     let line = format!("{} {}", request.method(), request.uri());
-    let by = request
-        .extensions()
-        .get::<Person>()
-        .map_or("nobody", |person| person.0)
-        .to_owned();
+    let by = name_of(request.extensions());
     let bytes = to_bytes(request.into_body(), 1 << 20).await.unwrap();
     let one = Asked {
         line,

@@ -9,6 +9,8 @@
 
 mod access;
 mod billing;
+mod change_log;
+mod changes;
 mod database;
 mod faults;
 mod idempotency;

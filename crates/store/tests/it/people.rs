@@ -340,9 +340,9 @@ async fn a_session_lives_until_its_end_and_rotates_once(database: Database) {
             .len(),
         3
     );
-    assert!(sessions::end(&mut tx, hash(5)).await.unwrap());
+    assert!(sessions::end(&mut tx, hash(5), at(9)).await.unwrap());
     assert_eq!(
-        sessions::end_all(&mut tx, ann.user, Some(first.id))
+        sessions::end_all(&mut tx, ann.user, Some(first.id), at(9))
             .await
             .unwrap(),
         1

@@ -2,7 +2,7 @@
 
 use store::projects::{self, List, Reach, Sort};
 use store::{Conn, Order, Paging, Period, credentials, events, logs, sessions, users, workspaces};
-use types::id::{ProjectId, WorkspaceId};
+use types::id::{ProjectId, StreamId, WorkspaceId};
 
 use crate::database::{Database, both};
 use crate::records::{events_of, logs_of};
@@ -185,6 +185,11 @@ async fn lists_by_time_are_read_from_an_index_in_order(database: Database) {
                 order,
                 tunnel: Some(id!(TunnelId)),
                 period,
+                ..logs_of(ann)
+            },
+            logs::List {
+                order,
+                stream: Some(StreamId([7; 12])),
                 ..logs_of(ann)
             },
             logs::List {

@@ -77,9 +77,15 @@ async fn a_project_is_seen_by_the_active_members_of_its_workspace(database: Data
             .unwrap()
             .is_some()
     );
-    members::set_status(&mut tx, ann.workspace, bob.user, members::Status::Suspended)
-        .await
-        .unwrap();
+    members::set_status(
+        &mut tx,
+        ann.workspace,
+        bob.user,
+        members::Status::Suspended,
+        at(9),
+    )
+    .await
+    .unwrap();
     assert_eq!(
         projects::of_user_by_id(&mut tx, bob.user, ann.project)
             .await
@@ -407,30 +413,44 @@ async fn ports_are_reserved_once_and_the_lowest_free_is_found(database: Database
     drop(tx);
     let mut tx = database.begin().await;
     let own = addresses::of_project(&mut tx, ann.project).await.unwrap();
-    assert!(
-        !addresses::delete(&mut tx, bob.project, own[0].id)
+    let release = async |tx: &mut store::Tx, project, id| {
+        addresses::release(tx, project, id, at(10)).await.unwrap()
+    };
+    assert_eq!(release(&mut tx, bob.project, own[0].id).await, None);
+    assert_eq!(release(&mut tx, ann.project, own[0].id).await, Some(10));
+    assert_eq!(release(&mut tx, ann.project, own[0].id).await, None);
+    let own = addresses::of_project(&mut tx, ann.project).await.unwrap();
+    assert_eq!(own.len(), 1);
+
+    // What rests is nobody's but the one's who had it.
+    let back = async |tx: &mut store::Tx, project| {
+        addresses::take_back(tx, "c", project, 10, 12)
             .await
             .unwrap()
-    );
-    assert!(
-        addresses::delete(&mut tx, ann.project, own[0].id)
-            .await
-            .unwrap()
-    );
-    assert!(
-        !addresses::delete_port(&mut tx, bob.project, 12)
-            .await
-            .unwrap()
-    );
-    assert!(
-        addresses::delete_port(&mut tx, ann.project, 12)
-            .await
-            .unwrap()
-    );
+    };
+    let free = addresses::lowest_free(&mut tx, "c", 10, 12).await.unwrap();
+    assert_eq!(free, None);
+    assert_eq!(back(&mut tx, bob.project).await, None);
+    assert_eq!(back(&mut tx, ann.project).await, Some(10));
+    let free = addresses::lowest_free(&mut tx, "c", 10, 12).await.unwrap();
+    assert_eq!(free, Some(10));
     assert_eq!(
-        addresses::delete_all(&mut tx, bob.project).await.unwrap(),
+        addresses::release_all(&mut tx, bob.project, at(10))
+            .await
+            .unwrap(),
         1
     );
+    assert_eq!(
+        addresses::free_rested(&mut tx, "c", at(9)).await.unwrap(),
+        0
+    );
+    assert_eq!(
+        addresses::free_rested(&mut tx, "c", at(10)).await.unwrap(),
+        1
+    );
+    assert_eq!(release(&mut tx, ann.project, own[0].id).await, Some(12));
+    assert_eq!(addresses::purge(&mut tx, at(9), 10).await.unwrap(), 0);
+    assert_eq!(addresses::purge(&mut tx, at(10), 10).await.unwrap(), 1);
 }
 
 async fn a_server_record_has_a_name_of_its_own_and_enrols_once(database: Database) {

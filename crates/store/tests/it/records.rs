@@ -66,6 +66,7 @@ pub(crate) fn logs_of(person: Person) -> logs::List<'static> {
         period: Period::default(),
         outcome: None,
         tunnel: None,
+        stream: None,
         search: None,
         after: None,
         order: Order::Desc,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use store::deliveries::{self, Attempt, NewDelivery, Outcome, Status};
+use store::deliveries::{self, Attempt, Delivery, NewDelivery, Outcome, Status};
 use store::webhooks::{self, Webhook};
-use store::{Paging, Sealed};
+use store::{Order, Paging, Period, Sealed, Tx};
 
 use crate::database::{Database, both, commit};
 use crate::world::{Person, at, id};
@@ -23,6 +23,7 @@ fn webhook(person: Person) -> Webhook {
         previous_sealed_secret: None,
         previous_secret_expires_at: None,
         secret_rotated_at: None,
+        failing_since: None,
         created_by: person.user,
         created_at: at(0),
         updated_at: at(0),
@@ -45,6 +46,8 @@ both! {
     a_webhook_is_its_projects_and_keeps_both_secrets_for_a_while,
     a_delivery_is_claimed_by_one_and_comes_back_when_its_lease_ends,
     a_delivery_ends_as_its_latest_attempt_says,
+    what_was_given_up_is_tried_again_and_what_fails_waits,
+    a_webhook_that_fails_is_noted_and_disabled,
 }
 
 async fn a_webhook_is_its_projects_and_keeps_both_secrets_for_a_while(database: Database) {
@@ -106,9 +109,15 @@ async fn a_webhook_is_its_projects_and_keeps_both_secrets_for_a_while(database: 
         ("nothing", None, 0),
         ("", Some(webhooks::Status::Enabled), 0),
     ] {
-        let list = webhooks::list(&mut tx, ann.project, Some(search), status, Paging::DEFAULT)
-            .await
-            .unwrap();
+        let list = webhooks::List {
+            project: ann.project,
+            search: Some(search),
+            status,
+            sort: webhooks::Sort::Name,
+            order: Order::Desc,
+            paging: Paging::DEFAULT,
+        };
+        let list = webhooks::list(&mut tx, list).await.unwrap();
         assert_eq!((list.total, list.items.len() as u64), (found, found));
     }
     assert!(
@@ -129,6 +138,18 @@ async fn a_webhook_is_its_projects_and_keeps_both_secrets_for_a_while(database: 
     );
 }
 
+/// Claims at most so many of those that are due.
+async fn claim(
+    tx: &mut Tx,
+    now: i64,
+    lease_ends_at: i64,
+    limit: u32,
+) -> Result<Vec<Delivery>, store::Error> {
+    let due = deliveries::due(tx, at(now), (&[], &[]), limit).await?;
+    let ids: Vec<_> = due.iter().map(|due| due.id).collect();
+    deliveries::claim(tx, at(now), at(lease_ends_at), &ids).await
+}
+
 async fn a_delivery_is_claimed_by_one_and_comes_back_when_its_lease_ends(database: Database) {
     let ann = Person::new(&database, "ann").await;
     let hook = webhook(ann);
@@ -145,7 +166,7 @@ async fn a_delivery_is_claimed_by_one_and_comes_back_when_its_lease_ends(databas
                 let mut mine = Vec::new();
                 loop {
                     let mut tx = store.begin().await.unwrap();
-                    let claimed = deliveries::claim(&mut tx, at(1), at(60), 3).await.unwrap();
+                    let claimed = claim(&mut tx, 1, 60, 3).await.unwrap();
                     tx.commit().await.unwrap();
                     if claimed.is_empty() {
                         return mine;
@@ -168,23 +189,15 @@ async fn a_delivery_is_claimed_by_one_and_comes_back_when_its_lease_ends(databas
     // On PostgreSQL a claim that meets another's rows can come back empty while some are left.
     let mut tx = database.begin().await;
     all.extend(
-        deliveries::claim(&mut tx, at(1), at(60), 100)
+        claim(&mut tx, 1, 60, 100)
             .await
             .unwrap()
             .iter()
             .map(|claimed| claimed.id),
     );
     assert_eq!(all.len(), 20);
-    assert_eq!(
-        deliveries::claim(&mut tx, at(59), at(90), 100)
-            .await
-            .unwrap()
-            .len(),
-        0
-    );
-    let again = deliveries::claim(&mut tx, at(60), at(90), 100)
-        .await
-        .unwrap();
+    assert_eq!(claim(&mut tx, 59, 90, 100).await.unwrap().len(), 0);
+    let again = claim(&mut tx, 60, 90, 100).await.unwrap();
     assert_eq!(
         (again.len(), again[0].attempts, again[0].status),
         (20, 2, Status::Delivering)
@@ -210,14 +223,8 @@ async fn a_delivery_ends_as_its_latest_attempt_says(database: Database) {
         "one delivery of an event"
     );
 
-    let late = deliveries::claim(&mut tx, at(0), at(10), 1)
-        .await
-        .unwrap()
-        .remove(0);
-    let latest = deliveries::claim(&mut tx, at(10), at(20), 1)
-        .await
-        .unwrap()
-        .remove(0);
+    let late = claim(&mut tx, 0, 10, 1).await.unwrap().remove(0);
+    let latest = claim(&mut tx, 10, 20, 1).await.unwrap().remove(0);
     assert!(
         !deliveries::finish(&mut tx, &late, Outcome::Failed, at(11))
             .await
@@ -229,6 +236,7 @@ async fn a_delivery_ends_as_its_latest_attempt_says(database: Database) {
         status: "failed".to_owned(),
         http_status: Some(500),
         error: None,
+        response_body: Some("no".to_owned()),
         duration_ms: 3,
         created_at: at(10),
     };
@@ -238,25 +246,14 @@ async fn a_delivery_ends_as_its_latest_attempt_says(database: Database) {
             .await
             .unwrap()
     );
-    assert_eq!(
-        deliveries::claim(&mut tx, at(29), at(60), 1).await.unwrap(),
-        []
-    );
-    let last = deliveries::claim(&mut tx, at(30), at(60), 1)
-        .await
-        .unwrap()
-        .remove(0);
+    assert_eq!(claim(&mut tx, 29, 60, 1).await.unwrap(), []);
+    let last = claim(&mut tx, 30, 60, 1).await.unwrap().remove(0);
     assert!(
         deliveries::finish(&mut tx, &last, Outcome::Succeeded, at(31))
             .await
             .unwrap()
     );
-    assert_eq!(
-        deliveries::claim(&mut tx, at(1000), at(2000), 1)
-            .await
-            .unwrap(),
-        []
-    );
+    assert_eq!(claim(&mut tx, 1000, 2000, 1).await.unwrap(), []);
 
     assert_eq!(
         deliveries::attempts(&mut tx, new.id).await.unwrap(),
@@ -282,20 +279,32 @@ async fn a_delivery_ends_as_its_latest_attempt_says(database: Database) {
         deliveries::cancel(&mut tx, hook.id, at(40)).await.unwrap(),
         1
     );
-    for (status, found) in [
-        (None, 2),
-        (Some(Status::Canceled), 1),
-        (Some(Status::Failed), 0),
+    let list = |project, status, kind, start| deliveries::List {
+        project,
+        webhook: hook.id,
+        status,
+        kind,
+        period: Period { start, end: None },
+        order: Order::Desc,
+        paging: Paging::DEFAULT,
+    };
+    for (status, kind, start, found) in [
+        (None, None, None, 2),
+        (None, Some("tunnel.created"), Some(at(0)), 2),
+        (None, Some("tunnel.deleted"), None, 0),
+        (None, None, Some(at(1)), 0),
+        (Some(Status::Canceled), None, None, 1),
+        (Some(Status::Failed), None, None, 0),
     ] {
-        let list = deliveries::list(&mut tx, ann.project, hook.id, status, Paging::DEFAULT)
-            .await
-            .unwrap();
-        assert_eq!(list.total, found);
+        let list = list(ann.project, status, kind, start);
+        let list = deliveries::list(&mut tx, list).await.unwrap();
+        assert_eq!((list.total, list.items.len() as u64), (found, found));
     }
-    let foreign = deliveries::list(&mut tx, bob.project, hook.id, None, Paging::DEFAULT)
-        .await
-        .unwrap();
+    let foreign = list(bob.project, None, None, None);
+    let foreign = deliveries::list(&mut tx, foreign).await.unwrap();
     assert_eq!(foreign.total, 0);
+    let latest = deliveries::latest_attempts(&mut tx, &[new.id]).await;
+    assert_eq!(latest.unwrap().len(), 1);
     assert_eq!(deliveries::purge(&mut tx, at(39), 10).await.unwrap(), 1);
     assert!(
         deliveries::attempts(&mut tx, new.id)
@@ -303,4 +312,81 @@ async fn a_delivery_ends_as_its_latest_attempt_says(database: Database) {
             .unwrap()
             .is_empty()
     );
+}
+
+async fn what_was_given_up_is_tried_again_and_what_fails_waits(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let hook = webhook(ann);
+    let (one, two) = (delivery(&hook), delivery(&hook));
+    let mut tx = database.begin().await;
+    webhooks::insert(&mut tx, &hook).await.unwrap();
+    assert_eq!(deliveries::next_due(&mut tx).await.unwrap(), None);
+    for new in [&one, &two] {
+        deliveries::insert(&mut tx, new).await.unwrap();
+    }
+    assert_eq!(deliveries::next_due(&mut tx).await.unwrap(), Some(at(0)));
+    for (most, counted) in [(1, 1), (9, 2)] {
+        let open = deliveries::count_open(&mut tx, hook.id, most).await;
+        assert_eq!(open.unwrap(), counted);
+    }
+    let claimed = claim(&mut tx, 0, 10, 1).await.unwrap();
+    let id = claimed[0].id;
+    // What is under way is not moved: its lease is not its turn.
+    assert_eq!(
+        deliveries::postpone(&mut tx, hook.id, at(30))
+            .await
+            .unwrap(),
+        1
+    );
+    assert_eq!(deliveries::next_due(&mut tx).await.unwrap(), Some(at(10)));
+    assert!(
+        !deliveries::retry(&mut tx, hook.id, id, at(1))
+            .await
+            .unwrap()
+    );
+    deliveries::finish(&mut tx, &claimed[0], Outcome::Failed, at(1))
+        .await
+        .unwrap();
+    assert!(
+        deliveries::retry(&mut tx, hook.id, id, at(2))
+            .await
+            .unwrap()
+    );
+    assert_eq!(deliveries::next_due(&mut tx).await.unwrap(), Some(at(2)));
+    assert_eq!(
+        deliveries::cancel_all(&mut tx, ann.project, at(3))
+            .await
+            .unwrap(),
+        2
+    );
+    assert_eq!(deliveries::next_due(&mut tx).await.unwrap(), None);
+}
+
+async fn a_webhook_that_fails_is_noted_and_disabled(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let hook = webhook(ann);
+    let mut tx = database.begin().await;
+    webhooks::insert(&mut tx, &hook).await.unwrap();
+    let failing = async |tx: &mut store::Tx| {
+        let read = webhooks::by_id(tx, ann.project, hook.id).await.unwrap();
+        read.unwrap().failing_since
+    };
+    for second in [1, 2] {
+        webhooks::note_failure(&mut tx, hook.id, at(second))
+            .await
+            .unwrap();
+    }
+    assert_eq!(failing(&mut tx).await, Some(at(1)));
+    webhooks::note_success(&mut tx, hook.id).await.unwrap();
+    assert_eq!(failing(&mut tx).await, None);
+    assert!(webhooks::disable(&mut tx, hook.id, at(3)).await.unwrap());
+    assert!(!webhooks::disable(&mut tx, hook.id, at(3)).await.unwrap());
+    assert_eq!(webhooks::count(&mut tx, ann.project).await.unwrap(), 1);
+    assert_eq!(
+        webhooks::delete_all(&mut tx, ann.project, at(4))
+            .await
+            .unwrap(),
+        1
+    );
+    assert_eq!(webhooks::count(&mut tx, ann.project).await.unwrap(), 0);
 }

@@ -153,9 +153,15 @@ async fn a_workspace_is_seen_by_its_active_members(database: Database) {
         None
     );
 
-    members::set_status(&mut tx, ann.workspace, bob.user, members::Status::Suspended)
-        .await
-        .unwrap();
+    members::set_status(
+        &mut tx,
+        ann.workspace,
+        bob.user,
+        members::Status::Suspended,
+        at(9),
+    )
+    .await
+    .unwrap();
     assert_eq!(
         workspaces::of_user(&mut tx, bob.user).await.unwrap().len(),
         1
@@ -204,19 +210,23 @@ async fn the_last_owner_stays(database: Database) {
     members::insert(&mut tx, workspace, bob.user, Role::Admin, None, at(0))
         .await
         .unwrap();
-    assert!(!members::delete(&mut tx, workspace, owner).await.unwrap());
     assert!(
-        !members::set_role(&mut tx, workspace, owner, Role::Member)
+        !members::delete(&mut tx, workspace, owner, at(9))
             .await
             .unwrap()
     );
     assert!(
-        !members::set_status(&mut tx, workspace, owner, members::Status::Suspended)
+        !members::set_role(&mut tx, workspace, owner, Role::Member, at(9))
             .await
             .unwrap()
     );
     assert!(
-        members::set_role(&mut tx, workspace, bob.user, Role::Owner)
+        !members::set_status(&mut tx, workspace, owner, members::Status::Suspended, at(9))
+            .await
+            .unwrap()
+    );
+    assert!(
+        members::set_role(&mut tx, workspace, bob.user, Role::Owner, at(9))
             .await
             .unwrap()
     );
@@ -228,7 +238,9 @@ async fn the_last_owner_stays(database: Database) {
         let store = database.store.clone();
         tokio::spawn(async move {
             let mut tx = store.begin().await.unwrap();
-            let left = members::delete(&mut tx, workspace, user).await.unwrap();
+            let left = members::delete(&mut tx, workspace, user, at(9))
+                .await
+                .unwrap();
             tx.commit().await.unwrap();
             left
         })

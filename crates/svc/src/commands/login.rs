@@ -9,13 +9,15 @@ use std::{
 
 use api::control::whoami::{CallerKind, WHOAMI, Whoami};
 use clap::{Parser, ValueEnum};
+use client::Token;
 use types::permission::Permissions;
 
 use crate::{
     cli::Format,
     connection::config_directory,
-    context::{self, Context},
+    context::{self, Context, Kept},
     failure::{Code, Failure},
+    keyring::{self, Account},
     output,
     platform::{ApiUrl, AuthorizationServer, Session, SessionFlags, parse},
     prompt, signals,
@@ -83,9 +85,8 @@ pub(crate) struct WhoamiArgs {
 /// whose it is.
 pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     if args.token_storage == TokenStorage::Keyring {
-        let message = "this build cannot keep tokens in a keyring";
-        return Err(Failure::new(Code::NotAvailable, message)
-            .hint("leave --token-storage out: the file is for its owner alone"));
+        // Nobody is asked to approve a token that cannot be kept.
+        keyring::ready()?;
     }
     let directory = config_directory(args.flags.config.as_ref())
         .ok_or_else(|| Failure::usage("there is no home directory").hint("give --config"))?;
@@ -100,6 +101,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         directory,
         name,
         before,
+        storage: args.token_storage,
         ca_file: args.flags.ca_file.as_deref().map(absolute).transpose()?,
         api_url,
     };
@@ -125,6 +127,7 @@ struct Place {
     name: String,
     /// What was kept there.
     before: Option<Context>,
+    storage: TokenStorage,
     ca_file: Option<PathBuf>,
     api_url: String,
 }
@@ -164,12 +167,26 @@ async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failur
     };
     let context = Context {
         api_url: Some(address.clone()),
-        token,
+        token: stored(place, token).await?,
         ca_file: flags.ca_file,
         workspace_id,
         ..same.unwrap_or_default()
     };
-    context.save(directory, name)?;
+    let account = context.token.account();
+    if let Err(failure) = context.save(directory, name) {
+        // Without the file nobody would find it.
+        account.map_or(Ok(()), Account::forget)?;
+        return Err(failure);
+    }
+    let before = place.before.as_ref();
+    let left = before.and_then(|before| before.token.account());
+    if let Some(left) = left.filter(|left| account != Some(*left))
+        && let Err(failure) = left.forget()
+    {
+        output::message(&format!(
+            "the token before is still in the keyring: {failure}"
+        ));
+    }
     let who = whoami.email.as_deref().unwrap_or(&whoami.id);
     output::message(&format!(
         "signed in to {address} as {who} (context `{name}`)"
@@ -183,6 +200,21 @@ async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failur
         Format::Json => output::json(&whoami),
         Format::Text => Ok(()),
     }
+}
+
+/// Puts the token where it is to be kept; the file of the context follows.
+async fn stored(place: &Place, token: String) -> Result<Kept, Failure> {
+    if place.storage == TokenStorage::File {
+        return Ok(Kept::Token(token));
+    }
+    let account = context::account(&place.directory, &place.name)?;
+    let kept = account.clone();
+    // In a thread of its own: the keyring may wait for its owner, and a signal still ends us.
+    let keeping = tokio::task::spawn_blocking(move || kept.keep(&Token::new(&token)));
+    keeping
+        .await
+        .map_err(|error| Failure::of("the keyring failed", error))??;
+    Ok(Kept::KeyringAccount(account))
 }
 
 /// Who the token speaks for.

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use api::control::whoami::{WHOAMI, Whoami};
 use clap::Parser;
-use client::Token;
 
 use crate::{
     connection::config_directory,
@@ -29,7 +28,8 @@ pub(crate) struct Args {
 }
 
 /// Revokes the token of a context, as far as the platform can be reached, and removes it here
-/// whatever came of that.
+/// whatever came of that. A keyring that cannot be reached keeps the context: the token is still
+/// there.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let given = args.context.as_deref().filter(|name| !name.is_empty());
     let name = given.unwrap_or(context::DEFAULT);
@@ -48,6 +48,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         Ok(Some(context)) => end(context).await,
         Err(_broken) => Ok(End::Unknown),
     };
+    // Before the file: without it nobody would know what to look for in the keyring.
+    let account = kept.as_ref().ok().and_then(Option::as_ref);
+    if let Some(account) = account.and_then(|context| context.token.account()) {
+        account.forget()?;
+    }
     Context::remove(&directory, name)?;
     output::message(&match end {
         Ok(End::Revoked) => format!("context `{name}` is forgotten, its token is revoked"),
@@ -79,11 +84,11 @@ async fn end(context: &Context) -> Result<End, Failure> {
     };
     let address: ApiUrl = parse(url)?;
     let ca_file = context.ca_file.as_deref();
-    let token = Token::new(&context.token);
+    let token = context.token.token()?;
     let server = AuthorizationServer::discover(address.clone(), ca_file).await?;
     server.revoke(&token).await?;
     // The endpoint says yes to whatever it does not hold (RFC 7009 section 2.2).
-    let platform = Platform::new(address, token, ca_file)?;
+    let platform = Platform::new(address, token, context.ca_file.clone())?;
     let who: Result<Whoami, _> = platform.call(WHOAMI, &[]).answer().await;
     match who.map_err(Failure::from) {
         Ok(_) => Ok(End::Valid),

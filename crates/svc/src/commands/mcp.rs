@@ -37,17 +37,15 @@ pub(crate) struct Args {
 /// Serves until standard input ends or a signal comes; tunnels end with it.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let shutdown = signals::listen(signals::DRAIN)?;
-    let platform = args.flags.open()?.platform;
-    let base_url = platform.address().to_string();
     let flags = args.flags;
     let tunnels = Arc::new(Tunnels::new(Connection {
         engine: args.engine,
-        token: flags.token,
-        ca_file: flags.ca_file,
-        context: flags.context,
-        config: flags.config,
+        token: flags.token.clone(),
+        ca_file: flags.ca_file.clone(),
+        context: flags.context.clone(),
+        config: flags.config.clone(),
     }));
-    let server = Server::new(Network::new(platform), &base_url);
+    let server = Server::new(Network::open(flags)?);
     let served = tokio::select! {
         served = ::mcp::stdio(server, Shared(Arc::clone(&tunnels))) => {
             served.map_err(|error| Failure::of("the client speaks no MCP", error))

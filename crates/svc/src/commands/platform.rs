@@ -151,15 +151,15 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         let begun = begun.map_err(|error| Failure::usage(format!("--rotate-keys: {error}")))?;
         return rotating(&args, &begun);
     }
-    // Before the operator is made: the password of one who is there is not shown again.
+    // Both before the operator is made: the password of one who is there is not shown again.
     let listener = TcpListener::bind(listen)
         .await
         .map_err(|error| Failure::of(&format!("cannot listen on {listen}"), error))?;
+    let routes = surfaces::routes(&app)?;
     let admin = match &args.create_admin {
         Some(email) => create_admin(&app, email).await?,
         None => None,
     };
-    let routes = surfaces::routes(&app);
     let running = control::start_routes(app, routes, vec![listener], shutdown)
         .await
         .map_err(|error| failed(&error))?;

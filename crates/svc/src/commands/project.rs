@@ -1,10 +1,13 @@
 //! `svc project`: projects of the platform.
 
+mod addresses;
 mod create;
 mod offer;
 mod records;
 mod settings;
+mod webhooks;
 
+use api::control::Paging;
 use api::control::projects::{
     DELETE, Deployment, LIST, Project, ProjectList, ProjectStatus, TRANSFER, TransferProject,
     UPDATE, UpdateProject,
@@ -45,6 +48,12 @@ pub(crate) enum Command {
     Logs(Box<records::LogsArgs>),
     /// List stored events
     Events(Box<records::EventsArgs>),
+    /// Tell endpoints of a project's events
+    #[command(subcommand)]
+    Webhooks(Box<webhooks::Command>),
+    /// Reserve TCP ports for a project
+    #[command(subcommand)]
+    Addresses(Box<addresses::Command>),
 }
 
 /// The flags of `svc project list`.
@@ -179,6 +188,8 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Usage(args) => records::usage(args).await,
         Command::Logs(args) => records::logs(*args).await,
         Command::Events(args) => records::events(*args).await,
+        Command::Webhooks(command) => webhooks::run(*command).await,
+        Command::Addresses(command) => addresses::run(*command).await,
     }
 }
 
@@ -213,7 +224,12 @@ async fn list(args: ListArgs) -> Result<(), Failure> {
         "ID",
     ];
     output::table(&heading, &list.projects.iter().map(row).collect::<Vec<_>>())?;
-    let paging = list.paging;
+    more(&list.paging);
+    Ok(())
+}
+
+/// Says where a list goes on.
+fn more(paging: &Paging) {
     if paging.total_pages > u64::from(paging.page) {
         output::message(&format!(
             "page {} of {}; the next one with --page {}",
@@ -222,7 +238,6 @@ async fn list(args: ListArgs) -> Result<(), Failure> {
             paging.page.saturating_add(1)
         ));
     }
-    Ok(())
 }
 
 async fn select(args: UseArgs) -> Result<(), Failure> {

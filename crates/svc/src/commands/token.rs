@@ -4,6 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use api::control::tokens::{MINT_TOKEN, MintToken, MintedToken};
 use clap::{ArgGroup, Parser, Subcommand};
+use client::Token;
 use credentials::{BadMint, Identity, MintRequest, Secret, SigningKey, TokenKind};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -208,10 +209,10 @@ fn seconds(ttl: Duration) -> Result<u32, Failure> {
 
 fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     let token = match &args.value {
-        Some(token) => token.trim().to_owned(),
+        Some(token) => Token::new(token),
         None => args.connection.token()?,
     };
-    let Some(mut seen) = credentials::inspect(&token) else {
+    let Some(mut seen) = credentials::inspect(token.expose()) else {
         return Err(Failure::new(Code::Failed, "this is no token")
             .hint("a token has three parts with dots between them"));
     };

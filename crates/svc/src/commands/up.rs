@@ -1,15 +1,16 @@
 //! `svc up`: everything on this machine, on loopback, ready to be used.
 //!
 //! The engine starts before the platform, because the platform tells its port to whoever asks for
-//! a project, and stops before it: agents and visitors leave while their tokens can still be asked
-//! about. The platform's port is taken first; the engine's first question for keys waits there.
+//! a project, and stops before it: agents and visitors leave while what happened can still be
+//! reported. The platform's port is taken first; the engine's link waits there.
 
-mod certificates;
+pub(crate) mod certificates;
 mod demo;
 mod engine;
 mod kept;
 mod local;
 mod ready;
+mod relay;
 
 use std::{
     fs::{self, File, TryLockError},
@@ -23,14 +24,15 @@ use client::{Agent, Config, HostPort, Properties, Target};
 
 use self::{
     certificates::Certificates,
-    engine::{Keys, Ports},
-    local::{Listeners, LocalPlatform, OauthClient},
+    engine::{Authority, Ports},
+    local::{Given, Listeners, LocalPlatform, OauthClient},
     ready::{OfPlatform, Ready},
+    relay::LocalRelay,
 };
 use crate::{
     cli::Format,
     connection::{config_directory, data_directory},
-    context::{self, Context, SelectedProject, Written},
+    context::{self, Context, Kept, SelectedProject, Written},
     descriptors,
     failure::{Code, Failure},
     output, signals,
@@ -57,6 +59,14 @@ pub(crate) struct Args {
     /// The port of the platform; without it, the second after --port
     #[arg(long, value_name = "PORT", conflicts_with = "community")]
     platform_port: Option<u16>,
+
+    /// The port of the TURN relay, for UDP and TCP; without it, the third after --port
+    #[arg(long, value_name = "PORT", conflicts_with = "community")]
+    turn_port: Option<u16>,
+
+    /// The port of the TURN relay for TLS; without it, the fourth after --port
+    #[arg(long, value_name = "PORT", conflicts_with = "community")]
+    turn_tls_port: Option<u16>,
 
     /// Also answer plain HTTP on this port, with redirects to https
     #[arg(long, value_name = "PORT")]
@@ -99,6 +109,14 @@ fn oauth_client(text: &str) -> Result<OauthClient, String> {
     }
 }
 
+/// The ports that projects can reserve: the upper tenth of those of TCP tunnels.
+fn reserved_ports(range: &str) -> Option<String> {
+    let (low, high) = range.split_once('-')?;
+    let (low, high): (u16, u16) = (low.parse().ok()?, high.parse().ok()?);
+    let count = high.checked_sub(low)? / 10;
+    (count > 0).then(|| format!("{}-{high}", high - count + 1))
+}
+
 /// Starts everything, says where it is, and stays until a signal.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     descriptors::raise_limit();
@@ -114,30 +132,54 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     } else {
         Some(Listeners::bind(ports.platform).await?)
     };
-    let keys = match &listeners {
-        Some(listeners) => Keys::Address(listeners.keys_url()),
-        None => Keys::Secret(engine::jwt_secret(&data)?),
+    let authority = match &listeners {
+        Some(listeners) => Authority::platform(listeners.link_url(), &data)?,
+        None => Authority::Secret(engine::jwt_secret(&data)?),
     };
-    let config = engine::configuration(&args, ports, &data, &certificates, &keys)?;
+    let config = engine::configuration(&args, ports, &data, &certificates, &authority)?;
     let running = ::engine::start(config, shutdown.clone())
         .await
         .map_err(|error| Failure::of("the engine cannot start", error))?;
-    let address = HostPort::new(HOST, running.tls_addr().port())
-        .map_err(|error| Failure::usage(error.to_string()))?;
-
-    let platform = match listeners {
+    let port = running.tls_addr().port();
+    let relay = match &listeners {
         Some(listeners) => {
-            Some(LocalPlatform::start(listeners, &data, address.port(), &args.oauth_clients).await?)
+            let url = listeners.link_url();
+            let ports = [ports.turn, ports.turn_tls];
+            let stop = shutdown.clone();
+            Some(LocalRelay::start(&url, ports, &data, &certificates, stop).await?)
         }
         None => None,
     };
-    let token = match (&platform, &keys) {
-        (Some(platform), _) => platform.kept.token.clone().unwrap_or_default(),
-        (None, Keys::Secret(secret)) => engine::administrator_token(secret)?,
-        (None, Keys::Address(_)) => String::new(),
+    let platform = match listeners {
+        Some(listeners) => {
+            let given = Given {
+                engine_port: port,
+                relay: relay.as_ref(),
+                enrolment: authority.enrolment(),
+                ca_file: &certificates.ca,
+                reserved_ports: reserved_ports(&args.tcp_ports),
+                oauth_clients: &args.oauth_clients,
+            };
+            Some(LocalPlatform::start(listeners, &data, &given).await?)
+        }
+        None => None,
     };
+    let token = match (&platform, &authority) {
+        (Some(platform), _) => platform.kept.token.clone().unwrap_or_default(),
+        (None, Authority::Secret(secret)) => engine::administrator_token(secret)?,
+        (None, Authority::Platform { .. }) => String::new(),
+    };
+    // A project has an address of its own; an engine alone is its one project.
+    let host = match &platform {
+        Some(platform) => format!("{}.{HOST}", platform.project.endpoint),
+        None => HOST.to_owned(),
+    };
+    let address = HostPort::new(&host, port).map_err(|error| Failure::usage(error.to_string()))?;
     let access = engine::access(&address, &token, &certificates);
     engine::believes(&access).await?;
+    if let Some(relay) = &relay {
+        relay.is_informed().await;
+    }
     let _context =
         context_for_others(&args, &address, &token, &certificates.ca, platform.as_ref())?;
     let demo = if args.demo {
@@ -174,7 +216,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             }
         }
     };
-    tokio::join!(agent_leaves, running.stopped());
+    let relay_stops = async {
+        if let Some(relay) = relay {
+            relay.stopped().await;
+        }
+    };
+    tokio::join!(agent_leaves, running.stopped(), relay_stops);
     if let Some(platform) = platform {
         platform.stop(&shutdown).await;
     }
@@ -196,7 +243,8 @@ impl Demo {
             .map_err(|error| Failure::of("the demo service cannot start", error))?;
         let agent = Agent::start(engine)?;
         let properties = Properties {
-            hostname: Some(format!("{DEMO}.t.{HOST}")),
+            // The engine puts the rest behind it.
+            hostname: Some(DEMO.to_owned()),
             ..Properties::http().named(DEMO)
         };
         let mut tunnel = agent.open(properties);
@@ -228,7 +276,7 @@ fn context_for_others(
     let context = Context {
         api_url: platform.map(|platform| platform.base_url.clone()),
         engine: Some(engine.to_string()),
-        token: token.to_owned(),
+        token: Kept::Token(token.to_owned()),
         ca_file: Some(ca_file.to_owned()),
         workspace_id: platform.map(|platform| platform.workspace_id.clone()),
         project: platform.map(|platform| SelectedProject {

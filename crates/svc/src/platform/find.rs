@@ -66,6 +66,11 @@ impl Session {
         Err(nothing_called("project", text, known, "svc project list"))
     }
 
+    /// The caller's projects, as many as one page holds.
+    pub(crate) async fn projects(&self) -> Result<Vec<Project>, Failure> {
+        self.some_projects(None).await
+    }
+
     /// The workspace that is meant: given by id or name, else that of the context, else the only
     /// one.
     pub(crate) async fn workspace(&self, given: Option<&str>) -> Result<Workspace, Failure> {

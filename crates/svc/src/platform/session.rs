@@ -1,6 +1,6 @@
 //! Which platform, with which token: flags, then environment, then the context.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use client::Token;
@@ -54,10 +54,7 @@ impl SessionFlags {
     /// The platform that is meant.
     pub(crate) fn open(&self) -> Result<Session, Failure> {
         let directory = config_directory(self.config.as_ref());
-        let (context_name, context) = match &directory {
-            Some(directory) => context::pick(directory, self.context.as_deref())?,
-            None => (context::DEFAULT.to_owned(), None),
-        };
+        let (context_name, context) = self.pick(directory.as_deref())?;
         let Access {
             address,
             token,
@@ -65,11 +62,31 @@ impl SessionFlags {
             context,
         } = self.merge(context)?;
         Ok(Session {
-            platform: Platform::new(address, Token::new(&token), ca_file.as_deref())?,
+            platform: Platform::new(address, token, ca_file)?,
             context,
             context_name,
             directory,
         })
+    }
+
+    /// The platform that is meant now, if it is another than `before`, or meant with another token:
+    /// a `svc login` since then has changed the context.
+    pub(crate) fn open_again(&self, before: &Platform) -> Result<Option<Platform>, Failure> {
+        let directory = config_directory(self.config.as_ref());
+        let (_name, context) = self.pick(directory.as_deref())?;
+        let access = self.merge(context)?;
+        let token = access.token;
+        if before.is(&access.address, &token, access.ca_file.as_deref()) {
+            return Ok(None);
+        }
+        Platform::new(access.address, token, access.ca_file).map(Some)
+    }
+
+    fn pick(&self, directory: Option<&Path>) -> Result<(String, Option<Context>), Failure> {
+        match directory {
+            Some(directory) => context::pick(directory, self.context.as_deref()),
+            None => Ok((context::DEFAULT.to_owned(), None)),
+        }
     }
 
     fn merge(&self, context: Option<Context>) -> Result<Access, Failure> {
@@ -85,17 +102,19 @@ impl SessionFlags {
             kept.is_some_and(|kept: Result<ApiUrl, _>| kept.is_ok_and(|kept| kept == address))
         });
         let kept = context.as_ref();
-        let token = given(self.token.as_ref())
-            .or_else(|| kept.map(|context| context.token.clone()))
-            .ok_or_else(|| {
-                Failure::usage(format!("no token is given for {address}"))
-                    .hint("sign in with `svc login`, or give --token (or SVC_TOKEN)")
-            })?;
+        let token = match (given(self.token.as_ref()), kept) {
+            (Some(token), _) => Token::new(&token),
+            (None, Some(context)) => context.token.token()?,
+            (None, None) => {
+                return Err(Failure::usage(format!("no token is given for {address}"))
+                    .hint("sign in with `svc login`, or give --token (or SVC_TOKEN)"));
+            }
+        };
         let kept_ca = kept.and_then(|context| context.ca_file.clone());
         Ok(Access {
             ca_file: self.ca_file.clone().or(kept_ca),
             address,
-            token: token.trim().to_owned(),
+            token,
             context,
         })
     }
@@ -116,7 +135,7 @@ impl Session {
 #[derive(Debug)]
 struct Access {
     address: ApiUrl,
-    token: String,
+    token: Token,
     ca_file: Option<PathBuf>,
     context: Option<Context>,
 }
@@ -135,11 +154,12 @@ fn given(text: Option<&String>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Kept;
 
     fn context() -> Context {
         Context {
             api_url: Some("http://localhost:8445".to_owned()),
-            token: "kept.kept.kept".to_owned(),
+            token: Kept::Token("kept.kept.kept".to_owned()),
             ..Context::default()
         }
     }
@@ -148,12 +168,15 @@ mod tests {
     fn a_context_fills_in_what_is_not_given_and_flags_stand_above_it() {
         let access = SessionFlags::default().merge(Some(context())).unwrap();
         assert_eq!(access.address.to_string(), "http://localhost:8445");
-        assert_eq!(access.token, "kept.kept.kept");
+        assert_eq!(access.token.expose(), "kept.kept.kept");
         let flags = SessionFlags {
             token: Some("a.b.c\n".to_owned()),
             ..SessionFlags::default()
         };
-        assert_eq!(flags.merge(Some(context())).unwrap().token, "a.b.c");
+        assert_eq!(
+            flags.merge(Some(context())).unwrap().token.expose(),
+            "a.b.c"
+        );
     }
 
     #[test]
@@ -166,7 +189,7 @@ mod tests {
         let failure = elsewhere(None).merge(Some(context())).unwrap_err();
         assert!(failure.to_string().contains("no token"), "{failure}");
         let access = elsewhere(Some("a.b.c")).merge(Some(context())).unwrap();
-        assert_eq!(access.token, "a.b.c");
+        assert_eq!(access.token.expose(), "a.b.c");
         // Nor is anything else of it believed there.
         assert!(access.context.is_none());
         // The same address written otherwise is the same platform.
@@ -174,7 +197,10 @@ mod tests {
             api_url: Some("http://LOCALHOST:8445/".to_owned()),
             ..SessionFlags::default()
         };
-        assert_eq!(same.merge(Some(context())).unwrap().token, "kept.kept.kept");
+        assert_eq!(
+            same.merge(Some(context())).unwrap().token.expose(),
+            "kept.kept.kept"
+        );
     }
 
     #[test]

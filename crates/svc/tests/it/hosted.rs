@@ -21,7 +21,7 @@ impl Hosted {
         let base_url = format!("http://{address}");
         let config = json!({
             "platform": {"base_url": base_url, "listen_addr": address, "data_dir": "data"},
-            "engines": [{"cluster_domain": "engine.example.com"}],
+            "engines": [{"cluster_domain": "engine.example.com", "tcp_ports": "20000-20999"}],
             "catalog": catalog,
         });
         std::fs::write(home.path().join("platform.yaml"), config.to_string()).unwrap();

@@ -17,9 +17,15 @@ async fn one_line_of_json_says_where_everything_is() {
     let ready = &up.ready;
     insta::assert_json_snapshot!("ready", ready, {
         ".base_url" => "http://localhost:[port]",
-        ".engine_url" => "https://engine.localhost:[port]",
+        ".turn_urls[]" => insta::dynamic_redaction(|url, _| {
+            let url = url.as_str().unwrap_or_default();
+            let (before, rest) = url.split_once("127.0.0.1:").unwrap_or_default();
+            let (_, after) = rest.split_once('?').unwrap_or_default();
+            format!("{before}127.0.0.1:[port]?{after}")
+        }),
+        ".engine_url" => "https://[endpoint].engine.localhost:[port]",
         ".metrics_url" => "http://127.0.0.1:[port]",
-        ".demo_url" => "https://demo.t.engine.localhost:[port]",
+        ".demo_url" => "https://demo-[endpoint].t.engine.localhost:[port]",
         ".workspace_id" => "[id]",
         ".project_id" => "[id]",
         ".project_endpoint" => "[endpoint]",
@@ -28,10 +34,9 @@ async fn one_line_of_json_says_where_everything_is() {
         ".ca_file" => "[ca_file]",
         ".pid" => "[pid]",
     });
-    assert!(
-        up.said("engine_url")
-            .starts_with("https://engine.localhost:")
-    );
+    let endpoint = up.said("project_endpoint");
+    let engine = format!("https://{endpoint}.engine.localhost:");
+    assert!(up.said("engine_url").starts_with(&engine));
     assert!(up.said("base_url").starts_with("http://localhost:"));
     assert_eq!(up.said("project_endpoint").len(), 8);
 
@@ -184,7 +189,7 @@ async fn people_are_told_how_to_get_in() {
         "base_url",
         "Sign in at http://localhost:",
         "admin@localhost",
-        "No TURN relay runs here yet",
+        "The TURN relay at turn_url",
         "svc project list",
     ] {
         assert!(panel.contains(text), "{text} is missing in {panel}");

@@ -9,9 +9,12 @@
 mod backup;
 mod confirmation;
 mod credentials;
+mod doctor;
+mod explain;
 mod hosted;
 mod installation;
 mod installed;
+mod keyring;
 mod login;
 mod mcp;
 mod platform;

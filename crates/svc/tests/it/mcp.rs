@@ -24,7 +24,11 @@ struct Client {
 
 impl Client {
     async fn start(home: &Home) -> Self {
-        let mut command = home.command(&["mcp"]);
+        Self::start_with(home, &[]).await
+    }
+
+    async fn start_with(home: &Home, more: &[&str]) -> Self {
+        let mut command = home.command(&[&["mcp"], more].concat());
         let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -57,14 +61,17 @@ impl Client {
         let id = self.count;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
             .await;
-        let line = timeout(SOON, self.lines.next_line())
-            .await
-            .unwrap()
-            .unwrap();
-        let answer: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let answer = self.answer().await;
         assert_eq!(answer["id"], id, "{answer}");
         assert!(answer.get("error").is_none(), "{answer}");
         answer["result"].clone()
+    }
+
+    /// The next line.
+    async fn answer(&mut self) -> Value {
+        let line = timeout(SOON, self.lines.next_line()).await;
+        let line = line.unwrap().unwrap().unwrap();
+        serde_json::from_str(&line).unwrap()
     }
 
     async fn call(&mut self, name: &str, arguments: Value) -> Value {
@@ -142,6 +149,12 @@ async fn a_model_publishes_a_port_and_takes_it_away() {
     ] {
         assert!(names.contains(&name), "{name}: {names:?}");
     }
+    // MC-3: beside `_meta` and in it, as at the endpoint of the platform.
+    for tool in listed["tools"].as_array().unwrap() {
+        let schemes = &tool["securitySchemes"];
+        assert!(schemes[0]["type"].is_string(), "{tool}");
+        assert_eq!(schemes, &tool["_meta"]["securitySchemes"], "{tool}");
+    }
     let who = client.good("svc_whoami", json!({})).await;
     assert_eq!(who["email"], up.said("admin_email"));
     let missing = json!({"project_id": "prj_x"});
@@ -157,6 +170,16 @@ async fn a_model_publishes_a_port_and_takes_it_away() {
     assert_eq!(visit(&up, url).await, (200, "from this machine".to_owned()));
     let list = client.good("svc_local_tunnel_list", json!({})).await;
     assert_eq!(list["tunnels"][0], opened);
+    // The engine of the project says so too: that of the context, by either name.
+    for project in [
+        json!({"project_id": up.said("project_id")}),
+        json!({"project_endpoint": up.said("project_endpoint")}),
+    ] {
+        let live = client.good("svc_tunnels_list", project.clone()).await;
+        assert_eq!(live["tunnels"][0]["name"], "mine", "{live}");
+        let live = client.good("svc_clients_list", project).await;
+        assert_eq!(live["clients"].as_array().unwrap().len(), 1, "{live}");
+    }
     let stopped = client
         .good("svc_local_tunnel_stop", json!({"id": id}))
         .await;
@@ -202,6 +225,184 @@ async fn local_tunnels_are_bounded() {
     client
         .good("svc_local_tunnel_expose", json!({"port": port}))
         .await;
+    client.leave().await;
+}
+
+/// What acts on this machine stands apart, with what to ask a person for.
+#[tokio::test]
+async fn discovery_names_the_tools_of_this_machine() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let mut client = Client::start(&home).await;
+    let found = client.good("svc_discovery", json!({})).await;
+    assert_eq!(found["resource"], up.said("base_url"));
+    assert!(found["local"]["summary"].is_string(), "{found}");
+    assert_eq!(
+        found["local"]["tools"],
+        json!([
+            {
+                "name": "svc_local_tunnel_expose",
+                "title": "Expose a local port",
+                "scopes": ["tunnels.tunnels.create-delete"],
+                "bundle": "expose-service-in-project",
+            },
+            {
+                "name": "svc_local_tunnel_list",
+                "title": "List local tunnels",
+                "scopes": [],
+                "bundle": null,
+            },
+            {
+                "name": "svc_local_tunnel_stop",
+                "title": "Stop a local tunnel",
+                "scopes": [],
+                "bundle": null,
+            },
+        ])
+    );
+    let bundles = found["bundles"].as_array().unwrap();
+    assert!(
+        bundles
+            .iter()
+            .any(|one| one["name"] == "expose-service-in-project")
+    );
+    let named = found["tools"].as_array().unwrap().iter();
+    let mut named = named.map(|tool| tool["name"].as_str().unwrap());
+    assert!(named.all(|name| !name.contains("local")), "{found}");
+    client.leave().await;
+}
+
+/// A login while an AI client keeps the server running takes effect with the next call, for tools
+/// of the platform and of this machine; so does a logout.
+#[tokio::test]
+async fn a_login_takes_effect_with_the_next_call() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let port = service().await;
+    // A context of its own, as `svc login --context work` keeps it.
+    let contexts = home.path().join(".config/svc/contexts");
+    let own = std::fs::read(contexts.join("local.json")).unwrap();
+    let own: Value = serde_json::from_slice(&own).unwrap();
+    let file = contexts.join("work.json");
+    let keep = |token: &Value| {
+        let mut context = own.clone();
+        context["token"] = token.clone();
+        std::fs::write(&file, context.to_string()).unwrap();
+    };
+    keep(&own["token"]);
+    let mut client = Client::start_with(&home, &["--context", "work"]).await;
+    let who = client.good("svc_whoami", json!({})).await;
+    assert_eq!(who["email"], up.said("admin_email"));
+    let opened = json!({"port": port, "name": "before"});
+    let opened = client.good("svc_local_tunnel_expose", opened).await;
+
+    let wanted = json!({"permissions": ["account.projects.read-only"], "ttl_seconds": 600});
+    let less = client.good("svc_token_create", wanted).await;
+    keep(&less["token"]);
+    let who = client.good("svc_whoami", json!({})).await;
+    assert_eq!(who["permissions"], json!(["account.projects.read-only"]));
+    let refused = json!({"port": port, "name": "after"});
+    let told = client.bad("svc_local_tunnel_expose", refused).await;
+    assert!(told.contains("refuses"), "{told}");
+    // What was opened before stays open.
+    let url = opened["url"].as_str().unwrap();
+    assert_eq!(visit(&up, url).await.0, 200);
+
+    keep(&json!("ended.by.revocation"));
+    let told = client.bad("svc_whoami", json!({})).await;
+    assert!(told.contains("run `svc login`"), "{told}");
+    std::fs::remove_file(&file).unwrap();
+    let told = client.bad("svc_whoami", json!({})).await;
+    assert!(told.contains("svc login --context work"), "{told}");
+    keep(&own["token"]);
+    let who = client.good("svc_whoami", json!({})).await;
+    assert_ne!(who["permissions"], json!(["account.projects.read-only"]));
+    let again = json!({"port": port, "name": "after"});
+    client.good("svc_local_tunnel_expose", again).await;
+    client.leave().await;
+    assert_eq!(visit(&up, url).await.0, 503);
+}
+
+/// Where the context has no engine, the platform is asked where the project's is; who may not ask
+/// that is told which permission is missing.
+#[tokio::test]
+async fn the_platform_says_where_the_engine_is() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let contexts = home.path().join(".config/svc/contexts");
+    let own = std::fs::read(contexts.join("local.json")).unwrap();
+    let mut context: Value = serde_json::from_slice(&own).unwrap();
+    let project = json!({"project_id": up.said("project_id")});
+    let keep = |context: &Value| {
+        std::fs::write(contexts.join("work.json"), context.to_string()).unwrap();
+    };
+    let members = context.as_object_mut().unwrap();
+    members.remove("project");
+    members.remove("engine");
+    keep(&context);
+    let mut client = Client::start_with(&home, &["--context", "work"]).await;
+    let live = client.good("svc_tunnels_list", project.clone()).await;
+    assert_eq!(live, json!({"tunnels": []}));
+    let other = json!({"project_endpoint": "00000000"});
+    let told = client.bad("svc_tunnels_list", other).await;
+    assert!(told.contains("not_found"), "{told}");
+
+    let wanted = json!({"permissions": ["tunnels.resources.read-only"]});
+    let less = client.good("svc_token_create", wanted).await;
+    context["token"] = less["token"].clone();
+    keep(&context);
+    let told = client.bad("svc_tunnels_list", project.clone()).await;
+    assert!(told.contains("account.projects.read-only"), "{told}");
+    // In the project of the context, the permission to list is enough.
+    let mut selected: Value = serde_json::from_slice(&own).unwrap();
+    selected["token"] = less["token"].clone();
+    keep(&selected);
+    let live = client.good("svc_tunnels_list", project).await;
+    assert_eq!(live, json!({"tunnels": []}));
+    client.leave().await;
+}
+
+/// A line has a longest length; one that is longer is refused, and the conversation goes on.
+#[tokio::test]
+async fn a_line_that_never_ends_is_refused() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let mut client = Client::start(&home).await;
+    let piece = vec![b'x'; 64 * 1024];
+    for _ in 0..64 {
+        client.stdin.write_all(&piece).await.unwrap();
+    }
+    let refused = client.answer().await;
+    assert_eq!(refused["id"], Value::Null);
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    client.stdin.write_all(b"\n").await.unwrap();
+    client.good("svc_whoami", json!({})).await;
+    client.leave().await;
+}
+
+/// Calls that nobody answers are counted: one more than there are places for is refused at once.
+#[tokio::test]
+async fn calls_at_the_same_time_are_bounded() {
+    let home = Home::new();
+    // It takes connections and says nothing.
+    let platform = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", platform.local_addr().unwrap());
+    let mut client = Client::start_with(&home, &["--api-url", &url, "--token", "a.b.c"]).await;
+    let call = json!({"name": "svc_whoami", "arguments": {}});
+    for id in 100..125 {
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call});
+        client.send(&call).await;
+    }
+    let refused = client.answer().await;
+    assert_eq!(refused["error"]["code"], -32000, "{refused}");
+    // All of them fail when the platform goes, and then there is room.
+    drop(platform);
+    for _ in 0..24 {
+        let answer = client.answer().await;
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+    }
+    let told = client.bad("svc_whoami", json!({})).await;
+    assert!(told.contains("platform_unreachable"), "{told}");
     client.leave().await;
 }
 

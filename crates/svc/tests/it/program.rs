@@ -51,12 +51,7 @@ impl Home {
 
     /// Runs a command to its end.
     pub(crate) async fn run(&self, args: &[&str]) -> Ended {
-        Ended::of(
-            timeout(SOON, self.command(args).output())
-                .await
-                .unwrap()
-                .unwrap(),
-        )
+        Ended::of_command(self.command(args)).await
     }
 
     /// Runs a command to its end with bytes on its stdin.
@@ -91,6 +86,11 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// Runs a command to its end.
+    pub(crate) async fn of_command(mut command: Command) -> Self {
+        Self::of(timeout(SOON, command.output()).await.unwrap().unwrap())
+    }
+
     fn of(output: Output) -> Self {
         Self {
             code: output.status.code(),

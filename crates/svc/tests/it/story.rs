@@ -180,6 +180,99 @@ async fn members_are_invited_and_projects_go_to_another_workspace() {
     assert_eq!(renamed["name"], "Analytical");
 }
 
+#[tokio::test]
+async fn webhooks_and_addresses_are_looked_after() {
+    let home = Home::new();
+    let plans = json!({"plans": [{"plan": "basic", "webhooks": true}]});
+    let platform = Hosted::start(&home, plans).await;
+    platform.login(&home).await;
+    let preview = home
+        .run(&["project", "create", "--preview", "-o", "json"])
+        .await
+        .json();
+    let confirmed = fingerprint(&preview, "basic");
+    let create = ["project", "create", "staging", "--confirm", &confirmed];
+    assert_eq!(home.run(&create).await.code, Some(0));
+    assert_eq!(home.run(&["project", "use", "staging"]).await.code, Some(0));
+
+    let webhooks = async |args: &[&str]| {
+        let ended = home.run(&[&["project", "webhooks"], args].concat()).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended
+    };
+    let url = "https://chat.example.com/in";
+    let create = ["create", "chat", "--url", url, "--event", "tunnel.created"];
+    let made = webhooks(&[&create[..], &["-o", "json"]].concat())
+        .await
+        .json();
+    let id = made["id"].as_str().unwrap();
+    assert!(
+        made["signingSecret"]
+            .as_str()
+            .unwrap()
+            .starts_with("whsec_")
+    );
+    let list = webhooks(&["list"]).await.stdout;
+    let line = format!("chat\tenabled\ttunnel.created\t{url}\t{id}");
+    assert!(list.lines().any(|found| found == line), "{list}");
+    let update = ["update", id, "--status", "disabled", "--description", "x"];
+    let updated = webhooks(&[&update[..], &["-o", "json"]].concat())
+        .await
+        .json();
+    assert_eq!(
+        (
+            &updated["status"],
+            &updated["description"],
+            &updated["events"]
+        ),
+        (&json!("disabled"), &json!("x"), &json!(["tunnel.created"]))
+    );
+    let rotated = webhooks(&["rotate", id, "--overlap", "1h"]).await;
+    assert!(
+        rotated.stdout.contains("signing secret\twhsec_"),
+        "{rotated:?}"
+    );
+    assert!(
+        rotated.stdout.contains("old secret signs until\t"),
+        "{rotated:?}"
+    );
+    let deliveries = webhooks(&["deliveries", id, "-o", "json"]).await.json();
+    assert_eq!(deliveries["deliveries"], json!([]));
+    let local = [
+        "project",
+        "webhooks",
+        "create",
+        "x",
+        "--url",
+        "https://127.0.0.1/",
+    ];
+    let refused = home.run(&local).await;
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("public addresses"), "{refused:?}");
+    webhooks(&["delete", id, "--yes"]).await;
+
+    let reserved = home
+        .run(&["project", "addresses", "reserve", "-o", "json"])
+        .await;
+    assert_eq!(reserved.json()["port"], 20_000);
+    let more = home.run(&["project", "addresses", "reserve"]).await;
+    assert_ne!(more.code, Some(0), "{more:?}");
+    assert!(more.stderr.contains("plan"), "{more:?}");
+    let list = home.run(&["project", "addresses", "list"]).await;
+    assert!(
+        list.stdout.contains("20000\tengine.example.com\t"),
+        "{list:?}"
+    );
+    let released = home
+        .run(&["project", "addresses", "release", "20000"])
+        .await;
+    assert_eq!(released.code, Some(0), "{released:?}");
+    let unknown = home
+        .run(&["project", "addresses", "release", "20000"])
+        .await;
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+}
+
 /// The fingerprint of a plan.
 pub(crate) fn fingerprint(preview: &Value, plan: &str) -> String {
     let plans = preview["plans"].as_array().unwrap();

@@ -152,10 +152,8 @@ async fn a_second_terminal_needs_no_flags() {
     let clients = home.run(&["clients", "-o", "json"]).await.json();
     assert_eq!(clients[0]["agent"], "svc");
     let table = home.run(&["tunnels"]).await;
-    assert!(
-        table.stdout.contains("demo.t.engine.localhost"),
-        "{table:?}"
-    );
+    let demo = format!("demo-{}.t.engine.localhost", up.said("project_endpoint"));
+    assert!(table.stdout.contains(&demo), "{table:?}");
 
     // The context goes with the process that wrote it.
     assert_eq!(up.running.terminate().await.code, Some(0));

@@ -29,7 +29,8 @@ pub struct H2Visitor {
 }
 
 impl H2Visitor {
-    pub(crate) async fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
+    /// Speaks over any stream, one of TLS that was agreed on `h2`.
+    pub async fn over(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
         let io = TokioIo::new(stream);
         let (sender, connection) = http2::handshake(TokioExecutor::new(), io)
             .await

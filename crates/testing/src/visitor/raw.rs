@@ -103,6 +103,11 @@ impl RawVisitor {
         self.writer.shutdown().await.expect("the edge reads");
     }
 
+    /// Ends the sending side of a connection that the edge may have closed already.
+    pub async fn try_finish(&mut self) {
+        self.writer.shutdown().await.ok();
+    }
+
     /// The stream itself, for another protocol. Nothing may have been read ahead of it.
     pub fn into_stream(self) -> Box<dyn Stream> {
         assert!(self.reader.held.is_empty(), "bytes were read ahead");

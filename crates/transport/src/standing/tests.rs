@@ -20,13 +20,21 @@ fn ends(capacity: usize) -> (Standing<DuplexStream>, Standing<DuplexStream>) {
     )
 }
 
+/// The next stream, at the agent.
+async fn accept(agent: Standing<DuplexStream>) -> (StreamOpen, Framed<DuplexStream>) {
+    match agent.accept().await.unwrap() {
+        Some(Accepted::Stream(open, framed)) => (open, framed),
+        other => panic!("no stream: {other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn one_connection_carries_one_stream_after_another() {
     let (mut engine, mut agent) = ends(64);
     for round in 0..3_u8 {
         let mut near = engine.open(&opening("tun_1")).unwrap();
         let agent_side = tokio::spawn(async move {
-            let (open, mut far) = agent.accept().await.unwrap().unwrap();
+            let (open, mut far) = accept(agent).await;
             assert_eq!(open.tunnel_id, "tun_1");
             let mut got = Vec::new();
             far.read_to_end(&mut got).await.unwrap();
@@ -67,7 +75,7 @@ async fn a_reset_is_seen_with_its_reason_and_the_connection_lives_on() {
     let mut near = engine.open(&opening("tun_1")).unwrap();
     near.write_all(b"hello").await.unwrap();
     let agent_side = tokio::spawn(async move {
-        let (_, mut far) = agent.accept().await.unwrap().unwrap();
+        let (_, mut far) = accept(agent).await;
         far.reset(Some(wire::Error::service_unavailable(
             "nothing listens there",
         )));
@@ -81,7 +89,7 @@ async fn a_reset_is_seen_with_its_reason_and_the_connection_lives_on() {
     let agent = agent_side.await.unwrap();
     let mut near = engine.open(&opening("tun_2")).unwrap();
     near.flush().await.unwrap();
-    assert_eq!(agent.accept().await.unwrap().unwrap().0.tunnel_id, "tun_2");
+    assert_eq!(accept(agent).await.0.tunnel_id, "tun_2");
 }
 
 #[tokio::test]
@@ -90,7 +98,7 @@ async fn what_a_peer_still_sends_after_a_reset_is_discarded_within_a_limit() {
     let mut near = engine.open(&opening("tun_1")).unwrap();
     near.flush().await.unwrap();
     let agent_side = tokio::spawn(async move {
-        let (_, mut far) = agent.accept().await.unwrap().unwrap();
+        let (_, mut far) = accept(agent).await;
         let body = vec![7; DISCARD_LIMIT + MAX_CHUNK];
         // The engine hangs up in the middle of this.
         drop(far.write_all(&body).await);
@@ -145,7 +153,7 @@ proptest! {
             let (engine, agent) = ends(capacity);
             let mut near = engine.open(&opening("tun_1")).unwrap();
             let echo = tokio::spawn(async move {
-                let (_, mut far) = agent.accept().await.unwrap().unwrap();
+                let (_, mut far) = accept(agent).await;
                 let (mut inner, mut service) = duplex(100);
                 let echo = tokio::spawn(async move {
                     let (mut read, mut write) = tokio::io::split(&mut service);

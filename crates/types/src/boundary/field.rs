@@ -116,6 +116,7 @@ fields! {
     TokenAuth "token_auth" Flag true
     SvcAuth "svc_auth" Flag true
     ChallengeMode "challenge_mode" Flag true
+    Share "share" Flag true
 }
 
 impl Field {
@@ -180,6 +181,7 @@ impl Field {
             Self::TokenAuth => flag(properties.token_auth),
             Self::SvcAuth => flag(properties.svc_auth),
             Self::ChallengeMode => flag(properties.challenge_mode),
+            Self::Share => flag(properties.share),
             Self::Port => FieldValue::Number(properties.port),
             Self::GeoIp => FieldValue::List(
                 properties
@@ -234,6 +236,7 @@ impl Field {
             Self::TokenAuth => &mut properties.token_auth,
             Self::SvcAuth => &mut properties.svc_auth,
             Self::ChallengeMode => &mut properties.challenge_mode,
+            Self::Share => &mut properties.share,
             _ => return,
         };
         place.get_or_insert(flag);

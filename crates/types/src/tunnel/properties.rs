@@ -105,6 +105,11 @@ pub struct TunnelProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub challenge_mode: Option<bool>,
+    /// Whether the name may be served by several agents of one identity at once, when all of them
+    /// say so: visitors go to the one that has the least to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub share: Option<bool>,
 }
 
 /// A property that breaks a rule: which one, and what would be right.
@@ -305,6 +310,15 @@ impl TunnelProperties {
         ];
         if !http && let Some((field, _)) = http_only.into_iter().find(|(_, asked)| *asked) {
             return Err(PropertyError::new(field, "an option of HTTP tunnels"));
+        }
+        // The port of a tcp tunnel is one agent's; and without a name there is nothing to share.
+        if self.share == Some(true) {
+            if self.protocol == Some(Protocol::Tcp) {
+                return Err(PropertyError::new("share", "not an option of a tcp tunnel"));
+            }
+            if self.name.is_none() && self.hostname.is_none() {
+                return Err(PropertyError::new("share", "needs a name or a hostname"));
+            }
         }
         if self.port.is_some() && self.protocol != Some(Protocol::Tcp) {
             return Err(PropertyError::new("port", "an option of tcp tunnels"));

@@ -1,22 +1,8 @@
-use std::path::Path;
-
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use crate::replay::{kept, replay};
 use crate::targets;
-
-/// The kept inputs of a target. A target without inputs is a mistake in this test.
-fn kept(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/corpus")
-        .join(target);
-    let files = std::fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let inputs: Vec<_> = files.map(|file| std::fs::read(file).unwrap()).collect();
-    assert!(!inputs.is_empty(), "{} is empty", folder.display());
-    inputs
-}
 
 /// A kept input with pieces of itself and of its kind put in at other places.
 fn altered(target: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
@@ -59,13 +45,11 @@ fn altered(target: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
     })
 }
 
-macro_rules! replay {
+macro_rules! each {
     ($($target:ident $altered:ident)*) => {
         $(#[test]
         fn $target() {
-            for input in kept(stringify!($target)) {
-                targets::$target(&input);
-            }
+            replay(stringify!($target), targets::$target);
         })*
 
         proptest! {
@@ -77,7 +61,7 @@ macro_rules! replay {
     };
 }
 
-replay! {
+each! {
     params params_altered
     boundary boundary_altered
     query_credential query_credential_altered

@@ -10,3 +10,10 @@ mod authenticator;
 mod ceremonies;
 #[path = "../fuzz_targets/mod.rs"]
 mod fuzz_targets;
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+
+#[test]
+fn kept_responses_are_read_or_refused() {
+    replay::replay("webauthn", fuzz_targets::webauthn);
+}

@@ -135,4 +135,7 @@ pub struct TunnelProperties {
     /// Whether visitors of other regions are carried over.
     #[prost(message, optional, tag = "26")]
     pub allow_cross_region_routing: Option<BoolValue>,
+    /// Whether agents of one identity may serve the name together. Ours: others ignore it.
+    #[prost(message, optional, tag = "100")]
+    pub share: Option<BoolValue>,
 }

@@ -63,7 +63,7 @@ impl Head {
     }
 }
 
-/// The five frames.
+/// The six frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FrameType {
@@ -77,6 +77,8 @@ pub enum FrameType {
     Reset = 4,
     /// The sender wants no further stream on this connection.
     Retire = 5,
+    /// The engine turns the connection into a [`lane`](crate::lane).
+    Lane = 6,
 }
 
 impl FrameType {
@@ -88,6 +90,7 @@ impl FrameType {
             3 => Some(Self::End),
             4 => Some(Self::Reset),
             5 => Some(Self::Retire),
+            6 => Some(Self::Lane),
             _ => None,
         }
     }
@@ -98,7 +101,7 @@ impl FrameType {
             Self::Open => (1, MAX_OPEN),
             Self::Data => (1, MAX_CHUNK),
             Self::Reset => (1, MAX_RESET),
-            Self::End | Self::Retire => (0, 0),
+            Self::End | Self::Retire | Self::Lane => (0, 0),
         }
     }
 }

@@ -28,6 +28,9 @@ pub struct StreamOpen {
     /// The visitor's address.
     #[prost(message, optional, tag = "3")]
     pub source_ip: Option<IpAddress>,
+    /// The stream has begun on a lane, and goes on here (extension `lane/1`).
+    #[prost(bool, tag = "4")]
+    pub moved: bool,
 }
 
 impl StreamOpen {

@@ -25,6 +25,8 @@ pub enum Step {
     },
     /// The sender wants no further stream here.
     Retire,
+    /// The engine turns the connection into a lane.
+    Lane,
 }
 
 /// What one end knows about the streams of a standing connection, one after another.
@@ -38,6 +40,7 @@ pub enum Step {
 /// - A `RESET` for a stream that is over means nothing: it crossed the peer's `END`.
 /// - An `OPEN` that crossed the agent's `RETIRE` is answered with `RESET` (6000); nothing of that
 ///   stream was used, so the engine may take another connection for it.
+/// - The engine may send `LANE` where it may send `OPEN`; these rules end there.
 /// - The connection is closed between streams: by the engine after a `RETIRE` of either side, by
 ///   the agent after the engine's.
 ///
@@ -77,6 +80,8 @@ pub enum Received {
     Late,
     /// The peer wants no further stream here.
     Retire,
+    /// What follows is a lane.
+    Lane,
 }
 
 impl StreamState {
@@ -108,6 +113,8 @@ impl StreamState {
                 self.sending = false;
             }
             Step::Retire if !self.retired => self.retired = true,
+            // No stream begins under these rules any more.
+            Step::Lane if self.may_open() => self.retired = true,
             _ => return Err(self.violation(step)),
         }
         Ok(())
@@ -153,6 +160,10 @@ impl StreamState {
             Step::Retire if !self.peer_retired => {
                 self.peer_retired = true;
                 Ok(Received::Retire)
+            }
+            Step::Lane if self.side == Side::Agent && self.is_over() && !self.peer_retired => {
+                self.peer_retired = true;
+                Ok(Received::Lane)
             }
             _ => Err(self.violation(step)),
         }
@@ -211,6 +222,7 @@ impl StreamState {
             Step::End => FrameType::End,
             Step::Reset { .. } => FrameType::Reset,
             Step::Retire => FrameType::Retire,
+            Step::Lane => FrameType::Lane,
         };
         Violation {
             frame,

@@ -1,10 +1,20 @@
 //! What a peer can send, and what it may not cause.
 
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
 mod framing;
 #[cfg(test)]
+mod lanes;
+#[cfg(test)]
 mod properties;
+#[cfg(test)]
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
 mod standing;
+#[cfg(test)]
+#[path = "../fuzz_targets/mod.rs"]
+mod targets;

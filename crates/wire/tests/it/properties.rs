@@ -30,6 +30,7 @@ fn every_property() -> TunnelProperties {
         allow_cross_region_routing: Some(false),
         token_auth: Some(true),
         svc_auth: Some(false),
+        share: Some(true),
         challenge_mode: Some(true),
     }
 }

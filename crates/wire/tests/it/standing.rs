@@ -109,6 +109,7 @@ fn each_type_has_its_limits() {
         (FrameType::End, 0, 0),
         (FrameType::Reset, 1, MAX_RESET),
         (FrameType::Retire, 0, 0),
+        (FrameType::Lane, 0, 0),
     ];
     for (kind, least, most) in cases {
         assert!(Head::new(kind, least).is_ok());
@@ -125,7 +126,7 @@ fn each_type_has_its_limits() {
         }
     }
     assert_eq!(Head::decode([0, 0, 0, 0]), Err(HeadError::Type(0)));
-    assert_eq!(Head::decode([6, 0, 0, 0]), Err(HeadError::Type(6)));
+    assert_eq!(Head::decode([7, 0, 0, 0]), Err(HeadError::Type(7)));
 }
 
 #[test]
@@ -143,6 +144,7 @@ fn an_open_frame_is_read_back() {
         tunnel_id: "tun_1".to_owned(),
         stream_id: "0123456789abcdef01234567".to_owned(),
         source_ip: None,
+        moved: false,
     };
     let mut bytes = Vec::new();
     open.encode_frame(&mut bytes).unwrap();

@@ -3,11 +3,21 @@
 #[cfg(test)]
 mod curl;
 #[cfg(test)]
+mod exhausted;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod grpc;
+#[cfg(test)]
+mod judges;
+#[cfg(test)]
+mod managed;
 #[cfg(test)]
 mod mcp_clients;
 #[cfg(test)]
 mod mcp_conformance;
+#[cfg(test)]
+mod mcp_live;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
@@ -19,4 +29,8 @@ mod python_sdk;
 #[cfg(test)]
 mod restart;
 #[cfg(test)]
+mod secrets;
+#[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod turn;

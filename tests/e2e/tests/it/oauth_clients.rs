@@ -3,7 +3,9 @@
 //!
 //! Each asks for one scope, has a person sign in and approve, calls `/api/whoami` and the MCP tool
 //! `svc_project_list` with what it got, revokes it, and sees 401 from both. The two libraries for
-//! Node have a person in Chromium, the one for Python a person who sends the forms.
+//! Node have a person in Chromium, the ones for Python and Rust a person who sends the forms.
+
+mod oauth2_crate;
 
 use anyhow::Result;
 use e2e::Platform;
@@ -39,6 +41,21 @@ fn oa_2_authlib_is_let_in_by_both_grants() -> Result<()> {
     let results = platform.python("oauth_authlib.py")?;
     for grant in ["code", "device"] {
         reached(&platform, &results[grant]);
+    }
+    Ok(())
+}
+
+/// OA-1, OA-2, OA-4, OA-5: both grants; the device's is pending until the person approves.
+#[test]
+fn oa_2_oauth2_is_let_in_by_both_grants() -> Result<()> {
+    let platform = Platform::up()?;
+    for results in [
+        oauth2_crate::code_grant(&platform)?,
+        oauth2_crate::device_grant(&platform)?,
+    ] {
+        reached(&platform, &results);
+        // OA-7: ninety days.
+        assert_eq!(results["expires_in"], 90 * 24 * 3600);
     }
     Ok(())
 }

@@ -28,7 +28,8 @@ fn our_schema_and_the_sdks_have_the_same_numbers() -> Result<()> {
         "Message 100",
         "ClientDetails 100",
         "ClientDetails 101",
-        "ServerDetails 101"
+        "ServerDetails 101",
+        "TunnelProperties 100"
     ]);
     assert_eq!(result["additions"], additions);
     Ok(())

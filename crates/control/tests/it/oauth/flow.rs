@@ -165,7 +165,9 @@ pub(super) async fn narrow(
         .await
         .unwrap()
         .unwrap();
-    store::sessions::end(&mut tx, hash).await.unwrap();
+    store::sessions::end(&mut tx, hash, control.now())
+        .await
+        .unwrap();
     let narrowed = Session {
         permissions: Some(permissions.iter().map(|one| (*one).to_owned()).collect()),
         resources: Some(resources),

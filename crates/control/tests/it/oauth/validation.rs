@@ -276,7 +276,9 @@ async fn a_token_is_never_more_than_its_owner(control: TestControl) {
     let audit = format!("/api/workspaces/{shared}/audit");
     assert_eq!(with_token(&control, &audit, token).await.status, 403);
     let mut tx = control.app.store.begin().await.unwrap();
-    members::delete(&mut tx, shared, ada).await.unwrap();
+    members::delete(&mut tx, shared, ada, control.now())
+        .await
+        .unwrap();
     tx.commit().await.unwrap();
     assert_eq!(with_token(&control, &plans, token).await.status, 404);
     let mut tx = control.app.store.begin().await.unwrap();

@@ -6,11 +6,13 @@ use jiff::Timestamp;
 use types::boundary::Boundary;
 use types::client::Client;
 use types::filter::WatchParams;
+use types::permission::Permission;
 
 use super::*;
-use crate::access::{PROJECT, Tokens};
-use crate::api::lifetime::Lifetime;
+use crate::access::{Tenancy, Tokens};
+use crate::api::lifetime::{Lifetime, Right};
 use crate::clock::ManualClock;
+use crate::directory::Project;
 use crate::live::{Live, LiveLimits, View};
 
 /// A quiet stream says something every 15 s, and an event in between does not put that off.
@@ -29,20 +31,28 @@ async fn a_comment_keeps_the_connection_alive() {
         expires_at: None,
         issued_at: None,
         credential_id: None,
+        id: None,
         digest: [0; 32],
     };
     let view = View {
-        project: PROJECT.into(),
+        project: Project::COMMUNITY.into(),
         workspace: None,
         params: WatchParams::default(),
         token: Arc::new(token),
         compat: false,
     };
     let changes = tokens.changes();
+    let project = Arc::new(Project::community());
+    let right = Right {
+        tenancy: Tenancy::Community(Arc::clone(&project)),
+        project,
+        permission: Permission::TunnelsResourcesReadOnly,
+    };
     let lifetime = Lifetime::new(
         Secret::new("text"),
         None,
         Arc::clone(&tokens),
+        right,
         clock,
         changes,
     );
@@ -55,8 +65,8 @@ async fn a_comment_keeps_the_connection_alive() {
     assert_eq!(next().await, ": keep-alive\n\n");
     assert_eq!(begun.elapsed(), KEEP_ALIVE);
     let mut client = Client::online(live.new_client_id());
-    client.project_id = Some(PROJECT.to_owned());
-    live.add_client(client).unwrap();
+    client.project_id = Some(Project::COMMUNITY.to_owned());
+    live.add_client(client, &Project::community()).unwrap();
     assert!(next().await.starts_with(b"data: {"));
     assert_eq!(next().await, ": keep-alive\n\n");
     assert_eq!(begun.elapsed(), 2 * KEEP_ALIVE);

@@ -179,3 +179,22 @@ fn a_response_is_framed_for_the_visitor_who_gets_it() {
         "a connection that ends is not kept"
     );
 }
+
+/// RFC 9110, 15.5.22 and 7.8: a 426 says what it asks for, to those who may upgrade.
+#[test]
+fn a_426_names_the_protocol_that_it_asks_for() {
+    let wanted =
+        "HTTP/1.1 426 x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n";
+    let head = |version, lives| back(wanted, version, lives).0;
+    let start = "HTTP/1.1 426 x\nContent-Length: 0\n";
+    let upgrade = "connection: Upgrade\nupgrade: websocket\n";
+    assert_eq!(head(Version::Http11, true), format!("{start}{upgrade}\n"));
+    assert_eq!(
+        head(Version::Http11, false),
+        format!("{start}{upgrade}connection: close\n\n")
+    );
+    assert_eq!(
+        head(Version::Http10, false),
+        format!("{start}connection: close\n\n")
+    );
+}

@@ -95,7 +95,8 @@ impl Awaited {
             return Ok(Taken::Partial);
         };
         let taken = match head.status {
-            // RFC 9113 has them too, but few visitors want them and none needs them.
+            // They end here: the library cannot send them (hyper 1.12, though `h2` below it could). A
+            // visitor that waits for a 100 sends its body after a while (RFC 9110, 10.1.1).
             100 | 102..=199 => {
                 self.interim += 1;
                 if self.interim > INTERIM {

@@ -1,5 +1,6 @@
 //! The response on its way to an HTTP/2 visitor.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,10 +12,13 @@ use http_body::{Body, Frame, SizeHint};
 use http1::{BodyReader, BodyState, Slots, parse_trailers};
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead as _, ReadBuf};
+use tokio::sync::mpsc;
+use tokio_util::sync::PollSender;
 use transport::Scratch;
 use types::id::TunnelId;
 
 use super::super::record::{Outcome, Record};
+use super::super::stall;
 use super::super::upstream::{self, Http1, Turn};
 use super::upload::Upload;
 use crate::core::Worker;
@@ -25,6 +29,8 @@ pub(in crate::edge) enum DownBody {
     Full(Option<Bytes>),
     /// From a service that speaks HTTP/1.1.
     Http1(Box<ServiceBody>),
+    /// The same, while a task still sends the request.
+    Sent(mpsc::Receiver<io::Result<Frame<Bytes>>>),
     /// From a service that speaks HTTP/2.
     Http2(Box<PassedBody>),
 }
@@ -36,6 +42,10 @@ pub(in crate::edge) struct PassedBody {
     pub(super) bytes: u64,
     pub(super) _turn: Turn,
 }
+
+/// Frames between the task that sends the rest of a request and the visitor. One: what the visitor
+/// does not take is not read.
+const FRAMES: usize = 1;
 
 /// Reads the response, and sends on what is left of the request meanwhile.
 pub(in crate::edge) struct ServiceBody {
@@ -77,16 +87,66 @@ impl ServiceBody {
         body
     }
 
+    /// The body for the library, which asks for it only while the visitor takes it. What is left
+    /// of the request must not wait for that: a visitor may well send all of it before it reads.
+    pub(super) fn into_down(self) -> DownBody {
+        if self.upstream.is_none() || self.upload.is_sent() {
+            return DownBody::Http1(Box::new(self));
+        }
+        let (frames, down) = mpsc::channel(FRAMES);
+        let worker = Arc::clone(&self.worker);
+        worker.spawn(self.send_both(frames));
+        DownBody::Sent(down)
+    }
+
+    /// Sends the request on, and the response as it is taken, until the response is whole or
+    /// nobody wants it any more.
+    async fn send_both(mut self, frames: mpsc::Sender<io::Result<Frame<Bytes>>>) {
+        let visitor = frames.clone();
+        let mut frames = PollSender::new(frames);
+        let sending = poll_fn(|cx| {
+            loop {
+                if let Some(upstream) = &mut self.upstream {
+                    // A visitor that breaks off its request still gets the answer.
+                    self.upload.poll(cx, &mut upstream.io).ok();
+                }
+                if ready!(frames.poll_reserve(cx)).is_err() {
+                    return Poll::Ready(());
+                }
+                let Some(frame) = ready!(self.poll_frame(cx)) else {
+                    return Poll::Ready(());
+                };
+                if frames.send_item(frame).is_err() {
+                    return Poll::Ready(());
+                }
+            }
+        });
+        tokio::select! {
+            () = sending => {}
+            () = visitor.closed() => {}
+        }
+    }
+
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Some(upstream) = &mut self.upstream else {
             return Poll::Ready(None);
         };
+        if let Some(record) = &mut self.record
+            && record.poll_cut(cx).is_ready()
+        {
+            record.bytes(self.upload.written, self.bytes);
+            self.upstream = None;
+            return Poll::Ready(Some(Err(io::ErrorKind::PermissionDenied.into())));
+        }
         // A visitor that breaks off its request still gets the answer that is under way.
         self.upload.poll(cx, &mut upstream.io).ok();
         let frame = ready!(poll_service(cx, &mut self.reader, upstream));
         match &frame {
             Some(Ok(frame)) => {
                 self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if let Some(record) = &mut self.record {
+                    record.bytes(self.upload.written, self.bytes);
+                }
                 if self.reader.is_done() {
                     self.finish();
                 }
@@ -190,7 +250,34 @@ impl Body for DownBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        match self.get_mut() {
+        let polled = self.get_mut().poll_piece(cx);
+        stall::note(&polled);
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
+            Self::Http1(body) => body.upstream.is_none(),
+            Self::Sent(_) => false,
+            Self::Http2(passed) => passed.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Full(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Self::Http1(_) | Self::Sent(_) => SizeHint::default(),
+            Self::Http2(passed) => passed.body.size_hint(),
+        }
+    }
+}
+
+impl DownBody {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self {
             Self::Full(bytes) => Poll::Ready(
                 bytes
                     .take()
@@ -198,6 +285,7 @@ impl Body for DownBody {
                     .map(|bytes| Ok(Frame::data(bytes))),
             ),
             Self::Http1(body) => body.poll_frame(cx),
+            Self::Sent(frames) => frames.poll_recv(cx),
             Self::Http2(passed) => {
                 let PassedBody {
                     body,
@@ -205,6 +293,10 @@ impl Body for DownBody {
                     bytes,
                     ..
                 } = &mut **passed;
+                if record.poll_cut(cx).is_ready() {
+                    record.bytes(0, *bytes);
+                    return Poll::Ready(Some(Err(io::ErrorKind::PermissionDenied.into())));
+                }
                 let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
                 match &frame {
                     Some(Ok(frame)) => {
@@ -220,24 +312,6 @@ impl Body for DownBody {
                 record.bytes(0, *bytes);
                 Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
             }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
-            Self::Http1(body) => body.upstream.is_none(),
-            Self::Http2(passed) => passed.body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Full(bytes) => {
-                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
-            }
-            Self::Http1(_) => SizeHint::default(),
-            Self::Http2(passed) => passed.body.size_hint(),
         }
     }
 }

@@ -75,6 +75,11 @@ impl Upload {
         true
     }
 
+    /// Whether it is the visitor that is waited for.
+    pub(super) fn waits_for_visitor(&self) -> bool {
+        self.state == Sending::Body && self.sent == self.out.len()
+    }
+
     pub(super) fn is_sent(&self) -> bool {
         self.state == Sending::Sent
     }

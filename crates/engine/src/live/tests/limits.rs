@@ -16,9 +16,9 @@ fn every_limit_is_kept() {
     let ann = connect(&live, &user("ann"), "ann");
     let bob = connect(&live, &user("bob"), "bob");
     assert_eq!(
-        live.add_client(Client::online(live.new_client_id()))
+        live.add_client(Client::online(live.new_client_id()), &Project::community())
             .unwrap_err(),
-        ClientsFull
+        ClientsFull::Engine
     );
     open(&live, &ann, json!({"name": "a"})).unwrap();
     open(&live, &ann, json!({"name": "b"})).unwrap();
@@ -35,6 +35,58 @@ fn every_limit_is_kept() {
     assert_eq!(live.subscribe(everything()).unwrap_err(), WatchersFull);
     drop(watcher);
     live.subscribe(everything()).unwrap();
+}
+
+/// A project of several has its share, whatever its plan allows; the only one has all.
+#[test]
+fn one_project_of_several_has_a_share() {
+    let live = limited(LiveLimits {
+        clients: 4,
+        tunnels: 6,
+        watchers: 4,
+        project_share: crate::config::Share(50),
+        ..LiveLimits::default()
+    });
+    let directory = crate::directory::Directory::default();
+    let project = |endpoint: &str| {
+        let told = json!({
+            "id": format!("prj_{endpoint}"), "endpoint": endpoint, "workspace_id": "wks_1",
+            "plan": "basic", "provider": "other",
+        });
+        let told = serde_json::from_value(told).unwrap();
+        directory.apply(vec![api::link::Item::Project(Box::new(told))]);
+        directory.project_at(endpoint).unwrap()
+    };
+    let (one, other) = (project("aaaaaaaa"), project("bbbbbbbb"));
+    let connect = |project: &Arc<Project>| -> Result<Owner<&'static str>, ClientsFull> {
+        let client = Client::online(live.new_client_id());
+        let client_id = live.add_client(client, project)?.id;
+        Ok(Owner {
+            identity: Identity::new(&project.id, &credentials::Identity::User("ann".to_owned())),
+            project: Arc::clone(project),
+            client_id,
+            agent: Arc::new("an agent"),
+        })
+    };
+    let agents = [connect(&one).unwrap(), connect(&one).unwrap()];
+    assert_eq!(connect(&one).unwrap_err(), ClientsFull::Share(2));
+    let others = connect(&other).unwrap();
+    for name in ["a", "b", "c"] {
+        open(&live, &agents[0], json!({"name": name})).unwrap();
+    }
+    let fourth = open(&live, &agents[1], json!({"name": "d"}));
+    assert_eq!(fourth.unwrap_err(), OpenRefused::ShareFull(3));
+    open(&live, &agents[1], json!({"name": "a"})).unwrap();
+    open(&live, &others, json!({"name": "d"})).unwrap();
+    let watch = |project: &Arc<Project>| {
+        live.subscribe(View {
+            project: Arc::clone(&project.id),
+            ..everything()
+        })
+    };
+    let _watchers = [watch(&one).unwrap(), watch(&one).unwrap()];
+    assert_eq!(watch(&one).unwrap_err(), WatchersFull);
+    watch(&other).unwrap();
 }
 
 #[test]

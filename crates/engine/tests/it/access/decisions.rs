@@ -3,14 +3,16 @@
 use std::net::IpAddr;
 
 use engine::access::{
-    Allowed, Bearer, Decision, EdgeRequest, Outcome, PROJECT, ProofMethod, Rule, Tokens, decide,
-    decide_connection,
+    Allowed, Bearer, Decision, EdgeRequest, Grounds, Outcome, Proof, Rule, TokenForm, Tokens,
+    Visitor, decide, decide_connection,
 };
+use engine::browser::EdgeCookies;
+use engine::directory::Project;
 use engine::live::LiveTunnel;
 use serde_json::{Value, json};
 use types::query_credential::{COMPAT_NAMES, NAMES};
 
-use super::tunnel;
+use super::{community, tunnel};
 use crate::support::{CREATE, NOW, STREAMS, auth, keyring, pat, signed, token};
 
 /// A visit from 192.0.2.7 with what is set.
@@ -26,14 +28,31 @@ impl Visit<'_> {
     fn judge(&self, tunnel: &LiveTunnel<()>) -> Decision {
         let request = EdgeRequest {
             tunnel,
-            peer: self.peer.unwrap_or("192.0.2.7").parse().unwrap(),
+            visitor: Visitor::at(self.peer.unwrap_or("192.0.2.7").parse().unwrap()),
+            host: "web.t.engine.localhost",
+            cookies: EdgeCookies::default(),
+            navigation: false,
             bearer: self.bearer.map_or(Bearer::Absent, Bearer::Token),
             path: self.path.unwrap_or("/"),
             query: self.query,
             reserved: NAMES,
         };
-        decide(&request, &Tokens::new(keyring()), NOW)
+        with_grounds(|grounds| decide(&request, grounds))
     }
+}
+
+/// What a community engine decides on.
+fn with_grounds<T>(judge: impl FnOnce(Grounds<'_>) -> T) -> T {
+    judge(Grounds {
+        tokens: &Tokens::new(keyring()),
+        tenancy: &community(),
+        seals: None,
+        now: NOW,
+    })
+}
+
+fn connection(tunnel: &LiveTunnel<()>, peer: IpAddr) -> Decision {
+    with_grounds(|grounds| decide_connection(tunnel, Visitor::at(peer), grounds))
 }
 
 /// Status and code of a refusal; 200 where it is none.
@@ -44,13 +63,21 @@ fn told(decision: &Decision) -> (u16, &'static str) {
             assert!(decision.reason.is_some(), "the log wants a reason");
             (problem.status, problem.code)
         }
+        Outcome::SignIn | Outcome::Challenge => (302, ""),
     }
 }
 
 fn allowed(decision: Decision) -> Allowed {
     match decision.outcome {
         Outcome::Allow(allowed) => allowed,
-        Outcome::Refuse(problem) => panic!("{problem:?} by {:?}", decision.rule),
+        other => panic!("{other:?} by {:?}", decision.rule),
+    }
+}
+
+fn form(proof: Option<Proof>) -> TokenForm {
+    match proof {
+        Some(Proof::Token { form, .. }) => form,
+        other => panic!("{other:?} is no token"),
     }
 }
 
@@ -99,10 +126,7 @@ fn a_private_tunnel_is_not_there_for_visitors() {
         (404, "tunnel_not_found")
     );
     let peer = "192.0.2.7".parse().unwrap();
-    assert_eq!(
-        told(&decide_connection(&private, peer)),
-        (404, "tunnel_not_found")
-    );
+    assert_eq!(told(&connection(&private, peer)), (404, "tunnel_not_found"));
 }
 
 #[test]
@@ -138,7 +162,7 @@ fn trusted_ips_come_before_everything() {
     let raw = tunnel(json!({"protocol": "tls", "trusted_ips": ["192.0.2.0/28"]}));
     for (peer, expected) in [("192.0.2.7", 200), ("192.0.2.16", 403)] {
         let peer: IpAddr = peer.parse().unwrap();
-        assert_eq!(told(&decide_connection(&raw, peer)).0, expected);
+        assert_eq!(told(&connection(&raw, peer)).0, expected);
     }
 }
 
@@ -255,7 +279,7 @@ fn ed_1_ed_1a_ed_1b_the_edge_credential() {
     let by_query = allowed(decision);
     assert_eq!(by_query.query.as_deref(), Some("a=%20&b"));
     assert!(!by_query.strip_authorization);
-    assert_eq!(by_query.proof.unwrap().method, ProofMethod::Query);
+    assert_eq!(form(by_query.proof), TokenForm::Query);
     let by_header = allowed(
         Visit {
             bearer: Some(&good),
@@ -278,13 +302,16 @@ fn a_malformed_bearer_is_401_and_not_a_missing_one() {
     let guarded = tunnel(json!({"token_auth": true}));
     let request = EdgeRequest {
         tunnel: &guarded,
-        peer: "192.0.2.7".parse().unwrap(),
+        visitor: Visitor::at("192.0.2.7".parse().unwrap()),
+        host: "web.t.engine.localhost",
+        cookies: EdgeCookies::default(),
+        navigation: false,
         bearer: Bearer::Malformed,
         path: "/",
         query: None,
         reserved: COMPAT_NAMES,
     };
-    let decision = decide(&request, &Tokens::new(keyring()), NOW);
+    let decision = with_grounds(|grounds| decide(&request, grounds));
     assert_eq!(told(&decision), (401, "invalid_token"));
 }
 
@@ -319,7 +346,7 @@ fn ed_1c_types_permissions_and_boundaries() {
         ),
         (
             "this project",
-            narrow(json!({"tunnels": {"projects": [PROJECT]}})),
+            narrow(json!({"tunnels": {"projects": [Project::COMMUNITY]}})),
             (200, Rule::Token),
         ),
         (

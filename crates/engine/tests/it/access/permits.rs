@@ -3,14 +3,19 @@
 use std::sync::Arc;
 
 use credentials::Verified;
-use engine::access::{Denied, Tokens, fill_and_judge, may_create_tunnels, may_dial};
+use engine::access::{Denied, Tokens, fill_and_judge, reaches_stream};
+use engine::directory::Project;
 use serde_json::{Value, json};
 use types::permission::Permission;
 use types::problem::Problem;
 use types::tunnel::TunnelProperties;
 
-use super::tunnel;
+use super::{community, tunnel};
 use crate::support::{CREATE, NOW, STREAMS, auth, keyring, pat, token};
+
+fn may(token: &Verified, permission: Permission) -> Result<(), Denied> {
+    community().require(token, &Project::community(), permission)
+}
 
 fn verified(claims: &Value) -> Arc<Verified> {
     Tokens::new(keyring()).verify(&token(claims), NOW).unwrap()
@@ -19,10 +24,13 @@ fn verified(claims: &Value) -> Arc<Verified> {
 /// EN-7.
 #[test]
 fn en_7_creating_needs_the_permission_and_the_boundary() {
-    assert_eq!(may_create_tunnels(&verified(&pat())), Ok(()));
+    assert_eq!(
+        may(&verified(&pat()), Permission::TunnelsTunnelsCreateDelete),
+        Ok(())
+    );
     let weak = verified(&auth(NOW, 60, json!({"permissions": [STREAMS]})));
     assert_eq!(
-        may_create_tunnels(&weak),
+        may(&weak, Permission::TunnelsTunnelsCreateDelete),
         Err(Denied::Permission(Permission::TunnelsTunnelsCreateDelete))
     );
     let forced = json!({"filters": {"name": "web", "token_auth": true, "labels": {"env": "prod"}}});
@@ -33,12 +41,12 @@ fn en_7_creating_needs_the_permission_and_the_boundary() {
         json!({"permissions": [CREATE], "resources": resources}),
     ));
     let mut properties = TunnelProperties::default();
-    fill_and_judge(&narrow, &mut properties).unwrap();
+    fill_and_judge(&narrow, &Project::community(), &mut properties).unwrap();
     assert_eq!(properties.name.as_ref().unwrap().as_str(), "web");
     assert_eq!(properties.token_auth, Some(true));
     assert_eq!(properties.labels["env"], "prod");
     let mut properties: TunnelProperties = serde_json::from_value(json!({"name": "db"})).unwrap();
-    let denied = fill_and_judge(&narrow, &mut properties).unwrap_err();
+    let denied = fill_and_judge(&narrow, &Project::community(), &mut properties).unwrap_err();
     assert!(
         matches!(&denied, Denied::Boundary { field: Some(field), .. } if field == "name"),
         "{denied}"
@@ -58,7 +66,12 @@ fn en_7_creating_needs_the_permission_and_the_boundary() {
 #[test]
 fn en_7_dialling_needs_the_permission_and_the_boundary() {
     let tunnel = tunnel(json!({"publish": false, "name": "db"}));
-    let with = |claims: Value| may_dial(&verified(&claims), &tunnel.view).is_ok();
+    let project = Project::community();
+    let with = |claims: Value| {
+        let token = verified(&claims);
+        may(&token, Permission::TunnelsStreamsCreateDelete).is_ok()
+            && reaches_stream(&token, &project, &tunnel.view).is_ok()
+    };
     let connect = |scope: Value| {
         auth(
             NOW,

@@ -2,39 +2,170 @@
 
 use std::sync::Arc;
 
-use ::mcp::{Backend, Carried};
+use ::mcp::{Backend, Carried, ProjectName};
+use api::control::projects::{self, Project};
 use bytes::Bytes;
-use http::{Extensions, Request, Response, StatusCode};
+use client::HostPort;
+use http::{Extensions, HeaderValue, Request, Response, StatusCode, header::AUTHORIZATION};
+use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::{failure::Failure, platform::Platform};
+use crate::{
+    context::Context,
+    engine_api::{Authorities, EngineApi},
+    failure::{Code, Failure},
+    platform::{Platform, Session, SessionFlags},
+};
 
 /// The platform over the network.
+///
+/// Which one, and the token, are read anew for each call, so that a `svc login` takes effect while
+/// an AI client keeps this process running.
 #[derive(Debug)]
-pub(super) struct Network(Arc<Platform>);
+pub(super) struct Network {
+    flags: SessionFlags,
+    /// The one of the last call, with its connections.
+    last: Mutex<Arc<Platform>>,
+}
 
 impl Network {
-    pub(super) fn new(platform: Platform) -> Self {
-        Self(Arc::new(platform))
+    /// The platform that the flags mean, which has to be known to begin with.
+    pub(super) fn open(flags: SessionFlags) -> Result<Self, Failure> {
+        let last = Mutex::new(Arc::new(flags.open()?.platform));
+        Ok(Self { flags, last })
+    }
+
+    fn platform(&self) -> Result<Arc<Platform>, Failure> {
+        let mut last = self.last.lock();
+        if let Some(other) = self.flags.open_again(&last)? {
+            *last = Arc::new(other);
+        }
+        Ok(Arc::clone(&last))
     }
 }
 
 impl Backend for Network {
+    fn base_url(&self) -> Arc<str> {
+        // Where none is known any more, the last one is what calls were for.
+        let platform = self.platform();
+        let platform = platform.unwrap_or_else(|_| Arc::clone(&self.last.lock()));
+        platform.address().to_string().into()
+    }
+
     fn has_credential(&self, _caller: &Extensions) -> bool {
-        // Without a token the command does not start.
+        // Where there is none any more, the call says what to do about it.
         true
     }
 
     fn carry(&self, request: Request<Bytes>, _caller: &Extensions) -> Carried {
-        let platform = Arc::clone(&self.0);
+        let platform = self.platform();
         Box::pin(async move {
-            platform.carry(request).await.unwrap_or_else(|error| {
-                let detail = Failure::from(error).to_string();
-                let problem = json!({"code": "platform_unreachable", "detail": detail});
-                let mut response = Response::new(Bytes::from(problem.to_string()));
-                *response.status_mut() = StatusCode::BAD_GATEWAY;
-                response
-            })
+            let platform = match platform {
+                Ok(platform) => platform,
+                Err(failure) => return failed("not_signed_in", &failure),
+            };
+            asked(&platform, request).await
         })
     }
+
+    fn carry_to_engine(
+        &self,
+        project: ProjectName,
+        mut request: Request<Bytes>,
+        _caller: &Extensions,
+    ) -> Carried {
+        let session = self.flags.open();
+        Box::pin(async move {
+            let Session {
+                platform, context, ..
+            } = match session {
+                Ok(session) => session,
+                Err(failure) => return failed("not_signed_in", &failure),
+            };
+            let engine = match selected(context.as_ref(), &project) {
+                Some(engine) => engine,
+                None => match told(&platform, &project).await {
+                    Ok(engine) => engine,
+                    Err(answer) => return answer,
+                },
+            };
+            let trust = platform.ca_file();
+            let api = trust.map_or(Authorities::System, Authorities::Only);
+            let bearer = HeaderValue::try_from(format!("Bearer {}", platform.token().expose()));
+            match (EngineApi::trusting(api), bearer) {
+                (Ok(api), Ok(mut bearer)) => {
+                    bearer.set_sensitive(true);
+                    request.headers_mut().insert(AUTHORIZATION, bearer);
+                    api.carry(&engine, request).await
+                }
+                (Err(failure), _) => failed("engine_unreachable", &failure),
+                (_, Err(_control)) => {
+                    let failure = Failure::usage("the token of this context cannot be sent")
+                        .hint("have the person run `svc login`, and call again");
+                    failed("not_signed_in", &failure)
+                }
+            }
+        })
+    }
+}
+
+async fn asked(platform: &Platform, request: Request<Bytes>) -> Response<Bytes> {
+    match platform.carry(request).await {
+        Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
+            // The challenge of an endpoint: here nobody follows it but a person.
+            let failure = Failure::usage("the platform takes the token of this context no more")
+                .hint("have the person run `svc login`, and call again");
+            failed("not_signed_in", &failure)
+        }
+        Ok(answer) => answer,
+        Err(error) => failed("platform_unreachable", &Failure::from(error)),
+    }
+}
+
+/// The engine of the context, where its project is the one that is meant: a token that may not
+/// look at projects lists what is live in its own.
+fn selected(context: Option<&Context>, project: &ProjectName) -> Option<HostPort> {
+    let context = context?;
+    let selected = context.project.as_ref()?;
+    let is_meant = match project {
+        ProjectName::Id(id) => *id == selected.id,
+        ProjectName::Endpoint(endpoint) => *endpoint == selected.endpoint,
+    };
+    let engine = context.engine.as_deref().filter(|_| is_meant)?;
+    engine.parse().ok()
+}
+
+/// The engine of a project as the platform tells it, or the platform's refusal.
+async fn told(platform: &Platform, project: &ProjectName) -> Result<HostPort, Response<Bytes>> {
+    let path = match project {
+        ProjectName::Id(id) => projects::GET.path.replace("{project_id}", id),
+        ProjectName::Endpoint(endpoint) => projects::RESOLVE
+            .path
+            .replace("{project_endpoint}", endpoint),
+    };
+    let no_project = || {
+        let failure = Failure::new(
+            Code::Failed,
+            "the platform does not say where the engine is",
+        );
+        failed("engine_unreachable", &failure)
+    };
+    let request = Request::get(path).body(Bytes::new());
+    let request = request.map_err(|_| no_project())?;
+    let answer = asked(platform, request).await;
+    if answer.status() != StatusCode::OK {
+        return Err(answer);
+    }
+    let project = serde_json::from_slice::<Project>(answer.body());
+    let project = project.map_err(|_| no_project())?;
+    let host = format!("{}.{}", project.endpoint, project.domain);
+    HostPort::new(&host, project.engine_port).map_err(|_| no_project())
+}
+
+/// What never reached the platform, as an answer.
+fn failed(code: &str, failure: &Failure) -> Response<Bytes> {
+    let problem = json!({"code": code, "detail": failure.to_string()});
+    let mut response = Response::new(Bytes::from(problem.to_string()));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    response
 }

@@ -1,9 +1,9 @@
 //! Tunnels to ports of this machine, opened and closed by a model.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
-use ::mcp::{Local, LocalAnswer};
-use client::{Agent, Closed, Properties, Status, Target, agent::AgentStatus};
+use ::mcp::{Effect, Local, LocalAnswer, LocalTool};
+use client::{Agent, Closed, Config, Properties, Status, Target, agent::AgentStatus};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -12,6 +12,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
+use types::permission::Permission;
 
 use crate::{connection::Connection, failure::chain};
 
@@ -23,7 +24,8 @@ pub(super) struct Tunnels {
 
 #[derive(Default)]
 struct State {
-    agent: Option<Agent>,
+    /// The agent of the next tunnel. Those before it live as long as their tunnels.
+    agent: Option<(Config, Agent)>,
     open: BTreeMap<String, Open>,
     /// How many there were.
     count: u64,
@@ -82,9 +84,16 @@ impl Tunnels {
 
     /// Ends all of them, and gives what runs through them a moment.
     pub(super) async fn end(&self) {
-        let agent = self.state.lock().await.agent.take();
-        if let Some(agent) = agent {
+        let mut state = self.state.lock().await;
+        let open = mem::take(&mut state.open);
+        let agent = state.agent.take();
+        drop(state);
+        if let Some((_config, agent)) = agent {
             agent.close(LEAVE).await;
+        }
+        // Those of agents before it.
+        for open in open.values() {
+            open.stop.cancel();
         }
     }
 
@@ -143,17 +152,19 @@ impl Tunnels {
         if state.open.len() >= MOST {
             return Err(format!("there are {MOST} tunnels; stop one first"));
         }
-        let is_over = |agent: &Agent| matches!(*agent.status().borrow(), AgentStatus::Ended(_));
-        let kept = state.agent.take().filter(|agent| !is_over(agent));
-        let agent = if let Some(agent) = kept {
-            agent
-        } else {
-            let config = self.connection.resolve();
-            let config = config.map_err(|failure| failure.to_string())?;
-            Agent::start(config).map_err(|error| chain(&error))?
+        // Read anew: since the last tunnel there may have been a `svc login`.
+        let config = self.connection.resolve();
+        let config = config.map_err(|failure| failure.to_string())?;
+        let kept = state.agent.take().filter(|(before, agent)| {
+            let is_over = matches!(*agent.status().borrow(), AgentStatus::Ended(_));
+            !is_over && leads_where(before, &config)
+        });
+        let agent = match kept {
+            Some((_before, agent)) => agent,
+            None => Agent::start(config.clone()).map_err(|error| chain(&error))?,
         };
         let mut tunnel = agent.open(properties);
-        state.agent = Some(agent);
+        state.agent = Some((config, agent));
         state.count = state.count.saturating_add(1);
         let id = format!("local-{}", state.count);
         let (status, stop) = (tunnel.status(), CancellationToken::new());
@@ -204,6 +215,11 @@ impl Open {
     }
 }
 
+/// Whether both name the same engine, trusted by the same certificates, and the same token.
+fn leads_where(one: &Config, other: &Config) -> bool {
+    (&one.engine, &one.token, &one.trust) == (&other.engine, &other.token, &other.trust)
+}
+
 fn ended(closed: &Closed) -> String {
     match closed {
         Closed::Refused(refusal) => format!("the engine refuses: {}", refusal.message),
@@ -216,8 +232,8 @@ fn ended(closed: &Closed) -> String {
 pub(super) struct Shared(pub(super) Arc<Tunnels>);
 
 impl Local for Shared {
-    fn documents(&self) -> Vec<Value> {
-        documents()
+    fn tools(&self) -> Vec<LocalTool> {
+        tools()
     }
 
     fn call(&self, name: &str, arguments: Map<String, Value>) -> Option<LocalAnswer> {
@@ -245,7 +261,7 @@ const EXPOSE: &str = "svc_local_tunnel_expose";
 const LIST: &str = "svc_local_tunnel_list";
 const STOP: &str = "svc_local_tunnel_stop";
 
-fn documents() -> Vec<Value> {
+fn tools() -> Vec<LocalTool> {
     let tunnel = json!({
         "type": "object",
         "properties": {
@@ -257,31 +273,16 @@ fn documents() -> Vec<Value> {
         },
         "required": ["id", "port", "name", "status", "url"],
     });
-    let tool = |name, title, description, input: Value, output: Value, hints: [bool; 3]| {
-        let [reads, destroys, repeats] = hints;
-        json!({
-            "name": name,
-            "title": title,
-            "description": description,
-            "inputSchema": input,
-            "outputSchema": output,
-            "annotations": {
-                "title": title,
-                "readOnlyHint": reads,
-                "destructiveHint": destroys,
-                "idempotentHint": repeats,
-                "openWorldHint": false,
-            },
-        })
-    };
     vec![
-        tool(
-            EXPOSE,
-            "Expose a local port",
-            "Publishes a service that listens on a port of this machine, until it is stopped or \
-             this program ends. Everybody who knows the address reaches it, unless token_auth is \
-             true or publish is false: ask the person first.",
-            json!({
+        LocalTool {
+            name: EXPOSE,
+            title: "Expose a local port",
+            description: "Publishes a service that listens on a port of this machine, until it is \
+                          stopped or this program ends. Everybody who knows the address reaches \
+                          it, unless token_auth is true or publish is false: ask the person first.",
+            effect: Effect::Adds,
+            scopes: &[Permission::TunnelsTunnelsCreateDelete],
+            input: json!({
                 "type": "object",
                 "properties": {
                     "port": {"type": "integer", "minimum": 1, "maximum": 65535},
@@ -293,38 +294,44 @@ fn documents() -> Vec<Value> {
                 "required": ["port"],
                 "additionalProperties": false,
             }),
-            tunnel.clone(),
-            [false, false, false],
-        ),
-        tool(
-            LIST,
-            "List local tunnels",
-            "The tunnels that this program has opened, with their addresses.",
-            json!({"type": "object", "additionalProperties": false}),
-            json!({
+            output: tunnel.clone(),
+        },
+        LocalTool {
+            name: LIST,
+            title: "List local tunnels",
+            description: "The tunnels that this program has opened, with their addresses.",
+            effect: Effect::Reads,
+            scopes: &[],
+            input: json!({
+                "type": "object",
+                "properties": {},
+                "required": [],
+                "additionalProperties": false,
+            }),
+            output: json!({
                 "type": "object",
                 "properties": {"tunnels": {"type": "array", "items": tunnel}},
                 "required": ["tunnels"],
             }),
-            [true, false, true],
-        ),
-        tool(
-            STOP,
-            "Stop a local tunnel",
-            "Takes a local tunnel away. Its address answers no more.",
-            json!({
+        },
+        LocalTool {
+            name: STOP,
+            title: "Stop a local tunnel",
+            description: "Takes a local tunnel away. Its address answers no more.",
+            effect: Effect::Destroys,
+            scopes: &[],
+            input: json!({
                 "type": "object",
                 "properties": {"id": {"type": "string"}},
                 "required": ["id"],
                 "additionalProperties": false,
             }),
-            json!({
+            output: json!({
                 "type": "object",
                 "properties": {"stopped": {"type": "string"}},
                 "required": ["stopped"],
             }),
-            [false, true, true],
-        ),
+        },
     ]
 }
 
@@ -334,3 +341,16 @@ const MOST: usize = 16;
 const SOON: Duration = Duration::from_secs(20);
 /// For what runs through a tunnel that ends.
 const LEAVE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MC-3: each tool of this machine with title, hints, schemas and security scheme.
+    #[test]
+    fn mc_3_every_local_tool_is_described() {
+        for tool in tools() {
+            insta::assert_json_snapshot!(tool.name, tool.document());
+        }
+    }
+}

@@ -5,10 +5,9 @@ use api::control::records::{
     Usage,
 };
 use clap::{Args, Parser};
-use serde_json::Value;
 
 use super::OnProject;
-use crate::{cli::Format, failure::Failure, output, platform::Call};
+use crate::{cli::Format, commands::explain::Record, failure::Failure, output, platform::Call};
 
 /// The flags of `svc project plan`.
 #[derive(Debug, Parser)]
@@ -147,6 +146,11 @@ pub(super) async fn plan(args: PlanArgs) -> Result<(), Failure> {
         ("description", plan.description),
         ("monthly", monthly),
         ("logs are kept", format!("{} days", plan.log_retention_days)),
+        (
+            "webhooks",
+            if plan.webhooks { "yes" } else { "no" }.to_owned(),
+        ),
+        ("TCP addresses", plan.tcp_addresses.to_string()),
     ])
 }
 
@@ -199,7 +203,14 @@ pub(super) async fn logs(args: LogsArgs) -> Result<(), Failure> {
         Format::Json => output::json(&list),
         Format::Text => output::table(
             &[
-                "TIME", "OUTCOME", "METHOD", "HOST", "PATH", "STATUS", "FROM",
+                "TIME",
+                "OUTCOME",
+                "METHOD",
+                "HOST",
+                "PATH",
+                "STATUS",
+                "FROM",
+                "REFERENCE",
             ],
             &list.logs.iter().map(log).collect::<Vec<_>>(),
         ),
@@ -226,19 +237,17 @@ pub(super) async fn events(args: EventsArgs) -> Result<(), Failure> {
 }
 
 fn log(event: &StoredEvent) -> Vec<String> {
-    let field = |key: &str| match event.payload.get(key) {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Null) | None => "-".to_owned(),
-        Some(other) => other.to_string(),
-    };
+    let record = Record::read(event);
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     vec![
-        event.created_at.clone(),
-        field("outcome"),
-        field("method"),
-        field("host"),
-        field("path"),
-        field("status"),
-        field("source_ip"),
+        record.at,
+        record.outcome.to_owned(),
+        or_dash(record.request.method),
+        or_dash(record.request.host),
+        or_dash(record.request.path),
+        or_dash(record.status.map(|status| status.to_string())),
+        record.request.from,
+        record.reference,
     ]
 }
 

@@ -1,18 +1,19 @@
 //! The development CA and the engine's certificate.
 //!
 //! The CA is made once and kept, so that whoever imported it stays at peace. It can vouch for names
-//! under `localhost` alone (RFC 5280 section 4.2.1.10): a key that leaks from a developer's machine
+//! under `localhost` and this machine's loopback addresses alone (RFC 5280 section 4.2.1.10): a key that leaks from a developer's machine
 //! opens nobody's bank. The engine's certificate is signed anew at each start.
 
 use std::{
     fs, io,
+    net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
 };
 
 use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
+    BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, SanType,
 };
 
 use crate::{context::write_private, failure::Failure};
@@ -87,7 +88,10 @@ fn authority_params() -> CertificateParams {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.name_constraints = Some(NameConstraints {
-        permitted_subtrees: vec![GeneralSubtree::DnsName("localhost".to_owned())],
+        permitted_subtrees: vec![
+            GeneralSubtree::DnsName("localhost".to_owned()),
+            GeneralSubtree::IpAddress(CidrSubnet::from_v4_prefix([127, 0, 0, 0], 8)),
+        ],
         excluded_subtrees: Vec::new(),
     });
     valid_for(&mut params, AUTHORITY_DAYS);
@@ -98,6 +102,9 @@ fn engine_params(host: &str) -> Result<CertificateParams, rcgen::Error> {
     // The middle one is for projects of a managed engine.
     let names = vec![host.to_owned(), format!("*.{host}"), format!("*.t.{host}")];
     let mut params = CertificateParams::new(names)?;
+    // The TURN relay is named by its address.
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    params.subject_alt_names.push(SanType::IpAddress(loopback));
     params.distinguished_name.push(DnType::CommonName, host);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

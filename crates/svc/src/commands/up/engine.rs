@@ -1,9 +1,9 @@
-//! The engine of `svc up`: its ports, its configuration, and the keys that it believes.
+//! The engine of `svc up`: its ports, its configuration, and whom it believes.
 
 use std::{
     fs, io,
     net::{Ipv4Addr, SocketAddr, TcpListener},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -20,13 +20,34 @@ use crate::{
     random,
 };
 
-/// Whose tokens the engine believes.
-#[derive(Debug)]
-pub(super) enum Keys {
-    /// Those signed with this secret (HS256): an engine alone.
+/// Whom the engine believes.
+pub(super) enum Authority {
+    /// Whoever signs tokens with this secret (HS256): an engine alone.
     Secret(String),
-    /// Those signed with the keys at this address: the platform's.
-    Address(String),
+    /// A platform, which it proves itself to with the secret in a file.
+    Platform {
+        /// Where the platform is.
+        url: String,
+        /// The file of the enrolment secret.
+        enrolment: PathBuf,
+    },
+}
+
+impl Authority {
+    /// The platform at `url`. Its enrolment secret is made at the first start.
+    pub(super) fn platform(url: String, data: &Path) -> Result<Self, Failure> {
+        let enrolment = data.join("enrolment.secret");
+        kept_secret(&enrolment)?;
+        Ok(Self::Platform { url, enrolment })
+    }
+
+    /// The file of the enrolment secret, where there is a platform.
+    pub(super) fn enrolment(&self) -> Option<&Path> {
+        match self {
+            Self::Secret(_) => None,
+            Self::Platform { enrolment, .. } => Some(enrolment),
+        }
+    }
 }
 
 /// The ports of everything; 0 is a free one.
@@ -35,6 +56,8 @@ pub(super) struct Ports {
     pub(super) engine: u16,
     pub(super) metrics: u16,
     pub(super) platform: u16,
+    pub(super) turn: u16,
+    pub(super) turn_tls: u16,
 }
 
 impl Ports {
@@ -57,11 +80,23 @@ impl Ports {
                 None if args.community => 0,
                 None => after(2, "--platform-port")?,
             },
+            turn: match args.turn_port {
+                Some(port) => port,
+                None if args.community => 0,
+                None => after(3, "--turn-port")?,
+            },
+            turn_tls: match args.turn_tls_port {
+                Some(port) => port,
+                None if args.community => 0,
+                None => after(4, "--turn-tls-port")?,
+            },
         };
         let all = [
             Some(ports.engine),
             Some(ports.metrics),
             Some(ports.platform),
+            Some(ports.turn),
+            Some(ports.turn_tls),
             args.http_port,
         ];
         all.into_iter().flatten().try_for_each(must_be_free)?;
@@ -76,13 +111,9 @@ pub(super) fn configuration(
     ports: Ports,
     data: &Path,
     certificates: &Certificates,
-    keys: &Keys,
+    authority: &Authority,
 ) -> Result<EngineConfig, Failure> {
     let listen = |port: u16| json!(SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string());
-    let jwt = match keys {
-        Keys::Secret(secret) => json!({ "enabled": true, "token_jwt_secret": secret }),
-        Keys::Address(url) => json!({ "enabled": true, "jwks_url": url }),
-    };
     let mut file = json!({
         "engine": { "host": HOST, "log_level": "warn" },
         "tls": { "enabled": true, "listen_addr": listen(ports.engine) },
@@ -91,14 +122,26 @@ pub(super) fn configuration(
             "cert_file": certificates.cert,
             "key_file": certificates.key,
         } },
-        "auth": { "jwt": jwt },
         "metrics": { "prometheus": { "enabled": true, "listen_addr": listen(ports.metrics) } },
         "tcp": { "port_range": args.tcp_ports },
         "compat": { "rstream": true },
     });
-    if let (Some(port), Some(sections)) = (args.http_port, file.as_object_mut()) {
-        let http = json!({ "enabled": true, "listen_addr": listen(port) });
-        sections.insert("http".to_owned(), http);
+    let (name, section) = match authority {
+        Authority::Secret(secret) => {
+            let jwt = json!({ "enabled": true, "token_jwt_secret": secret });
+            ("auth", json!({ "jwt": jwt }))
+        }
+        Authority::Platform { url, enrolment } => {
+            let data_dir = data.join("engine");
+            let section = json!({ "url": url, "token_file": enrolment, "data_dir": data_dir });
+            ("control_plane", section)
+        }
+    };
+    let http = args.http_port;
+    let http = http.map(|port| json!({ "enabled": true, "listen_addr": listen(port) }));
+    if let Some(sections) = file.as_object_mut() {
+        sections.insert(name.to_owned(), section);
+        sections.extend(http.map(|http| ("http".to_owned(), http)));
     }
     let path = data.join("engine.yaml");
     // JSON is YAML too.
@@ -122,14 +165,18 @@ fn must_be_free(port: u16) -> Result<(), Failure> {
 /// The secret that signs the tokens of an engine alone: made once, so that tokens outlive a
 /// restart.
 pub(super) fn jwt_secret(data: &Path) -> Result<String, Failure> {
-    let path = data.join("jwt.secret");
-    match fs::read_to_string(&path) {
+    kept_secret(&data.join("jwt.secret"))
+}
+
+/// The secret in a file, which is made where there is none.
+pub(super) fn kept_secret(path: &Path) -> Result<String, Failure> {
+    match fs::read_to_string(path) {
         Ok(secret) if secret.trim().len() >= 2 * SECRET_BYTES => Ok(secret.trim().to_owned()),
         Ok(_short) => Err(Failure::usage(format!("{} is no secret", path.display()))
-            .hint("remove the file; a new one is made, and older tokens end")),
+            .hint("remove the file; a new one is made, and what the old one signed ends")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let secret = random::hex::<SECRET_BYTES>()?;
-            write_private(&path, secret.as_bytes())
+            write_private(path, secret.as_bytes())
                 .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
             Ok(secret)
         }
@@ -166,25 +213,28 @@ pub(super) fn access(engine: &HostPort, token: &str, certificates: &Certificates
     config
 }
 
-/// Waits until the engine believes the token: it reads the platform's keys over the network, as
-/// any engine does, and who reads our "ready" may use the token at once.
+/// Waits until the engine believes the token: it hears of project and token over its link, as any
+/// engine does, and who reads our "ready" may use both at once.
 pub(super) async fn believes(config: &Config) -> Result<(), Failure> {
     let api = Api::new(config)?;
     let asking = async {
         loop {
             match api.tunnels(&client::api::Filters::new(), Some(1)).await {
-                Err(ApiError::Refused(problem)) if problem.status == 401 => {
+                // Not yet told of the token, of its owner, of the project, of anything.
+                Err(ApiError::Refused(problem))
+                    if matches!(problem.status, 401 | 403 | 421 | 503) =>
+                {
                     tokio::time::sleep(ASK_AGAIN).await;
                 }
                 other => return other.map(drop),
             }
         }
     };
-    match tokio::time::timeout(KEYS_ARRIVE, asking).await {
+    match tokio::time::timeout(NEWS_ARRIVES, asking).await {
         Ok(result) => Ok(result?),
         Err(_elapsed) => Err(Failure::new(
             Code::Failed,
-            "the engine did not get the keys of the platform",
+            "the engine heard nothing from the platform",
         )),
     }
 }
@@ -196,8 +246,8 @@ const SECRET_BYTES: usize = 32;
 
 const TOKEN_SECONDS: u32 = 90 * 24 * 60 * 60;
 
-/// The keys are there within a moment of the platform's first answer.
+/// They are there within a moment of the platform's first answer.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// An engine whose first fetch failed tries again after a minute.
-const KEYS_ARRIVE: Duration = Duration::from_secs(90);
+/// Longer than any machine takes that is worth waiting for.
+const NEWS_ARRIVES: Duration = Duration::from_secs(90);

@@ -26,7 +26,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::{HOST, kept::Kept};
+use super::{
+    HOST,
+    kept::Kept,
+    relay::{ADDRESS, LocalRelay},
+};
 use crate::{
     context::write_private,
     failure::{Code, Failure, chain},
@@ -48,6 +52,22 @@ pub(super) struct OauthClient {
 pub(super) struct Listeners {
     sockets: Vec<TcpListener>,
     port: u16,
+}
+
+/// What a platform is given by whoever starts it.
+pub(super) struct Given<'a> {
+    /// Port of the engine.
+    pub(super) engine_port: u16,
+    /// File of the secret that the engine shows.
+    pub(super) enrolment: Option<&'a Path>,
+    /// The TURN relay.
+    pub(super) relay: Option<&'a LocalRelay>,
+    /// File of the authority that vouches for the engine.
+    pub(super) ca_file: &'a Path,
+    /// TCP ports that projects can reserve, `low-high`.
+    pub(super) reserved_ports: Option<String>,
+    /// OAuth clients beside the built-in ones.
+    pub(super) oauth_clients: &'a [OauthClient],
 }
 
 /// A platform that serves, and what there is in it.
@@ -78,10 +98,10 @@ impl Listeners {
         Ok(Self { sockets, port })
     }
 
-    /// Where the platform's public keys will be. By address: a name would need a resolver.
-    pub(super) fn keys_url(&self) -> String {
+    /// Where the engine's link goes. By address: a name would need a resolver.
+    pub(super) fn link_url(&self) -> String {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        format!("http://{address}{}", api::control::contracts::JWKS.path)
+        format!("http://{address}")
     }
 
     fn base_url(&self) -> String {
@@ -98,11 +118,10 @@ impl LocalPlatform {
     pub(super) async fn start(
         listeners: Listeners,
         data: &Path,
-        engine_port: u16,
-        clients: &[OauthClient],
+        given: &Given<'_>,
     ) -> Result<Self, Failure> {
         let base_url = listeners.base_url();
-        let config = configuration(&listeners, data, engine_port, clients)?;
+        let config = configuration(&listeners, data, given)?;
         let app = control::open(config, Arc::new(SystemClock))
             .await
             .map_err(|error| cannot_start(&error))?;
@@ -121,7 +140,7 @@ impl LocalPlatform {
             .await
             .map_err(|refusal| refused(&refusal))?;
         let shutdown = Shutdown::new(DRAIN);
-        let (routes, sockets) = (surfaces::routes(&app), listeners.sockets);
+        let (routes, sockets) = (surfaces::routes(&app)?, listeners.sockets);
         let running = control::start_routes(Arc::clone(&app), routes, sockets, shutdown.clone())
             .await
             .map_err(|error| cannot_start(&error))?;
@@ -180,14 +199,9 @@ impl LocalPlatform {
 }
 
 /// Writes the configuration and reads it back as `svc platform` would.
-fn configuration(
-    listeners: &Listeners,
-    data: &Path,
-    engine_port: u16,
-    clients: &[OauthClient],
-) -> Result<Config, Failure> {
+fn configuration(listeners: &Listeners, data: &Path, given: &Given<'_>) -> Result<Config, Failure> {
     let mut callbacks = BTreeMap::<_, Vec<_>>::new();
-    for client in clients {
+    for client in given.oauth_clients {
         callbacks
             .entry(&client.id)
             .or_default()
@@ -204,16 +218,37 @@ fn configuration(
             "data_dir": data,
             "log_level": "warn",
         },
-        "engines": [{ "cluster_domain": HOST }],
-        // The built-in plans: the free one without a limit, the one with a price by checkout.
-        "catalog": { "regions": [{
-            "provider": "other",
-            "region": "local",
-            "engine_port": engine_port,
-        }] },
+        "engines": [{
+            "cluster_domain": HOST,
+            "enrolment_secret_file": given.enrolment,
+            "relay_secret_file": given.relay.map(|relay| &relay.secret_file),
+            "ca_file": given.ca_file,
+            "tcp_ports": given.reserved_ports,
+        }],
+        // The built-in plans: the free one without a limit and with webhooks, so that all there is
+        // can be tried; the one with a price by checkout.
+        "catalog": {
+            "plans": [{ "plan": "basic", "webhooks": true }],
+            "regions": [{
+                "provider": "other",
+                "region": "local",
+                "engine_port": given.engine_port,
+            }],
+        },
+        // Receivers that are tried run on this machine, too.
+        "webhooks": { "allowed_targets": ["127.0.0.0/8", "::1/128"] },
         "oauth": { "clients": clients },
         "compat": { "rstream": true },
     });
+    let mut file = file;
+    if let (Some(relay), Some(sections)) = (given.relay, file.as_object_mut()) {
+        let section = json!({
+            "domain": ADDRESS.to_string(),
+            "port": relay.port,
+            "tls_port": relay.tls_port,
+        });
+        sections.insert("turn".to_owned(), section);
+    }
     let path = data.join("platform.yaml");
     write_private(&path, format!("{file:#}\n").as_bytes())
         .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;

@@ -47,6 +47,10 @@ pub(super) struct OfPlatform {
     admin_password: Option<String>,
     /// The relay that TURN credentials name.
     turn_urls: Vec<String>,
+    /// The realm of TURN credentials.
+    turn_realm: String,
+    /// Whom the relay reaches besides the public internet: it is for trying out.
+    turn_allowed_peers: Vec<String>,
 }
 
 impl OfPlatform {
@@ -60,6 +64,8 @@ impl OfPlatform {
             admin_email: platform.kept.admin_email.clone(),
             admin_password: password.filter(|_| platform.password_holds),
             turn_urls: platform.turn_urls.clone(),
+            turn_realm: super::HOST.to_owned(),
+            turn_allowed_peers: vec![super::relay::ALLOWED_PEERS.to_owned()],
         }
     }
 }
@@ -103,8 +109,7 @@ impl Ready {
                 "Sign in at {}/login with the address and the password above.",
                 platform.base_url
             ));
-            lines
-                .push("No TURN relay runs here yet: TURN credentials name one at turn_url.".into());
+            lines.push("The TURN relay at turn_url reaches peers on this machine alone.".into());
             lines.push(String::new());
         }
         if let Some(url) = &self.demo_url {
@@ -155,7 +160,9 @@ mod tests {
                 project_endpoint: "e7e8a732".to_owned(),
                 admin_email: "admin@localhost".to_owned(),
                 admin_password: Some("correct-horse-battery".to_owned()),
-                turn_urls: vec!["turn:engine.localhost:3478?transport=udp".to_owned()],
+                turn_urls: vec!["turn:127.0.0.1:8446?transport=udp".to_owned()],
+                turn_realm: "engine.localhost".to_owned(),
+                turn_allowed_peers: vec!["127.0.0.0/8".to_owned()],
             }),
             engine_url: "https://engine.localhost:8443".to_owned(),
             metrics_url: Some("http://127.0.0.1:8444".to_owned()),

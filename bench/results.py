@@ -1,0 +1,58 @@
+"""Raw results of a run: one line of JSON for each measurement, and what the report asks of them."""
+import json, statistics
+from pathlib import Path
+
+
+class Results:
+    """The measurements of `raw.jsonl`. Where a measure has quiet runs, the noisy ones are left out."""
+    def __init__(self, out, max_foreign):
+        self.meta, self.runs, self.errors, self.foreign = {}, {}, {}, []
+        for line in (Path(out) / "raw.jsonl").read_text().splitlines():
+            d = json.loads(line)
+            if "meta" in d:
+                self.meta = d["meta"]
+                continue
+            name, work, r = d["c"], d["w"], d["r"]
+            if "error" in r:
+                self.errors.setdefault((name, work), []).append(r["error"])
+                continue
+            if r.get("errors"):
+                self.errors.setdefault((name, work), []).append(f"{r['errors']} errors")
+            self.runs.setdefault((name, work), {})[d["round"]] = r
+            self.foreign += [r["foreign"]] if "foreign" in r else []
+        self.limit = max_foreign
+
+    def contenders(self):
+        return list(dict.fromkeys(name for name, _ in self.runs))
+
+    def last(self, name, work):
+        """The newest result as a whole, or {}."""
+        rounds = self.runs.get((name, work), {})
+        return rounds[max(rounds)] if rounds else {}
+
+    def values(self, name, work, key):
+        """{round: value}, of the quiet rounds if there are any."""
+        rounds = {n: r for n, r in self.runs.get((name, work), {}).items() if isinstance(r.get(key), (int, float))}
+        quiet = {n: r[key] for n, r in rounds.items() if r.get("foreign", 0) <= self.limit}
+        return quiet or {n: r[key] for n, r in rounds.items()}
+
+    def median(self, name, work, key):
+        v = self.values(name, work, key)
+        return statistics.median(v.values()) if v else None
+
+    def ratio(self, ours, anchor):
+        """(median, least, greatest) of ours over the anchor's in the same rounds, or None."""
+        a, b = self.values(*ours), self.values(*anchor)
+        both = [a[n] / b[n] for n in a.keys() & b.keys() if b[n]]
+        if not both and a and any(b.values()):      # only different rounds were quiet
+            both = [statistics.median(a.values()) / statistics.median(b.values())]
+        return (statistics.median(both), min(both), max(both)) if both else None
+
+    def spread(self, work, key):
+        """(max − min) / median over the rounds, the median over contenders; None with one round."""
+        s = []
+        for name in self.contenders():
+            v = list(self.values(name, work, key).values())
+            if len(v) > 1 and statistics.median(v):
+                s.append((max(v) - min(v)) / statistics.median(v))
+        return statistics.median(s) if s else None

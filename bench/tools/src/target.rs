@@ -1,0 +1,97 @@
+//! Where a load goes: a URL, dialled over TCP or TLS.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// A URL whose host resolves here; `https` is checked against the authorities of the bench.
+#[derive(Clone)]
+pub(crate) struct Target {
+    /// Host and port.
+    pub(crate) authority: String,
+    pub(crate) path: String,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+/// TCP or TLS; which of both is not worth a type parameter in a load maker.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+impl Target {
+    pub(crate) fn new(url: &str, ca_file: &str) -> Result<Self> {
+        let (scheme, rest) = url.split_once("://").context("a URL has a scheme")?;
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (host, _port) = authority.rsplit_once(':').context("a URL has a port")?;
+        let tls = (scheme == "https").then(|| {
+            Ok::<_, anyhow::Error>((connector(ca_file)?, ServerName::try_from(host.to_owned())?))
+        });
+        Ok(Self {
+            authority: authority.to_owned(),
+            path: format!("/{path}"),
+            tls: tls.transpose()?,
+        })
+    }
+
+    /// A connection on which nothing was said yet.
+    pub(crate) async fn dial(&self) -> Result<Box<dyn Stream>> {
+        let tcp = TcpStream::connect(&self.authority).await?;
+        tcp.set_nodelay(true)?;
+        Ok(match &self.tls {
+            None => Box::new(tcp),
+            Some((connector, name)) => Box::new(connector.connect(name.clone(), tcp).await?),
+        })
+    }
+
+    /// Sends a request and reads the head of the answer, which must have this status; returns the
+    /// connection and what came after the head.
+    pub(crate) async fn ask(
+        &self,
+        fields: &str,
+        status: &str,
+    ) -> Result<(Box<dyn Stream>, Vec<u8>)> {
+        let mut stream = self.dial().await?;
+        let head = format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n",
+            self.path, self.authority
+        );
+        stream.write_all(head.as_bytes()).await?;
+        let mut answer = Vec::new();
+        loop {
+            anyhow::ensure!(
+                stream.read_buf(&mut answer).await? > 0 && answer.len() < MAX_HEAD,
+                "no answer"
+            );
+            let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+            let Some(end) = end else { continue };
+            let rest = answer.split_off(end + 4);
+            let head = String::from_utf8_lossy(&answer);
+            anyhow::ensure!(
+                head.split(' ').nth(1) == Some(status),
+                "not {status}: {head}"
+            );
+            return Ok((stream, rest));
+        }
+    }
+}
+
+fn connector(ca_file: &str) -> Result<TlsConnector> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(ca_file)? {
+        roots.add(certificate?)?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// A head of an answer is shorter; what follows it may be in the same bytes.
+const MAX_HEAD: usize = 1 << 20;

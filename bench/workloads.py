@@ -1,0 +1,180 @@
+"""Load on one contender: requests, connections, latency, bulk, messages, tokens.
+
+A name that ends in `_tls` has its visitors come over TLS, `_h2` over HTTP/2 (and TLS). Each function
+returns what its load maker saw; `measured` adds what it cost.
+"""
+import json, re, shutil, subprocess, sys, time
+
+import service
+from contenders import Contender, get
+from isolate import scratch
+from processes import measured, run
+
+# What each needs beside a contender; the rest is Python's.
+NEEDS = {"rps": "wrk", "conn": "wrk", "h2": "h2load", "lat": "h2load", "down": "curl", "up": "curl", "ws": "bench-tools", "token": "wrk"}
+WORK = ["rps", "rps_tls", "rps_h2", "conn", "conn_tls", "lat", "lat_tls", "down1", "down8", "up1", "up8",
+        "down1_tls", "down8_tls", "up1_tls", "up8_tls", "ws", "ws_tls", "token", "mem"]
+NAMED = ["udp"]         # only when it is named: ours carries no datagrams yet
+
+
+def missing(work):
+    """The program that a workload lacks, or None."""
+    stem = re.match(r"[a-z]+", work.replace("rps_h2", "h2"))[0]
+    need = NEEDS.get(stem)
+    return need if need and not shutil.which(need) else None
+
+
+def wants(c, work):
+    """Whether this workload is for this contender."""
+    if work in c.get("skip", []) or ("only" in c and work not in c["only"]):
+        return False
+    if work in ("token", "udp"):
+        return {"token": "guarded", "udp": "udp"}[work] in c
+    if work == "mem":
+        return c["class"] != "direct"
+    return bool(c.get("tls_url" if work.endswith(("_tls", "_h2")) else "url"))
+
+
+def do(c, work, args):
+    url = c.tls_url if work.endswith(("_tls", "_h2")) else c.url
+    kind = work.removesuffix("_tls")
+    if kind == "rps": return wrk(c, url, 64, args.secs)
+    if kind == "conn": return wrk(c, url, 16, args.secs, close=True)
+    if kind == "rps_h2": return h2(c, url, args.secs)
+    if kind == "lat": return latency(c, url, args.secs)
+    if kind[:-1] in ("down", "up"): return bulk(c, url, args.mib, int(kind[-1]), kind.startswith("up"))
+    if kind == "ws": return messages(c, work, args.secs)
+    if kind == "token": return token(c, args)
+    if kind == "udp": return datagrams(c, args.secs)
+    raise ValueError(f"no workload {work}")
+
+
+def wrk(c, url, conns, secs, close=False, header=None):
+    """Requests as fast as answers come: on connections that stay, or on a new one each."""
+    cmd = ["wrk", "-t2", f"-c{conns}", f"-d{max(1, round(secs))}s", "--timeout", "5s"]
+    fields = [f"Host: {c.host}"] if c.host else []
+    fields += [header or c.header] if header or c.header else []
+    for h in fields + (["Connection: close"] if close else []):
+        cmd += ["-H", h]
+
+    def go():
+        o = run(cmd + [url], timeout=secs + 15).stdout.decode()
+        n = int(re.search(r"(\d+) requests in", o)[1])
+        # A read error is how some versions count the close of the peer.
+        bad = sum(map(int, re.findall(rf"(?:connect|{'' if close else 'read|'}write|timeout) (\d+)", o)))
+        refused = re.search(r"Non-2xx or 3xx responses: (\d+)", o)
+        return {"rate": float(re.search(r"Requests/sec:\s+([\d.]+)", o)[1]), "n": n, "errors": bad + int(refused[1] if refused else 0)}
+    return per_100k(measured(c, go))
+
+
+def per_100k(r):
+    r["cpu_per_100k"] = r["cpu"] / max(r["n"], 1) * 1e5
+    return r
+
+
+def h2(c, url, secs):
+    """64 requests under way on 8 connections of HTTP/2."""
+    def go():
+        o = run(["h2load", "-t1", "-c8", "-m8", f"-D{max(1, round(secs))}", url], timeout=secs + 15).stdout.decode()
+        if "h2" not in re.search(r"Application protocol: (\S+)", o)[1]:
+            raise RuntimeError("HTTP/2 was not agreed on")
+        n = int(re.search(r"status codes: (\d+) 2xx", o)[1])
+        wrong = sum(map(int, re.findall(r"(\d+) (?:failed|[345]xx)", o)))
+        return {"rate": float(re.search(r"finished in .*?, ([\d.]+) req/s", o)[1]), "n": n, "errors": wrong}
+    return per_100k(measured(c, go))
+
+
+def latency(c, url, secs, conns=20, per=50, rate=True):
+    """1,000 requests a second over 20 connections; without `rate`, each as soon as the one before is back."""
+    log = scratch() / "h2load.log"
+    log.unlink(missing_ok=True)
+    cmd = ["h2load", "--h1", f"-c{conns}", "-t1", f"-D{max(1, round(secs))}", f"--log-file={log}"] + ([f"--rps={per}"] if rate else [])
+    for h in ([f":authority: {c.host}"] if c.host else []) + ([c.header] if c.header else []):
+        cmd += ["-H", h]
+
+    def go():
+        begun = time.time()
+        run(cmd + [url], timeout=secs + 15)
+        rows = [l.split("\t") for l in log.read_text().splitlines()]
+        v = sorted(int(x[2]) for x in rows if x[1] == "200")
+        if not v:
+            raise RuntimeError("no answer was good")
+        q = lambda p: v[min(len(v) - 1, int(len(v) * p))] / 1000
+        wall = time.time() - begun
+        return {"n": len(v), "rate": len(v) / wall, "errors": len(rows) - len(v), "p50": q(.5), "p90": q(.9), "p99": q(.99), "max": v[-1] / 1000}
+    return per_100k(measured(c, go))
+
+
+def bulk(c, url, mib, par, up, limit=60):
+    """One body of `mib` MiB, or eight of an eighth at once."""
+    base, src = url.rstrip("/"), scratch() / "www" / ("part" if par == 8 else "blob")
+    size = src.stat().st_size
+    fields = (["-H", f"Host: {c.host}"] if c.host else []) + (["-H", c.header] if c.header else [])
+
+    def one(k):
+        cmd = ["curl", "-s", "--cacert", str(service.pki() / "ca.pem"), "--http1.1", "-m", str(limit), "-o", "/dev/null",
+               "-w", "%{http_code} %{size_download} %{size_upload}", *fields]
+        cmd += ["-T", str(src), "-H", "Expect:", f"{base}/up/f{k}"] if up else [f"{base}/{src.name}"]
+        return subprocess.Popen(cmd, stdout=subprocess.PIPE)
+
+    def go():
+        ok = 0
+        for p in [one(k) for k in range(par)]:
+            o = p.communicate()[0].decode().split()
+            ok += o[0] in ("200", "201", "204") and int(float(o[2 if up else 1])) == size
+        return {"ok": ok, "errors": par - ok, "gib": ok * size / 2**30}
+    r = measured(c, go)
+    if not r["ok"]:
+        raise RuntimeError("no body came through")
+    return r | {"mib_s": r["gib"] * 1024 / r["wall"], "cpu_per_gib": r["cpu"] / r["gib"]}
+
+
+def messages(c, work, secs, sockets=64, size=100):
+    """Short WebSocket messages there and back, one under way on each socket. The contender is started
+    again with the echo as its service."""
+    c.stop()
+    again = Contender(c.c, c.service, up=service.WS)
+    try:
+        again.start()
+        url = again.tls_url if work.endswith("_tls") else again.url
+        go = lambda: json.loads(run(["bench-tools", "ws", url, str(service.pki() / "ca.pem"), str(sockets), str(secs), str(size)], timeout=secs + 15).stdout)
+        r = measured(again, go)
+    finally:
+        again.stop()
+        c.start()
+    r["rate"] = r["n"] / r["wall"]
+    return per_100k(r)
+
+
+def datagrams(c, secs, rate=10_000, size=200):
+    """Echoes of 10,000 datagrams a second."""
+    cmd = [sys.executable, str(service.HERE / "udp.py"), "load", c.x(c.c["udp"]), str(rate), str(max(1, round(secs))), str(size)]
+    r = measured(c, lambda: json.loads(run(cmd, timeout=secs + 15).stdout))
+    r["n"] = r["received"]
+    return per_100k(r)
+
+
+def token(c, args):
+    """Requests to a tunnel with `token_auth`, the same token each time, between two measurements of
+    the tunnel without: what each algorithm costs more, in per cent of CPU."""
+    guarded = c.spawn(c.c["guarded"])
+    c.procs.append(guarded)
+    try:
+        url = c.x(c.c["token_url"])
+        headers = {alg: f"Authorization: Bearer {c.x(t)}" for alg, t in c.c["tokens"].items()}
+        for alg, header in headers.items():
+            c.await_answer(url, header)
+        if get(url):
+            raise RuntimeError("the guarded tunnel lets anybody in")
+        secs, runs = max(1, args.secs / 2), {}
+        for alg in (None, *headers, *reversed(headers), None):
+            r = wrk(c, c.tls_url if alg is None else url, 64, secs, header=headers.get(alg))
+            if r["errors"]:
+                raise RuntimeError(f"{alg}: {r['errors']} errors")
+            runs.setdefault(alg, []).append(r["cpu_per_100k"])
+    finally:
+        guarded.kill()
+        c.procs.remove(guarded)
+    mean = {alg: sum(v) / len(v) for alg, v in runs.items()}
+    out = {"open": mean[None], "foreign": r["foreign"]}
+    return out | {f"{alg.lower()}_percent": (mean[alg] / mean[None] - 1) * 100 for alg in headers}

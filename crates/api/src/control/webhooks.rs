@@ -1,0 +1,436 @@
+//! Webhooks of a project: endpoints that are told of events, and what became of each delivery.
+
+mod deliveries;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
+use types::event::EventType;
+use types::permission::{Permission, Rule};
+use utoipa::ToSchema;
+
+use super::{
+    Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add, given,
+};
+
+pub use self::deliveries::{
+    GET_DELIVERY, LIST_DELIVERIES, RETRY_DELIVERY, WebhookAttempt, WebhookAttemptStatus,
+    WebhookDelivery, WebhookDeliveryList, WebhookDeliveryStatus,
+};
+
+/// The webhooks of a project.
+pub const LIST: &Operation = &Operation {
+    query: &[
+        Parameter {
+            name: "q",
+            description: "Part of a name or address, in any case.",
+            shape: Shape::Text,
+        },
+        Parameter {
+            name: "status",
+            description: "Webhooks with this status alone.",
+            shape: Shape::OneOf(&["enabled", "disabled"]),
+        },
+        Parameter {
+            name: "destinationType",
+            description: "Webhooks of this kind alone.",
+            shape: Shape::OneOf(&["webhook_endpoint", "amazon_eventbridge", "azure_event_grid"]),
+        },
+        PAGE,
+        PAGE_SIZE,
+        Parameter {
+            name: "sort",
+            description: "What the list is sorted by; `createdAt` where it is absent.",
+            shape: Shape::OneOf(&["name", "status", "createdAt", "updatedAt"]),
+        },
+        Parameter {
+            name: "order",
+            description: "The direction; `asc` where it is absent.",
+            shape: Shape::OneOf(&["asc", "desc"]),
+        },
+    ],
+    ..Operation::get(
+        "list_project_webhooks",
+        "/api/projects/tunnels/{project_id}/webhooks",
+        "List the webhooks of a project",
+        READ,
+        "WebhookList",
+    )
+};
+
+/// Adds a webhook.
+pub const CREATE: &Operation = &Operation {
+    id: "create_project_webhook",
+    method: Method::Post,
+    path: "/api/projects/tunnels/{project_id}/webhooks",
+    summary: "Add a webhook; the answer shows its signing secret, once",
+    access: write(&[rule(&["create"])]),
+    stable: false,
+    query: &[],
+    body: Some(Body {
+        schema: "CreateWebhook",
+        required: true,
+        example: || {
+            json!({
+                "name": "Chat",
+                "events": ["tunnel.created", "tunnel.deleted"],
+                "config": {"url": "https://chat.example.com/in"},
+            })
+        },
+    }),
+    answer: Answer::json(201, "WebhookWithSecret"),
+    refusals: &[409],
+};
+
+/// One webhook.
+pub const GET: &Operation = &Operation {
+    ..Operation::get(
+        "get_project_webhook",
+        "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}",
+        "Get a webhook",
+        READ,
+        "Webhook",
+    )
+};
+
+/// Changes a webhook.
+pub const UPDATE: &Operation = &Operation {
+    id: "update_project_webhook",
+    method: Method::Patch,
+    path: "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}",
+    summary: "Change a webhook, enable or disable it",
+    body: Some(Body {
+        schema: "UpdateWebhook",
+        required: true,
+        example: || json!({"status": "disabled"}),
+    }),
+    access: UPDATES,
+    answer: Answer::json(200, "Webhook"),
+    refusals: &[409],
+    ..*GET
+};
+
+/// Removes a webhook.
+pub const DELETE: &Operation = &Operation {
+    id: "delete_project_webhook",
+    method: Method::Delete,
+    summary: "Remove a webhook; what was not delivered yet is canceled",
+    access: write(&[rule(&["delete"])]),
+    answer: Answer::NO_CONTENT,
+    ..*GET
+};
+
+/// Replaces the signing secret.
+pub const ROTATE: &Operation = &Operation {
+    id: "rotate_project_webhook_secret",
+    method: Method::Post,
+    path: "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}/secret/rotate",
+    summary: "Replace the signing secret; the old one signs too for a while",
+    access: UPDATES,
+    body: Some(Body {
+        schema: "RotateWebhookSecret",
+        required: false,
+        example: || json!({"overlapSeconds": 3600}),
+    }),
+    answer: Answer::json(200, "WebhookWithSecret"),
+    ..*GET
+};
+
+/// The operations of this module.
+pub const OPERATIONS: &[&Operation] = &[
+    LIST,
+    CREATE,
+    GET,
+    UPDATE,
+    DELETE,
+    ROTATE,
+    LIST_DELIVERIES,
+    GET_DELIVERY,
+    RETRY_DELIVERY,
+];
+
+pub(super) fn schemas(schemas: &mut Schemas) {
+    add::<WebhookList>(schemas);
+    add::<CreateWebhook>(schemas);
+    add::<UpdateWebhook>(schemas);
+    add::<RotateWebhookSecret>(schemas);
+    add::<WebhookWithSecret>(schemas);
+    add::<WebhookDeliveryList>(schemas);
+}
+
+const READ: Access = Access::Permitted(Permission::NetworkWebhooksReadOnly, &[rule(&["read"])]);
+const UPDATES: Access = write(&[rule(&["update"])]);
+
+const fn write(rules: &'static [Rule]) -> Access {
+    Access::Permitted(Permission::NetworkWebhooksReadWrite, rules)
+}
+
+const fn rule(actions: &'static [&'static str]) -> Rule {
+    Rule {
+        resource: "webhooks",
+        actions,
+    }
+}
+
+const PAGE: Parameter = Parameter {
+    name: "page",
+    description: "The page, from 1.",
+    shape: Shape::Integer(1, 1_000_000),
+};
+const PAGE_SIZE: Parameter = Parameter {
+    name: "pageSize",
+    description: "Items of a page; 20 where it is absent.",
+    shape: Shape::Integer(1, 100),
+};
+
+/// Longest name of a webhook, in characters.
+pub const MAX_NAME_CHARS: usize = 100;
+/// Longest description, in characters: a few sentences.
+pub const MAX_DESCRIPTION_CHARS: usize = 1_000;
+/// Longest address, in bytes: what servers commonly accept as a request target.
+pub const MAX_URL_BYTES: usize = 2_048;
+/// Longest time that a replaced secret signs beside the new one: a week, enough for whoever rolls
+/// out by hand.
+pub const MAX_OVERLAP_SECONDS: u32 = 604_800;
+/// The time where nothing is said: a day.
+pub const OVERLAP_SECONDS: u32 = 86_400;
+
+/// A type of event that is delivered: what comes and goes. Changes of what is there are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum WebhookEventType {
+    /// A client came.
+    #[serde(rename = "client.created")]
+    ClientCreated,
+    /// A client went.
+    #[serde(rename = "client.deleted")]
+    ClientDeleted,
+    /// A tunnel came.
+    #[serde(rename = "tunnel.created")]
+    TunnelCreated,
+    /// A tunnel went.
+    #[serde(rename = "tunnel.deleted")]
+    TunnelDeleted,
+}
+
+impl WebhookEventType {
+    /// The type of an event, if it is delivered.
+    pub const fn of(event: EventType) -> Option<Self> {
+        match event {
+            EventType::ClientCreated => Some(Self::ClientCreated),
+            EventType::ClientDeleted => Some(Self::ClientDeleted),
+            EventType::TunnelCreated => Some(Self::TunnelCreated),
+            EventType::TunnelDeleted => Some(Self::TunnelDeleted),
+            EventType::StateInitial | EventType::ClientUpdated | EventType::TunnelUpdated => None,
+        }
+    }
+
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClientCreated => EventType::ClientCreated.as_str(),
+            Self::ClientDeleted => EventType::ClientDeleted.as_str(),
+            Self::TunnelCreated => EventType::TunnelCreated.as_str(),
+            Self::TunnelDeleted => EventType::TunnelDeleted.as_str(),
+        }
+    }
+}
+
+/// Whether a webhook gets events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WebhookStatus {
+    /// Yes.
+    #[default]
+    Enabled,
+    /// No.
+    Disabled,
+}
+
+/// What kind of receiver a webhook has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WebhookDestinationType {
+    /// An address that requests are sent to.
+    #[default]
+    WebhookEndpoint,
+    /// Not available here.
+    AmazonEventbridge,
+    /// Not available here.
+    AzureEventGrid,
+}
+
+/// Where events go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WebhookConfig {
+    /// The address: https, without user and password, and none that only this platform reaches.
+    #[schema(
+        example = "https://chat.example.com/in",
+        format = "uri",
+        min_length = 1,
+        max_length = 2048
+    )]
+    pub url: String,
+}
+
+/// A webhook of a project. What has no value is `null`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Webhook {
+    /// Id.
+    #[schema(example = "whk_01h455vb4pex5vsknk084sn02q")]
+    pub id: String,
+    /// The workspace that the project belongs to.
+    pub workspace_id: String,
+    /// The project whose events it gets.
+    pub project_id: String,
+    /// Name, for people.
+    pub name: String,
+    /// What its owner wrote about it.
+    #[schema(required = true)]
+    pub description: Option<String>,
+    /// What kind of receiver it has.
+    pub destination_type: WebhookDestinationType,
+    /// Whether it gets events. One that failed for five days without an end is disabled.
+    pub status: WebhookStatus,
+    /// The types of events that it gets.
+    pub events: Vec<WebhookEventType>,
+    /// Where they go.
+    pub config: WebhookConfig,
+    /// When the signing secret was last replaced.
+    #[schema(required = true, format = DateTime)]
+    pub secret_last_rotated_at: Option<String>,
+    /// Until when the secret before it signs too.
+    #[schema(required = true, format = DateTime)]
+    pub previous_secret_expires_at: Option<String>,
+    /// Since when every attempt has failed.
+    #[schema(required = true, format = DateTime)]
+    pub failing_since: Option<String>,
+    /// Who added it.
+    #[schema(required = true)]
+    pub created_by_user_id: Option<String>,
+    /// When.
+    #[schema(format = DateTime)]
+    pub created_at: String,
+    /// When it last changed.
+    #[schema(format = DateTime)]
+    pub updated_at: String,
+    /// Always `null`: what is deleted is not shown.
+    #[schema(required = true, format = DateTime)]
+    pub deleted_at: Option<String>,
+}
+
+/// A webhook and its new signing secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WebhookWithSecret {
+    /// The webhook.
+    #[serde(flatten)]
+    pub webhook: Webhook,
+    /// The secret; it is shown this once.
+    #[schema(example = "whsec_p5jXN8AQM9LWM0D4loKWxJekqW3cZ7tBvY2hGnR6sD1f")]
+    pub signing_secret: String,
+}
+
+/// One page of webhooks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WebhookList {
+    /// The webhooks of the page.
+    pub webhooks: Vec<Webhook>,
+    /// Where in the list this page is.
+    #[serde(flatten)]
+    pub paging: Paging,
+}
+
+/// A webhook to be.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateWebhook {
+    /// Name, for people.
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: String,
+    /// What there is to say about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1000)]
+    pub description: Option<String>,
+    /// Whether it gets events from the start; `enabled` where it is absent.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub status: WebhookStatus,
+    /// What kind of receiver it has; `webhook_endpoint`, the only one that is available here,
+    /// where it is absent.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub destination_type: WebhookDestinationType,
+    /// The types of events that it gets.
+    #[schema(min_items = 1)]
+    pub events: Vec<WebhookEventType>,
+    /// Where they go.
+    pub config: WebhookConfig,
+}
+
+/// A change to a webhook: what is absent stays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UpdateWebhook {
+    /// Name, for people.
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, min_length = 1, max_length = 100)]
+    pub name: Option<String>,
+    /// What there is to say about it; `null` removes it.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, max_length = 1000)]
+    pub description: Option<Option<String>>,
+    /// Whether it gets events. What was not delivered when it is disabled is canceled.
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub status: Option<WebhookStatus>,
+    /// The types of events that it gets.
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, min_items = 1)]
+    pub events: Option<Vec<WebhookEventType>>,
+    /// Where they go.
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false)]
+    pub config: Option<WebhookConfig>,
+}
+
+/// How a secret is replaced.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RotateWebhookSecret {
+    /// Seconds that the old secret signs beside the new one; a day where it is absent.
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, minimum = 0, maximum = 604_800)]
+    pub overlap_seconds: Option<u32>,
+}
+
+/// Tells a member that is `null` (`Some(None)`) from one that is absent (`None`).
+#[expect(clippy::option_option, reason = "three states")]
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}

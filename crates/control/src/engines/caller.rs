@@ -1,0 +1,54 @@
+//! Who speaks on the link: an extractor, so that no handler can forget to ask.
+
+use std::sync::Arc;
+
+use api::link::VERSION;
+use axum::extract::FromRequestParts;
+use http::HeaderName;
+use http::request::Parts;
+use types::problem::Problem;
+
+use super::cluster::Cluster;
+use crate::app::App;
+use crate::caller::Bearer;
+use crate::extract::ClientIp;
+use crate::metrics;
+use crate::people::throttle::{TooSoon, place};
+use crate::problem::{Answer, Refusal};
+
+/// Version of the shapes, in both directions.
+pub(super) const LINK_VERSION: HeaderName = HeaderName::from_static("svc-link-version");
+
+/// An engine of a cluster.
+pub(super) struct Engine {
+    pub(super) cluster: Arc<Cluster>,
+}
+
+impl FromRequestParts<Arc<App>> for Engine {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Answer<Self> {
+        let ClientIp(ip) = ClientIp::from_request_parts(parts, app).await?;
+        let cluster = match Bearer::of(&parts.headers) {
+            Bearer::Token(secret) => app.engines.cluster(secret),
+            Bearer::Absent | Bearer::Malformed => None,
+        };
+        let Some(cluster) = cluster else {
+            metrics::link_refused();
+            // Right secrets never wait, so that a stranger at the same address keeps no engine out.
+            return Err(match app.engines.failures.begin(&place(ip), app.now()) {
+                Ok(()) => Problem::unauthenticated().into(),
+                Err(TooSoon(seconds)) => Problem::too_many_requests()
+                    .with_retry_after(seconds)
+                    .into(),
+            });
+        };
+        let mut versions = parts.headers.get_all(LINK_VERSION).iter();
+        if versions.next().is_none_or(|version| version != VERSION) || versions.next().is_some() {
+            let detail = format!("{LINK_VERSION} must be {VERSION}");
+            let problem = Problem::invalid_request(detail);
+            return Err(problem.with_field(LINK_VERSION.as_str()).into());
+        }
+        Ok(Self { cluster })
+    }
+}

@@ -1,0 +1,80 @@
+//! `GET /link/v1/changes`: the stream, from its head on.
+
+use std::sync::Arc;
+
+use api::link::{Cursor, VERSION};
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use store::changes::{self, Version};
+
+use super::caller::{Engine, LINK_VERSION};
+use super::cluster::Cluster;
+use super::lines::lines;
+use super::link::Link;
+use crate::app::App;
+use crate::extract::{ClientIp, Query};
+use crate::problem::Answer;
+
+/// Opens a link. Where the database does not answer it is not opened.
+pub(super) async fn stream(
+    engine: Engine,
+    State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
+    mut query: Query,
+) -> Answer<Response> {
+    let since = query.text("since");
+    query.finish()?;
+    let place = app.engines.place()?;
+    let cluster = engine.cluster;
+    let known = since.and_then(|text| read(&cluster, &text));
+    let mut conn = app.store.read().await?;
+    let is_kept = match &known {
+        Some(known) => changes::is_kept(&mut conn, known).await?,
+        None => changes::head(&mut conn).await.map(|_| false)?,
+    };
+    drop(conn);
+    let (out, body) = lines();
+    let link = Link::new(
+        Arc::clone(&app),
+        cluster,
+        ip,
+        known.filter(|_| is_kept),
+        out,
+    )?;
+    app.engines.tasks.spawn(async move {
+        link.run().await;
+        drop(place);
+    });
+    let mut response = Response::new(Body::new(body));
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/x-ndjson"),
+    );
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(LINK_VERSION, HeaderValue::from_static(VERSION));
+    Ok(response)
+}
+
+/// The place as an engine gives it back.
+pub(super) fn cursor(cluster: &Cluster, at: &Version) -> Cursor {
+    Cursor(format!("{}.{}{}", at.version, at.mark, cluster.fingerprint))
+}
+
+/// The place that a cursor of this configuration means. `None`: of another one, or none of ours.
+fn read(cluster: &Cluster, cursor: &str) -> Option<Version> {
+    let (version, mark) = cursor.split_once('.')?;
+    let mark = mark.strip_suffix(cluster.fingerprint.as_str())?;
+    let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    (cursor.len() <= MAX_CURSOR_BYTES && is_plain(version) && is_plain(mark)).then_some(())?;
+    Some(Version {
+        version: version.parse().ok()?,
+        mark: mark.to_owned(),
+    })
+}
+
+/// A number of 64 bits, a mark and a fingerprint have less.
+const MAX_CURSOR_BYTES: usize = 64;

@@ -1,0 +1,135 @@
+//! Everything that a cluster serves, as it is at one moment.
+
+use api::link::{Down, Item};
+use store::{Snapshot, changes, directory};
+
+use super::changes::cursor;
+use super::items;
+use super::link::{Ended, Link};
+use crate::metrics;
+
+/// Tells everything, in pages: what is kept of it here is one page.
+pub(super) async fn tell(link: &mut Link) -> Result<(), Ended> {
+    let _turn = turn(link).await?;
+    let mut at = link.app.store.snapshot().await?;
+    let head = changes::head(&mut at).await?;
+    // After the place was read: a key that another process made before it is among them.
+    link.reload_keys().await?;
+    at.next_page();
+    let platform = link.cluster.platform();
+    link.out.push(&Down::SnapshotBegin { platform }).await?;
+    item(link, items::keys(&link.app)).await?;
+    if let Some(keys) = items::relay_keys(&link.app, &link.cluster) {
+        item(link, keys).await?;
+    }
+    projects(link, &mut at).await?;
+    people(link, &mut at).await?;
+    credentials(link, &mut at).await?;
+    ended(link, &mut at).await?;
+    drop(at);
+    let cursor = cursor(&link.cluster, &head);
+    link.out.push(&Down::SnapshotEnd { cursor }).await?;
+    link.out.flush().await?;
+    link.told = Some(head);
+    metrics::link_snapshot();
+    Ok(())
+}
+
+/// Waits until few enough others are told everything; the engine hears that the link stands.
+async fn turn(link: &mut Link) -> Result<tokio::sync::OwnedSemaphorePermit, Ended> {
+    let mut turn = std::pin::pin!(std::sync::Arc::clone(&link.app.engines.telling).acquire_owned());
+    loop {
+        tokio::select! {
+            turn = &mut turn => return turn.map_err(|_| Ended::Stopped),
+            ended = link.pause() => ended?,
+        }
+        link.keep_alive().await?;
+    }
+}
+
+async fn item(link: &mut Link, item: Item) -> Result<(), Ended> {
+    Ok(link.out.push(&Down::Item { item }).await?)
+}
+
+async fn projects(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
+    let cluster = std::sync::Arc::clone(&link.cluster);
+    let mut after = None;
+    loop {
+        at.next_page();
+        let page = cluster.directory.projects_after(at, after, PAGE).await?;
+        let ids: Vec<_> = page.iter().map(|project| project.id).collect();
+        let ports = directory::ports(at, &cluster.domain, &ids).await?;
+        let is_last = is_last(page.len());
+        for one in items::projects(&cluster, page, &ports) {
+            item(link, one).await?;
+        }
+        if is_last {
+            return Ok(());
+        }
+        after = ids.last().copied();
+    }
+}
+
+async fn people(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
+    let cluster = std::sync::Arc::clone(&link.cluster);
+    let mut after = None;
+    loop {
+        at.next_page();
+        let page = cluster.directory.people_after(at, after, PAGE).await?;
+        let ids: Vec<_> = page.iter().map(|person| person.id).collect();
+        let parts = cluster.directory.parts(at, &ids).await?;
+        let is_last = is_last(page.len());
+        for one in items::people(page, &parts) {
+            item(link, one).await?;
+        }
+        if is_last {
+            return Ok(());
+        }
+        after = ids.last().copied();
+    }
+}
+
+async fn credentials(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
+    let cluster = std::sync::Arc::clone(&link.cluster);
+    let mut after = None;
+    loop {
+        at.next_page();
+        let now = link.app.now();
+        let page = cluster.directory.credentials_after(at, after, now, PAGE);
+        let page = page.await?;
+        let is_last = is_last(page.len());
+        after = page.last().map(|credential| credential.id);
+        for one in page.into_iter().filter_map(items::credential) {
+            item(link, one).await?;
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+async fn ended(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
+    let mut after: Option<String> = None;
+    loop {
+        at.next_page();
+        let now = link.app.now();
+        let page = directory::ended_after(at, after.as_deref(), now, PAGE).await?;
+        let is_last = is_last(page.len());
+        after = page.last().map(|ended| ended.jti.clone());
+        for one in page.into_iter().map(items::ended) {
+            item(link, one).await?;
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether a page with so many rows is the last one.
+fn is_last(rows: usize) -> bool {
+    u32::try_from(rows).is_ok_and(|rows| rows < PAGE)
+}
+
+/// Rows that are held at once: some hundred kilobytes, and a few megabytes of certificates at
+/// worst.
+const PAGE: u32 = 500;

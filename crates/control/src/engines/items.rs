@@ -1,0 +1,188 @@
+//! Rows of the store as the link has them.
+
+use api::control::settings::ProjectSettings;
+use api::link::{
+    Address, Credential, CredentialProof, Ended, Item, Membership, Person, Project, RelayKeys,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde::Deserialize as _;
+use store::{credentials, directory};
+use types::id::{ProjectId, UserId};
+use types::permission::Permission;
+
+use super::cluster::Cluster;
+use crate::app::App;
+use crate::wire::hex;
+use crate::workspaces::role::Role;
+
+/// The public keys, as this process has them.
+pub(super) fn keys(app: &App) -> Item {
+    // The document was made here, of values.
+    let jwks = serde_json::from_slice(app.keys.ring().jwks()).unwrap_or_default();
+    Item::Keys(api::link::Keys { jwks })
+}
+
+/// What makes the passwords of TURN credentials, for relays.
+pub(super) fn relay_keys(app: &App, cluster: &Cluster) -> Option<Item> {
+    let realm = cluster.relay_realm.as_deref()?;
+    let relay = app.keys.turn_relay(realm)?;
+    Some(Item::RelayKeys(RelayKeys {
+        realm: realm.to_owned(),
+        secret: STANDARD.encode(app.keys.turn_secret().expose()),
+        private_key: STANDARD.encode(relay.private_der().expose()),
+    }))
+}
+
+/// Projects, each with its ports.
+pub(super) fn projects<'a>(
+    cluster: &'a Cluster,
+    rows: Vec<directory::Project>,
+    ports: &'a [directory::Port],
+) -> impl Iterator<Item = Item> + 'a {
+    rows.into_iter()
+        .map(|row| Item::Project(Box::new(project(cluster, row, ports))))
+}
+
+fn project(cluster: &Cluster, row: directory::Project, ports: &[directory::Port]) -> Project {
+    // A policy that cannot be read may have been a strict one.
+    let settings = ProjectSettings::deserialize(&row.settings);
+    if settings.is_err() {
+        tracing::error!(project.id = %row.id, "the settings of a project are not what was written");
+    }
+    Project {
+        suspended: row.is_suspended || settings.is_err(),
+        settings: settings.unwrap_or_default(),
+        limits: cluster.limits(&row.plan),
+        addresses: ports_of(ports, row.id).collect(),
+        id: row.id.to_string(),
+        endpoint: row.endpoint,
+        workspace_id: row.workspace_id.to_string(),
+        plan: row.plan,
+        provider: row.provider,
+        region: row.region,
+    }
+}
+
+fn ports_of(ports: &[directory::Port], of: ProjectId) -> impl Iterator<Item = Address> {
+    let own = ports.iter().filter(move |port| port.project_id == of);
+    own.filter_map(|port| {
+        Some(Address {
+            id: port.id.to_string(),
+            port: u16::try_from(port.port).ok()?,
+        })
+    })
+}
+
+/// People, each with their parts.
+pub(super) fn people(
+    rows: Vec<directory::Person>,
+    parts: &[directory::Part],
+) -> impl Iterator<Item = Item> {
+    rows.into_iter().map(|row| {
+        Item::Person(Person {
+            id: row.id.to_string(),
+            memberships: memberships(parts, row.id).collect(),
+            sessions_after: whole_second(row.sessions_after),
+        })
+    })
+}
+
+fn memberships(parts: &[directory::Part], of: UserId) -> impl Iterator<Item = Membership> {
+    // By user, as the store has sorted them.
+    let first = parts.partition_point(|part| part.user_id < of);
+    let own = parts.iter().skip(first);
+    own.take_while(move |part| part.user_id == of)
+        .map(|part| Membership {
+            workspace_id: part.workspace_id.to_string(),
+            permissions: permissions(part.role.into()),
+        })
+}
+
+/// What a role allows at an engine.
+fn permissions(role: Role) -> Vec<String> {
+    let engines = |permission: &&Permission| {
+        let mut rules = permission.rules().iter();
+        rules.any(|rule| rule.resource.starts_with("engine.") || rule.resource == "turn.relay")
+    };
+    let allowed = Permission::ALL.iter().filter(engines);
+    allowed
+        .filter(|permission| role.allows(**permission))
+        .map(ToString::to_string)
+        .collect()
+}
+
+/// A session that began in this very second is over too: who has one signs in again.
+fn whole_second(at: Timestamp) -> i64 {
+    let second = at.as_second();
+    second.saturating_add(i64::from(at.subsec_nanosecond() > 0))
+}
+
+/// A credential; `None` for one that proves nothing.
+pub(super) fn credential(row: credentials::Credential) -> Option<Item> {
+    let proof = match row.kind {
+        credentials::Kind::Pat => CredentialProof::Pat {
+            sha256: hex(&row.token_hash?.0),
+            token_endpoint: row.token_endpoint,
+        },
+        credentials::Kind::App => CredentialProof::App {
+            public_key: row.public_key?,
+        },
+        credentials::Kind::Mtls => match row.certificate_fingerprint {
+            Some(fingerprint) => CredentialProof::Certificate {
+                sha256: hex(&fingerprint),
+            },
+            None => CredentialProof::Authority {
+                certificate: row.issuer_fingerprint.and(row.certificate)?,
+            },
+        },
+    };
+    Some(Item::Credential(Box::new(Credential {
+        id: row.id.to_string(),
+        user_id: row.user_id.to_string(),
+        workspace_id: row.workspace_id.map(|id| id.to_string()),
+        proof,
+        permissions: row.permissions,
+        resources: row.resources,
+        expires_at: row.expires_at.map(Timestamp::as_second),
+    })))
+}
+
+/// What was ended before its time.
+pub(super) fn ended(row: directory::Ended) -> Item {
+    Item::Ended(Ended {
+        id: row.jti,
+        until: whole_second(row.expires_at),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_allows_at_engines_what_it_allows_there() {
+        assert_eq!(
+            permissions(Role::Viewer),
+            ["tunnels.resources.read-only", "webtty.sessions.read-only"]
+        );
+        let member = permissions(Role::Member);
+        assert!(member.contains(&"tunnels.tunnels.create-delete".to_owned()));
+        assert!(member.contains(&"turn.relay.allocate".to_owned()));
+        assert!(!member.contains(&"webtty.logs.read-only".to_owned()));
+        assert!(permissions(Role::Owner).contains(&"webtty.logs.read-only".to_owned()));
+        assert!(
+            permissions(Role::Owner)
+                .iter()
+                .all(|name| !name.starts_with("account."))
+        );
+    }
+
+    #[test]
+    fn the_second_in_which_sessions_ended_is_over() {
+        let at = |text: &str| whole_second(text.parse().unwrap());
+        assert_eq!(at("1970-01-01T00:00:07Z"), 7);
+        assert_eq!(at("1970-01-01T00:00:07.000001Z"), 8);
+    }
+}

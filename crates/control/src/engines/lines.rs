@@ -1,0 +1,136 @@
+//! Lines of JSON on their way to an engine, within bounds: whoever does not read is let go of.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use api::link::Down;
+use bytes::Bytes;
+use hyper::body::{Body, Frame};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+/// The writing end, and the body of the response.
+pub(super) fn lines() -> (Lines, Stream) {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    let lines = Lines {
+        sender,
+        buffer: Vec::new(),
+        flushed: Instant::now(),
+    };
+    (lines, Stream(receiver))
+}
+
+/// Why nothing can be written any more.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// The engine went away.
+    Gone,
+    /// It did not read for [`STALLED`].
+    Slow,
+}
+
+/// The writing end.
+pub(super) struct Lines {
+    sender: mpsc::Sender<Bytes>,
+    buffer: Vec<u8>,
+    flushed: Instant,
+}
+
+impl Lines {
+    /// Adds a line; it goes out when there are enough, or with [`Lines::flush`].
+    pub(super) async fn push(&mut self, line: &Down) -> Result<(), Unread> {
+        // Values with string keys always serialise, and into memory.
+        serde_json::to_writer(&mut self.buffer, line).map_err(|_| Unread::Gone)?;
+        self.buffer.push(b'\n');
+        if self.buffer.len() >= CHUNK_BYTES {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what there is.
+    pub(super) async fn flush(&mut self) -> Result<(), Unread> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let chunk = Bytes::from(std::mem::take(&mut self.buffer));
+        match timeout(STALLED, self.sender.send(chunk)).await {
+            Ok(Ok(())) => {
+                self.flushed = Instant::now();
+                Ok(())
+            }
+            Ok(Err(_)) => Err(Unread::Gone),
+            Err(_) => Err(Unread::Slow),
+        }
+    }
+
+    /// How long the engine has heard nothing.
+    pub(super) fn silence(&self) -> Duration {
+        self.flushed.elapsed()
+    }
+
+    /// Until the engine goes away.
+    pub(super) async fn gone(&self) {
+        self.sender.closed().await;
+    }
+}
+
+/// The body of the response.
+pub(super) struct Stream(mpsc::Receiver<Bytes>);
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let chunk = self.0.poll_recv(context);
+        chunk.map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+    }
+}
+
+/// Small lines go out together.
+const CHUNK_BYTES: usize = 32 * 1024;
+/// Chunks that wait for an engine that reads slowly. A chunk is longer than [`CHUNK_BYTES`] by one
+/// line at most.
+const QUEUE: usize = 4;
+/// An engine reads as fast as it can and does nothing else with the line; one that is silent for
+/// twice as long believes the link broken anyway.
+const STALLED: Duration = Duration::from_secs(8);
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_go_out_together_and_in_order() {
+        let (mut out, body) = lines();
+        out.push(&Down::Alive {}).await.unwrap();
+        out.push(&Down::Alive {}).await.unwrap();
+        out.flush().await.unwrap();
+        out.flush().await.unwrap();
+        drop(out);
+        let all = body.collect().await.unwrap().to_bytes();
+        assert_eq!(all, "{\"type\":\"alive\"}\n{\"type\":\"alive\"}\n");
+    }
+
+    /// The clock runs by itself where everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_does_not_read_is_let_go_of() {
+        let (mut out, body) = lines();
+        for _ in 0..QUEUE {
+            out.push(&Down::Alive {}).await.unwrap();
+            out.flush().await.unwrap();
+        }
+        out.push(&Down::Alive {}).await.unwrap();
+        assert_eq!(out.flush().await, Err(Unread::Slow));
+        drop(body);
+        out.push(&Down::Alive {}).await.unwrap();
+        assert_eq!(out.flush().await, Err(Unread::Gone));
+    }
+}

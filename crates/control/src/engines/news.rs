@@ -1,0 +1,132 @@
+//! From what changed to what is so now.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use api::link::Item;
+use jiff::Timestamp;
+use store::changes::{Change, Kind};
+use store::{Conn, directory};
+use types::id::{CredentialId, ProjectId, UserId, WorkspaceId};
+
+use super::cluster::Cluster;
+use super::items;
+
+/// What is to be told, by what it is about.
+#[derive(Debug, Default)]
+struct Subjects {
+    projects: BTreeSet<ProjectId>,
+    people: BTreeSet<UserId>,
+    credentials: BTreeSet<CredentialId>,
+    ended: Vec<String>,
+}
+
+/// The items of a cluster that these changes are about, but for the keys: what is gone first, so
+/// that nobody has more in the middle of it than before or after. `None`: there are so many that
+/// everything is told instead.
+pub(super) async fn items(
+    conn: &mut Conn,
+    cluster: &Cluster,
+    changes: &[Change],
+    now: Timestamp,
+) -> Result<Option<Vec<Item>>, store::Error> {
+    let Some(about) = Subjects::of(conn, cluster, changes).await? else {
+        return Ok(None);
+    };
+    let served = &cluster.directory;
+    let ids: Vec<_> = about.projects.iter().copied().collect();
+    let projects = served.projects(conn, &ids).await?;
+    let were = served.ever_served(conn, &ids).await?;
+    let ports = directory::ports(conn, &cluster.domain, &ids).await?;
+    let ids: Vec<_> = about.people.iter().copied().collect();
+    let people = served.people(conn, &ids).await?;
+    let parts = served.parts(conn, &ids).await?;
+    let ids: Vec<_> = about.credentials.iter().copied().collect();
+    let credentials = served.credentials(conn, &ids, now).await?;
+    let ended = directory::ended(conn, about.ended).await?;
+
+    let there: BTreeSet<_> = credentials.iter().map(|row| row.id).collect();
+    let gone = about.credentials.difference(&there);
+    let mut news: Vec<Item> = gone
+        .map(|id| Item::CredentialGone { id: id.to_string() })
+        .collect();
+    news.extend(ended.into_iter().map(items::ended));
+    let there: BTreeSet<_> = people.iter().map(|row| row.id).collect();
+    let gone = about.people.difference(&there);
+    news.extend(gone.map(|id| Item::PersonGone { id: id.to_string() }));
+    let there: BTreeSet<_> = projects.iter().map(|row| row.id).collect();
+    let gone = were.into_iter().filter(|id| !there.contains(id));
+    news.extend(gone.map(|id| Item::ProjectGone { id: id.to_string() }));
+    news.extend(items::people(people, &parts));
+    news.extend(credentials.into_iter().filter_map(items::credential));
+    news.extend(items::projects(cluster, projects, &ports));
+    Ok(Some(news))
+}
+
+impl Subjects {
+    async fn of(
+        conn: &mut Conn,
+        cluster: &Cluster,
+        changes: &[Change],
+    ) -> Result<Option<Self>, store::Error> {
+        let mut about = Self::default();
+        let mut workspaces: Vec<WorkspaceId> = Vec::new();
+        let mut joined: Vec<WorkspaceId> = Vec::new();
+        for change in changes {
+            match change.kind {
+                Kind::Keys => {}
+                Kind::Project => about.projects.extend(id::<ProjectId>(change)),
+                Kind::Workspace => workspaces.extend(id::<WorkspaceId>(change)),
+                Kind::Members => joined.extend(id::<WorkspaceId>(change)),
+                Kind::Person => about.people.extend(id::<UserId>(change)),
+                Kind::Credential => about.credentials.extend(id::<CredentialId>(change)),
+                Kind::Ended => about.ended.push(change.key.clone()),
+            }
+        }
+        let changed: Vec<_> = about.projects.iter().copied().collect();
+        for workspace in joined {
+            // With another project there, its members had a part before and have one still.
+            if !cluster
+                .directory
+                .serves_other(conn, workspace, &changed)
+                .await?
+            {
+                about
+                    .people
+                    .extend(directory::members(conn, workspace, MOST).await?);
+            }
+            if about.is_too_much() {
+                return Ok(None);
+            }
+        }
+        if !workspaces.is_empty() {
+            let projects = cluster.directory.projects_of(conn, &workspaces, MOST);
+            about.projects.extend(projects.await?);
+        }
+        let people: Vec<_> = about.people.iter().copied().collect();
+        if !people.is_empty() {
+            let own = directory::credentials_of(conn, &people, MOST).await?;
+            about.credentials.extend(own);
+        }
+        Ok((!about.is_too_much()).then_some(about))
+    }
+
+    fn is_too_much(&self) -> bool {
+        let Self {
+            projects,
+            people,
+            credentials,
+            ended,
+        } = self;
+        let most = usize::try_from(MOST).unwrap_or(usize::MAX);
+        projects.len() + people.len() + credentials.len() + ended.len() >= most
+    }
+}
+
+/// The id that a change is about. What is none names nothing that there could be.
+fn id<T: FromStr>(change: &Change) -> Option<T> {
+    change.key.parse().ok()
+}
+
+/// Things that are told in one step; of more, everything is told, which is read in pages.
+pub(super) const MOST: u32 = 2_000;

@@ -1,0 +1,495 @@
+//! `POST /link/v1/reports`: what engines say happened.
+//!
+//! A batch is one transaction with the note that it arrived, so that whatever breaks off on the way
+//! leaves nothing of it or all of it. What is malformed refuses the batch; what is about a project
+//! that the engine does not serve is left out of it, because the project may have been deleted or
+//! moved while the batch waited at the engine.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use api::link::{
+    EventRecord, InventoryRecord, MAX_RECORDS, MAX_REPORT_BYTES, Receipt, Record, Report,
+    StreamRecord, TurnUsageRecord, UsageRecord, VERSION,
+};
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use http::HeaderValue;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize as _;
+use serde_json::Value;
+use store::usage::{TurnUsage, Usage};
+use store::{Tx, directory, engines, events, logs, usage};
+use types::event::{Event, EventType};
+use types::id::{LogId, ProjectId, TunnelId};
+use types::json::Limits;
+use types::problem::Problem;
+
+use super::caller::{Engine, LINK_VERSION};
+use super::cluster::Cluster;
+use crate::app::App;
+use crate::extract::{read_json_within, whole};
+use crate::metrics;
+use crate::plans::Catalogue;
+use crate::problem::{Answer, Refusal};
+use crate::random;
+use crate::webhooks;
+use crate::wire::unix_millis;
+
+/// Takes a batch, or finds that it has it.
+pub(super) async fn take(
+    engine: Engine,
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Answer<Response> {
+    let body = whole(request.into_body(), MAX_REPORT_BYTES).await?;
+    let report: Report = read_json_within(&body, LIMITS)?;
+    drop(body);
+    // A relay stands in the open and knows of nothing else.
+    let is_relay = engine.cluster.relay_realm.is_some();
+    let other = |record: &Record| !matches!(record, Record::TurnUsage(_) | Record::Unknown);
+    if is_relay && let Some(index) = report.records.iter().position(other) {
+        let field = format!("records[{index}].record");
+        return Err(bad(&field, "a relay reports turn_usage alone"));
+    }
+    let batch = Batch::of(report, app.now())?;
+    let through = batch.store(&app, &engine.cluster).await?;
+    let mut response = Json(Receipt { through }).into_response();
+    let version = HeaderValue::from_static(VERSION);
+    response.headers_mut().insert(LINK_VERSION, version);
+    Ok(response)
+}
+
+/// A report in which every value is one that can be stored.
+struct Batch {
+    reporter: String,
+    sequence: i64,
+    now: Timestamp,
+    streams: Vec<Stream>,
+    events: Vec<(ProjectId, Event)>,
+    /// By project and time, so that two batches that come at once take rows in one order.
+    usage: BTreeMap<(ProjectId, Timestamp), Usage>,
+    turn: BTreeMap<(ProjectId, Timestamp), TurnUsage>,
+    inventory: BTreeMap<ProjectId, (u32, u32)>,
+}
+
+struct Stream {
+    project: ProjectId,
+    id: String,
+    tunnel: Option<TunnelId>,
+    user: Option<String>,
+    outcome: String,
+    created_at: Timestamp,
+    summary: Value,
+}
+
+impl Batch {
+    fn of(report: Report, now: Timestamp) -> Answer<Self> {
+        let is_hex = |text: &str, digits| {
+            text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        if !is_hex(&report.reporter, 32) {
+            return Err(bad("reporter", "expected 32 hexadecimal digits"));
+        }
+        let sequence = i64::try_from(report.sequence).ok();
+        let sequence = sequence.filter(|sequence| *sequence >= 1);
+        if report.records.len() > MAX_RECORDS {
+            let message = format!("expected {MAX_RECORDS} records at most");
+            return Err(bad("records", &message));
+        }
+        let mut batch = Self {
+            reporter: report.reporter,
+            sequence: sequence.ok_or_else(|| bad("sequence", "expected a number from 1"))?,
+            now,
+            streams: Vec::new(),
+            events: Vec::new(),
+            usage: BTreeMap::new(),
+            turn: BTreeMap::new(),
+            inventory: BTreeMap::new(),
+        };
+        for (index, record) in report.records.into_iter().enumerate() {
+            let at = At(index);
+            match record {
+                Record::Stream(record) => batch.stream(at, *record, is_hex)?,
+                Record::Event(record) => batch.event(at, *record)?,
+                Record::Usage(record) => batch.usage(at, &record)?,
+                Record::TurnUsage(record) => batch.turn(at, &record)?,
+                Record::Inventory(record) => batch.inventory(at, &record)?,
+                Record::Unknown => {}
+            }
+        }
+        Ok(batch)
+    }
+
+    fn stream(
+        &mut self,
+        at: At,
+        record: StreamRecord,
+        is_hex: impl Fn(&str, usize) -> bool,
+    ) -> Answer<()> {
+        if !is_hex(&record.stream_id, 24) {
+            return Err(at.bad("stream_id", "expected 24 hexadecimal digits"));
+        }
+        if !OUTCOMES.contains(&record.outcome.as_str()) {
+            return Err(at.bad("outcome", "expected connected, failed or denied"));
+        }
+        if !record.summary.is_object() {
+            return Err(at.bad("summary", "expected an object"));
+        }
+        let tunnel = record.tunnel_id.map(|id| id.parse());
+        let tunnel = tunnel
+            .transpose()
+            .map_err(|_| at.bad("tunnel_id", "is no id"))?;
+        if record
+            .user_id
+            .as_ref()
+            .is_some_and(|id| id.len() > MAX_ID_BYTES)
+        {
+            return Err(at.bad("user_id", "is too long"));
+        }
+        self.streams.push(Stream {
+            project: at.project(&record.project_id)?,
+            id: record.stream_id,
+            tunnel,
+            user: record.user_id,
+            outcome: record.outcome,
+            // An engine whose clock is ahead keeps nothing for longer than another.
+            created_at: record.created_at.min(self.now),
+            summary: record.summary,
+        });
+        Ok(())
+    }
+
+    fn event(&mut self, at: At, record: EventRecord) -> Answer<()> {
+        let project = at.project(&record.project_id)?;
+        let event = Event::deserialize(record.event).map_err(|_| at.bad("event", "is no event"))?;
+        if event.event_type == EventType::StateInitial {
+            return Err(at.bad("event", "a snapshot is no event"));
+        }
+        self.events.push((project, event));
+        Ok(())
+    }
+
+    fn usage(&mut self, at: At, record: &UsageRecord) -> Answer<()> {
+        let project = at.project(&record.project_id)?;
+        let sum = self.usage.entry((project, record.hour)).or_default();
+        let counts = [
+            (&mut sum.streams, "streams", record.streams),
+            (
+                &mut sum.failed_streams,
+                "failed_streams",
+                record.failed_streams,
+            ),
+            (
+                &mut sum.upstream_bytes,
+                "upstream_bytes",
+                record.upstream_bytes,
+            ),
+            (
+                &mut sum.downstream_bytes,
+                "downstream_bytes",
+                record.downstream_bytes,
+            ),
+        ];
+        counts.into_iter().try_for_each(|count| at.add(count))
+    }
+
+    fn turn(&mut self, at: At, record: &TurnUsageRecord) -> Answer<()> {
+        let project = at.project(&record.project_id)?;
+        let sum = self.turn.entry((project, record.hour)).or_default();
+        let counts = [
+            (&mut sum.allocations, "allocations", record.allocations),
+            (
+                &mut sum.relayed_bytes,
+                "relayed_bytes",
+                record.relayed_bytes,
+            ),
+        ];
+        counts.into_iter().try_for_each(|count| at.add(count))
+    }
+
+    fn inventory(&mut self, at: At, record: &InventoryRecord) -> Answer<()> {
+        let project = at.project(&record.project_id)?;
+        self.inventory
+            .insert(project, (record.clients, record.tunnels));
+        Ok(())
+    }
+
+    /// Stores it, unless it is there. Returns how far the reporter has come.
+    async fn store(self, app: &App, cluster: &Cluster) -> Answer<u64> {
+        let now = self.now;
+        let mut tx = app.store.begin().await?;
+        let (domain, reporter) = (&cluster.domain, &self.reporter);
+        if !engines::arrived(&mut tx, domain, reporter, self.sequence, now).await? {
+            let through = engines::through(&mut tx, domain, reporter).await?;
+            metrics::report("repeated");
+            return Ok(through);
+        }
+        let sequence = u64::try_from(self.sequence).unwrap_or_default();
+        let served = self.served(&mut tx, cluster).await?;
+        let catalogue = app.shop.catalogue();
+        let mut counted = Counted::default();
+        for stream in self.streams {
+            let Some(project) = counted.of(&served, stream.project, "stream") else {
+                continue;
+            };
+            store_stream(&mut tx, catalogue, project, stream, now).await?;
+        }
+        for (id, event) in self.events {
+            let Some(project) = counted.of(&served, id, "event") else {
+                continue;
+            };
+            store_event(&mut tx, catalogue, (cluster, project), event, now).await?;
+        }
+        for ((id, hour), sum) in self.usage {
+            if counted.of(&served, id, "usage").is_some() {
+                usage::add(&mut tx, id, hour, &sum).await?;
+            }
+        }
+        for ((id, hour), sum) in self.turn {
+            if counted.of(&served, id, "turn_usage").is_some() {
+                usage::add_turn(&mut tx, id, hour, &sum).await?;
+            }
+        }
+        for (id, online) in self.inventory {
+            if counted.of(&served, id, "inventory").is_some() {
+                engines::set_inventory(&mut tx, id, domain, online, now).await?;
+            }
+        }
+        tx.commit().await?;
+        app.webhooks.wake();
+        counted.tell(cluster);
+        Ok(sequence)
+    }
+
+    /// The projects of it that the cluster serves.
+    async fn served(&self, tx: &mut Tx, cluster: &Cluster) -> Answer<Served> {
+        let mut ids: BTreeSet<ProjectId> = BTreeSet::new();
+        ids.extend(self.streams.iter().map(|stream| stream.project));
+        ids.extend(self.events.iter().map(|(id, _)| *id));
+        ids.extend(self.usage.keys().map(|(id, _)| *id));
+        ids.extend(self.turn.keys().map(|(id, _)| *id));
+        ids.extend(self.inventory.keys().copied());
+        let ids: Vec<_> = ids.into_iter().collect();
+        let rows = cluster.directory.projects(tx, &ids).await?;
+        Ok(rows.into_iter().map(|row| (row.id, row)).collect())
+    }
+}
+
+type Served = HashMap<ProjectId, directory::Project>;
+
+async fn store_stream(
+    tx: &mut Tx,
+    catalogue: &Catalogue,
+    project: &directory::Project,
+    stream: Stream,
+    now: Timestamp,
+) -> Answer<()> {
+    let search = searched(&stream.summary);
+    let log = logs::Log {
+        id: LogId::new(unix_millis(stream.created_at), random::bytes()?),
+        workspace_id: project.workspace_id,
+        project_id: project.id,
+        stream_id: stream.id,
+        tunnel_id: stream.tunnel,
+        user_id: stream.user,
+        outcome: stream.outcome,
+        summary: stream.summary,
+        created_at: stream.created_at,
+        expires_at: kept_until(catalogue, project, now),
+    };
+    logs::insert(tx, &log, &search).await?;
+    Ok(())
+}
+
+async fn store_event(
+    tx: &mut Tx,
+    catalogue: &Catalogue,
+    (cluster, project): (&Cluster, &directory::Project),
+    event: Event,
+    now: Timestamp,
+) -> Answer<()> {
+    // Whose it is, is known here, and not left to the engine to say.
+    let event = Event {
+        created_at: event.created_at.min(now),
+        workspace_id: Some(project.workspace_id.to_string()),
+        project_id: Some(project.id.to_string()),
+        cluster_id: Some(cluster.domain.clone()),
+        ..event
+    };
+    let row = events::Event {
+        id: event.id,
+        kind: event.event_type.to_string(),
+        category: "lifecycle".to_owned(),
+        workspace_id: project.workspace_id,
+        project_id: project.id,
+        cluster_id: event.cluster_id.clone(),
+        user_id: event.user_id.clone(),
+        payload: event.object.clone(),
+        created_at: event.created_at,
+        expires_at: kept_until(catalogue, project, now),
+    };
+    // One that is there has gone its way already.
+    if events::insert(tx, &row).await? {
+        webhooks::on_event(tx, &event, now).await?;
+    }
+    Ok(())
+}
+
+/// How long the plan of a project keeps what happens now.
+fn kept_until(catalogue: &Catalogue, project: &directory::Project, now: Timestamp) -> Timestamp {
+    let plan = project
+        .plan
+        .parse()
+        .unwrap_or(api::control::plans::Plan::Basic);
+    let days = catalogue.terms(plan).log_retention_days;
+    let kept = SignedDuration::from_hours(24 * i64::from(days));
+    now.saturating_add(kept).unwrap_or(Timestamp::MAX)
+}
+
+/// What a search looks into: host, path, method and addresses, and nothing that may be a secret.
+fn searched(summary: &Value) -> String {
+    let found = SEARCHED
+        .iter()
+        .filter_map(|place| summary.pointer(place)?.as_str());
+    let mut text = found.collect::<Vec<_>>().join(" ");
+    let end = text.floor_char_boundary(MAX_SEARCHED_BYTES.min(text.len()));
+    text.truncate(end);
+    text
+}
+
+/// Records that were counted, and those that were left out.
+#[derive(Default)]
+struct Counted {
+    kinds: BTreeMap<&'static str, u64>,
+    left_out: u64,
+}
+
+impl Counted {
+    fn of<'a>(
+        &mut self,
+        served: &'a Served,
+        id: ProjectId,
+        kind: &'static str,
+    ) -> Option<&'a directory::Project> {
+        let project = served.get(&id);
+        if project.is_some() {
+            *self.kinds.entry(kind).or_default() += 1;
+        } else {
+            self.left_out += 1;
+        }
+        project
+    }
+
+    fn tell(&self, cluster: &Cluster) {
+        metrics::report("ok");
+        for (kind, records) in &self.kinds {
+            metrics::report_records(kind, *records);
+        }
+        if self.left_out > 0 {
+            metrics::report_records("left_out", self.left_out);
+            tracing::warn!(
+                cluster = %cluster.domain,
+                records = self.left_out,
+                "an engine reported of projects that it does not serve"
+            );
+        }
+    }
+}
+
+/// A record's place in the report.
+#[derive(Clone, Copy)]
+struct At(usize);
+
+impl At {
+    fn bad(self, member: &str, message: &str) -> Refusal {
+        bad(&format!("records[{}].{member}", self.0), message)
+    }
+
+    fn project(self, id: &str) -> Answer<ProjectId> {
+        let id = id.parse();
+        id.map_err(|_| self.bad("project_id", "is no id of a project"))
+    }
+
+    fn add(self, (sum, member, more): (&mut i64, &str, u64)) -> Answer<()> {
+        let more = i64::try_from(more).ok().filter(|more| *more <= MAX_COUNT);
+        let more = more.ok_or_else(|| self.bad(member, "is too large"))?;
+        *sum = sum.saturating_add(more);
+        Ok(())
+    }
+}
+
+fn bad(field: &str, message: &str) -> Refusal {
+    let problem = Problem::invalid_request(format!("{field}: {message}"));
+    problem.with_field(field).into()
+}
+
+const OUTCOMES: [&str; 3] = ["connected", "failed", "denied"];
+
+/// Where a summary has what is searched: of `stream.summary`, and of the short form.
+const SEARCHED: [&str; 8] = [
+    "/request/http/request/method",
+    "/request/http/request/host",
+    "/request/http/request/path",
+    "/request/downstream/ip",
+    "/method",
+    "/host",
+    "/path",
+    "/source_ip",
+];
+const MAX_SEARCHED_BYTES: usize = 4 * 1024;
+/// As in tokens.
+const MAX_ID_BYTES: usize = 256;
+/// A pebibyte in an hour: a thousand of them in each hour of a century do not overflow.
+const MAX_COUNT: i64 = 1 << 50;
+/// As deep as a summary with headers.
+const LIMITS: Limits = Limits {
+    bytes: MAX_REPORT_BYTES,
+    depth: 32,
+};
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(records: &Value) -> String {
+        let report = json!({"reporter": "0".repeat(32), "sequence": 1, "records": records});
+        let report = Report::deserialize(report).unwrap();
+        let refusal = Batch::of(report, Timestamp::UNIX_EPOCH).err().unwrap();
+        refusal.problem().field.clone().unwrap()
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let project = ProjectId::new(1, [1; 10]).to_string();
+        let at = "1970-01-01T00:00:00Z";
+        let stream = |name: &str, value: Value| {
+            let mut record = json!({"record": "stream", "project_id": project,
+                "stream_id": "0".repeat(24), "outcome": "denied", "created_at": at, "summary": {}});
+            record[name] = value;
+            refused(&json!([{"record": "weather"}, record]))
+        };
+        assert_eq!(stream("project_id", json!("x")), "records[1].project_id");
+        assert_eq!(stream("stream_id", json!("X")), "records[1].stream_id");
+        assert_eq!(stream("outcome", json!("lost")), "records[1].outcome");
+        assert_eq!(stream("summary", json!([])), "records[1].summary");
+        assert_eq!(stream("tunnel_id", json!("x")), "records[1].tunnel_id");
+        let event = json!([{"record": "event", "project_id": project, "event": {"type": "x"}}]);
+        assert_eq!(refused(&event), "records[0].event");
+        let usage = json!([{"record": "usage", "project_id": project, "hour": at, "streams": 1,
+            "failed_streams": 0, "upstream_bytes": u64::MAX, "downstream_bytes": 0}]);
+        assert_eq!(refused(&usage), "records[0].upstream_bytes");
+    }
+
+    #[test]
+    fn a_search_finds_hosts_and_paths_and_no_queries() {
+        let summary = json!({"request": {"downstream": {"ip": "192.0.2.1"}, "http": {"request": {
+            "host": "a.example", "path": "/b", "query": "token=c", "url": "https://a/?token=c"}}}});
+        assert_eq!(searched(&summary), "a.example /b 192.0.2.1");
+        let long = json!({"path": "ä".repeat(5_000)});
+        assert!(searched(&long).len() <= MAX_SEARCHED_BYTES);
+    }
+}

@@ -1,0 +1,324 @@
+//! `GET /edge/sign-in`: a browser that an engine does not know proves here whose it is.
+//!
+//! The engine sends it with the name of the tunnel, and gets it back with a code that is good for a
+//! minute, at that name, in that browser. The name comes from the address, which anybody can write:
+//! nobody is sent anywhere but to a tunnel of a project that they may use, on the cluster and at
+//! the port where that project is.
+
+use std::sync::Arc;
+
+use api::link::{SIGN_IN, SIGN_IN_TYPE, SignIn, SignInClaims};
+use askama::Template;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse as _, Response};
+use credentials::sign_statement;
+use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use types::form::{self, Form};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use crate::access;
+use crate::app::App;
+use crate::pages::layout::{MessagePage, NextPath, PageRefusal, page, page_with, see_other};
+use crate::pages::signed_in;
+use crate::people::session::{SignedIn, Visitor};
+use crate::people::throttle::TooSoon;
+use crate::problem::Answer;
+use crate::projects::region_of;
+use crate::tokens;
+
+/// Sends the browser back with a code, once the person has signed in.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    RawQuery(query): RawQuery,
+) -> Result<Response, PageRefusal> {
+    let query = query.unwrap_or_default();
+    let Some((asked, host)) = read(&query) else {
+        return Ok(wrong_link());
+    };
+    // Before anybody signs in for it: what is none of our clusters is nobody's project.
+    let mut regions = app.shop.catalogue().regions().iter();
+    if !regions.any(|region| region.domain == host.domain && region.engine_port == host.port) {
+        return Ok(nothing_there());
+    }
+    let who = signed_in(visitor, &path(&asked))?;
+    match may_use(&app, &who, &host).await {
+        Ok(()) => match app.engines.codes.begin(&who.user.id, app.now()) {
+            Ok(()) => Ok(back(&app, &who, &asked, comes_from_form(&query))?),
+            Err(TooSoon(seconds)) => Ok(too_many(seconds)),
+        },
+        Err(refusal) => match refusal.problem().status {
+            404 => Ok(nothing_there()),
+            403 | 409 => Ok(not_yours(&who, &refusal.problem().detail)),
+            _ => Err(refusal.into()),
+        },
+    }
+}
+
+/// Whether the person may open streams to the tunnels of the project that is there.
+async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> Answer<()> {
+    const PERMISSION: Permission = Permission::TunnelsStreamsCreateDelete;
+    let principal = who.principal();
+    let mut conn = app.store.read().await?;
+    let endpoint = &host.endpoint;
+    let found = access::project_of_endpoint(&mut conn, &principal, endpoint, PERMISSION).await?;
+    drop(conn);
+    let project = found.project;
+    let is_there = region_of(app, &project)
+        .is_some_and(|region| region.domain == host.domain && region.engine_port == host.port);
+    if !is_there {
+        return Err(Problem::not_found().into());
+    }
+    access::require_usable(&project)?;
+    if !principal.allows(PERMISSION) {
+        return Err(Problem::insufficient_scope(PERMISSION).into());
+    }
+    Ok(())
+}
+
+/// To the tunnel, with the code; nothing of the address is kept or told on. A 303, but by a page
+/// where a form led here: browsers hold the redirects after a form to its page's `form-action`, and
+/// a tunnel's host is in none.
+fn back(app: &App, who: &SignedIn, asked: &SignIn, by_page: bool) -> Answer<Response> {
+    let now = app.now();
+    let host = &asked.host;
+    let claims = SignInClaims {
+        iss: app.config.base_url.clone(),
+        aud: format!("https://{host}"),
+        sub: who.user.id.to_string(),
+        nonce: asked.nonce.clone(),
+        jti: tokens::token_id(now)?,
+        iat: now.as_second(),
+        exp: now.as_second().saturating_add(CODE_SECONDS),
+        name: Some(who.user.name.clone()),
+        email: Some(who.user.email.clone()),
+    };
+    let claims = serde_json::to_value(claims).map_err(|_| Problem::internal())?;
+    let code = sign_statement(&app.keys.signing(), SIGN_IN_TYPE, &claims)?;
+    let code = tokens::text(&code)?;
+    let query = form::encode([("code", code.as_str()), ("state", asked.state.as_str())]);
+    let address = format!("https://{host}/.well-known/svc/callback?{query}");
+    if by_page {
+        let address = &address;
+        return Ok(unnamed(page(&OnwardPage { host, address })));
+    }
+    let mut response = unnamed(see_other(&address).into_response());
+    let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+    response
+        .headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, policy);
+    Ok(response)
+}
+
+/// Sends a browser on by itself, without a script.
+#[derive(Template)]
+#[template(path = "onward.html")]
+struct OnwardPage<'a> {
+    host: &'a str,
+    address: &'a str,
+}
+
+/// The query, if it is what an engine sends.
+fn read(query: &str) -> Option<(SignIn, TunnelHost)> {
+    let mut form = Form::parse(query).ok()?;
+    let asked = SignIn {
+        host: form.take("host")?,
+        nonce: form.take("nonce")?,
+        state: form.take("state")?,
+    };
+    let is_digest = |text: &str| {
+        let is_one_of_them = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        text.len() == DIGEST_CHARACTERS && text.bytes().all(is_one_of_them)
+    };
+    let is_plain = asked.state.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_short =
+        asked.state.len() <= MAX_STATE_BYTES && path(&asked).len() <= NextPath::MAX_BYTES;
+    let fits = is_digest(&asked.nonce) && is_plain && is_short;
+    let host = TunnelHost::parse(&asked.host)?;
+    fits.then_some((asked, host))
+}
+
+/// Name and port of a published tunnel: `<slug>-<endpoint>.t.<domain>[:<port>]`, in the one
+/// spelling that it has.
+#[derive(Debug, PartialEq, Eq)]
+struct TunnelHost {
+    endpoint: String,
+    domain: String,
+    port: u16,
+}
+
+impl TunnelHost {
+    /// Reads what is compared byte by byte afterwards and goes into an address as it is: so only
+    /// letters, digits, dashes and dots, no user, no escape, no second spelling of anything.
+    fn parse(authority: &str) -> Option<Self> {
+        let (name, port) = match authority.split_once(':') {
+            None => (authority, HTTPS),
+            Some((name, digits)) => {
+                let port: u16 = digits.parse().ok()?;
+                let is_canonical = port.to_string() == digits && port != HTTPS && port != 0;
+                (name, is_canonical.then_some(port)?)
+            }
+        };
+        let (label, domain) = name.split_once(".t.")?;
+        let is_label = |label: &str| {
+            let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+            (1..=63).contains(&label.len())
+                && label.bytes().all(inner)
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        let fits =
+            name.len() <= MAX_NAME_BYTES && is_label(label) && domain.split('.').all(is_label);
+        let (slug, endpoint) = label.rsplit_once('-').filter(|_| fits)?;
+        let is_hex = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+        let is_endpoint = endpoint.len() == 8 && endpoint.bytes().all(is_hex);
+        (is_endpoint && is_label(slug)).then(|| Self {
+            endpoint: endpoint.to_owned(),
+            domain: domain.to_owned(),
+            port,
+        })
+    }
+}
+
+/// The request once more, for after the sign-in.
+fn path(asked: &SignIn) -> String {
+    let query = form::encode([
+        ("host", asked.host.as_str()),
+        ("nonce", asked.nonce.as_str()),
+        ("state", asked.state.as_str()),
+        (AFTER, AFTER_SIGN_IN),
+    ]);
+    format!("{SIGN_IN}?{query}")
+}
+
+/// Whether a sign-in led here, with its forms.
+fn comes_from_form(query: &str) -> bool {
+    let after = Form::parse(query)
+        .ok()
+        .and_then(|mut form| form.take(AFTER));
+    after.as_deref() == Some(AFTER_SIGN_IN)
+}
+
+fn wrong_link() -> Response {
+    let text = "This link was made wrongly. Go back to where you came from and try again. If it \
+                happens again, tell those who run this service.";
+    said(StatusCode::BAD_REQUEST, "This link does not work", text)
+}
+
+fn nothing_there() -> Response {
+    let text = "There is no tunnel of yours under this name. It may be that it was moved or \
+                deleted, or that you are signed in as somebody else.";
+    said(StatusCode::NOT_FOUND, "Nothing is here", text)
+}
+
+fn too_many(seconds: u32) -> Response {
+    let text = "You signed in to many tunnels within a short time. Wait a little and try again.";
+    let mut response = said(StatusCode::TOO_MANY_REQUESTS, "Too many sign-ins", text);
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
+fn not_yours(who: &SignedIn, detail: &str) -> Response {
+    let text = format!(
+        "{detail} You are signed in as {}. Somebody who manages the workspace can let you in.",
+        who.user.email
+    );
+    said(StatusCode::FORBIDDEN, "You cannot open this", &text)
+}
+
+fn said(status: StatusCode, title: &str, text: &str) -> Response {
+    let link = Some(("/account", "Go to your account"));
+    unnamed(page_with(status, &MessagePage { title, text, link }))
+}
+
+/// The address that the browser is at, or goes to, is nobody else's to learn.
+fn unnamed(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+/// Parameter of ours that says where the browser comes from.
+const AFTER: &str = "after";
+const AFTER_SIGN_IN: &str = "sign-in";
+
+/// How long a code is good: a browser is there at once.
+const CODE_SECONDS: i64 = 60;
+/// Base64url of 32 bytes.
+const DIGEST_CHARACTERS: usize = 43;
+/// An engine's own: where the browser wanted to go, sealed. It comes back beside a code of less than
+/// a kilobyte, in an address that stays far below the eight kilobytes that servers take.
+const MAX_STATE_BYTES: usize = 2048;
+/// Longest DNS name (RFC 1035 section 2.3.4).
+const MAX_NAME_BYTES: usize = 253;
+/// The port that an address of `https` does not name.
+const HTTPS: u16 = 443;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_has_one_spelling() {
+        let host = TunnelHost::parse("my-app-0a1b2c3d.t.engine.example").unwrap();
+        let wanted = TunnelHost {
+            endpoint: "0a1b2c3d".to_owned(),
+            domain: "engine.example".to_owned(),
+            port: 443,
+        };
+        assert_eq!(host, wanted);
+        let with_port = TunnelHost::parse("a-0a1b2c3d.t.engine.example:8443").unwrap();
+        assert_eq!(with_port.port, 8443);
+        for bad in [
+            "",
+            "engine.example",
+            "0a1b2c3d.t.engine.example",
+            "-0a1b2c3d.t.engine.example",
+            "a-0A1B2C3D.t.engine.example",
+            "A-0a1b2c3d.t.engine.example",
+            "a-0a1b2c3d.T.engine.example",
+            "a-0a1b2c3d.t.engine.example.",
+            "a-0a1b2c3d.t.engine.example:443",
+            "a-0a1b2c3d.t.engine.example:0443",
+            "a-0a1b2c3d.t.engine.example:0",
+            "a-0a1b2c3d.t.engine.example:+8443",
+            "a-0a1b2c3d.t.engine.example:",
+            "a-0a1b2c3d.t.engine.example:1:2",
+            "a-0a1b2c3d.t.engine.example:65536",
+            "a-0a1b2c3d.t.engine.example@evil.example",
+            "evil.example@a-0a1b2c3d.t.engine.example",
+            "a-0a1b2c3d.t.engine.example\\@evil.example",
+            "a-0a1b2c3d.t.engine.example/x",
+            "a-0a1b2c3d.t.engine.example?x",
+            "a-0a1b2c3d.t.engine.example#x",
+            "a-0a1b2c3d.t.engine%2eexample",
+            "a-0a1b2c3d.t.engine\u{3002}example",
+            "\u{430}-0a1b2c3d.t.engine.example",
+            "a-0a1b2c3d.t.engine.example\r\nx",
+            "a-0a1b2c3d.t.engine..example",
+            "a-0a1b2c3d..t.engine.example",
+            "x.a-0a1b2c3d.t.engine.example",
+            "a-0a1b2c3.t.engine.example",
+            "[::1]",
+        ] {
+            assert_eq!(TunnelHost::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_whole_fits_into_the_path_that_is_gone_on_to() {
+        let label = "a".repeat(54);
+        let host = format!("{label}-0a1b2c3d.t.{}", ["b"; 90].join("."));
+        let query = |state: &str| format!("host={host}&nonce={}&state={state}", "n".repeat(43));
+        let (asked, _) = read(&query(&"s".repeat(MAX_STATE_BYTES))).unwrap();
+        assert_eq!(NextPath::parse(&path(&asked)).as_str(), path(&asked));
+        assert!(read(&query(&"s".repeat(MAX_STATE_BYTES + 1))).is_none());
+        // What has to be written in three characters each.
+        assert!(read(&query(&"%25".repeat(1000))).is_some());
+        assert!(read(&query(&"%25".repeat(1500))).is_none());
+    }
+}

@@ -1,0 +1,96 @@
+//! The clusters of engines, as the database knows them: whichever process they are linked to.
+
+use std::sync::Arc;
+
+use api::control::operator::{OperatorCluster, OperatorEngineList, OperatorLink};
+use askama::Template;
+use axum::Json;
+use axum::extract::State;
+use axum::response::Response;
+use jiff::Timestamp;
+use store::{Conn, changes, engines};
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::caller::Operator;
+use crate::config::EngineConfig;
+use crate::engines::{INVENTORY_HOLDS, LINK_IS_SHOWN};
+use crate::extract::Query;
+use crate::pages::layout::{PageRefusal, page};
+use crate::pages::signed_in;
+use crate::people::session::Visitor;
+use crate::problem::Answer;
+use crate::wire::date;
+
+/// `GET /api/operator/engines`.
+pub(super) async fn list(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    query: Query,
+) -> Answer<Json<OperatorEngineList>> {
+    query.finish()?;
+    Ok(Json(shown(&app).await?))
+}
+
+#[derive(Template)]
+#[template(path = "operator_engines.html")]
+struct EnginesPage {
+    list: OperatorEngineList,
+}
+
+/// `/operator/engines`: the same in a browser.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+) -> Result<Response, PageRefusal> {
+    let who = signed_in(visitor, "/operator/engines")?;
+    Operator::of(who.principal()).ok_or_else(Problem::not_found)?;
+    let list = shown(&app).await?;
+    Ok(page(&EnginesPage { list }))
+}
+
+async fn shown(app: &App) -> Answer<OperatorEngineList> {
+    let mut conn = app.store.read().await?;
+    let head = changes::head(&mut conn).await?;
+    let mut clusters = Vec::with_capacity(app.config.engines.len());
+    for engine in &app.config.engines {
+        clusters.push(cluster(app, &mut conn, engine).await?);
+    }
+    Ok(OperatorEngineList {
+        clusters,
+        version: counted(head.version),
+    })
+}
+
+async fn cluster(app: &App, conn: &mut Conn, engine: &EngineConfig) -> Answer<OperatorCluster> {
+    let domain = &engine.cluster_domain;
+    let ago = |time| app.now().saturating_sub(time).unwrap_or(Timestamp::MIN);
+    let since = ago(LINK_IS_SHOWN);
+    let links = engines::linked(conn, domain, since, MOST_LINKS).await?;
+    let reporters = engines::reporters(conn, domain, 1).await?;
+    let online = engines::inventory(conn, domain, ago(INVENTORY_HOLDS)).await?;
+    Ok(OperatorCluster {
+        cluster_domain: domain.clone(),
+        enrolled: engine.enrolment_secret_file.is_some(),
+        links: links
+            .into_iter()
+            .map(|link| OperatorLink {
+                address: link.address,
+                linked_at: date(link.linked_at),
+                seen_at: date(link.seen_at),
+                version: counted(link.version),
+            })
+            .collect(),
+        reported_at: reporters.first().map(|newest| date(newest.last_at)),
+        clients: counted(online.clients),
+        tunnels: counted(online.tunnels),
+    })
+}
+
+/// The database counts with a sign, and from 0.
+fn counted(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or_default()
+}
+
+/// Links of one cluster that are listed: as many as a process takes of all of them.
+const MOST_LINKS: u32 = 256;

@@ -1,0 +1,60 @@
+//! Where the engine of a project is, for what calls it for a caller.
+
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::region_of;
+use crate::access;
+use crate::app::App;
+use crate::caller::Principal;
+use crate::problem::Answer;
+
+/// A project as its callers name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named<'a> {
+    /// By its id.
+    Id(&'a str),
+    /// By its endpoint.
+    Endpoint(&'a str),
+}
+
+/// Where the engine of a project is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineAddress {
+    /// Endpoint of the project.
+    pub endpoint: String,
+    /// Domain of the cluster; the engine is `<endpoint>.<cluster_domain>`.
+    pub cluster_domain: String,
+    /// Port of the engine.
+    pub port: u16,
+}
+
+/// The engine of a project that the caller may ask with `permission`. The engine asks for itself
+/// once more; but what is not the caller's to see is not looked for there.
+///
+/// # Errors
+/// 403 where the credential, the role or the boundary does not allow it, 404 where the caller has
+/// no part in the project, 503 where the platform has no engine at all.
+pub async fn engine_of(
+    app: &App,
+    who: &Principal,
+    project: Named<'_>,
+    permission: Permission,
+) -> Answer<EngineAddress> {
+    if !who.allows(permission) {
+        return Err(Problem::insufficient_scope(permission).into());
+    }
+    let mut conn = app.store.read().await?;
+    let found = match project {
+        Named::Id(id) => access::project(&mut conn, who, id, permission).await?,
+        Named::Endpoint(endpoint) => {
+            access::project_of_endpoint(&mut conn, who, endpoint, permission).await?
+        }
+    };
+    let region = region_of(app, &found.project).ok_or_else(Problem::unavailable)?;
+    Ok(EngineAddress {
+        endpoint: found.project.endpoint,
+        cluster_domain: region.domain.clone(),
+        port: region.engine_port,
+    })
+}

@@ -1,0 +1,157 @@
+//! Deliveries: what became of each, and once more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::control::Paging as Place;
+use api::control::webhooks::{WebhookDelivery, WebhookDeliveryList};
+use axum::Json;
+use axum::extract::State;
+use jiff::Timestamp;
+use serde_json::json;
+use store::deliveries::{self, Delivery, List, Status};
+use store::projects::Project;
+use store::webhooks::{self, Webhook};
+use store::{Conn, Order, Paging, Period};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::read::{ORDERS, named};
+use super::view;
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, WebhooksRead, WebhooksWrite};
+use crate::extract::{Path, Query};
+use crate::problem::Answer;
+use crate::projects::trail;
+
+pub(super) async fn list(
+    caller: Caller<WebhooksRead>,
+    State(app): State<Arc<App>>,
+    Path((project_id, webhook_id)): Path<(String, String)>,
+    mut query: Query,
+) -> Answer<Json<WebhookDeliveryList>> {
+    let page = query.page()?;
+    let status = query.word("status", &STATUSES)?;
+    let kind = query.text("eventType");
+    let period = Period {
+        start: query.parsed::<Timestamp>("start", TIME)?,
+        end: query.parsed::<Timestamp>("end", TIME)?,
+    };
+    let order = query.word("order", &ORDERS)?.unwrap_or(Order::Desc);
+    query.finish()?;
+    let mut conn = app.store.read().await?;
+    let found = access::project(&mut conn, &caller.who, &project_id, READ).await?;
+    let project = &found.project;
+    let webhook = named(&mut conn, project, &webhook_id).await?;
+    let list = List {
+        project: project.id,
+        webhook: webhook.id,
+        status,
+        kind: kind.as_deref(),
+        period,
+        order,
+        paging: Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT),
+    };
+    let rows = deliveries::list(&mut conn, list).await?;
+    let ids: Vec<_> = rows.items.iter().map(|row| row.id).collect();
+    let latest = deliveries::latest_attempts(&mut conn, &ids).await?;
+    let latest: HashMap<_, _> = latest.iter().map(|one| (one.delivery_id, one)).collect();
+    let shown = rows
+        .items
+        .iter()
+        .map(|row| view::delivery(row, project, latest.get(&row.id).copied()));
+    Ok(Json(WebhookDeliveryList {
+        deliveries: shown.collect(),
+        paging: Place::new(page.page, page.size, rows.total),
+    }))
+}
+
+pub(super) async fn get(
+    caller: Caller<WebhooksRead>,
+    State(app): State<Arc<App>>,
+    Path((project_id, webhook_id, delivery_id)): Path<(String, String, String)>,
+    query: Query,
+) -> Answer<Json<WebhookDelivery>> {
+    query.finish()?;
+    let mut conn = app.store.read().await?;
+    let found = access::project(&mut conn, &caller.who, &project_id, READ).await?;
+    let webhook = named(&mut conn, &found.project, &webhook_id).await?;
+    let delivery = delivery(&mut conn, &webhook, &delivery_id).await?;
+    shown(&mut conn, &delivery, &found.project).await.map(Json)
+}
+
+/// Makes it due again, for one attempt more than it has had. The task takes it from there.
+pub(super) async fn retry(
+    caller: Caller<WebhooksWrite>,
+    State(app): State<Arc<App>>,
+    Path((project_id, webhook_id, delivery_id)): Path<(String, String, String)>,
+    query: Query,
+) -> Answer<Json<WebhookDelivery>> {
+    query.finish()?;
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let found = access::project(&mut tx, &caller.who, &project_id, WRITE).await?;
+    let project = &found.project;
+    let webhook = named(&mut tx, project, &webhook_id).await?;
+    let old = delivery(&mut tx, &webhook, &delivery_id).await?;
+    access::require_usable(project)?;
+    if webhook.status != webhooks::Status::Enabled {
+        let detail = "The webhook is disabled; enable it first.";
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
+    if old.attempts >= MAX_ATTEMPTS {
+        let detail = "It was tried often enough.";
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
+    if !deliveries::retry(&mut tx, webhook.id, old.id, now).await? {
+        let detail = "Only what failed or was canceled is tried again by hand.";
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
+    let details = json!({"webhook": webhook.id, "delivery": old.id});
+    let (workspace, action) = (project.workspace_id, "webhook.delivery_retried");
+    trail::record(
+        &mut tx,
+        &caller.who,
+        workspace,
+        project.id,
+        action,
+        details,
+        now,
+    )
+    .await?;
+    let new = delivery(&mut tx, &webhook, &delivery_id).await?;
+    let shown = shown(&mut tx, &new, project).await?;
+    tx.commit().await?;
+    app.webhooks.wake();
+    Ok(Json(shown))
+}
+
+async fn delivery(conn: &mut Conn, webhook: &Webhook, id: &str) -> Answer<Delivery> {
+    let id = id.parse().map_err(|_| Problem::not_found())?;
+    let found = deliveries::by_id(conn, webhook.project_id, webhook.id, id).await?;
+    found.ok_or_else(|| Problem::not_found().into())
+}
+
+async fn shown(conn: &mut Conn, delivery: &Delivery, project: &Project) -> Answer<WebhookDelivery> {
+    let attempts = deliveries::attempts(conn, delivery.id).await?;
+    let mut shown = view::delivery(delivery, project, attempts.last());
+    let numbered = (1..).zip(&attempts);
+    let attempts = numbered.map(|(number, attempt)| view::attempt(number, attempt));
+    shown.attempts = Some(attempts.collect());
+    Ok(shown)
+}
+
+/// As many as are shown.
+const MAX_ATTEMPTS: i64 = 100;
+const READ: Permission = Permission::NetworkWebhooksReadOnly;
+const WRITE: Permission = Permission::NetworkWebhooksReadWrite;
+const TIME: &str = "a date and time as in RFC 3339";
+const STATUSES: [(&str, Status); 6] = [
+    ("pending", Status::Pending),
+    ("delivering", Status::Delivering),
+    ("retrying", Status::Retrying),
+    ("succeeded", Status::Succeeded),
+    ("failed", Status::Failed),
+    ("canceled", Status::Canceled),
+];

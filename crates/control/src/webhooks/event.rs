@@ -1,0 +1,51 @@
+//! From an event to its deliveries.
+
+use api::control::webhooks::WebhookEventType;
+use jiff::Timestamp;
+use store::deliveries::{self, NewDelivery};
+use store::{Tx, webhooks};
+use types::event::Event;
+use types::id::{DeliveryId, ProjectId};
+
+use crate::metrics;
+use crate::problem::Answer;
+use crate::random;
+
+/// Makes a delivery for each enabled endpoint of the event's project that asked for its type, in
+/// the transaction that stores the event. Returns how many are new: one that is reported again
+/// makes none. After the commit, [`super::Webhooks::wake`] has them sent at once.
+pub async fn on_event(tx: &mut Tx, event: &Event, now: Timestamp) -> Answer<u64> {
+    let Some(kind) = WebhookEventType::of(event.event_type) else {
+        return Ok(0);
+    };
+    let project: Option<ProjectId> = event.project_id.as_deref().and_then(|id| id.parse().ok());
+    let Some(project_id) = project else {
+        return Ok(0);
+    };
+    let mut made = 0;
+    for webhook in webhooks::enabled(tx, project_id).await? {
+        if !webhook.events.iter().any(|wanted| wanted == kind.as_str()) {
+            continue;
+        }
+        if deliveries::count_open(tx, webhook.id, MAX_WAITING).await? >= u64::from(MAX_WAITING) {
+            metrics::webhook_event_dropped();
+            tracing::warn!(webhook.id = %webhook.id, "too much waits for a webhook; an event is left out");
+            continue;
+        }
+        let delivery = NewDelivery {
+            id: DeliveryId::new(random::millis(now), random::bytes()?),
+            webhook_id: webhook.id,
+            project_id,
+            event_id: event.id,
+            event_type: kind.as_str().to_owned(),
+            payload: event.to_line(),
+            now,
+        };
+        made += u64::from(deliveries::insert(tx, &delivery).await?);
+    }
+    Ok(made)
+}
+
+/// Deliveries that may wait for one endpoint; events beyond are left out. What an endpoint that is
+/// away for a night can still catch up with in minutes, and some megabytes.
+pub const MAX_WAITING: u32 = 10_000;

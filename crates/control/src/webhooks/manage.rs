@@ -1,0 +1,266 @@
+//! Adding, changing and removing webhooks, and replacing their secrets.
+
+use std::sync::Arc;
+
+use api::control::webhooks::{
+    CreateWebhook, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, MAX_OVERLAP_SECONDS, MAX_URL_BYTES,
+    OVERLAP_SECONDS, RotateWebhookSecret, UpdateWebhook, Webhook, WebhookConfig,
+    WebhookDestinationType, WebhookEventType, WebhookStatus, WebhookWithSecret,
+};
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use store::projects::Project;
+use store::webhooks::{self as stored, Status};
+use store::{Tx, deliveries, workspaces};
+use types::id::WebhookId;
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::read::named;
+use super::{secret, view};
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, Principal, WebhooksWrite};
+use crate::extract::{Body, OptionalBody, Path, Segment};
+use crate::problem::{Answer, Refusal};
+use crate::projects::trail;
+use crate::random;
+
+pub(super) async fn create(
+    Caller { who, .. }: Caller<WebhooksWrite>,
+    State(app): State<Arc<App>>,
+    Segment(project_id): Segment,
+    Body(body): Body<CreateWebhook>,
+) -> Answer<(StatusCode, Json<WebhookWithSecret>)> {
+    if body.destination_type != WebhookDestinationType::WebhookEndpoint {
+        return Err(Problem::feature_unavailable("destinationType").into());
+    }
+    let name = name(&body.name)?;
+    let description = body.description.as_deref().map(description).transpose()?;
+    let events = events(&body.events)?;
+    let url = url(&app, &body.config)?;
+    let now = app.now();
+    let id = WebhookId::new(random::millis(now), random::bytes()?);
+    let signing = secret::draw()?;
+    let sealed_secret = secret::sealed(&app, id, &signing)?;
+    let mut tx = app.store.begin().await?;
+    let project = locked(&mut tx, &who, &project_id).await?;
+    require_plan(&app, &project)?;
+    if stored::count(&mut tx, project.id).await? >= MAX_WEBHOOKS {
+        let detail = format!("The project has {MAX_WEBHOOKS} webhooks already.");
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
+    let webhook = stored::Webhook {
+        id,
+        project_id: project.id,
+        name,
+        description,
+        destination_type: "webhook_endpoint".to_owned(),
+        status: status(body.status),
+        events,
+        url,
+        sealed_secret,
+        previous_sealed_secret: None,
+        previous_secret_expires_at: None,
+        secret_rotated_at: None,
+        failing_since: None,
+        created_by: who.user.id,
+        created_at: now,
+        updated_at: now,
+    };
+    stored::insert(&mut tx, &webhook).await?;
+    record(&mut tx, &who, &project, "webhook.created", &webhook, now).await?;
+    tx.commit().await?;
+    let shown = WebhookWithSecret {
+        webhook: view::webhook(&webhook, &project, now),
+        signing_secret: signing.expose().to_owned(),
+    };
+    Ok((StatusCode::CREATED, Json(shown)))
+}
+
+pub(super) async fn update(
+    Caller { who, .. }: Caller<WebhooksWrite>,
+    State(app): State<Arc<App>>,
+    Path((project_id, webhook_id)): Path<(String, String)>,
+    Body(body): Body<UpdateWebhook>,
+) -> Answer<Json<Webhook>> {
+    let new_name = body.name.as_deref().map(name).transpose()?;
+    let new_description = body
+        .description
+        .map(|given| given.as_deref().map(description).transpose())
+        .transpose()?;
+    let new_events = body.events.as_deref().map(events).transpose()?;
+    let new_url = body.config.map(|config| url(&app, &config)).transpose()?;
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let project = locked(&mut tx, &who, &project_id).await?;
+    let old = named(&mut tx, &project, &webhook_id).await?;
+    let mut new = stored::Webhook {
+        name: new_name.unwrap_or_else(|| old.name.clone()),
+        description: new_description.unwrap_or_else(|| old.description.clone()),
+        status: body.status.map_or(old.status, status),
+        events: new_events.unwrap_or_else(|| old.events.clone()),
+        url: new_url.unwrap_or_else(|| old.url.clone()),
+        ..old.clone()
+    };
+    let is_enabled_again = (old.status, new.status) == (Status::Disabled, Status::Enabled);
+    if is_enabled_again {
+        require_plan(&app, &project)?;
+    }
+    // What failed elsewhere or before says nothing about what comes.
+    if is_enabled_again || new.url != old.url {
+        new.failing_since = None;
+    }
+    if new == old {
+        return Ok(Json(view::webhook(&old, &project, now)));
+    }
+    new.updated_at = now;
+    stored::update(&mut tx, &new).await?;
+    if new.status == Status::Disabled {
+        deliveries::cancel(&mut tx, new.id, now).await?;
+    }
+    record(&mut tx, &who, &project, "webhook.updated", &new, now).await?;
+    tx.commit().await?;
+    Ok(Json(view::webhook(&new, &project, now)))
+}
+
+pub(super) async fn delete(
+    Caller { who, .. }: Caller<WebhooksWrite>,
+    State(app): State<Arc<App>>,
+    Path((project_id, webhook_id)): Path<(String, String)>,
+) -> Answer<StatusCode> {
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let project = locked(&mut tx, &who, &project_id).await?;
+    let webhook = named(&mut tx, &project, &webhook_id).await?;
+    stored::delete(&mut tx, project.id, webhook.id, now).await?;
+    deliveries::cancel(&mut tx, webhook.id, now).await?;
+    record(&mut tx, &who, &project, "webhook.deleted", &webhook, now).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The new secret signs from now on, and beside it the old one until the overlap ends.
+pub(super) async fn rotate(
+    Caller { who, .. }: Caller<WebhooksWrite>,
+    State(app): State<Arc<App>>,
+    Path((project_id, webhook_id)): Path<(String, String)>,
+    OptionalBody(body): OptionalBody<RotateWebhookSecret>,
+) -> Answer<Json<WebhookWithSecret>> {
+    let overlap = body.unwrap_or_default().overlap_seconds;
+    let overlap = overlap.unwrap_or(OVERLAP_SECONDS);
+    if overlap > MAX_OVERLAP_SECONDS {
+        let detail = format!("overlapSeconds is not an integer from 0 to {MAX_OVERLAP_SECONDS}");
+        return Err(bad("overlapSeconds", detail));
+    }
+    let now = app.now();
+    let overlap = SignedDuration::from_secs(overlap.into());
+    let ends_at = now.saturating_add(overlap).unwrap_or(Timestamp::MAX);
+    let signing = secret::draw()?;
+    let mut tx = app.store.begin().await?;
+    let project = locked(&mut tx, &who, &project_id).await?;
+    let webhook = named(&mut tx, &project, &webhook_id).await?;
+    let sealed = secret::sealed(&app, webhook.id, &signing)?;
+    stored::rotate_secret(&mut tx, project.id, webhook.id, &sealed, ends_at, now).await?;
+    let action = "webhook.secret_rotated";
+    record(&mut tx, &who, &project, action, &webhook, now).await?;
+    let webhook = named(&mut tx, &project, &webhook_id).await?;
+    tx.commit().await?;
+    Ok(Json(WebhookWithSecret {
+        webhook: view::webhook(&webhook, &project, now),
+        signing_secret: signing.expose().to_owned(),
+    }))
+}
+
+/// The project, if the caller may change its webhooks. Of two changes at once, one comes after the
+/// other.
+async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Project> {
+    let found = access::project(tx, who, id, Permission::NetworkWebhooksReadWrite).await?;
+    workspaces::lock(tx, found.project.workspace_id).await?;
+    Ok(found.project)
+}
+
+/// Webhooks are a part of some plans.
+fn require_plan(app: &App, project: &Project) -> Answer<()> {
+    access::require_usable(project)?;
+    let terms = app.shop.terms_of(project)?;
+    if terms.webhooks {
+        return Ok(());
+    }
+    let detail = format!("The plan {} has no webhooks.", terms.name);
+    Err(access::not_in_plan(detail))
+}
+
+/// The address may hold a secret of its own, so it is not told.
+async fn record(
+    tx: &mut Tx,
+    who: &Principal,
+    project: &Project,
+    action: &str,
+    webhook: &stored::Webhook,
+    now: Timestamp,
+) -> Answer<()> {
+    let details = json!({"webhook": webhook.id, "name": webhook.name});
+    let workspace = project.workspace_id;
+    trail::record(tx, who, workspace, project.id, action, details, now).await
+}
+
+fn status(given: WebhookStatus) -> Status {
+    match given {
+        WebhookStatus::Enabled => Status::Enabled,
+        WebhookStatus::Disabled => Status::Disabled,
+    }
+}
+
+fn name(given: &str) -> Answer<String> {
+    let name = given.trim();
+    let length = name.chars().count();
+    if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(char::is_control) {
+        let detail = format!("a name has 1 to {MAX_NAME_CHARS} characters, and no control ones");
+        return Err(bad("name", detail));
+    }
+    Ok(name.to_owned())
+}
+
+fn description(given: &str) -> Answer<String> {
+    let text = given.trim();
+    let is_odd = |letter: char| letter.is_control() && letter != '\n';
+    if text.chars().count() > MAX_DESCRIPTION_CHARS || text.chars().any(is_odd) {
+        let detail = format!("a description has at most {MAX_DESCRIPTION_CHARS} characters");
+        return Err(bad("description", detail));
+    }
+    Ok(text.to_owned())
+}
+
+fn events(given: &[WebhookEventType]) -> Answer<Vec<String>> {
+    let mut words: Vec<_> = given.iter().map(|kind| kind.as_str().to_owned()).collect();
+    words.sort_unstable();
+    words.dedup();
+    if words.is_empty() {
+        return Err(bad("events", "at least one type of event"));
+    }
+    Ok(words)
+}
+
+fn url(app: &App, config: &WebhookConfig) -> Answer<String> {
+    let text = config.url.trim();
+    if text.len() > MAX_URL_BYTES {
+        let detail = format!("an address has at most {MAX_URL_BYTES} bytes");
+        return Err(bad("config.url", detail));
+    }
+    let parsed = app.webhooks.sender.targets.parse(text);
+    parsed.map_err(|detail| bad("config.url", detail))?;
+    Ok(text.to_owned())
+}
+
+fn bad(field: &str, detail: impl Into<String>) -> Refusal {
+    Problem::invalid_request(detail.into())
+        .with_field(field)
+        .into()
+}
+
+/// Webhooks of one project: each of its events is sent to as many.
+const MAX_WEBHOOKS: u64 = 20;

@@ -1,0 +1,103 @@
+//! `GET` of webhooks.
+
+use std::sync::Arc;
+
+use api::control::Paging as Place;
+use api::control::webhooks::{Webhook, WebhookList};
+use axum::Json;
+use axum::extract::State;
+use store::projects::Project;
+use store::webhooks::{self, List, Sort, Status};
+use store::{Conn, Order, Paging};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::view;
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, WebhooksRead};
+use crate::extract::{Path, Query, Segment};
+use crate::problem::Answer;
+
+pub(super) async fn list(
+    caller: Caller<WebhooksRead>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    mut query: Query,
+) -> Answer<Json<WebhookList>> {
+    let page = query.page()?;
+    let search = query.text("q").filter(|text| !text.is_empty());
+    let status = query.word("status", &STATUSES)?;
+    let is_ours = query
+        .word("destinationType", &DESTINATIONS)?
+        .unwrap_or(true);
+    let sort = query.word("sort", &SORTS)?.unwrap_or_default();
+    let order = query.word("order", &ORDERS)?.unwrap_or_default();
+    query.finish()?;
+    let mut conn = app.store.read().await?;
+    let found = access::project(&mut conn, &caller.who, &id, PERMISSION).await?;
+    let project = &found.project;
+    let list = List {
+        project: project.id,
+        search: search.as_deref(),
+        status,
+        sort,
+        order,
+        paging: Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT),
+    };
+    let mut rows = webhooks::list(&mut conn, list).await?;
+    if !is_ours {
+        rows.items.clear();
+        rows.total = 0;
+    }
+    let now = app.now();
+    let shown = rows
+        .items
+        .iter()
+        .map(|row| view::webhook(row, project, now));
+    Ok(Json(WebhookList {
+        webhooks: shown.collect(),
+        paging: Place::new(page.page, page.size, rows.total),
+    }))
+}
+
+pub(super) async fn get(
+    caller: Caller<WebhooksRead>,
+    State(app): State<Arc<App>>,
+    Path((project_id, webhook_id)): Path<(String, String)>,
+    query: Query,
+) -> Answer<Json<Webhook>> {
+    query.finish()?;
+    let mut conn = app.store.read().await?;
+    let found = access::project(&mut conn, &caller.who, &project_id, PERMISSION).await?;
+    let webhook = named(&mut conn, &found.project, &webhook_id).await?;
+    Ok(Json(view::webhook(&webhook, &found.project, app.now())))
+}
+
+/// The webhook of this name, of a project that the caller may see.
+pub(super) async fn named(
+    conn: &mut Conn,
+    project: &Project,
+    id: &str,
+) -> Answer<webhooks::Webhook> {
+    let id = id.parse().map_err(|_| Problem::not_found())?;
+    let found = webhooks::by_id(conn, project.id, id).await?;
+    found.ok_or_else(|| Problem::not_found().into())
+}
+
+const PERMISSION: Permission = Permission::NetworkWebhooksReadOnly;
+const STATUSES: [(&str, Status); 2] =
+    [("enabled", Status::Enabled), ("disabled", Status::Disabled)];
+/// Whether there can be webhooks of the kind here.
+const DESTINATIONS: [(&str, bool); 3] = [
+    ("webhook_endpoint", true),
+    ("amazon_eventbridge", false),
+    ("azure_event_grid", false),
+];
+const SORTS: [(&str, Sort); 4] = [
+    ("name", Sort::Name),
+    ("status", Sort::Status),
+    ("createdAt", Sort::Id),
+    ("updatedAt", Sort::UpdatedAt),
+];
+pub(super) const ORDERS: [(&str, Order); 2] = [("asc", Order::Asc), ("desc", Order::Desc)];

@@ -1,0 +1,53 @@
+//! Signing secrets, in the database under seal and bound to their webhook.
+
+use credentials::webhook::WebhookSecret;
+use jiff::Timestamp;
+use store::Sealed;
+use store::webhooks::Webhook;
+use types::id::WebhookId;
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::keys::Seal;
+use crate::problem::Answer;
+use crate::random;
+
+/// A new secret.
+pub(super) fn draw() -> Answer<WebhookSecret> {
+    let drawn = WebhookSecret::draw(&random::bytes()?);
+    drawn.ok_or_else(|| Problem::internal().into())
+}
+
+/// The secret as it is kept.
+pub(super) fn sealed(app: &App, id: WebhookId, secret: &WebhookSecret) -> Answer<Sealed> {
+    let sealed = seal(app)?.seal(id.as_str(), secret.expose().as_bytes())?;
+    Ok(Sealed(sealed))
+}
+
+/// The secrets that sign now: the present one first, then the one before while it overlaps.
+///
+/// # Errors
+/// One cannot be opened: the platform's key was changed.
+pub(super) fn in_force(app: &App, webhook: &Webhook, now: Timestamp) -> Answer<Vec<WebhookSecret>> {
+    let seal = seal(app)?;
+    let overlaps = webhook
+        .previous_secret_expires_at
+        .is_some_and(|end| now < end);
+    let previous = webhook.previous_sealed_secret.as_ref().filter(|_| overlaps);
+    [Some(&webhook.sealed_secret), previous]
+        .into_iter()
+        .flatten()
+        .map(|Sealed(sealed)| {
+            let opened = seal.open(webhook.id.as_str(), sealed);
+            let text = opened.as_ref().and_then(|text| std::str::from_utf8(text).ok());
+            text.and_then(WebhookSecret::parse).ok_or_else(|| {
+                tracing::error!(webhook.id = %webhook.id, "a signing secret cannot be opened: was the platform's key changed?");
+                Problem::internal().into()
+            })
+        })
+        .collect()
+}
+
+fn seal(app: &App) -> Answer<Seal> {
+    Seal::new(&app.keys.derive("webhook-secrets")?)
+}

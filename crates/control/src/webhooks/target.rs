@@ -1,0 +1,232 @@
+//! Where webhooks may go: an address is written by a customer and called from inside, so without
+//! a check it would reach what only this platform reaches (server-side request forgery).
+//!
+//! The address that was checked is the one that is connected to: names are resolved here, for each
+//! attempt, and the connection takes what is left. A name that means another address a moment later
+//! gains nothing.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use reqwest::Url;
+use reqwest::dns::{Name, Resolve, Resolving};
+use tokio::net::lookup_host;
+
+use crate::config::is_loopback;
+
+/// The addresses that requests may go to: public ones, and networks of the configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Targets(Arc<[IpNet]>);
+
+/// The address is none that webhooks may go to.
+#[derive(Debug, thiserror::Error)]
+#[error("webhooks do not go to this address")]
+pub(super) struct RefusedTarget;
+
+impl Targets {
+    pub(super) fn new(allowed: &[IpNet]) -> Self {
+        Self(allowed.into())
+    }
+
+    /// The address of a webhook, as far as it can be judged without a look-up.
+    ///
+    /// # Errors
+    /// What is wrong, in words for whoever wrote it.
+    pub(super) fn parse(&self, text: &str) -> Result<Url, &'static str> {
+        let url =
+            Url::parse(text).map_err(|_| "expected an address such as https://example.com/in")?;
+        if url.scheme() != "https" {
+            return Err("webhooks go to https addresses alone");
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("the address must not have a user or a password");
+        }
+        if !self.permits_host(&url) {
+            return Err("webhooks go to public addresses alone");
+        }
+        Ok(url)
+    }
+
+    /// Whether the host may be asked for: true for a name, which is judged when it is resolved.
+    /// The library does not resolve a host that is an address.
+    pub(super) fn permits_host(&self, url: &Url) -> bool {
+        let host = url.host_str().unwrap_or_default();
+        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(ip) => self.permits(ip),
+            Err(_) if is_loopback(host) => self.permits(Ipv4Addr::LOCALHOST.into()),
+            Err(_) => !host.is_empty(),
+        }
+    }
+
+    fn permits(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        is_public(ip) || self.0.iter().any(|network| network.contains(&ip))
+    }
+}
+
+impl Resolve for Targets {
+    fn resolve(&self, name: Name) -> Resolving {
+        let targets = self.clone();
+        Box::pin(async move {
+            let found = lookup_host((name.as_str(), 0)).await?;
+            let permitted: Vec<SocketAddr> = found
+                .filter(|address| targets.permits(address.ip()))
+                .collect();
+            if permitted.is_empty() {
+                return Err(RefusedTarget.into());
+            }
+            let addresses: reqwest::dns::Addrs = Box::new(permitted.into_iter());
+            Ok(addresses)
+        })
+    }
+}
+
+/// Whether the address is one of the public internet: not set aside for anything else (RFC 6890
+/// and the registries that it began), and not multicast.
+fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !NOT_PUBLIC_V4.iter().any(|network| network.contains(&ip)),
+        IpAddr::V6(ip) => {
+            GLOBAL_UNICAST.contains(&ip)
+                && !NOT_PUBLIC_V6.iter().any(|network| network.contains(&ip))
+        }
+    }
+}
+
+const fn v4(a: u8, b: u8, c: u8, length: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, 0), length)
+}
+
+const fn v6(a: u16, b: u16, length: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), length)
+}
+
+/// The IANA registry of special-purpose IPv4 addresses, multicast, and what is reserved.
+const NOT_PUBLIC_V4: [Ipv4Net; 15] = [
+    v4(0, 0, 0, 8),
+    v4(10, 0, 0, 8),
+    v4(100, 64, 0, 10),
+    v4(127, 0, 0, 8),
+    v4(169, 254, 0, 16),
+    v4(172, 16, 0, 12),
+    v4(192, 0, 0, 24),
+    v4(192, 0, 2, 24),
+    v4(192, 88, 99, 24),
+    v4(192, 168, 0, 16),
+    v4(198, 18, 0, 15),
+    v4(198, 51, 100, 24),
+    v4(203, 0, 113, 24),
+    v4(224, 0, 0, 4),
+    v4(240, 0, 0, 4),
+];
+
+/// Whatever is not of it is not public: loopback, link-local, unique local, multicast, translation
+/// to IPv4.
+const GLOBAL_UNICAST: Ipv6Net = v6(0x2000, 0, 3);
+
+/// The IANA registry of special-purpose IPv6 addresses: protocol assignments with Teredo,
+/// documentation, and 6to4, which carries any IPv4 address.
+const NOT_PUBLIC_V6: [Ipv6Net; 4] = [
+    v6(0x2001, 0, 23),
+    v6(0x2001, 0x0db8, 32),
+    v6(0x2002, 0, 16),
+    v6(0x3fff, 0, 20),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(targets: &Targets, url: &str) -> bool {
+        targets.parse(url).is_err()
+    }
+
+    #[test]
+    fn what_is_not_public_is_refused_however_it_is_written() {
+        let targets = Targets::new(&[]);
+        for host in [
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0177.0.0.1",
+            "0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "169.254.169.254",
+            "172.31.255.255",
+            "192.168.0.1",
+            "198.18.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "[::]",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:a9fe:a9fe]",
+            "[::127.0.0.1]",
+            "[64:ff9b::7f00:1]",
+            "[fe80::1]",
+            "[fd00:ec2::254]",
+            "[ff02::1]",
+            "[2001::1]",
+            "[2001:db8::1]",
+            "[2002:7f00:1::]",
+            "localhost",
+            "LOCALHOST",
+            "a.localhost",
+            "１２７.0.0.1",
+        ] {
+            assert!(refused(&targets, &format!("https://{host}/")), "{host}");
+        }
+        for host in [
+            "8.8.8.8",
+            "[2606:4700::1111]",
+            "example.com",
+            "10.example.com",
+        ] {
+            assert!(
+                !refused(&targets, &format!("https://{host}:8443/in?x=1")),
+                "{host}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_address_is_https_without_credentials() {
+        let targets = Targets::new(&[]);
+        for url in [
+            "http://example.com/",
+            "ftp://example.com/",
+            "https://user@example.com/",
+            "https://user:pass@example.com/",
+            "https://:pass@example.com/",
+            "https://",
+            "example.com",
+            "",
+        ] {
+            assert!(refused(&targets, url), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_configuration_allows_networks() {
+        let targets = Targets::new(&["127.0.0.0/8".parse().unwrap()]);
+        assert!(!refused(&targets, "https://127.0.0.1:1234/"));
+        assert!(!refused(&targets, "https://[::ffff:127.0.0.1]/"));
+        assert!(!refused(&targets, "https://localhost/"));
+        assert!(refused(&targets, "https://10.0.0.1/"));
+        assert!(refused(&targets, "https://[::1]/"));
+    }
+
+    /// The name is harmless to look at; what it stands for is not.
+    #[tokio::test]
+    async fn a_name_is_judged_by_what_it_resolves_to() {
+        let name = || "localhost".parse::<Name>().unwrap();
+        let refused = Targets::new(&[]).resolve(name()).await.err().unwrap();
+        assert!(refused.is::<RefusedTarget>());
+        let allowed = Targets::new(&["127.0.0.0/8".parse().unwrap()]);
+        let mut found = allowed.resolve(name()).await.unwrap();
+        assert!(found.all(|address| address.ip() == Ipv4Addr::LOCALHOST));
+    }
+}

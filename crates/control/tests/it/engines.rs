@@ -1,0 +1,251 @@
+//! The engine link: platforms that serve, and engines that read and report.
+
+mod changes;
+mod links;
+mod relays;
+mod reports;
+mod sign_in;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::link::{CHANGES, Cursor, Down, Item, MAX_LINE_BYTES, Platform, VERSION};
+use control::Running;
+use control::config::EngineConfig;
+use daemon::shutdown::Shutdown;
+use http::Request;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::{Bytes, Incoming};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use crate::support::{Person, Project, TestControl};
+
+/// What engines of `engine.example` show.
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+/// What those of `other.example` do.
+const OTHER_SECRET: &str = "fedcba9876543210fedcba9876543210";
+/// What relays of `engine.example` show.
+const RELAY_SECRET: &str = "00112233445566778899aabbccddeeff";
+/// For what happens at once, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The platform with two clusters, each with a region and a secret.
+async fn linkable(control: TestControl) -> TestControl {
+    linkable_with(control, json!({})).await
+}
+
+/// The same with more in the catalogue.
+async fn linkable_with(control: TestControl, mut catalogue: Value) -> TestControl {
+    catalogue["regions"] = json!([
+        {"provider": "other", "region": "local", "cluster_domain": "engine.example", "engine_port": 8443},
+        {"provider": "other", "region": "far", "cluster_domain": "other.example"},
+    ]);
+    let control = control.configured(json!({"catalog": catalogue})).await;
+    let mut config = control.app.config.clone();
+    let secrets = [("engine.example", SECRET), ("other.example", OTHER_SECRET)];
+    config.engines = secrets
+        .into_iter()
+        .map(|(domain, secret)| {
+            let file = control.directory().join(domain);
+            std::fs::write(&file, format!("{secret}\n")).unwrap();
+            EngineConfig {
+                cluster_domain: domain.to_owned(),
+                enrolment_secret_file: Some(file),
+                relay_secret_file: (domain == "engine.example").then(|| {
+                    let file = control.directory().join("relays");
+                    std::fs::write(&file, RELAY_SECRET).unwrap();
+                    file
+                }),
+                ca_file: None,
+                tcp_ports: None,
+            }
+        })
+        .collect();
+    control.under(config).await
+}
+
+/// A platform on a socket.
+struct Served {
+    address: SocketAddr,
+    running: Running,
+    shutdown: Shutdown,
+}
+
+impl Served {
+    async fn start(control: &TestControl) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let shutdown = Shutdown::new(Duration::from_secs(5));
+        let app = Arc::clone(&control.app);
+        let running = control::start_on(app, listener, shutdown.clone());
+        let running = running.await.unwrap();
+        Self {
+            address: running.address(),
+            running,
+            shutdown,
+        }
+    }
+
+    /// Sends a request as an engine does.
+    async fn send(&self, request: Request<Empty<Bytes>>) -> http::Response<Incoming> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        timeout(PATIENCE, sender.send_request(request))
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    /// A link of `engine.example`.
+    async fn link(&self, since: Option<&Cursor>) -> Link {
+        self.link_of(SECRET, since).await
+    }
+
+    async fn link_of(&self, secret: &str, since: Option<&Cursor>) -> Link {
+        let response = self.send(asks(secret, since)).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "application/x-ndjson");
+        assert_eq!(response.headers()["svc-link-version"], VERSION);
+        Link {
+            body: response.into_body(),
+            read: Vec::new(),
+        }
+    }
+
+    async fn stop(self) {
+        self.shutdown.request();
+        timeout(PATIENCE, self.running.stopped()).await.unwrap();
+    }
+}
+
+fn asks(secret: &str, since: Option<&Cursor>) -> Request<Empty<Bytes>> {
+    let query = since.map_or(String::new(), |cursor| format!("?since={}", cursor.0));
+    Request::get(format!("{CHANGES}{query}"))
+        .header("host", "svc.example")
+        .header("authorization", format!("Bearer {secret}"))
+        .header("svc-link-version", VERSION)
+        .body(Empty::new())
+        .unwrap()
+}
+
+/// The engine's end of a link.
+struct Link {
+    body: Incoming,
+    read: Vec<u8>,
+}
+
+/// Everything, as it was told.
+#[derive(Debug)]
+struct Everything {
+    platform: Platform,
+    items: Vec<Item>,
+    cursor: Cursor,
+}
+
+impl Link {
+    /// The next line; `None` when the link has ended.
+    async fn line(&mut self) -> Option<Down> {
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=end).collect();
+                assert!(line.len() <= MAX_LINE_BYTES);
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            let frame = timeout(PATIENCE, self.body.frame()).await.unwrap()?;
+            let Ok(frame) = frame else { return None };
+            self.read.extend(frame.into_data().unwrap());
+        }
+    }
+
+    /// The next line that says something.
+    async fn news(&mut self) -> Option<Down> {
+        loop {
+            let line = self.line().await;
+            if line != Some(Down::Alive {}) {
+                return line;
+            }
+        }
+    }
+
+    async fn everything(&mut self) -> Everything {
+        let begin = self.news().await;
+        let Some(Down::SnapshotBegin { platform }) = begin else {
+            panic!("{begin:?}");
+        };
+        let mut items = Vec::new();
+        loop {
+            match self.news().await.unwrap() {
+                Down::Item { item } => items.push(item),
+                Down::SnapshotEnd { cursor } => {
+                    return Everything {
+                        platform,
+                        items,
+                        cursor,
+                    };
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn change(&mut self) -> (Cursor, Vec<Item>) {
+        match self.news().await {
+            Some(Down::Change { cursor, items }) => (cursor, items),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The items as JSON, without the keys.
+fn shown(items: &[Item]) -> Vec<Value> {
+    let items = items.iter().filter(|item| !matches!(item, Item::Keys(_)));
+    items
+        .map(|item| serde_json::to_value(item).unwrap())
+        .collect()
+}
+
+/// What an item is, and its id.
+fn named(items: &[Item]) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let mut named: Vec<_> = shown(items)
+        .iter()
+        .map(|item| (text(&item["item"]), text(&item["id"])))
+        .collect();
+    named.sort();
+    named
+}
+
+/// Such names, in order.
+fn names<const N: usize>(names: [(&str, &str); N]) -> Vec<(String, String)> {
+    let mut names: Vec<_> = names
+        .map(|(kind, id)| (kind.to_owned(), id.to_owned()))
+        .into();
+    names.sort();
+    names
+}
+
+/// The id of the person's only credential.
+async fn credential_of(control: &TestControl, person: &Person) -> String {
+    let list = control.get("/api/credentials", &person.token).await;
+    list.expect(200)["credentials"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+/// A platform that serves, a person with a project, and a link that was told of both.
+async fn linked(control: TestControl) -> (TestControl, Served, Link, Person, Project) {
+    let control = linkable(control).await;
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    let served = Served::start(&control).await;
+    let mut link = served.link(None).await;
+    link.everything().await;
+    (control, served, link, ada, project)
+}

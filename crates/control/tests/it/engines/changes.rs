@@ -1,0 +1,394 @@
+//! What an engine is told.
+
+use api::link::{Credential, CredentialProof, Item};
+use http::Method;
+use serde_json::json;
+use store::members::Role;
+use store::projects::NewProject;
+use store::{addresses, members, projects, users};
+use types::id::{AddressId, ProjectId};
+
+use super::{
+    Everything, OTHER_SECRET, Served, credential_of, linkable_with, linked, named, names, shown,
+};
+use crate::support::{PASSWORD, Person, Project, TestControl, both};
+
+both! {
+    an_engine_is_told_everything_that_it_serves_and_nothing_else,
+    every_change_is_told_in_its_order,
+    who_comes_and_goes_is_told_with_what_is_theirs,
+    whatever_ends_early_is_told,
+}
+
+/// A project of somebody in the region of the other cluster.
+async fn far_project(control: &TestControl, of: &Person) -> Project {
+    let near = control.project(of).await;
+    let id = ProjectId::new(crate::support::next() + (1 << 41), [9; 10]);
+    let endpoint = format!("f{}", &near.endpoint[1..]);
+    let mut tx = control.app.store.begin().await.unwrap();
+    projects::delete(&mut tx, near.id, control.now())
+        .await
+        .unwrap();
+    let new = NewProject {
+        id,
+        workspace_id: of.workspace,
+        endpoint: endpoint.clone(),
+        name: "far".to_owned(),
+        plan: "pro".to_owned(),
+        provider: "other".to_owned(),
+        region: Some("far".to_owned()),
+        routing: "regional".to_owned(),
+        deployment: "shared".to_owned(),
+        created_by: of.user,
+        now: control.now(),
+    };
+    projects::insert(&mut tx, &new).await.unwrap();
+    tx.commit().await.unwrap();
+    Project { id, endpoint }
+}
+
+async fn an_engine_is_told_everything_that_it_serves_and_nothing_else(control: TestControl) {
+    let limits = json!({"plans": [{"plan": "basic", "limits": {"clients": 3}}]});
+    let control = linkable_with(control, limits).await;
+    let (ada, eve, bob) = (
+        control.person("ada").await,
+        control.person("eve").await,
+        control.person("bob").await,
+    );
+    let project = control.project(&ada).await;
+    let far = far_project(&control, &eve).await;
+    control.join(&bob, ada.workspace, Role::Viewer).await;
+    let settings = json!({"publishedTcpEnabled": false});
+    let path = format!("/api/projects/tunnels/{}/settings", project.id);
+    control
+        .send(Method::PATCH, &path, Some(&ada.token), Some(&settings))
+        .await
+        .expect(200);
+    let (ada_pat, bob_pat, eve_pat) = (
+        credential_of(&control, &ada).await,
+        credential_of(&control, &bob).await,
+        credential_of(&control, &eve).await,
+    );
+    let mut tx = control.app.store.begin().await.unwrap();
+    let address = addresses::Address {
+        id: AddressId::new(1, [1; 10]),
+        project_id: project.id,
+        cluster_domain: "engine.example".to_owned(),
+        port: 4000,
+        created_at: control.now(),
+    };
+    addresses::insert(&mut tx, &address).await.unwrap();
+    // A credential that reaches nothing here.
+    let elsewhere = control::credentials::issue_pat(&control.app, bob.user, "x", None).unwrap();
+    let mut elsewhere = elsewhere.credential;
+    elsewhere.workspace_id = Some(bob.workspace);
+    store::credentials::insert(&mut tx, &elsewhere)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+
+    let served = Served::start(&control).await;
+    let Everything {
+        platform, items, ..
+    } = served.link(None).await.everything().await;
+    assert_eq!(platform.base_url, "https://svc.example");
+    assert_eq!(platform.cluster_domain, "engine.example");
+    let jwks = control.get("/.well-known/jwks.json", "").await.json();
+    assert!(items.contains(&Item::Keys(api::link::Keys { jwks })));
+    let wanted = names([
+        ("project", project.id.as_str()),
+        ("person", ada.user.as_str()),
+        ("person", bob.user.as_str()),
+        ("credential", &ada_pat),
+        ("credential", &bob_pat),
+    ]);
+    assert_eq!(named(&items), wanted);
+    let Some(Item::Project(told)) = items.iter().find(|item| matches!(item, Item::Project(_)))
+    else {
+        panic!("no project");
+    };
+    assert_eq!((&told.endpoint, told.suspended), (&project.endpoint, false));
+    assert_eq!((told.limits.clients, told.limits.tunnels), (Some(3), None));
+    assert!(!told.settings.published_tcp_enabled);
+    assert_eq!(told.addresses[0].port, 4000);
+    assert_eq!(
+        (told.plan.as_str(), told.region.as_deref()),
+        ("basic", Some("local"))
+    );
+    let person = |of: &Person| {
+        let found = shown(&items)
+            .into_iter()
+            .find(|item| item["id"] == of.user.as_str());
+        found.unwrap()["memberships"].clone()
+    };
+    let permissions = json!(["tunnels.resources.read-only", "webtty.sessions.read-only"]);
+    // Of Bob's own workspace, which has nothing here, not a word.
+    assert_eq!(
+        person(&bob),
+        json!([{"workspace_id": ada.workspace, "permissions": permissions}])
+    );
+    assert!(person(&ada)[0]["permissions"].as_array().unwrap().len() > 4);
+    let digest = ::credentials::digest(&ada.token);
+    let halves = digest.as_chunks::<16>().0;
+    let [one, two] = [halves[0], halves[1]].map(u128::from_be_bytes);
+    let hex = format!("{one:032x}{two:032x}");
+    let pat = items.iter().find_map(|item| match item {
+        Item::Credential(credential) if credential.id == ada_pat => Some(credential),
+        _ => None,
+    });
+    let Credential {
+        user_id,
+        proof,
+        permissions,
+        expires_at,
+        ..
+    } = &**pat.unwrap();
+    assert_eq!(
+        (user_id.as_str(), permissions, expires_at),
+        (ada.user.as_str(), &None, &None)
+    );
+    let CredentialProof::Pat {
+        sha256,
+        token_endpoint,
+    } = proof
+    else {
+        panic!("{proof:?}");
+    };
+    assert_eq!((sha256, token_endpoint.as_ref().unwrap().len()), (&hex, 8));
+    assert!(!serde_json::to_string(&items).unwrap().contains(&ada.token));
+
+    let there = served.link_of(OTHER_SECRET, None).await.everything().await;
+    let wanted = names([
+        ("project", far.id.as_str()),
+        ("person", eve.user.as_str()),
+        ("credential", &eve_pat),
+    ]);
+    assert_eq!(named(&there.items), wanted);
+    served.stop().await;
+}
+
+async fn every_change_is_told_in_its_order(control: TestControl) {
+    let (control, served, mut link, ada, project) = linked(control).await;
+    let own = credential_of(&control, &ada).await;
+    let path = format!("/api/projects/tunnels/{}", project.id);
+    // What engines do not know tells them nothing.
+    let name = json!({"name": "renamed"});
+    control
+        .send(Method::PATCH, &path, Some(&ada.token), Some(&name))
+        .await
+        .expect(200);
+    let settings = json!({"trustedIps": ["192.0.2.0/24"]});
+    let at = format!("{path}/settings");
+    control
+        .send(Method::PATCH, &at, Some(&ada.token), Some(&settings))
+        .await
+        .expect(200);
+    let (_, items) = link.change().await;
+    let told = shown(&items);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["settings"]["trustedIps"], settings["trustedIps"]);
+
+    let suspend = async |suspended: bool| {
+        let now = control.now();
+        let mut tx = control.app.store.begin().await.unwrap();
+        let (from, to) = (
+            store::workspaces::Status::Active,
+            store::workspaces::Status::Suspended,
+        );
+        let (from, to) = if suspended { (from, to) } else { (to, from) };
+        let id = ada.workspace;
+        assert!(
+            store::workspaces::change_status(&mut tx, id, from, to, now)
+                .await
+                .unwrap()
+        );
+        tx.commit().await.unwrap();
+    };
+    for suspended in [true, false] {
+        suspend(suspended).await;
+        let (_, items) = link.change().await;
+        let told = shown(&items);
+        assert_eq!(
+            (&told[0]["id"], &told[0]["suspended"]),
+            (&json!(project.id), &json!(suspended))
+        );
+    }
+    let issued = json!({"type": "pat", "name": "x", "permissions": ["tunnels.resources.read-only"],
+        "expiresAt": "2026-02-01T00:00:00Z"});
+    let issued = control
+        .post("/api/credentials", &ada.token, &issued)
+        .await
+        .expect(201);
+    let id = issued["credential"]["id"].as_str().unwrap();
+    let (_, items) = link.change().await;
+    let told = shown(&items);
+    assert_eq!(
+        told[0]["permissions"],
+        json!(["tunnels.resources.read-only"])
+    );
+    assert_eq!(
+        (&told[0]["id"], &told[0]["expires_at"]),
+        (&json!(id), &json!(1_769_904_000))
+    );
+    // Rotated: the old one ends soon, the new one is there.
+    let rotate = format!("/api/credentials/{id}/rotate");
+    let rotated = control
+        .post(&rotate, &ada.token, &json!({"overlapSeconds": 3600}))
+        .await
+        .json();
+    let new = rotated["credential"]["id"].as_str().unwrap();
+    let (_, items) = link.change().await;
+    assert_eq!(
+        named(&items),
+        names([("credential", id), ("credential", new)])
+    );
+    control
+        .delete(&format!("/api/credentials/{new}"), &ada.token)
+        .await
+        .expect(204);
+    let (_, items) = link.change().await;
+    assert_eq!(named(&items), names([("credential_gone", new)]));
+    control.delete(&path, &ada.token).await.expect(204);
+    let (_, items) = link.change().await;
+    // With the last project of the workspace its people have no part in the cluster any more.
+    let wanted = names([
+        ("project_gone", project.id.as_str()),
+        ("person_gone", ada.user.as_str()),
+        ("credential_gone", &own),
+        ("credential_gone", id),
+    ]);
+    assert_eq!(named(&items), wanted);
+    control::keys::rotate(&control.app).await.unwrap();
+    let (_, items) = link.change().await;
+    let jwks = control.get("/.well-known/jwks.json", "").await.json();
+    assert_eq!(jwks["keys"].as_array().unwrap().len(), 2);
+    assert_eq!(items, [Item::Keys(api::link::Keys { jwks })]);
+    served.stop().await;
+}
+
+async fn who_comes_and_goes_is_told_with_what_is_theirs(control: TestControl) {
+    let (control, served, mut link, ada, project) = linked(control).await;
+    // Somebody without a part is nobody here.
+    let bob = control.person("bob").await;
+    let (_, items) = link.change().await;
+    let pat = credential_of(&control, &bob).await;
+    assert!(
+        named(&items)
+            .iter()
+            .all(|(kind, _)| kind.ends_with("_gone")),
+        "{items:?}"
+    );
+    control.join(&bob, ada.workspace, Role::Member).await;
+    let (_, items) = link.change().await;
+    let whole = names([("person", bob.user.as_str()), ("credential", &pat)]);
+    assert_eq!(named(&items), whole);
+    let now = control.now();
+    let mut tx = control.app.store.begin().await.unwrap();
+    members::set_role(&mut tx, ada.workspace, bob.user, Role::Admin, now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let (_, items) = link.change().await;
+    let told = shown(&items);
+    let person = told.iter().find(|item| item["item"] == "person").unwrap();
+    let permissions = person["memberships"][0]["permissions"].to_string();
+    assert!(permissions.contains("webtty.logs.read-only"));
+    // A second project in a workspace that is known brings nobody anew.
+    let second = control.project(&ada).await;
+    let (_, items) = link.change().await;
+    assert_eq!(named(&items), names([("project", second.id.as_str())]));
+    let mut tx = control.app.store.begin().await.unwrap();
+    members::delete(&mut tx, ada.workspace, bob.user, now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let (_, items) = link.change().await;
+    let gone = names([
+        ("person_gone", bob.user.as_str()),
+        ("credential_gone", &pat),
+    ]);
+    assert_eq!(named(&items), gone);
+    // Bob gets a project by transfer, and is somebody again.
+    let mut tx = control.app.store.begin().await.unwrap();
+    let (from, to) = (ada.workspace, bob.workspace);
+    assert!(
+        projects::transfer(&mut tx, project.id, from, to, now)
+            .await
+            .unwrap()
+    );
+    tx.commit().await.unwrap();
+    let (_, items) = link.change().await;
+    let mut wanted = whole.clone();
+    wanted.extend(names([("project", project.id.as_str())]));
+    wanted.sort();
+    assert_eq!(named(&items), wanted);
+    assert_eq!(shown(&items)[2]["workspace_id"], bob.workspace.as_str());
+    for (from, to, wanted) in [
+        (users::Status::Active, users::Status::Suspended, &gone),
+        (users::Status::Suspended, users::Status::Active, &whole),
+    ] {
+        let mut tx = control.app.store.begin().await.unwrap();
+        assert!(
+            users::change_status(&mut tx, bob.user, from, to, now)
+                .await
+                .unwrap()
+        );
+        tx.commit().await.unwrap();
+        let (_, items) = link.change().await;
+        assert_eq!(&named(&items), wanted);
+    }
+    served.stop().await;
+}
+
+async fn whatever_ends_early_is_told(control: TestControl) {
+    let (control, served, mut link, ada, _) = linked(control).await;
+    let mut browser = control.signed_in("ada").await;
+    let session = control.signed_in("ada").await;
+    drop(session);
+    let now = control.now().as_second();
+    browser.submit("/logout", &[]).await;
+    let (_, items) = link.change().await;
+    let [Item::Ended(ended)] = &items[..] else {
+        panic!("{items:?}");
+    };
+    assert!(ended.id.starts_with("ses_"), "{ended:?}");
+    assert_eq!(ended.until, now + 3600);
+    // It is told to whoever comes later as well, until nothing can come of it.
+    let everything = served.link(None).await.everything().await;
+    assert!(everything.items.contains(&items[0]));
+
+    let later = control.now() + jiff::SignedDuration::from_millis(1_500);
+    control.clock.set(later);
+    let mut browser = control.signed_in("ada").await;
+    let new = [("current", PASSWORD), ("new", "another battery staple")];
+    browser.submit("/account/password", &new).await;
+    let (_, items) = link.change().await;
+    let person = items.iter().find_map(|item| match item {
+        Item::Person(person) => Some(person),
+        _ => None,
+    });
+    let person = person.unwrap();
+    assert_eq!(
+        (person.id.as_str(), person.sessions_after),
+        (ada.user.as_str(), now + 2)
+    );
+    // The other browser of before, too.
+    assert!(items.iter().any(|item| matches!(item, Item::Ended(_))));
+
+    let mut tx = control.app.store.begin().await.unwrap();
+    let until = control.now() + jiff::SignedDuration::from_secs(60);
+    store::revoked_tokens::revoke(&mut tx, "tok_x", until, control.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let (_, items) = link.change().await;
+    let [Item::Ended(ended)] = &items[..] else {
+        panic!("{items:?}");
+    };
+    assert_eq!((ended.id.as_str(), ended.until), ("tok_x", now + 62));
+    control.clock.advance(3_600);
+    let everything = served.link(None).await.everything().await;
+    let ended = |item: &&Item| matches!(item, Item::Ended(_));
+    assert_eq!(everything.items.iter().filter(ended).count(), 0);
+    served.stop().await;
+}

@@ -1,0 +1,305 @@
+//! Links: who may open one, where it goes on, how soon it tells, and its end.
+
+use std::time::{Duration, Instant};
+
+use api::link::{CHANGES, Cursor, Down};
+use daemon::clock::Clock as _;
+use http::Request;
+use http_body_util::{BodyExt as _, Empty};
+use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection, SqliteConnection};
+use store::{addresses, engines, users};
+use types::id::AddressId;
+
+use super::{PATIENCE, SECRET, Served, asks, linkable, linked, named, names, shown};
+use crate::support::{Project, TestControl, both};
+
+both! {
+    a_link_goes_on_from_where_it_was,
+    after_a_long_time_or_another_history_everything_is_told,
+    a_change_is_told_at_once,
+    only_the_secret_of_a_cluster_opens_a_link,
+    links_end_with_the_platform,
+    operators_see_who_is_linked,
+}
+
+async fn settle(control: &TestControl, project: &Project, port: i64) {
+    let mut tx = control.app.store.begin().await.unwrap();
+    let address = addresses::Address {
+        id: AddressId::new(crate::support::next(), [1; 10]),
+        project_id: project.id,
+        cluster_domain: "engine.example".to_owned(),
+        port,
+        created_at: control.now(),
+    };
+    addresses::insert(&mut tx, &address).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+async fn a_link_goes_on_from_where_it_was(control: TestControl) {
+    let (control, served, mut link, _, project) = linked(control).await;
+    settle(&control, &project, 4001).await;
+    let (cursor, _) = link.change().await;
+    drop(link);
+    // Nobody listens.
+    for port in [4002, 4003] {
+        settle(&control, &project, port).await;
+    }
+    let mut link = served.link(Some(&cursor)).await;
+    // The keys of the configuration have no log: they are told with each link.
+    let (same, items) = link.change().await;
+    assert_eq!((&same, shown(&items).len(), items.len()), (&cursor, 0, 1));
+    let (last, items) = link.change().await;
+    let told = shown(&items);
+    assert_eq!(
+        (told.len(), told[0]["addresses"].as_array().unwrap().len()),
+        (1, 3)
+    );
+    drop(link);
+    let mut link = served.link(Some(&last)).await;
+    let (same, _) = link.change().await;
+    assert_eq!(same, last);
+    settle(&control, &project, 4004).await;
+    let (_, items) = link.change().await;
+    assert_eq!(shown(&items)[0]["addresses"].as_array().unwrap().len(), 4);
+    served.stop().await;
+}
+
+async fn after_a_long_time_or_another_history_everything_is_told(control: TestControl) {
+    let (control, served, mut link, _, project) = linked(control).await;
+    settle(&control, &project, 4001).await;
+    let (cursor, _) = link.change().await;
+    let (version, mark) = cursor.0.split_once('.').unwrap();
+    for bad in [
+        format!("{version}.{}", mark.replace(|c: char| c != 'x', "0")),
+        format!("99{version}.{mark}"),
+        format!("{version}.{mark}0"),
+        format!("-{version}.{mark}"),
+        version.to_owned(),
+        "x".repeat(1000),
+        String::new(),
+    ] {
+        let everything = served.link(Some(&Cursor(bad))).await.everything().await;
+        assert_eq!(everything.cursor, cursor);
+    }
+    settle(&control, &project, 4002).await;
+    link.change().await;
+    // The log forgets what is older than a week.
+    control.clock.advance(8 * 24 * 3600);
+    let stop = tokio_util::sync::CancellationToken::new();
+    control::jobs::pass(&control.app, &stop).await;
+    let everything = served.link(Some(&cursor)).await.everything().await;
+    assert_ne!(everything.cursor, cursor);
+    // A database that was put back to an earlier state: the link that stands hears of it.
+    drop(link);
+    let mut link = served.link(Some(&everything.cursor)).await;
+    link.change().await;
+    another_history(&control).await;
+    let again = link.everything().await;
+    assert!(again.cursor.0.contains("another"));
+    served.stop().await;
+    // Under another configuration the same place means something else.
+    let mut config = control.app.config.clone();
+    "https://moved.example".clone_into(&mut config.base_url);
+    let control = control.under(config).await;
+    let served = Served::start(&control).await;
+    let moved = served.link(Some(&again.cursor)).await.everything().await;
+    assert_eq!(moved.platform.base_url, "https://moved.example");
+    served.stop().await;
+}
+
+/// As after a backup was put in place, and as much was changed as before.
+async fn another_history(control: &TestControl) {
+    let text = "UPDATE link_head SET mark = 'another'";
+    if let Some(url) = &control.app.config.database_url {
+        let mut connection = PgConnection::connect(url.expose()).await.unwrap();
+        sqlx::raw_sql(text).execute(&mut connection).await.unwrap();
+    } else {
+        let file = control.app.config.data_dir.join("platform.db");
+        let address = format!("sqlite://{}", file.display());
+        let mut connection = SqliteConnection::connect(&address).await.unwrap();
+        sqlx::raw_sql(text).execute(&mut connection).await.unwrap();
+    }
+}
+
+async fn a_change_is_told_at_once(control: TestControl) {
+    let (control, served, mut link, _, project) = linked(control).await;
+    let mut took = Vec::new();
+    for port in 4000..4020 {
+        let mut tx = control.app.store.begin().await.unwrap();
+        let address = addresses::Address {
+            id: AddressId::new(crate::support::next(), [1; 10]),
+            project_id: project.id,
+            cluster_domain: "engine.example".to_owned(),
+            port,
+            created_at: control.now(),
+        };
+        addresses::insert(&mut tx, &address).await.unwrap();
+        tx.commit().await.unwrap();
+        let committed = Instant::now();
+        link.change().await;
+        took.push(committed.elapsed());
+    }
+    took.sort();
+    // Far below the second after which a link looks by itself: it was woken.
+    assert!(took[10] < Duration::from_millis(500), "{took:?}");
+    served.stop().await;
+}
+
+/// A change that one process makes arrives through the other's link, by being heard and not by
+/// looking: many of them take less than the looking would.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_another_process_is_told() {
+    let first = linkable(TestControl::postgres().await).await;
+    let ada = first.person("ada").await;
+    let project = first.project(&ada).await;
+    let second = first.beside().await.unwrap();
+    let served = Served::start(&first).await;
+    let mut link = served.link(None).await;
+    link.everything().await;
+    let mut took = Vec::new();
+    for port in 4000..4010 {
+        settle(&second, &project, port).await;
+        let committed = Instant::now();
+        link.change().await;
+        took.push(committed.elapsed());
+    }
+    took.sort();
+    assert!(took[5] < Duration::from_millis(500), "{took:?}");
+    served.stop().await;
+}
+
+/// On SQLite, and where nothing is heard, a link looks by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_nobody_tells_of_is_found() {
+    let first = linkable(TestControl::start("").await).await;
+    let ada = first.person("ada").await;
+    let project = first.project(&ada).await;
+    let second = first.beside().await.unwrap();
+    let served = Served::start(&first).await;
+    let mut link = served.link(None).await;
+    link.everything().await;
+    settle(&second, &project, 4000).await;
+    let (_, items) = link.change().await;
+    assert_eq!(named(&items), names([("project", project.id.as_str())]));
+    served.stop().await;
+}
+
+async fn only_the_secret_of_a_cluster_opens_a_link(control: TestControl) {
+    let control = linkable(control).await;
+    let ada = control.person("ada").await;
+    let served = Served::start(&control).await;
+    let status = async |request: Request<Empty<_>>| {
+        let response = served.send(request).await;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let problem: Value = serde_json::from_slice(&body).unwrap();
+        (status, problem)
+    };
+    let (refused, problem) = status(asks("wrong", None)).await;
+    assert_eq!(
+        (refused, &problem["code"]),
+        (401, &json!("unauthenticated"))
+    );
+    let text = problem.to_string();
+    assert!(
+        !text.contains("engine.example") && !text.contains("wrong"),
+        "{text}"
+    );
+    // Neither a token of a person, nor nothing, nor almost the secret.
+    let almost = format!("{}0", &SECRET[..SECRET.len() - 1]);
+    for secret in [ada.token.as_str(), "", &almost, &SECRET.to_uppercase()] {
+        assert_eq!(status(asks(secret, None)).await.0, 401);
+    }
+    let mut request = asks(SECRET, None);
+    request
+        .headers_mut()
+        .insert("svc-link-version", "2".parse().unwrap());
+    let (refused, problem) = status(request).await;
+    assert_eq!(
+        (refused, &problem["field"]),
+        (400, &json!("svc-link-version"))
+    );
+    let mut request = asks(SECRET, None);
+    request.headers_mut().remove("svc-link-version");
+    assert_eq!(status(request).await.0, 400);
+    let mut request = asks(SECRET, None);
+    *request.uri_mut() = format!("{CHANGES}?sinse=1").parse().unwrap();
+    assert_eq!(status(request).await.1["field"], "sinse");
+    // Guessing becomes slow, and the right secret does not wait for it.
+    for _ in 0..40 {
+        status(asks("wrong", None)).await;
+    }
+    assert_eq!(status(asks("wrong", None)).await.0, 429);
+    let mut link = served.link(None).await;
+    assert!(matches!(
+        link.line().await,
+        Some(Down::SnapshotBegin { .. })
+    ));
+    served.stop().await;
+}
+
+async fn links_end_with_the_platform(control: TestControl) {
+    let (control, served, mut link, ..) = linked(control).await;
+    let began = Instant::now();
+    served.stop().await;
+    assert_eq!(link.news().await, None);
+    // The drain did not wait for its end.
+    assert!(began.elapsed() < PATIENCE);
+    drop(control);
+}
+
+async fn operators_see_who_is_linked(control: TestControl) {
+    let (control, served, link, ..) = linked(control).await;
+    let shown = async || {
+        let since = jiff::Timestamp::MIN;
+        let mut read = control.app.store.read().await.unwrap();
+        engines::linked(&mut read, "engine.example", since, 10)
+            .await
+            .unwrap()
+    };
+    let mut seen = shown().await;
+    while seen.is_empty() {
+        tokio::task::yield_now().await;
+        seen = shown().await;
+    }
+    let person = control.person("Ops").await;
+    let mut tx = control.app.store.begin().await.unwrap();
+    let admin = users::Role::Admin;
+    users::set_role(&mut tx, person.user, admin, control.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let list = control
+        .get("/api/operator/engines", &person.token)
+        .await
+        .expect(200);
+    let [here, there] = &list["clusters"].as_array().unwrap()[..] else {
+        panic!("{list}");
+    };
+    assert_eq!(
+        (&here["clusterDomain"], &here["enrolled"]),
+        (&json!("engine.example"), &json!(true))
+    );
+    assert_eq!(
+        (&here["links"][0]["address"], here.get("reportedAt")),
+        (&json!("127.0.0.1"), None)
+    );
+    assert!(list["version"].as_u64().unwrap() >= here["links"][0]["version"].as_u64().unwrap());
+    assert_eq!(there["links"], json!([]));
+    let mut browser = control.signed_in("Ops").await;
+    let page = browser.open("/operator/engines").await;
+    assert_eq!(page.status, 200);
+    assert!(page.text.contains("127.0.0.1") && page.text.contains("not linked"));
+    let mut nobody = control.signed_in("ada").await;
+    assert_eq!(nobody.open("/operator/engines").await.status, 404);
+    assert_eq!(
+        (seen[0].address.as_str(), seen[0].linked_at),
+        ("127.0.0.1", control.clock.now())
+    );
+    drop(link);
+    while !shown().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    served.stop().await;
+}

@@ -1,0 +1,255 @@
+//! What an engine says happened.
+
+use http::{Method, Request};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use store::usage::{self, TurnUsage, Usage};
+use store::{Period, engines, users};
+use types::id::{EventId, ProjectId, TunnelId};
+
+use super::{OTHER_SECRET, SECRET, linkable, linkable_with};
+use crate::support::{Answer, Person, Project, TestControl, both, next};
+
+both! {
+    a_batch_is_stored_and_counts_once,
+    what_is_online_is_forgotten_with_its_engine,
+    an_engine_speaks_of_what_it_serves_alone,
+    what_is_malformed_is_refused_by_name,
+    records_are_kept_as_long_as_the_plan_says,
+}
+
+const REPORTER: &str = "00112233445566778899aabbccddeeff";
+
+pub(super) async fn report(
+    control: &TestControl,
+    secret: &str,
+    sequence: u64,
+    records: Value,
+) -> Answer {
+    let report = json!({"reporter": REPORTER, "sequence": sequence, "records": records});
+    send(control, secret, report.to_string()).await
+}
+
+async fn send(control: &TestControl, secret: &str, body: String) -> Answer {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/link/v1/reports")
+        .header("authorization", format!("Bearer {secret}"))
+        .header("svc-link-version", "1")
+        .header("content-type", "application/json")
+        .body(body.into())
+        .unwrap();
+    control.send_raw(request).await
+}
+
+fn stream(project: &str, number: u64) -> Value {
+    json!({"record": "stream", "project_id": project, "stream_id": format!("{number:024x}"),
+        "tunnel_id": TunnelId::new(1, [1; 10]), "user_id": "usr_x", "outcome": "connected",
+        "created_at": "2026-01-01T00:00:00Z",
+        "summary": {"request": {"http": {"request": {"host": "a.example", "path": "/Found"}}}}})
+}
+
+fn event(project: &str, id: EventId) -> Value {
+    json!({"record": "event", "project_id": project, "event": {"id": id, "type": "tunnel.created",
+        "created_at": "2026-01-01T00:00:00.000Z", "user_id": "usr_x", "workspace_id": "wks_forged",
+        "object": {"id": "tun_1"}}})
+}
+
+fn counted(project: &str) -> Value {
+    json!({"record": "usage", "project_id": project, "hour": "2026-01-01T00:00:00Z", "streams": 5,
+        "failed_streams": 1, "upstream_bytes": 100, "downstream_bytes": 200})
+}
+
+async fn one(control: TestControl) -> (TestControl, Person, Project) {
+    let control = linkable(control).await;
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    (control, ada, project)
+}
+
+async fn usage_of(control: &TestControl, project: ProjectId) -> (Usage, TurnUsage) {
+    let mut read = control.app.store.read().await.unwrap();
+    let all = Period::default();
+    (
+        usage::sum(&mut read, project, all).await.unwrap(),
+        usage::sum_turn(&mut read, project, all).await.unwrap(),
+    )
+}
+
+async fn a_batch_is_stored_and_counts_once(control: TestControl) {
+    let (control, ada, project) = one(control).await;
+    let id = project.id.as_str();
+    let records = json!([
+        stream(id, next()),
+        event(id, EventId::new(1, [1; 10])),
+        counted(id),
+        counted(id),
+        {"record": "inventory", "project_id": id, "clients": 2, "tunnels": 3},
+        {"record": "turn_usage", "project_id": id, "hour": "2026-01-01T00:00:00Z",
+            "allocations": 4, "relayed_bytes": 5},
+        {"record": "weather", "sun": true},
+    ]);
+    let answer = report(&control, SECRET, 1, records.clone()).await;
+    assert_eq!(answer.expect(200), json!({"through": 1}));
+    assert_eq!(answer.header("svc-link-version"), "1");
+    // Told again, also under the same number with something else in it: nothing more.
+    assert_eq!(
+        report(&control, SECRET, 1, records).await.expect(200)["through"],
+        1
+    );
+    let more = json!([counted(id)]);
+    assert_eq!(
+        report(&control, SECRET, 2, more.clone()).await.expect(200)["through"],
+        2
+    );
+    assert_eq!(
+        report(&control, SECRET, 1, more).await.expect(200)["through"],
+        2
+    );
+    let (usage, turn) = usage_of(&control, project.id).await;
+    assert_eq!(
+        (usage.streams, usage.failed_streams, usage.downstream_bytes),
+        (15, 3, 600)
+    );
+    assert_eq!(
+        (turn.credentials, turn.allocations, turn.relayed_bytes),
+        (0, 4, 5)
+    );
+    let at = format!("/api/projects/tunnels/{id}");
+    control.clock.advance(60);
+    let path = format!("{at}/logs?q=found&outcome=connected");
+    let logs = control.get(&path, &ada.token).await.expect(200);
+    assert_eq!(
+        (&logs["total"], &logs["logs"][0]["userId"]),
+        (&json!(1), &json!("usr_x"))
+    );
+    let events = control
+        .get(&format!("{at}/events"), &ada.token)
+        .await
+        .expect(200);
+    assert_eq!(
+        (&events["total"], &events["events"][0]["eventType"]),
+        (&json!(1), &json!("tunnel.created"))
+    );
+    assert_eq!(events["events"][0]["payload"], json!({"id": "tun_1"}));
+    // Whose it is, is not the engine's to say.
+    assert_eq!(events["events"][0]["workspaceId"], ada.workspace.as_str());
+    assert_eq!(events["events"][0]["clusterId"], "engine.example");
+    let mut read = control.app.store.read().await.unwrap();
+    let since = |minutes| control.app.now() - SignedDuration::from_mins(minutes);
+    let online = engines::inventory(&mut read, "engine.example", since(15));
+    let online = online.await.unwrap();
+    assert_eq!((online.clients, online.tunnels), (2, 3));
+}
+
+/// An engine that died takes nothing back: what it reported last counts for a quarter of an hour.
+async fn what_is_online_is_forgotten_with_its_engine(control: TestControl) {
+    let (control, ada, project) = one(control).await;
+    let id = project.id.as_str();
+    let records = json!([{"record": "inventory", "project_id": id, "clients": 2, "tunnels": 3}]);
+    report(&control, SECRET, 1, records).await.expect(200);
+    let mut tx = control.app.store.begin().await.unwrap();
+    let role = users::set_role(&mut tx, ada.user, users::Role::Admin, control.now());
+    role.await.unwrap();
+    tx.commit().await.unwrap();
+    let online = async || {
+        let list = control.get("/api/operator/engines", &ada.token).await;
+        let list = list.expect(200);
+        let cluster = &list["clusters"][0];
+        (cluster["clients"].clone(), cluster["tunnels"].clone())
+    };
+    assert_eq!(online().await, (json!(2), json!(3)));
+    control.clock.advance(14 * 60);
+    assert_eq!(online().await, (json!(2), json!(3)));
+    control.clock.advance(60);
+    assert_eq!(online().await, (json!(0), json!(0)));
+}
+
+async fn an_engine_speaks_of_what_it_serves_alone(control: TestControl) {
+    let (control, _, project) = one(control).await;
+    let id = project.id.as_str();
+    let nobody = ProjectId::new(7, [7; 10]);
+    let records = json!([stream(id, next()), counted(id), counted(nobody.as_str())]);
+    // The secret of another cluster: the batch arrives, and nothing of it counts.
+    assert_eq!(
+        report(&control, OTHER_SECRET, 1, records.clone())
+            .await
+            .expect(200)["through"],
+        1
+    );
+    assert_eq!(usage_of(&control, project.id).await.0.streams, 0);
+    // Numbers are each cluster's own, and what is not served costs the rest nothing.
+    assert_eq!(
+        report(&control, SECRET, 1, records.clone())
+            .await
+            .expect(200)["through"],
+        1
+    );
+    assert_eq!(usage_of(&control, project.id).await.0.streams, 5);
+    assert_eq!(usage_of(&control, nobody).await.0.streams, 0);
+    report(&control, "wrong", 2, records).await.refused(401);
+}
+
+async fn what_is_malformed_is_refused_by_name(control: TestControl) {
+    let (control, _, project) = one(control).await;
+    let id = project.id.as_str();
+    let mut broken = stream(id, next());
+    broken["outcome"] = json!("lost");
+    let answer = report(&control, SECRET, 1, json!([counted(id), broken])).await;
+    assert_eq!(answer.refused(400).1.as_deref(), Some("records[1].outcome"));
+    // Nothing of it counts, and its number is free.
+    assert_eq!(usage_of(&control, project.id).await.0.streams, 0);
+    let many: Vec<_> = (0..1001).map(|_| counted(id)).collect();
+    let answer = report(&control, SECRET, 1, json!(many)).await;
+    assert_eq!(answer.refused(400).1.as_deref(), Some("records"));
+    let answer = report(&control, SECRET, 0, json!([])).await;
+    assert_eq!(answer.refused(400).1.as_deref(), Some("sequence"));
+    let body = json!({"reporter": "x", "sequence": 1, "records": []});
+    let answer = send(&control, SECRET, body.to_string()).await;
+    assert_eq!(answer.refused(400).1.as_deref(), Some("reporter"));
+    let answer = report(&control, SECRET, 1, json!([{"record": "usage"}])).await;
+    assert_eq!(answer.refused(400).1.as_deref(), Some("records[0]"));
+    assert_eq!(send(&control, SECRET, "{".to_owned()).await.status, 400);
+    let large = format!("{}{{}}", " ".repeat(4 * 1024 * 1024));
+    assert_eq!(send(&control, SECRET, large).await.status, 413);
+    assert_eq!(
+        report(&control, SECRET, 1, json!([counted(id)]))
+            .await
+            .expect(200)["through"],
+        1
+    );
+}
+
+async fn records_are_kept_as_long_as_the_plan_says(control: TestControl) {
+    let days = json!({"plans": [{"plan": "basic", "log_retention_days": 2}]});
+    let control = linkable_with(control, days).await;
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    let id = project.id.as_str();
+    let mut ahead = stream(id, next());
+    // An engine whose clock is ahead keeps nothing for longer.
+    ahead["created_at"] = json!("2030-01-01T00:00:00Z");
+    let records = json!([ahead, event(id, EventId::new(2, [2; 10]))]);
+    report(&control, SECRET, 1, records).await.expect(200);
+    let stop = tokio_util::sync::CancellationToken::new();
+    let kept = async || {
+        control::jobs::pass(&control.app, &stop).await;
+        let at = format!("/api/projects/tunnels/{id}");
+        let logs = control
+            .get(&format!("{at}/logs?timeline=1w"), &ada.token)
+            .await
+            .expect(200);
+        let events = control
+            .get(&format!("{at}/events?timeline=1w"), &ada.token)
+            .await
+            .expect(200);
+        (
+            logs["total"].as_u64().unwrap(),
+            events["total"].as_u64().unwrap(),
+        )
+    };
+    control.clock.advance(2 * 24 * 3600 - 1);
+    assert_eq!(kept().await, (1, 1));
+    control.clock.advance(2);
+    assert_eq!(kept().await, (0, 0));
+}

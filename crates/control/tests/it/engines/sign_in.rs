@@ -1,0 +1,290 @@
+//! `/edge/sign-in`: a browser that an engine sends here goes back with a code, and nowhere else.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use serde_json::{Value, json};
+use store::members::Role;
+use store::{projects, users, workspaces};
+
+use super::linkable;
+use crate::support::{Browser, PASSWORD, Person, Project, TestControl, both};
+
+both! {
+    a_person_goes_back_with_a_code_for_this_browser_alone,
+    nobody_is_sent_anywhere_else,
+    only_who_may_use_the_project_is_sent_back,
+    a_code_is_no_token,
+    codes_come_at_a_pace,
+}
+
+const NONCE: &str = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
+
+fn host(project: &Project) -> String {
+    format!("my-app-{}.t.engine.example:8443", project.endpoint)
+}
+
+fn path(host: &str) -> String {
+    let query = types::form::encode([("host", host), ("nonce", NONCE), ("state", "ab&c")]);
+    format!("/edge/sign-in?{query}")
+}
+
+async fn one(control: TestControl) -> (TestControl, Person, Project) {
+    let control = linkable(control).await;
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    (control, ada, project)
+}
+
+/// The code in the address that the browser is sent to.
+fn code(location: &str) -> String {
+    let (_, query) = location.split_once("?code=").unwrap();
+    query.split('&').next().unwrap().to_owned()
+}
+
+async fn a_person_goes_back_with_a_code_for_this_browser_alone(control: TestControl) {
+    let (control, ada, project) = one(control).await;
+    let asked = path(&host(&project));
+    // Nobody yet: the sign-in comes first, and comes back here.
+    let mut browser = control.browser();
+    let first = browser.open(&asked).await;
+    assert_eq!(first.status, 303);
+    let login = first.location.unwrap();
+    assert!(
+        login.starts_with("/login?next=/edge/sign-in?host="),
+        "{login}"
+    );
+    let next = login.strip_prefix("/login?next=").unwrap();
+    let next = next.replace("%26", "&").replace("%25", "%");
+    let fields = [
+        ("email", "ada@example.com"),
+        ("password", PASSWORD),
+        ("next", &next),
+    ];
+    let back = browser.submit("/login", &fields).await;
+    let again = back.location.unwrap();
+    assert!(again.starts_with("/edge/sign-in?"), "{again}");
+    // A form led there, and browsers hold its redirects to our own host: a page leads on.
+    let page = browser.open(&again).await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    assert_eq!(page.header("cache-control"), "no-store");
+    assert_eq!(page.header("referrer-policy"), "no-referrer");
+    let onward = format!(
+        "<meta http-equiv=\"refresh\" content=\"0; url=https://{}/.well-known/svc/callback?code=",
+        host(&project)
+    );
+    assert!(page.text.contains(&onward), "{}", page.text);
+    // Signed in already, without a form before it.
+    let answer = browser.open(&asked).await;
+    assert_eq!(answer.status, 303, "{}", answer.text);
+    assert_eq!(answer.header("cache-control"), "no-store");
+    assert_eq!(answer.header("referrer-policy"), "no-referrer");
+    assert!(
+        answer
+            .header("content-security-policy")
+            .contains("frame-ancestors 'none'")
+    );
+    let location = answer.location.clone().unwrap();
+    let wanted = format!("https://{}/.well-known/svc/callback?code=", host(&project));
+    assert!(location.starts_with(&wanted), "{location}");
+    assert!(location.ends_with("&state=ab%26c"), "{location}");
+
+    let code = code(&location);
+    let jwks = control.get("/.well-known/jwks.json", "").await.json();
+    let key = DecodingKey::from_ed_components(jwks["keys"][0]["x"].as_str().unwrap()).unwrap();
+    let mut validation = Validation::new(Algorithm::EdDSA);
+    validation.set_audience(&[format!("https://{}", host(&project))]);
+    validation.validate_exp = false;
+    let decoded = jsonwebtoken::decode::<Value>(&code, &key, &validation).unwrap();
+    assert_eq!(decoded.header.typ.as_deref(), Some(api::link::SIGN_IN_TYPE));
+    assert_eq!(
+        decoded.header.kid.as_deref(),
+        jwks["keys"][0]["kid"].as_str()
+    );
+    let claims = decoded.claims;
+    assert_eq!(
+        (&claims["iss"], &claims["sub"]),
+        (&json!("https://svc.example"), &json!(ada.user))
+    );
+    assert_eq!(
+        (&claims["nonce"], &claims["email"]),
+        (&json!(NONCE), &json!("ada@example.com"))
+    );
+    let now = control.now().as_second();
+    assert_eq!(
+        (&claims["iat"], &claims["exp"]),
+        (&json!(now), &json!(now + 60))
+    );
+    // Two codes are two.
+    let second = browser.open(&asked).await.location.unwrap();
+    assert_ne!(self::code(&second), code);
+}
+
+/// No address is followed that is not, byte for byte, that of a tunnel on the cluster and port of
+/// the project.
+async fn nobody_is_sent_anywhere_else(control: TestControl) {
+    let (control, _, project) = one(control).await;
+    let mut ada = control.signed_in("ada").await;
+    let endpoint = &project.endpoint;
+    let own = format!("a-{endpoint}.t.engine.example");
+    let good = format!("{own}:8443");
+    assert_eq!(ada.open(&path(&good)).await.status, 303);
+    for (bad, status) in [
+        (own.clone(), 404),
+        (format!("{own}:443"), 400),
+        (format!("{own}:08443"), 400),
+        (format!("{own}:8444"), 404),
+        (format!("{own}:80"), 404),
+        (format!("evil.example@{good}"), 400),
+        (format!("{good}@evil.example"), 400),
+        (format!("{good}:x@evil.example"), 400),
+        (format!("{good}\\@evil.example"), 400),
+        (format!("evil.example\\{good}"), 400),
+        (format!("evil.example/{good}"), 400),
+        (format!("evil.example#{good}"), 400),
+        (format!("evil.example?{good}"), 400),
+        (format!("//{good}"), 400),
+        (format!("{good}/"), 400),
+        (format!("{own}.:8443"), 400),
+        (format!("{own}.evil.example:8443"), 404),
+        (format!("a-{endpoint}.t.engine.example.evil.example"), 404),
+        (format!("a-{endpoint}.t.evil-engine.example:8443"), 404),
+        (format!("a-{endpoint}.t.other.example"), 404),
+        (format!("a-{endpoint}.engine.example:8443"), 400),
+        (format!("{endpoint}.t.engine.example:8443"), 400),
+        (format!("x.a-{endpoint}.t.engine.example:8443"), 400),
+        (good.to_uppercase(), 400),
+        (good.replace("engine", "Engine"), 400),
+        (good.replace("engine", "\u{435}ngine"), 400),
+        (good.replace('.', "\u{3002}"), 400),
+        (good.replace("engine", "engin%65"), 400),
+        (format!(" {good}"), 400),
+        (format!("{good}\r\nset-cookie: a=b"), 400),
+        (format!("{good}\t"), 400),
+        (format!("a-{endpoint}.t.engine.example\0:8443"), 400),
+        ("a-ffffffff.t.engine.example:8443".to_owned(), 404),
+        ("engine.example:8443".to_owned(), 400),
+        ("svc.example".to_owned(), 400),
+        ("[::1]:8443".to_owned(), 400),
+        (String::new(), 400),
+    ] {
+        let answer = ada.open(&path(&bad)).await;
+        assert_eq!(
+            (answer.status, &answer.location),
+            (status, &None),
+            "{bad:?}"
+        );
+        assert!(
+            answer.header("content-type").starts_with("text/html"),
+            "{bad:?}"
+        );
+        assert!(!answer.text.contains("evil"), "{bad:?}");
+        // Neither does the sign-in lead there.
+        let nobody = control.browser().open(&path(&bad)).await;
+        let to = nobody.location.unwrap_or_default();
+        assert!(
+            to.is_empty() || to.starts_with("/login?next=/edge/sign-in?"),
+            "{bad:?} {to}"
+        );
+    }
+    let good = path(&good);
+    for bad in [
+        good.replace(NONCE, "short"),
+        good.replace(NONCE, &NONCE.replace('4', "+")),
+        format!("{good}&host=evil.example"),
+        good.replace("state=", "status="),
+        good.replace("state=ab%26c", &format!("state={}", "a".repeat(2049))),
+        good.replace("state=ab", "state=%0d%0a"),
+        "/edge/sign-in".to_owned(),
+    ] {
+        let answer = ada.open(&bad).await;
+        assert_eq!((answer.status, &answer.location), (400, &None), "{bad}");
+    }
+}
+
+async fn only_who_may_use_the_project_is_sent_back(control: TestControl) {
+    let (control, ada, project) = one(control).await;
+    let asked = path(&host(&project));
+    let status = async |browser: &mut Browser<'_>| browser.open(&asked).await.status;
+    for (name, role, wanted) in [
+        ("owner", Some(Role::Owner), 303),
+        ("member", Some(Role::Member), 303),
+        ("viewer", Some(Role::Viewer), 403),
+        ("stranger", None, 404),
+    ] {
+        let person = control.person(name).await;
+        if let Some(role) = role {
+            control.join(&person, ada.workspace, role).await;
+        }
+        let mut browser = control.signed_in(name).await;
+        assert_eq!(status(&mut browser).await, wanted, "{name}");
+    }
+    let mut browser = control.signed_in("ada").await;
+    let change = async |on: bool| {
+        let now = control.now();
+        let mut tx = control.app.store.begin().await.unwrap();
+        let (active, suspended) = (workspaces::Status::Active, workspaces::Status::Suspended);
+        let (from, to) = if on {
+            (active, suspended)
+        } else {
+            (suspended, active)
+        };
+        let changed = workspaces::change_status(&mut tx, ada.workspace, from, to, now).await;
+        assert!(changed.unwrap());
+        tx.commit().await.unwrap();
+    };
+    change(true).await;
+    assert_eq!(status(&mut browser).await, 403);
+    change(false).await;
+    let mut tx = control.app.store.begin().await.unwrap();
+    projects::suspend(&mut tx, project.id, control.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let page = browser.open(&asked).await;
+    assert_eq!(page.status, 403);
+    assert!(page.text.contains("ada@example.com"));
+    let mut tx = control.app.store.begin().await.unwrap();
+    projects::resume(&mut tx, project.id, control.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(status(&mut browser).await, 303);
+    // Whoever may not use the platform is nobody, and has to sign in.
+    let mut tx = control.app.store.begin().await.unwrap();
+    let (from, to) = (users::Status::Active, users::Status::Suspended);
+    users::change_status(&mut tx, ada.user, from, to, control.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let out = browser.open(&asked).await.location.unwrap();
+    assert!(out.starts_with("/login?next="), "{out}");
+}
+
+/// A code opens nothing here, and no token is what an engine takes for a code.
+async fn a_code_is_no_token(control: TestControl) {
+    let (control, ada, project) = one(control).await;
+    let mut browser = control.signed_in("ada").await;
+    let location = browser.open(&path(&host(&project))).await.location.unwrap();
+    let answer = control.get("/api/whoami", &code(&location)).await;
+    assert_eq!(answer.problem(), (401, "invalid_token".to_owned()));
+    let header = ada.token.split('.').next().unwrap();
+    let header = BASE64_URL_SAFE_NO_PAD.decode(header).unwrap();
+    let header: Value = serde_json::from_slice(&header).unwrap();
+    assert_ne!(header["typ"], api::link::SIGN_IN_TYPE);
+}
+
+/// A script that signs its person in without end gets codes one by one; other people do not notice.
+async fn codes_come_at_a_pace(control: TestControl) {
+    let (control, _ada, project) = one(control).await;
+    let asked = path(&host(&project));
+    let mut browser = control.signed_in("ada").await;
+    for _ in 0..=100 {
+        assert_eq!(browser.open(&asked).await.status, 303);
+    }
+    let answer = browser.open(&asked).await;
+    assert_eq!(answer.status, 429, "{}", answer.text);
+    assert_eq!(answer.header("retry-after"), "1");
+    control.clock.advance(1);
+    assert_eq!(browser.open(&asked).await.status, 303);
+}

@@ -1,0 +1,74 @@
+//! Where a project's engine is, for what calls it for a caller.
+
+use control::caller::{self, Principal};
+use control::problem::Answer;
+use control::projects::{EngineAddress, Named, engine_of};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use serde_json::json;
+use types::permission::Permission;
+
+use crate::support::{TestControl, both};
+
+both! {
+    cp_5_the_engine_of_anothers_project_is_not_told,
+    cp_11_the_engine_is_told_to_who_may_ask_it,
+}
+
+const NEEDED: Permission = Permission::TunnelsResourcesReadOnly;
+
+async fn who(control: &TestControl, token: &str) -> Principal {
+    let mut headers = HeaderMap::new();
+    let bearer = format!("Bearer {token}").parse().unwrap();
+    headers.insert(AUTHORIZATION, bearer);
+    let caller = caller::of_bearer(&control.app, &headers).await;
+    caller.unwrap().unwrap()
+}
+
+fn code(answer: &Answer<EngineAddress>) -> &str {
+    answer.as_ref().unwrap_err().problem().code
+}
+
+/// CP-5: what is another's answers like what is not there, by either name.
+async fn cp_5_the_engine_of_anothers_project_is_not_told(control: TestControl) {
+    let (ada, eve) = (control.person("ada").await, control.person("eve").await);
+    let project = control.project(&ada).await;
+    let (id, endpoint) = (project.id.to_string(), project.endpoint.as_str());
+    let (ada, eve) = (
+        who(&control, &ada.token).await,
+        who(&control, &eve.token).await,
+    );
+    for named in [Named::Id(&id), Named::Endpoint(endpoint)] {
+        let told = engine_of(&control.app, &ada, named, NEEDED).await.unwrap();
+        assert_eq!(told.endpoint, endpoint);
+        assert_eq!(told.cluster_domain, "engine.example");
+        let refused = engine_of(&control.app, &eve, named, NEEDED).await;
+        assert_eq!(code(&refused), "not_found");
+    }
+    for named in [Named::Id("prj_none"), Named::Endpoint("00000000")] {
+        let refused = engine_of(&control.app, &ada, named, NEEDED).await;
+        assert_eq!(code(&refused), "not_found");
+    }
+}
+
+/// CP-11: the permission of the Engine API, and the boundary of the credential.
+async fn cp_11_the_engine_is_told_to_who_may_ask_it(control: TestControl) {
+    let person = control.person("ada").await;
+    let inside = control.project(&person).await;
+    let outside = control.project(&person).await;
+    let (inside, outside) = (inside.id.to_string(), outside.id.to_string());
+    let other = json!({"permissions": [Permission::AccountProjectsReadOnly]});
+    let other = who(&control, &control.delegated(&person, other).await).await;
+    let refused = engine_of(&control.app, &other, Named::Id(&inside), NEEDED).await;
+    assert_eq!(code(&refused), "insufficient_scope");
+
+    let bounded = json!({
+        "permissions": [NEEDED],
+        "resources": {"tunnels": {"projects": [inside]}},
+    });
+    let bounded = who(&control, &control.delegated(&person, bounded).await).await;
+    let told = engine_of(&control.app, &bounded, Named::Id(&inside), NEEDED).await;
+    told.unwrap();
+    let refused = engine_of(&control.app, &bounded, Named::Id(&outside), NEEDED).await;
+    assert_eq!(code(&refused), "insufficient_scope");
+}

@@ -1,0 +1,250 @@
+//! Signatures of webhooks, in two forms over the same body: the one of Standard Webhooks
+//! (<https://www.standardwebhooks.com>, version 1), which its libraries verify, and the one that the
+//! SDKs know.
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::alphabet::STANDARD as ALPHABET;
+use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use zeroize::Zeroizing;
+
+use crate::secret::Secret;
+
+/// A signing secret: `whsec_` and base64.
+///
+/// The SDKs' form takes the text as the key, Standard Webhooks takes what the base64 stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookSecret {
+    text: Secret,
+    key: Secret,
+}
+
+impl WebhookSecret {
+    /// Random bytes that [`WebhookSecret::draw`] takes: twice what it needs, because it leaves
+    /// some out.
+    pub const DRAWN_BYTES: usize = 2 * CHARACTERS;
+
+    /// A new secret out of random bytes.
+    ///
+    /// Its 44 characters are letters and digits alone: so they are base64 and base64url at once,
+    /// 33 bytes without padding, and every library reads them, whichever of the two it expects.
+    /// That leaves 262 random bits. `None` where the bytes do not yield enough characters, which
+    /// random ones do not fail to in the life of the universe.
+    pub fn draw(random: &[u8; Self::DRAWN_BYTES]) -> Option<Self> {
+        let digits = random.iter().map(|byte| byte & 63);
+        let characters = digits.filter_map(|digit| LETTERS_AND_DIGITS.get(usize::from(digit)));
+        let mut text = Zeroizing::new(PREFIX.as_bytes().to_vec());
+        text.extend(characters.take(CHARACTERS));
+        let text = std::str::from_utf8(&text).ok()?;
+        (text.len() == PREFIX.len() + CHARACTERS).then(|| Self::parse(text))?
+    }
+
+    /// A secret that was written down: base64 or base64url, with or without padding. `None` for
+    /// anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let encoded = Zeroizing::new(
+            text.strip_prefix(PREFIX)?
+                .replace('-', "+")
+                .replace('_', "/"),
+        );
+        let key = LENIENT.decode(encoded.as_bytes()).ok()?;
+        (!key.is_empty()).then(|| Self {
+            text: Secret::new(text),
+            key: Secret::new(key),
+        })
+    }
+
+    /// The text, for the answer that shows it and for sealing.
+    pub fn expose(&self) -> &str {
+        // Made of text and never changed.
+        std::str::from_utf8(self.text.expose()).unwrap_or_default()
+    }
+}
+
+/// What is signed, and what is said beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// The event; the same for each attempt, so that a receiver knows it again.
+    pub event_id: &'a str,
+    /// Its type.
+    pub event_type: &'a str,
+    /// The endpoint that it goes to.
+    pub webhook_id: &'a str,
+    /// The delivery.
+    pub delivery_id: &'a str,
+    /// When it is sent, in Unix seconds.
+    pub sent_at: i64,
+    /// The body, byte for byte.
+    pub body: &'a [u8],
+}
+
+/// The header fields of a request, signed with each of the secrets: during a rotation there are
+/// two, and whoever knows one of them is content. `compat`: under the other brand's names, too.
+pub fn headers(
+    message: &Message<'_>,
+    secrets: &[WebhookSecret],
+    compat: bool,
+) -> Vec<(&'static str, String)> {
+    let Message {
+        event_id,
+        sent_at,
+        body,
+        ..
+    } = message;
+    let standard = secrets.iter().map(|secret| {
+        let before = format!("{event_id}.{sent_at}.");
+        format!("v1,{}", STANDARD.encode(tag(&secret.key, &before, body)))
+    });
+    let of_sdks = secrets.iter().map(|secret| {
+        let before = format!("{sent_at}.");
+        format!(",v1={}", hex(tag(&secret.text, &before, body).as_ref()))
+    });
+    let of_sdks = format!("t={sent_at}{}", of_sdks.collect::<String>());
+    let mut headers = vec![
+        ("webhook-id", (*event_id).to_owned()),
+        ("webhook-timestamp", sent_at.to_string()),
+        ("webhook-signature", standard.collect::<Vec<_>>().join(" ")),
+    ];
+    let brands = if compat { &BRANDS[..] } else { &BRANDS[..1] };
+    for [signature, event, event_type, webhook, delivery] in brands {
+        headers.extend([
+            (*signature, of_sdks.clone()),
+            (*event, (*event_id).to_owned()),
+            (*event_type, message.event_type.to_owned()),
+            (*webhook, message.webhook_id.to_owned()),
+            (*delivery, message.delivery_id.to_owned()),
+        ]);
+    }
+    headers
+}
+
+fn tag(key: &Secret, before: &str, body: &[u8]) -> hmac::Tag {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.expose());
+    let mut context = hmac::Context::with_key(&key);
+    context.update(before.as_bytes());
+    context.update(body);
+    context.sign()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(value.into(), 16);
+    let digits = bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    digits.flatten().collect()
+}
+
+const PREFIX: &str = "whsec_";
+
+/// 33 bytes of base64.
+const CHARACTERS: usize = 44;
+
+const LETTERS_AND_DIGITS: &[u8; 62] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+/// With or without padding; and the last character may have bits that stand for nothing, as texts
+/// of other tools do.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &ALPHABET,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// Signature, event id, event type, webhook id, delivery id: ours, then those of the SDKs.
+const BRANDS: [[&str; 5]; 2] = [
+    [
+        "svc-signature",
+        "svc-event-id",
+        "svc-event-type",
+        "svc-webhook-id",
+        "svc-delivery-id",
+    ],
+    [
+        "rstream-signature",
+        "rstream-event-id",
+        "rstream-event-type",
+        "rstream-webhook-id",
+        "rstream-delivery-id",
+    ],
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGE: Message<'_> = Message {
+        event_id: "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        event_type: "tunnel.created",
+        webhook_id: "whk_1",
+        delivery_id: "dlv_1",
+        sent_at: 1_614_265_330,
+        body: br#"{"test": 2432232314}"#,
+    };
+
+    fn value<'a>(headers: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {
+        let found = headers.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The example of the Standard Webhooks libraries, and the other form as Python's `hmac` has it.
+    #[test]
+    fn both_forms_are_what_other_implementations_say() {
+        let secret = WebhookSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let headers = headers(&MESSAGE, &[secret], false);
+        assert_eq!(
+            value(&headers, "webhook-signature"),
+            Some("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=")
+        );
+        assert_eq!(
+            value(&headers, "svc-signature"),
+            Some(
+                "t=1614265330,v1=2e37df5d4a028c51a7f3133d64ae1e300d2c2c900f1b1d49d4369ad2530f8964"
+            )
+        );
+        assert_eq!(value(&headers, "svc-event-id"), Some(MESSAGE.event_id));
+        assert_eq!(value(&headers, "rstream-event-id"), None);
+    }
+
+    #[test]
+    fn each_secret_signs() {
+        let one = WebhookSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let other = WebhookSecret::parse("whsec_AAAA").unwrap();
+        let both = headers(&MESSAGE, &[other, one.clone()], true);
+        let alone = headers(&MESSAGE, &[one], true);
+        for name in ["webhook-signature", "svc-signature", "rstream-signature"] {
+            let (both, alone) = (value(&both, name).unwrap(), value(&alone, name).unwrap());
+            assert_eq!(both.matches("v1").count(), 2, "{both}");
+            assert!(both.ends_with(alone.trim_start_matches("t=1614265330")));
+        }
+        assert_eq!(value(&both, "rstream-webhook-id"), Some("whk_1"));
+    }
+
+    #[test]
+    fn a_drawn_secret_is_read_as_either_base64() {
+        let random = std::array::from_fn(|at| u8::try_from(at * 37 % 256).unwrap());
+        let drawn = WebhookSecret::draw(&random).unwrap();
+        let encoded = drawn.expose().strip_prefix("whsec_").unwrap();
+        assert_eq!(encoded.len(), 44);
+        let url = base64::engine::general_purpose::URL_SAFE;
+        assert_eq!(STANDARD.decode(encoded), url.decode(encoded));
+        assert_eq!(STANDARD.decode(encoded).unwrap(), drawn.key.expose());
+        assert_eq!(WebhookSecret::parse(drawn.expose()), Some(drawn.clone()));
+        assert!(!format!("{drawn:?}").contains(encoded));
+        // Nothing but characters that are left out.
+        assert_eq!(WebhookSecret::draw(&[63; WebhookSecret::DRAWN_BYTES]), None);
+    }
+
+    #[test]
+    fn secrets_of_the_sdks_are_read_and_others_are_not() {
+        for good in ["whsec_-_8", "whsec_+/8=", "whsec_+/8"] {
+            let read = WebhookSecret::parse(good).unwrap();
+            assert_eq!(read.key.expose(), [0xfb, 0xff], "{good}");
+            assert_eq!(read.expose(), good);
+        }
+        for bad in ["", "whsec_", "AAAA", "whsec_A", "whsec_A A=", "whsec_Ä"] {
+            assert_eq!(WebhookSecret::parse(bad), None, "{bad}");
+        }
+    }
+}

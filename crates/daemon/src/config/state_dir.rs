@@ -1,0 +1,38 @@
+//! The directory for what a service keeps.
+
+use std::path::PathBuf;
+
+/// Where state belongs by the environment's conventions.
+#[derive(Debug, PartialEq, Eq)]
+pub enum StateDir {
+    /// Given to this service alone (systemd.exec(5), `StateDirectory=`).
+    Own(PathBuf),
+    /// Shared by all programs of a user (XDG Base Directory Specification).
+    Shared(PathBuf),
+}
+
+impl StateDir {
+    /// Reads `$STATE_DIRECTORY`, `$XDG_STATE_HOME` and `$HOME`, in this order; what is not absolute
+    /// does not count.
+    pub fn of_environment(env: &[(String, String)]) -> Option<Self> {
+        let variable = |name: &str| {
+            let found = env.iter().find(|(key, _)| key == name);
+            let value = found.map(|(_, value)| value.as_str())?;
+            let first = value.split(':').next().unwrap_or_default();
+            Some(PathBuf::from(first)).filter(|path| path.is_absolute())
+        };
+        let home = || variable("HOME").map(|home| home.join(".local/state"));
+        variable("STATE_DIRECTORY").map(Self::Own).or_else(|| {
+            let shared = variable("XDG_STATE_HOME").or_else(home);
+            shared.map(Self::Shared)
+        })
+    }
+
+    /// The directory of `part` (`engine`), where state is shared by that of its own `name` (a host).
+    pub fn of(self, part: &str, name: &str) -> PathBuf {
+        match self {
+            Self::Own(path) => path,
+            Self::Shared(path) => path.join("svc").join(part).join(name),
+        }
+    }
+}

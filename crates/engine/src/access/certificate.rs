@@ -1,0 +1,144 @@
+//! Client certificates of visitors (ED-3): what the handshake proved, and whose it is.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls::pki_types::CertificateDer;
+
+use super::tokens::Digest;
+use crate::directory::{Chain, Credential, Directory, Project, Proof, Validity};
+
+/// A certificate whose key the visitor proved to hold in the TLS handshake. One for each
+/// connection; whose it is, is asked with every request, so that what changes holds on connections
+/// that stand.
+#[derive(Debug)]
+pub struct ClientCertificate {
+    /// SHA-256 of the DER form.
+    digest: Digest,
+    /// As it was sent: the certificate, and what may lead from it to an authority.
+    chain: Box<[CertificateDer<'static>]>,
+    validity: Validity,
+    /// The authorities that it leads to: signatures are verified once for a connection, and again
+    /// when there are other authorities.
+    led_to: ArcSwapOption<Search>,
+}
+
+#[derive(Debug)]
+struct Search {
+    /// Where was looked, and for which project.
+    among: Arc<Vec<Arc<Credential>>>,
+    project: Arc<str>,
+    found: Vec<(Arc<Credential>, Validity)>,
+}
+
+/// Why no credential stands behind a certificate; for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unmatched {
+    #[error("no credential stands behind the certificate")]
+    Unknown,
+    #[error("the certificate, or one that it stands on, is past its time or before it")]
+    Time,
+    #[error("the certificate's credential has expired")]
+    Expired,
+}
+
+impl ClientCertificate {
+    /// From what a handshake proved. `None` for a certificate that cannot be read.
+    pub fn proven(chain: &[CertificateDer<'_>]) -> Option<Self> {
+        let own = chain.first()?;
+        let mut sum = Digest::default();
+        sum.copy_from_slice(digest(&SHA256, own).as_ref());
+        Some(Self {
+            digest: sum,
+            validity: Validity::of(own)?,
+            chain: chain.iter().map(|one| one.clone().into_owned()).collect(),
+            led_to: ArcSwapOption::empty(),
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_digest(digest: Digest) -> Self {
+        Self {
+            digest,
+            chain: Box::default(),
+            validity: Validity::ALWAYS,
+            led_to: ArcSwapOption::empty(),
+        }
+    }
+
+    /// The credentials behind the certificate that are good at `now` (Unix seconds), and for how
+    /// long the certificate is: the one for this very certificate, then those for an authority
+    /// that it leads to. There can be several: anybody may register a certificate that is public,
+    /// and gains nothing by it but must not stand in its owner's way either.
+    ///
+    /// # Errors
+    /// There is none; why.
+    pub fn credentials(
+        &self,
+        directory: &Directory,
+        project: &Project,
+        now: i64,
+    ) -> Result<Vec<(Arc<Credential>, Validity)>, Unmatched> {
+        let own = directory.certificate(&self.digest);
+        let own = own.map(|credential| (credential, self.validity));
+        let search = self.search(directory, project, now);
+        let mut known: Vec<_> = own
+            .into_iter()
+            .chain(search.found.iter().cloned())
+            .collect();
+        let mut why = match (known.is_empty(), self.validity.holds(now)) {
+            (true, true) => Unmatched::Unknown,
+            _ => Unmatched::Time,
+        };
+        known.retain(|(credential, validity)| {
+            let in_time = validity.holds(now);
+            if in_time && credential.is_expired(now) {
+                why = Unmatched::Expired;
+            }
+            in_time && !credential.is_expired(now)
+        });
+        if known.is_empty() {
+            return Err(why);
+        }
+        Ok(known)
+    }
+
+    /// Looks among the authorities of the project's own people: what strangers register costs a
+    /// visitor nothing, and takes nobody's place.
+    fn search(&self, directory: &Directory, project: &Project, now: i64) -> Arc<Search> {
+        let among = directory.authorities();
+        let known = self.led_to.load_full();
+        let is_of_now =
+            |known: &Arc<Search>| Arc::ptr_eq(&known.among, &among) && known.project == project.id;
+        if let Some(known) = known.filter(is_of_now) {
+            return known;
+        }
+        let chain = Chain::read(&self.chain);
+        let state = project.state();
+        let workspace = state.workspace_id.as_deref().unwrap_or_default();
+        let is_member = |user: &str| {
+            let person = directory.person(user);
+            person.is_some_and(|person| person.is_member(workspace))
+        };
+        let leads_to = |credential: &Arc<Credential>| match &credential.proof {
+            Proof::Authority(authority) if is_member(&credential.user_id) => {
+                let validity = authority.vouches_for(chain.as_ref()?, now)?;
+                Some((Arc::clone(credential), validity))
+            }
+            _ => None,
+        };
+        let found = among.iter().filter_map(leads_to).take(AUTHORITIES);
+        let search = Arc::new(Search {
+            found: found.collect(),
+            among: Arc::clone(&among),
+            project: Arc::clone(&project.id),
+        });
+        self.led_to.store(Some(Arc::clone(&search)));
+        search
+    }
+}
+
+/// Credentials for authorities that one certificate can lead to. There is one; more only where
+/// several of the project's people registered the same.
+const AUTHORITIES: usize = 16;

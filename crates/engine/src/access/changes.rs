@@ -1,0 +1,188 @@
+//! Whom a change of what visitors were let in on may concern.
+//!
+//! A change is looked at for the visits that it can be about, not for all of them: a tenant that
+//! changes something all the time costs others nothing.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use api::link::{Ended, Item};
+use parking_lot::Mutex;
+
+use super::decide::Proof;
+use crate::directory::Directory;
+
+/// Whom a change may concern.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Concern {
+    /// Visitors of this project.
+    Project(Arc<str>),
+    /// Visitors with a proof of this user, and with one that names nobody.
+    User(Arc<str>),
+    /// Visitors with a token of this id, or one that came of a session of this id.
+    Token(Arc<str>),
+}
+
+/// Changes that were not looked at yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Concerns {
+    everybody: bool,
+    of: HashSet<Concern>,
+}
+
+/// Where changes wait to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Waiting(Mutex<Concerns>);
+
+/// Changes in one look; more of them concern everybody.
+const MOST: usize = 256;
+
+impl Concerns {
+    /// A change that may concern anybody.
+    pub fn everybody() -> Self {
+        Self {
+            everybody: true,
+            of: HashSet::new(),
+        }
+    }
+
+    /// Of items that are to be put into `directory`: before they are, as it knows whose those are
+    /// that will be gone.
+    pub(crate) fn of(items: &[Item], directory: &Directory) -> Self {
+        let mut concerns = Self::default();
+        for item in items {
+            match item {
+                Item::Project(project) => {
+                    concerns.add(Concern::Project(project.id.as_str().into()));
+                }
+                Item::ProjectGone { id } => concerns.add(Concern::Project(id.as_str().into())),
+                Item::Person(person) => concerns.add(Concern::User(person.id.as_str().into())),
+                Item::PersonGone { id } => concerns.add(Concern::User(id.as_str().into())),
+                Item::Credential(told) => {
+                    concerns.add(Concern::User(told.user_id.as_str().into()));
+                    concerns.add_owner_of(&told.id, directory);
+                }
+                Item::CredentialGone { id } => concerns.add_owner_of(id, directory),
+                Item::Ended(Ended { id, .. }) => concerns.add(Concern::Token(id.as_str().into())),
+                Item::Keys(_) | Item::RelayKeys(_) | Item::Unknown => concerns.everybody = true,
+            }
+        }
+        concerns
+    }
+
+    /// A change of one thing.
+    pub(crate) fn one(concern: Concern) -> Self {
+        let mut concerns = Self::default();
+        concerns.add(concern);
+        concerns
+    }
+
+    fn add_owner_of(&mut self, credential: &str, directory: &Directory) {
+        // Nobody was let in with one that is not known.
+        if let Some(known) = directory.credential(credential) {
+            self.add(Concern::User(Arc::clone(&known.user_id)));
+        }
+    }
+
+    fn add(&mut self, concern: Concern) {
+        self.of.insert(concern);
+        self.everybody |= self.of.len() > MOST;
+    }
+
+    fn join(&mut self, other: Self) {
+        self.everybody |= other.everybody;
+        for concern in other.of {
+            if self.everybody {
+                self.of.clear();
+                return;
+            }
+            self.add(concern);
+        }
+    }
+
+    /// Whether a visitor of a project, who was let in with this, may be concerned.
+    pub fn touch(&self, project: &str, proof: Option<&Proof>) -> bool {
+        self.everybody
+            || self
+                .of
+                .iter()
+                .any(|concern| concern.touches(project, proof))
+    }
+}
+
+impl Concern {
+    fn touches(&self, project: &str, proof: Option<&Proof>) -> bool {
+        match self {
+            Self::Project(id) => **id == *project,
+            Self::User(user) => proof.is_some_and(|proof| {
+                let named = proof.user_id();
+                named.is_none_or(|named| *named == **user)
+            }),
+            Self::Token(id) => proof.is_some_and(|proof| match proof {
+                Proof::Token { token, .. } => {
+                    let names = [&token.id, &token.credential_id];
+                    names.into_iter().flatten().any(|name| **name == **id)
+                }
+                Proof::Session(_) | Proof::Certificate { .. } => false,
+            }),
+        }
+    }
+}
+
+impl Waiting {
+    pub(super) fn add(&self, concerns: Concerns) {
+        self.0.lock().join(concerns);
+    }
+
+    pub(super) fn take(&self) -> Concerns {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn project(id: &str) -> Item {
+        Item::ProjectGone { id: id.to_owned() }
+    }
+
+    #[test]
+    fn a_change_of_a_project_concerns_its_visitors_alone() {
+        let concerns = Concerns::of(&[project("prj_1")], &Directory::default());
+        assert!(concerns.touch("prj_1", None));
+        assert!(!concerns.touch("prj_2", None));
+    }
+
+    #[test]
+    fn a_change_of_a_person_concerns_whoever_came_with_a_proof_of_theirs() {
+        let session = |user: &str| {
+            Proof::Session(Arc::new(crate::browser::Session {
+                user_id: user.to_owned(),
+                issued_at: 0,
+                name: None,
+                email: None,
+            }))
+        };
+        let gone = Item::PersonGone {
+            id: "usr_ann".to_owned(),
+        };
+        let concerns = Concerns::of(&[gone], &Directory::default());
+        assert!(concerns.touch("prj_1", Some(&session("usr_ann"))));
+        assert!(!concerns.touch("prj_1", Some(&session("usr_eve"))));
+        assert!(!concerns.touch("prj_1", None));
+    }
+
+    #[test]
+    fn what_is_not_looked_at_in_time_is_looked_at_for_all() {
+        let waiting = Waiting::default();
+        for number in 0..=MOST {
+            let item = project(&format!("prj_{number}"));
+            waiting.add(Concerns::of(&[item], &Directory::default()));
+        }
+        let concerns = waiting.take();
+        assert!(concerns.touch("prj_other", None));
+        assert!(concerns.of.len() <= MOST + 1);
+        assert_eq!(waiting.take(), Concerns::default());
+    }
+}

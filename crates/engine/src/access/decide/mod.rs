@@ -1,0 +1,291 @@
+//! The one decision about a visitor, taken before any byte goes upstream.
+//!
+//! Order: what holds for everybody ([`visitor`]: the visitor's address, the project's rules), then
+//! which proof counts ([`table`], by presence), then that proof, its permission and its boundary
+//! ([`proof`]). Whatever is not clearly allowed is refused.
+
+mod outcome;
+mod proof;
+mod table;
+#[cfg(test)]
+mod tests;
+mod visitor;
+
+use std::net::IpAddr;
+
+use types::permission::Permission;
+use types::problem::Problem;
+use types::query_credential;
+use types::tunnel::{Country, TlsVersion};
+
+pub use self::outcome::{Allowed, Decision, Outcome, Proof, Rule, TokenForm};
+pub use self::proof::reaches_too;
+use self::proof::{Refused, Target};
+use self::table::{Facts, Presented, Step};
+pub use self::visitor::{refuse as refuse_visitor, still_admits};
+use super::bearer::Bearer;
+use super::certificate::ClientCertificate;
+use super::tenancy::Tenancy;
+use super::tokens::Tokens;
+use crate::browser::{Challenges, EdgeCookies, Seals};
+use crate::live::LiveTunnel;
+
+/// What of a request is judged.
+#[derive(Debug)]
+pub struct EdgeRequest<'a, A> {
+    pub tunnel: &'a LiveTunnel<A>,
+    pub visitor: Visitor<'a>,
+    /// Name of the tunnel's host, in lower case and without port: cookies are bound to it.
+    pub host: &'a str,
+    pub bearer: Bearer<'a>,
+    /// Need not be read for a tunnel whose policy does not ask for them
+    /// ([`super::TunnelPolicy::reads_cookies`]).
+    pub cookies: EdgeCookies<'a>,
+    /// A person's browser opens a page: it can be sent elsewhere.
+    pub navigation: bool,
+    /// Path of the request target as it came, without the query.
+    pub path: &'a str,
+    /// Query of the request target as it came, without `?`.
+    pub query: Option<&'a str>,
+    /// Names of the reserved query parameter: [`query_credential::NAMES`], or
+    /// [`query_credential::COMPAT_NAMES`] with `compat.rstream`.
+    pub reserved: &'static [&'static str],
+}
+
+/// What is known of a visitor by its connection alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Visitor<'a> {
+    /// The visitor, as the connection or a trusted proxy says it; never a header.
+    pub peer: IpAddr,
+    /// Where that address is, as far as it is known.
+    pub country: Option<&'a Country>,
+    /// The version of the handshake, where the edge made it.
+    pub tls_version: Option<TlsVersion>,
+    pub certificate: Option<&'a ClientCertificate>,
+}
+
+impl Visitor<'_> {
+    /// A visitor of whom nothing is known but its address.
+    pub fn at(peer: IpAddr) -> Self {
+        Self {
+            peer,
+            country: None,
+            tls_version: None,
+            certificate: None,
+        }
+    }
+}
+
+/// What a decision stands on.
+#[derive(Debug, Clone, Copy)]
+pub struct Grounds<'a> {
+    pub tokens: &'a Tokens,
+    pub tenancy: &'a Tenancy,
+    /// `None`: there are neither browser sessions nor challenges here.
+    pub seals: Option<&'a Seals>,
+    /// Unix seconds.
+    pub now: i64,
+}
+
+/// What a visitor has to hold to come through a tunnel.
+const PERMISSION: Permission = Permission::TunnelsStreamsCreateDelete;
+
+/// Decides about an HTTP request to a published tunnel.
+pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: Grounds<'_>) -> Decision {
+    let tunnel = request.tunnel;
+    if let Some(refused) = visitor::refuse(tunnel, request.visitor, grounds) {
+        return refused;
+    }
+    // Reserved on every published tunnel: a token in the address is never the upstream's to see,
+    // and one that cannot be cut out cleanly does not pass (ED-1b).
+    let query = request.query.unwrap_or_default();
+    let (credential, rest, malformed) = match query_credential::extract(query, request.reserved) {
+        Ok(Some(extracted)) => (Some(extracted.token), Some(extracted.rest), None),
+        Ok(None) => (None, None, None),
+        Err(malformed) => (None, None, Some(malformed)),
+    };
+    let guards = tunnel.policy.guards;
+    let has = Presented {
+        certificate: request.visitor.certificate.is_some(),
+        query: credential.is_some(),
+        bad_query: malformed.is_some(),
+        bearer: request.bearer != Bearer::Absent,
+        session: request.cookies.session.is_present(),
+        work: guards.challenge && has_worked(request, grounds),
+    };
+    let mut facts = Facts::of(guards, visitor::project_asks(tunnel), has);
+    let mut allowed = Allowed {
+        query: rest,
+        ..Allowed::default()
+    };
+    let mut passed_by = None;
+    let rule = loop {
+        let step = facts.step();
+        match step {
+            Step::Token(form) | Step::PassBy(form) => {
+                let text = match form {
+                    TokenForm::Query => credential.as_deref(),
+                    TokenForm::Header => match request.bearer {
+                        Bearer::Token(token) => Some(token),
+                        Bearer::Absent | Bearer::Malformed => None,
+                    },
+                };
+                // ED-4: whatever is wrong with it, nothing else is looked at.
+                match proof::token(text, form, target(request), grounds) {
+                    Ok((proof, path)) => {
+                        allowed.strip_authorization = form == TokenForm::Header;
+                        allowed.path = path;
+                        passed_by = Some(proof);
+                    }
+                    Err(refused) => return refused.into(),
+                }
+                if matches!(step, Step::Token(_)) {
+                    break Rule::Token;
+                }
+                facts = facts.past_challenge();
+            }
+            Step::Certificate => match proof::certificate(target(request), grounds) {
+                Ok((proof, path)) => {
+                    allowed.path = path.or(allowed.path);
+                    allowed.proof = Some(proof);
+                    break Rule::Certificate;
+                }
+                Err(refused) => return refused.into(),
+            },
+            Step::Session => match proof::session(request, grounds) {
+                Ok(proof) => {
+                    allowed.proof = Some(proof);
+                    break Rule::Session;
+                }
+                Err(Refused {
+                    outcome: None,
+                    reason,
+                    ..
+                }) => return sign_in(request, reason),
+                Err(refused) => return refused.into(),
+            },
+            Step::Open => {
+                let by_token = passed_by.is_some();
+                break if by_token { Rule::Token } else { Rule::Public };
+            }
+            Step::Nobody | Step::NoProof => return public_access(step),
+            Step::Ambiguous => {
+                let problem = Problem::ambiguous_credentials();
+                let reason = "a client certificate and another proof";
+                return Decision::refuse(Rule::Ambiguous, problem, reason);
+            }
+            Step::BadQuery => {
+                let problem = Problem::malformed_query_credential();
+                let reason = malformed.map(|malformed| malformed.to_string());
+                return Decision::refuse(
+                    Rule::QueryCredential,
+                    problem,
+                    reason.unwrap_or_default(),
+                );
+            }
+            Step::Challenge => {
+                let problem = Problem::challenge_required();
+                return Decision::refuse(Rule::Challenge, problem, "no challenge was passed")
+                    .or_browser(request.navigation, Outcome::Challenge);
+            }
+            Step::SignIn => return sign_in(request, "no session".into()),
+            Step::Unauthenticated => {
+                let rule = if guards.token {
+                    Rule::Token
+                } else {
+                    Rule::Certificate
+                };
+                return Decision::refuse(rule, Problem::unauthenticated(), "no credential");
+            }
+        }
+    };
+    allowed.proof = allowed.proof.or(passed_by);
+    Decision::allow(rule, allowed)
+}
+
+/// Decides about a raw connection (TLS or TCP tunnel), where there is no request to look at.
+pub fn decide_connection<A>(
+    tunnel: &LiveTunnel<A>,
+    visitor: Visitor<'_>,
+    grounds: Grounds<'_>,
+) -> Decision {
+    if let Some(refused) = visitor::refuse(tunnel, visitor, grounds) {
+        return refused;
+    }
+    let guards = tunnel.policy.guards;
+    if guards.token || guards.session || guards.challenge {
+        // Nothing on a raw connection could prove it; such a tunnel is not opened either.
+        let reason = "no place for a token";
+        return Decision::refuse(Rule::Token, Problem::unauthenticated(), reason);
+    }
+    let has = Presented {
+        certificate: visitor.certificate.is_some(),
+        ..Presented::default()
+    };
+    match Facts::of(guards, visitor::project_asks(tunnel), has).step() {
+        Step::Open => Decision::allow(Rule::Public, Allowed::default()),
+        Step::Certificate => {
+            let target = Target {
+                tunnel: &tunnel.view,
+                project: &tunnel.project,
+                certificate: visitor.certificate,
+                path: None,
+            };
+            match proof::certificate(target, grounds) {
+                Ok((proof, _)) => {
+                    let proof = Some(proof);
+                    Decision::allow(
+                        Rule::Certificate,
+                        Allowed {
+                            proof,
+                            ..Allowed::default()
+                        },
+                    )
+                }
+                Err(refused) => refused.into(),
+            }
+        }
+        step @ (Step::Nobody | Step::NoProof) => public_access(step),
+        _ => Decision::refuse(
+            Rule::Certificate,
+            Problem::unauthenticated(),
+            "no certificate",
+        ),
+    }
+}
+
+/// Whether the challenge was passed.
+fn has_worked<A>(request: &EdgeRequest<'_, A>, grounds: Grounds<'_>) -> bool {
+    let cookie = request.cookies.challenge.value().zip(grounds.seals);
+    cookie.is_some_and(|(cookie, seals)| {
+        let from = (request.host, request.visitor.peer);
+        Challenges::is_passed(cookie, from, seals, grounds.now)
+    })
+}
+
+fn target<'a, A>(request: &'a EdgeRequest<'_, A>) -> Target<'a> {
+    Target {
+        tunnel: &request.tunnel.view,
+        project: &request.tunnel.project,
+        certificate: request.visitor.certificate,
+        path: Some(request.path),
+    }
+}
+
+fn sign_in<A>(request: &EdgeRequest<'_, A>, reason: std::borrow::Cow<'static, str>) -> Decision {
+    Decision::refuse(Rule::Session, Problem::unauthenticated(), reason)
+        .or_browser(request.navigation, Outcome::SignIn)
+}
+
+fn public_access(step: Step) -> Decision {
+    let reason = match step {
+        Step::NoProof => "the project asks for a proof, and the tunnel takes none",
+        _ => "the project forbids published tunnels",
+    };
+    let problem = Problem::new(
+        403,
+        "public_access_not_allowed",
+        "The project does not allow this tunnel to be visited.",
+    );
+    Decision::refuse(Rule::PublicAccess, problem, reason)
+}

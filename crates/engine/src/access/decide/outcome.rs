@@ -1,0 +1,247 @@
+//! What a decision says.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use credentials::Verified;
+use types::path::NormalPath;
+use types::problem::Problem;
+
+use super::super::tenancy::Tenancy;
+use super::super::tokens::Tokens;
+use crate::browser::Session;
+use crate::directory::{Credential, Project, Validity};
+
+/// What was decided, and by which rule.
+#[derive(Debug)]
+pub struct Decision {
+    pub outcome: Outcome,
+    /// For the access log and the metrics.
+    pub rule: Rule,
+    /// Which part failed, for the log alone; holds no secret.
+    pub reason: Option<Cow<'static, str>>,
+}
+
+/// What happens to the request.
+#[derive(Debug)]
+#[must_use]
+pub enum Outcome {
+    Allow(Allowed),
+    Refuse(Problem),
+    /// A browser is sent to sign in (ED-2).
+    SignIn,
+    /// A browser is sent to the challenge (ED-6).
+    Challenge,
+}
+
+/// How an allowed request travels on.
+#[derive(Debug, Default)]
+pub struct Allowed {
+    /// The proof that was used, where one was needed.
+    pub proof: Option<Proof>,
+    /// The query to forward instead of the one that came; empty means no query at all.
+    pub query: Option<String>,
+    /// The path to forward instead of the one that came: exactly what was judged (ED-7).
+    pub path: Option<NormalPath>,
+    /// `Authorization` was the edge's credential and does not travel on.
+    pub strip_authorization: bool,
+}
+
+/// Who the visitor proved to be.
+#[derive(Debug, Clone)]
+pub enum Proof {
+    Token {
+        token: Arc<Verified>,
+        form: TokenForm,
+    },
+    Session(Arc<Session>),
+    /// A client certificate, by the credential behind it.
+    Certificate {
+        credential: Arc<Credential>,
+        /// For how long the certificate is good.
+        validity: Validity,
+    },
+}
+
+/// Where a token was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenForm {
+    /// `Authorization: Bearer`.
+    Header,
+    /// The reserved query parameter.
+    Query,
+}
+
+impl Proof {
+    /// `svc-user-id`.
+    pub fn user_id(&self) -> Option<&str> {
+        match self {
+            Self::Token { token, .. } => token.user_id.as_deref(),
+            Self::Session(session) => Some(&session.user_id),
+            Self::Certificate { credential, .. } => Some(&credential.user_id),
+        }
+    }
+
+    /// `svc-credential-id`: the stored credential, or the application.
+    pub fn credential_id(&self) -> Option<&str> {
+        match self {
+            Self::Token { token, .. } => {
+                let known = token.credential_id.as_deref();
+                known.or(token.client_id.as_deref())
+            }
+            Self::Session(_) => None,
+            Self::Certificate { credential, .. } => Some(&credential.id),
+        }
+    }
+
+    /// `svc-auth-method`.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::Token { .. } => "token",
+            Self::Session(_) => "session",
+            Self::Certificate { .. } => "mtls",
+        }
+    }
+
+    /// Whether what was proved still counts in the project at `now` (Unix seconds): it was not
+    /// taken back, and its owner may still use the project. A stream that was let in is asked this
+    /// again whenever something changes.
+    pub fn holds(
+        &self,
+        project: &Project,
+        (tokens, tenancy): (&Tokens, &Tenancy),
+        now: i64,
+    ) -> bool {
+        let permission = super::PERMISSION;
+        let directory = tenancy.directory();
+        match self {
+            Self::Token { token, .. } => {
+                tokens.holds(token, now) && tenancy.require(token, project, permission).is_ok()
+            }
+            Self::Session(session) => {
+                directory.is_some_and(|known| session.stands(known).is_ok())
+                    && tenancy
+                        .require_of(Some(&session.user_id), None, project, permission)
+                        .is_ok()
+            }
+            Self::Certificate {
+                credential,
+                validity,
+            } => {
+                directory.is_some_and(|known| known.still_stands(credential, now))
+                    && validity.holds(now)
+                    && !credential.is_expired(now)
+                    && tenancy
+                        .require_of(
+                            Some(&credential.user_id),
+                            credential.permissions,
+                            project,
+                            permission,
+                        )
+                        .is_ok()
+            }
+        }
+    }
+}
+
+macro_rules! rules {
+    ($($(#[$doc:meta])* $rule:ident $name:literal $sentence:literal)*) => {
+        /// The rule that decided; a bounded set, fit for a metric's label.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Rule { $($(#[$doc])* $rule),* }
+
+        impl Rule {
+            /// Every rule.
+            pub const ALL: &[Self] = &[$(Self::$rule),*];
+
+            /// Name in logs and metrics.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$rule => $name),* }
+            }
+
+            /// What it is about, in a sentence for whoever asks why.
+            pub fn explain(self) -> &'static str {
+                match self { $(Self::$rule => $sentence),* }
+            }
+        }
+    };
+}
+
+rules! {
+    /// Nothing guards the tunnel.
+    Public "public" "Nothing guards the tunnel."
+    /// The tunnel is not published.
+    Private "private" "The tunnel is private: it is dialled, not visited."
+    /// The project is suspended.
+    Suspended "suspended" "The project is suspended."
+    /// The tunnel asks for a guard that this engine does not have.
+    Unenforceable "unenforceable" "The tunnel or its project asks for a guard that this engine cannot keep."
+    /// `trusted_ips` of the tunnel or the project.
+    TrustedIps "trusted_ips" "Visitors come from the addresses in `trusted_ips` alone."
+    /// `geo_ip` of the tunnel or the project.
+    GeoIp "geo_ip" "Visitors come from certain countries alone."
+    /// The project's minimum TLS version.
+    TlsVersion "tls_version" "The project asks for a newer version of TLS."
+    /// The project's `publicAccessPolicy`.
+    PublicAccess "public_access" "The project's policy for public access does not allow this tunnel to be visited."
+    /// Requests in a second, of the tunnel or the project.
+    RateLimit "rate_limit" "There were more visits in a second than the plan of the project allows."
+    /// Two proofs (ED-5).
+    Ambiguous "ambiguous" "A client certificate came together with another proof."
+    /// The form of the query credential (ED-1b).
+    QueryCredential "query_credential" "The token in the address is empty, malformed or there more than once."
+    /// `challenge_mode` (ED-6).
+    Challenge "challenge" "Browsers pass a challenge first."
+    /// `token_auth` (ED-1), or a token in a challenge's stead.
+    Token "token" "The tunnel takes visitors with a valid token."
+    /// `svc_auth` (ED-2).
+    Session "session" "The tunnel takes people who are signed in and may use its project."
+    /// `mtls_auth` (ED-3).
+    Certificate "certificate" "The tunnel takes visitors with a client certificate that is known here."
+    /// `tunnels.streams.create-delete` (ED-1c).
+    Permission "permission" "The visitor lacks the permission to open streams in the project."
+    /// `resources.tunnels` (ED-1c).
+    Boundary "boundary" "The boundary of the credential excludes the project, the tunnel or the path."
+    /// A path that cannot be judged (ED-7).
+    Path "path" "The boundary asks for a path, and this one cannot be judged."
+}
+
+impl Decision {
+    pub(super) fn allow(rule: Rule, allowed: Allowed) -> Self {
+        Self {
+            outcome: Outcome::Allow(allowed),
+            rule,
+            reason: None,
+        }
+    }
+
+    pub(super) fn refuse(
+        rule: Rule,
+        problem: Problem,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            outcome: Outcome::Refuse(problem),
+            rule,
+            reason: Some(reason.into()),
+        }
+    }
+
+    /// The problem of a refusal.
+    pub fn into_problem(self) -> Problem {
+        match self.outcome {
+            Outcome::Refuse(problem) => problem,
+            // Not asked for these.
+            Outcome::Allow(_) | Outcome::SignIn | Outcome::Challenge => Problem::unauthenticated(),
+        }
+    }
+
+    /// What a browser is sent to, where the visitor is one; for all others it is a refusal.
+    pub(super) fn or_browser(self, navigation: bool, outcome: Outcome) -> Self {
+        if navigation {
+            Self { outcome, ..self }
+        } else {
+            self
+        }
+    }
+}

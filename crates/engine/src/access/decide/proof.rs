@@ -1,0 +1,210 @@
+//! The proofs of a visitor, one at a time: is it good, and does it reach this tunnel and path.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use credentials::Verified;
+use types::boundary::Boundary;
+use types::path::NormalPath;
+use types::problem::Problem;
+use types::tunnel::Tunnel;
+
+use super::outcome::{Decision, Outcome, Proof, Rule, TokenForm};
+use super::{EdgeRequest, Grounds, PERMISSION};
+use crate::access::certificate::ClientCertificate;
+use crate::access::permit::Denied;
+use crate::browser::Session;
+use crate::directory::{Credential, Project};
+
+/// What a proof has to reach.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) tunnel: &'a Tunnel,
+    pub(super) project: &'a Project,
+    pub(super) certificate: Option<&'a ClientCertificate>,
+    /// `None` on a raw connection.
+    pub(super) path: Option<&'a str>,
+}
+
+/// A proof that does not count.
+pub(super) struct Refused {
+    rule: Rule,
+    /// `None`: it is as if there were none.
+    pub(super) outcome: Option<Box<Problem>>,
+    pub(super) reason: Cow<'static, str>,
+}
+
+impl Refused {
+    fn new(rule: Rule, problem: Problem, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            rule,
+            outcome: Some(Box::new(problem)),
+            reason: reason.into(),
+        }
+    }
+
+    fn denied(denied: Denied) -> Self {
+        let reason = denied.to_string();
+        Self::new(Rule::Permission, denied.into(), reason)
+    }
+}
+
+impl From<Refused> for Decision {
+    fn from(refused: Refused) -> Self {
+        Self {
+            outcome: Outcome::Refuse(
+                refused
+                    .outcome
+                    .map_or(Problem::unauthenticated(), |problem| *problem),
+            ),
+            rule: refused.rule,
+            reason: Some(refused.reason),
+        }
+    }
+}
+
+/// A proof, and the path as it was judged where it was.
+type Judged = Result<(Proof, Option<NormalPath>), Refused>;
+
+/// Judges a token. `None`: a bearer that has no form.
+pub(super) fn token(
+    text: Option<&str>,
+    form: TokenForm,
+    target: Target<'_>,
+    grounds: Grounds<'_>,
+) -> Judged {
+    let invalid = |reason| Refused::new(Rule::Token, Problem::invalid_token(), reason);
+    let text = text.ok_or_else(|| invalid(Cow::Borrowed("malformed bearer")))?;
+    let verified = grounds.tokens.verify(text, grounds.now);
+    let token: Arc<Verified> = verified.map_err(|refused| invalid(refused.to_string().into()))?;
+    let tenancy = grounds.tenancy;
+    tenancy
+        .require(&token, target.project, PERMISSION)
+        .map_err(Refused::denied)?;
+    let path = reach(&token.boundary, target)?;
+    Ok((Proof::Token { token, form }, path))
+}
+
+/// Judges a client certificate, which the handshake proved.
+pub(super) fn certificate(target: Target<'_>, grounds: Grounds<'_>) -> Judged {
+    let refused = |reason: Cow<'static, str>| {
+        Err(Refused::new(
+            Rule::Certificate,
+            invalid_certificate(),
+            reason,
+        ))
+    };
+    let known = target.certificate.zip(grounds.tenancy.directory());
+    let Some((certificate, directory)) = known else {
+        return refused("no certificate".into());
+    };
+    let credentials = match certificate.credentials(directory, target.project, grounds.now) {
+        Ok(credentials) => credentials,
+        Err(unmatched) => return refused(unmatched.to_string().into()),
+    };
+    // The first that reaches the tunnel counts, else the first says why not.
+    let mut why = None;
+    for (credential, validity) in credentials {
+        match admits(&credential, target, grounds) {
+            Ok(path) => {
+                let proof = Proof::Certificate {
+                    credential,
+                    validity,
+                };
+                return Ok((proof, path));
+            }
+            Err(refused) => why = why.or(Some(refused)),
+        }
+    }
+    match why {
+        Some(why) => Err(why),
+        None => refused("no credential stands behind it".into()),
+    }
+}
+
+/// Whether a credential opens streams in the project, and reaches the tunnel and the path.
+fn admits(
+    credential: &Credential,
+    target: Target<'_>,
+    grounds: Grounds<'_>,
+) -> Result<Option<NormalPath>, Refused> {
+    let held = credential.permissions;
+    let user = Some(&*credential.user_id);
+    let permitted = grounds
+        .tenancy
+        .require_of(user, held, target.project, PERMISSION);
+    permitted.map_err(Refused::denied)?;
+    reach(&credential.boundary, target)
+}
+
+fn invalid_certificate() -> Problem {
+    let detail = "The client certificate is not valid here.";
+    Problem::new(401, "invalid_certificate", detail)
+}
+
+/// Judges the session in a cookie. A cookie that is no session now is as if it were not there: its
+/// person signs in.
+pub(super) fn session<A>(
+    request: &EdgeRequest<'_, A>,
+    grounds: Grounds<'_>,
+) -> Result<Proof, Refused> {
+    let none = |reason: Cow<'static, str>| Refused {
+        rule: Rule::Session,
+        outcome: None,
+        reason,
+    };
+    let directory = grounds.tenancy.directory();
+    let Some(((seals, directory), cookie)) = grounds
+        .seals
+        .zip(directory)
+        .zip(request.cookies.session.value())
+    else {
+        return Err(none("more than one session cookie".into()));
+    };
+    let project = &request.tunnel.project;
+    let session = Session::read(cookie, seals, request.host, project)
+        .map_err(|reason| none(reason.to_string().into()))?;
+    session
+        .holds(directory, grounds.now)
+        .map_err(|reason| none(reason.to_string().into()))?;
+    let user = Some(&*session.user_id);
+    let permitted = grounds.tenancy.require_of(user, None, project, PERMISSION);
+    permitted.map_err(Refused::denied)?;
+    Ok(Proof::Session(Arc::new(session)))
+}
+
+/// Whether a boundary reaches the tunnel and the path; the path exactly as it was judged, where the
+/// boundary asks for one (ED-7).
+fn reach(boundary: &Boundary, target: Target<'_>) -> Result<Option<NormalPath>, Refused> {
+    let refused =
+        |rule, reason: String| Refused::new(rule, Problem::insufficient_scope(PERMISSION), reason);
+    let path = target.path.filter(|_| boundary.needs_path());
+    let path = path
+        .map(NormalPath::parse)
+        .transpose()
+        .map_err(|refusal| refused(Rule::Path, refusal.to_string()))?;
+    let workspace = target.tunnel.workspace_id.as_deref();
+    boundary
+        .connect(&target.project.id, workspace, target.tunnel, path.as_ref())
+        .map_err(|refusal| refused(Rule::Boundary, refusal.to_string()))?;
+    Ok(path)
+}
+
+/// Whether a proof that reached one tunnel of a name and project reaches this one as well, with the
+/// path as it was judged. What else was asked of it is the same for both.
+pub fn reaches_too(
+    proof: Option<&Proof>,
+    tunnel: &Tunnel,
+    project: &Project,
+    path: Option<&NormalPath>,
+) -> bool {
+    let boundary = match proof {
+        None | Some(Proof::Session(_)) => return true,
+        Some(Proof::Token { token, .. }) => &token.boundary,
+        Some(Proof::Certificate { credential, .. }) => &credential.boundary,
+    };
+    let workspace = tunnel.workspace_id.as_deref();
+    boundary
+        .connect(&project.id, workspace, tunnel, path)
+        .is_ok()
+}

@@ -1,0 +1,181 @@
+//! The decision table: from what guards a tunnel and what a request presents to the next step.
+//!
+//! It is asked with presence alone, before anything is verified: whether a proof is any good is
+//! judged by the one step that the table chose, and a bad proof is never passed over for another.
+
+use super::super::policy::Guards;
+use super::outcome::TokenForm;
+
+/// What is done about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The project is not to be visited.
+    Nobody,
+    /// The project lets nobody in without a proof, and the tunnel asks for none.
+    NoProof,
+    /// Two proofs.
+    Ambiguous,
+    /// The query credential has no form.
+    BadQuery,
+    /// A token proves who it is; a bad one ends it.
+    Token(TokenForm),
+    /// A token passes the challenge by; a bad one ends it. The table is asked again.
+    PassBy(TokenForm),
+    /// The challenge comes first.
+    Challenge,
+    /// The client certificate proves who it is.
+    Certificate,
+    /// The session proves who it is; without a good one, sign-in.
+    Session,
+    /// Nothing is presented, and a browser can sign in.
+    SignIn,
+    /// Nothing is presented.
+    Unauthenticated,
+    /// Nothing is asked for.
+    Open,
+}
+
+use Step::{
+    Ambiguous, BadQuery, Certificate, Challenge, NoProof, Nobody, Open, PassBy, Session, SignIn,
+    Token, Unauthenticated,
+};
+use TokenForm::{Header, Query};
+
+/// The first row that matches decides. `1`: so; `0`: not so; `.`: either way.
+///
+/// | column | guards of the tunnel | | column | what the request presents |
+/// |---|---|---|---|---|
+/// | `T` | token authentication | | `X` | a client certificate |
+/// | `S` | browser sessions | | `Q` | a query credential, well formed |
+/// | `M` | mTLS | | `F` | a query credential without form |
+/// | `C` | challenge mode | | `B` | a bearer, whatever it is worth |
+/// | `P` | the project asks for a proof | | `K` | our session cookie |
+/// | `N` | the project forbids visits | | `W` | the work of the challenge, done |
+const TABLE: &[Row] = &[
+    //  TSMC PN XQFBKW
+    row(".... .1 ......", Nobody),          // ED-8
+    row("000. 1. ......", NoProof),         // ED-8
+    row("..1. .. 11....", Ambiguous),       // ED-5
+    row("..1. .. 1.1...", Ambiguous),       // ED-5
+    row("1.1. .. 1..1..", Ambiguous),       // ED-5
+    row("0.11 .. 1..1.0", Ambiguous),       // ED-5: the challenge would read the bearer
+    row("..1. .. 1...1.", Ambiguous),       // ED-5
+    row(".... .. ..1...", BadQuery),        // ED-1b
+    row("1... .. .1....", Token(Query)),    // ED-1a, ED-4: the bearer behind it is data
+    row("1... .. .0.1..", Token(Header)), // ED-1, ED-4: before the session; ED-6: and the challenge
+    row("0..1 .. .1...0", PassBy(Query)), // ED-6
+    row("0..1 .. .0.1.0", PassBy(Header)), // ED-6
+    row("...1 .. .....0", Challenge),     // ED-6: before session and certificate
+    row("..1. .. 1.....", Certificate),   // ED-3
+    row(".1.. .. ....1.", Session),       // ED-2
+    row(".1.. .. ....0.", SignIn),        // ED-2
+    row("1... .. ......", Unauthenticated), // ED-1
+    row("..1. .. ......", Unauthenticated), // ED-3
+    row("000. .. ......", Open),
+];
+
+/// What holds of a request, one bit a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Facts(u16);
+
+/// What a request presents, by presence.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Presented {
+    pub(super) certificate: bool,
+    pub(super) query: bool,
+    pub(super) bad_query: bool,
+    pub(super) bearer: bool,
+    pub(super) session: bool,
+    pub(super) work: bool,
+}
+
+impl Facts {
+    pub(super) fn of(guards: Guards, [proof, nobody]: [bool; 2], has: Presented) -> Self {
+        let columns = [
+            guards.token,
+            guards.session,
+            guards.certificate,
+            guards.challenge,
+            proof,
+            nobody,
+            has.certificate,
+            has.query,
+            has.bad_query,
+            has.bearer,
+            has.session,
+            has.work,
+        ];
+        Self(
+            columns
+                .into_iter()
+                .fold(0, |bits, so| bits << 1 | u16::from(so)),
+        )
+    }
+
+    /// As if the challenge had been passed.
+    pub(super) fn past_challenge(self) -> Self {
+        Self(self.0 | 1)
+    }
+
+    /// The step of the first row that matches. That one does is tested over all of them; were
+    /// there none, nobody would pass.
+    pub(super) fn step(self) -> Step {
+        let matching = TABLE.iter().find(|row| self.0 & row.asked == row.so);
+        matching.map_or(Nobody, |row| row.step)
+    }
+}
+
+struct Row {
+    /// Columns that are not either way.
+    asked: u16,
+    /// Columns that must be so.
+    so: u16,
+    step: Step,
+}
+
+/// Reads a row when the program is built.
+const fn row(columns: &str, step: Step) -> Row {
+    let (mut asked, mut so, mut count) = (0, 0, 0);
+    let mut rest = columns.as_bytes();
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        if *first == b' ' {
+            continue;
+        }
+        count += 1;
+        asked <<= 1;
+        so <<= 1;
+        assert!(
+            matches!(*first, b'1' | b'0' | b'.'),
+            "a column is one of 1, 0 and ."
+        );
+        if *first != b'.' {
+            asked |= 1;
+        }
+        if *first == b'1' {
+            so |= 1;
+        }
+    }
+    assert!(count == COLUMNS, "a row has a mark in every column");
+    Row { asked, so, step }
+}
+
+const COLUMNS: u32 = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_combination_has_a_row_and_every_row_a_combination() {
+        let mut used = vec![false; TABLE.len()];
+        for bits in 0..1_u16 << COLUMNS {
+            let place = TABLE.iter().position(|row| bits & row.asked == row.so);
+            used[place.unwrap_or_else(|| panic!("no row for {bits:012b}"))] = true;
+        }
+        assert!(
+            used.into_iter().all(|used| used),
+            "a row that never decides"
+        );
+    }
+}

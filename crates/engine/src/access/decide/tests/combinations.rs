@@ -1,0 +1,210 @@
+//! Every combination of what a tunnel asks for and what a request presents, against the rules as
+//! they are written.
+
+use super::*;
+use crate::access::policy::Guards;
+
+/// What a proof is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Worth {
+    Absent,
+    Good,
+    Bad,
+    /// Good, and of somebody who may not.
+    Barred,
+}
+
+const WORTHS: [Worth; 4] = [Worth::Absent, Worth::Good, Worth::Bad, Worth::Barred];
+
+/// A request to a tunnel.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    guards: Guards,
+    policy: PublicAccessPolicy,
+    /// `None`: without form.
+    query: Option<Worth>,
+    bearer: Worth,
+    session: Worth,
+    certificate: Worth,
+    worked: bool,
+    navigation: bool,
+}
+
+impl Case {
+    /// The rules, as prose has them.
+    fn expected(self) -> End {
+        let Guards {
+            token,
+            session,
+            certificate,
+            challenge,
+        } = self.guards;
+        let not_allowed = End::Refused(403, "public_access_not_allowed");
+        // ED-8: `forbidden` lets nobody in, `auth-required` nobody to a tunnel without proofs.
+        match self.policy {
+            PublicAccessPolicy::Forbidden => return not_allowed,
+            PublicAccessPolicy::AuthRequired if !(token || session || certificate) => {
+                return not_allowed;
+            }
+            _ => {}
+        }
+        // ED-5: a certificate beside a query credential, our cookie, or a bearer that is read.
+        let is_there = |worth: Worth| worth != Worth::Absent;
+        let query_there = self.query.is_none_or(is_there);
+        let reads_bearer = token || challenge && !self.worked;
+        if certificate
+            && is_there(self.certificate)
+            && (query_there || is_there(self.session) || reads_bearer && is_there(self.bearer))
+        {
+            return End::Refused(400, "ambiguous_credentials");
+        }
+        // ED-1b.
+        let Some(query) = self.query else {
+            return End::Refused(400, "invalid_request");
+        };
+        // ED-1a: behind a query credential the bearer is data.
+        let credential = if query_there { query } else { self.bearer };
+        let judged = |worth: Worth, method, bad| match worth {
+            Worth::Good => End::Service(method),
+            Worth::Bad => End::Refused(401, bad),
+            Worth::Barred => End::Refused(403, "insufficient_scope"),
+            Worth::Absent => End::Refused(401, "unauthenticated"),
+        };
+        // ED-4, ED-6: a token is judged first, and is final.
+        if token && is_there(credential) {
+            return judged(credential, "token", "invalid_token");
+        }
+        let mut open = End::Service("");
+        if challenge && !self.worked {
+            match credential {
+                Worth::Absent if self.navigation => return End::Challenge,
+                Worth::Absent => return End::Refused(403, "challenge_required"),
+                Worth::Good => open = End::Service("token"),
+                worth => return judged(worth, "token", "invalid_token"),
+            }
+        }
+        if certificate && is_there(self.certificate) {
+            return judged(self.certificate, "mtls", "invalid_certificate");
+        }
+        if session {
+            return match self.session {
+                Worth::Absent | Worth::Bad if self.navigation => End::SignIn,
+                Worth::Absent | Worth::Bad => End::Refused(401, "unauthenticated"),
+                worth => judged(worth, "session", ""),
+            };
+        }
+        if token || certificate {
+            return End::Refused(401, "unauthenticated");
+        }
+        open
+    }
+}
+
+/// ED-1, ED-1a, ED-1b, ED-2, ED-4, ED-5, ED-6, ED-8: sixty thousand requests.
+#[test]
+fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
+    let world = World::new();
+    let peer: IpAddr = "192.0.2.7".parse().unwrap();
+    let of = |worth, good: &str, bad: &str, barred: &str| match worth {
+        Worth::Absent => None,
+        Worth::Good => Some(good.to_owned()),
+        Worth::Bad => Some(bad.to_owned()),
+        Worth::Barred => Some(barred.to_owned()),
+    };
+    let tokens = [("ann", SECRET), ("ann", "another"), ("bob", SECRET)];
+    let [good, bad, barred] = tokens.map(|(user, secret)| token(user, secret));
+    let token = |worth| of(worth, &good, &bad, &barred);
+    let sessions = [
+        world.session("ann", NOW),
+        "no.session".to_owned(),
+        world.session("bob", NOW),
+    ];
+    let worked = world.worked(peer);
+    let certificates = [1_u8, 9, 2].map(|first| ClientCertificate::with_digest([first; 32]));
+    let mut seen = 0;
+    for bits in 0..16_u8 {
+        let guards = Guards {
+            token: bits & 1 > 0,
+            session: bits & 2 > 0,
+            certificate: bits & 4 > 0,
+            challenge: bits & 8 > 0,
+        };
+        let tunnel = world.tunnel(json!({
+            "token_auth": guards.token,
+            "svc_auth": guards.session,
+            "mtls_auth": guards.certificate,
+            "challenge_mode": guards.challenge,
+        }));
+        for policy in [
+            PublicAccessPolicy::Allowed,
+            PublicAccessPolicy::AuthRequired,
+            PublicAccessPolicy::Forbidden,
+        ] {
+            world.set(policy);
+            for number in 0..5 * 4 * 4 * 4 * 2 * 2 {
+                let pick = |divisor: usize| WORTHS[number / divisor % 4];
+                let case = Case {
+                    guards,
+                    policy,
+                    bearer: pick(1),
+                    session: pick(4),
+                    certificate: pick(16),
+                    worked: number / 64 % 2 > 0,
+                    navigation: number / 128 % 2 > 0,
+                    query: WORTHS.get(number / 256).copied(),
+                };
+                let bearer = token(case.bearer);
+                let session = of(case.session, &sessions[0], &sessions[1], &sessions[2]);
+                let cookies = EdgeCookies {
+                    session: session.as_deref().map_or(Cookie::Absent, Cookie::One),
+                    challenge: if case.worked {
+                        Cookie::One(&worked)
+                    } else {
+                        Cookie::Absent
+                    },
+                    ..EdgeCookies::default()
+                };
+                let query = match case.query {
+                    None => Some("a=1&svc.token=".to_owned()),
+                    Some(worth) => token(worth).map(|token| format!("svc.token={token}&a=1")),
+                };
+                let place = WORTHS
+                    .iter()
+                    .position(|worth| *worth == case.certificate)
+                    .unwrap();
+                let request = EdgeRequest {
+                    tunnel: &tunnel,
+                    visitor: Visitor {
+                        certificate: place.checked_sub(1).map(|place| &certificates[place]),
+                        ..Visitor::at(peer)
+                    },
+                    host: HOST,
+                    bearer: bearer.as_deref().map_or(Bearer::Absent, Bearer::Token),
+                    cookies,
+                    navigation: case.navigation,
+                    path: "/",
+                    query: query.as_deref(),
+                    reserved: NAMES,
+                };
+                let decision = decide(&request, world.grounds());
+                assert_eq!(
+                    told(&decision),
+                    case.expected(),
+                    "{case:?} by {:?}",
+                    decision.rule
+                );
+                if let Outcome::Allow(allowed) = &decision.outcome {
+                    let cut = allowed.query.as_deref().or(query.as_deref());
+                    assert!(!cut.unwrap_or_default().contains("svc.token"), "{case:?}");
+                    // A bearer that was judged stays here; one that was not is the service's.
+                    let judged = case.query == Some(Worth::Absent)
+                        && case.bearer != Worth::Absent
+                        && (guards.token || guards.challenge && !case.worked);
+                    assert_eq!(allowed.strip_authorization, judged, "{case:?}");
+                }
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, 16 * 3 * 1280);
+}

@@ -1,0 +1,135 @@
+//! What holds for every visitor, whatever it can prove.
+
+use api::control::settings::PublicAccessPolicy;
+use types::problem::Problem;
+use types::tunnel::TlsVersion;
+
+use super::outcome::{Decision, Proof, Rule};
+use super::{Grounds, Visitor};
+use crate::access::permit::Denied;
+use crate::live::LiveTunnel;
+
+/// Refuses those who may not come near.
+pub fn refuse<A>(
+    tunnel: &LiveTunnel<A>,
+    visitor: Visitor<'_>,
+    grounds: Grounds<'_>,
+) -> Option<Decision> {
+    let policy = &tunnel.policy;
+    if !policy.published {
+        let problem = Problem::tunnel_not_found();
+        return Some(Decision::refuse(Rule::Private, problem, "not published"));
+    }
+    let state = tunnel.project.state();
+    if !state.in_use {
+        let problem = Denied::Suspended.into();
+        return Some(Decision::refuse(
+            Rule::Suspended,
+            problem,
+            "the project is suspended",
+        ));
+    }
+    let project = &state.policy;
+    if project.unreadable || !can_keep(tunnel, grounds) {
+        let reason = "a guard that this engine cannot keep";
+        return Some(Decision::refuse(
+            Rule::Unenforceable,
+            Problem::unavailable(),
+            reason,
+        ));
+    }
+    let forbidden = |rule, code, detail, reason: &'static str| {
+        Some(Decision::refuse(
+            rule,
+            Problem::new(403, code, detail),
+            reason,
+        ))
+    };
+    if !policy.trusts(visitor.peer) || !project.trusts(visitor.peer) {
+        return forbidden(
+            Rule::TrustedIps,
+            "address_not_trusted",
+            "This tunnel does not take visitors from this address.",
+            if policy.trusts(visitor.peer) {
+                "address outside the project's trusted_ips"
+            } else {
+                "address outside trusted_ips"
+            },
+        );
+    }
+    let country_fits = policy.admits_country(visitor.country)
+        && project
+            .geo
+            .as_ref()
+            .is_none_or(|rule| rule.admits(visitor.country));
+    if !country_fits {
+        return forbidden(
+            Rule::GeoIp,
+            "country_not_allowed",
+            "This tunnel does not take visitors from this country.",
+            if visitor.country.is_some() {
+                "a country that may not come near"
+            } else {
+                "the country of the address is not known"
+            },
+        );
+    }
+    // Where the edge did not make the handshake, its version is the service's matter.
+    if visitor
+        .tls_version
+        .is_some_and(|spoken| is_below(spoken, project.min_tls))
+    {
+        return forbidden(
+            Rule::TlsVersion,
+            "tls_version_too_low",
+            "This tunnel asks for a newer version of TLS.",
+            "an older version of TLS than the project allows",
+        );
+    }
+    None
+}
+
+/// Whether a visitor who was let in would be let in again: by its address, and by what it proved.
+/// The path and the query were judged with the request, and do not change.
+pub fn still_admits<A>(
+    tunnel: &LiveTunnel<A>,
+    visitor: Visitor<'_>,
+    proof: Option<&Proof>,
+    grounds: Grounds<'_>,
+) -> bool {
+    if !tunnel.project.state().in_use {
+        return false;
+    }
+    // A private tunnel has no guards of the edge, and was dialled.
+    if tunnel.policy.published {
+        let [needs_proof, nobody] = project_asks(tunnel);
+        let barred = nobody || needs_proof && !tunnel.policy.guards.take_proofs();
+        if barred || refuse(tunnel, visitor, grounds).is_some() {
+            return false;
+        }
+    }
+    let known = (grounds.tokens, grounds.tenancy);
+    proof.is_none_or(|proof| proof.holds(&tunnel.project, known, grounds.now))
+}
+
+/// The columns `P` and `N` of the table (ED-8).
+pub(super) fn project_asks<A>(tunnel: &LiveTunnel<A>) -> [bool; 2] {
+    match tunnel.project.state().policy.public_access {
+        PublicAccessPolicy::Allowed => [false, false],
+        PublicAccessPolicy::AuthRequired => [true, false],
+        PublicAccessPolicy::Forbidden => [false, true],
+    }
+}
+
+/// Whether this engine has what the tunnel asks for. Such a tunnel is not opened otherwise (EN-11).
+fn can_keep<A>(tunnel: &LiveTunnel<A>, grounds: Grounds<'_>) -> bool {
+    let guards = tunnel.policy.guards;
+    let managed = grounds.tenancy.directory().is_some();
+    let browsers = grounds.seals.is_some();
+    (managed || !(guards.certificate || tunnel.policy.asks_country()))
+        && (managed && browsers || !(guards.session || guards.challenge))
+}
+
+fn is_below(spoken: TlsVersion, min: Option<TlsVersion>) -> bool {
+    spoken == TlsVersion::Tls12 && min == Some(TlsVersion::Tls13)
+}

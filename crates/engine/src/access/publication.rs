@@ -1,0 +1,49 @@
+//! What a project lets its agents publish (ED-8).
+
+use api::control::settings::PublicAccessPolicy;
+use types::problem::Problem;
+use types::tunnel::{Protocol, TunnelProperties};
+
+use super::policy::TunnelPolicy;
+use crate::directory::Project;
+
+/// Why a tunnel may not be published in its project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotPublishable {
+    /// `publicAccessPolicy: forbidden`.
+    #[error("the project forbids published tunnels")]
+    Forbidden,
+    /// `publicAccessPolicy: auth-required`.
+    #[error("the project asks for `token_auth`, `svc_auth` or `mtls_auth` on published tunnels")]
+    ProofNeeded,
+    /// `publishedTcpEnabled: false`.
+    #[error("published TCP tunnels are not available in this project")]
+    Tcp,
+}
+
+impl From<NotPublishable> for Problem {
+    fn from(refused: NotPublishable) -> Self {
+        Self::new(403, "public_access_not_allowed", "").with_detail(refused.to_string())
+    }
+}
+
+/// Judges resolved properties when a tunnel is opened. Visits are judged again, by what the
+/// project says then.
+///
+/// # Errors
+/// Why it may not be published. A private tunnel always may be opened.
+pub fn may_publish(properties: &TunnelProperties, project: &Project) -> Result<(), NotPublishable> {
+    if properties.publish == Some(false) {
+        return Ok(());
+    }
+    let state = project.state();
+    let proofs = TunnelPolicy::compile(properties).guards().take_proofs();
+    match state.policy.public_access {
+        PublicAccessPolicy::Forbidden => Err(NotPublishable::Forbidden),
+        PublicAccessPolicy::AuthRequired if !proofs => Err(NotPublishable::ProofNeeded),
+        _ if properties.protocol == Some(Protocol::Tcp) && !state.policy.published_tcp => {
+            Err(NotPublishable::Tcp)
+        }
+        PublicAccessPolicy::AuthRequired | PublicAccessPolicy::Allowed => Ok(()),
+    }
+}

@@ -1,0 +1,190 @@
+//! Opening a tunnel: what an agent asks for, judged in the order of every surface.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use types::permission::Permission;
+use types::tunnel::{Protocol, TunnelProperties};
+use wire::message::{OpenTunnelReq, OpenTunnelRsp, TunnelOutcome};
+use wire::{Error, ErrorCode, Kind, Message};
+
+use super::Session;
+use crate::access::{self, NotPublishable};
+use crate::listen::{BoundPort, NoPort, check_ciphers};
+use crate::live::{HostnameRefused, OpenRefused, Owner};
+
+impl Session {
+    /// Opens a tunnel or says why not.
+    pub(super) fn open_tunnel(&mut self, request: OpenTunnelReq) -> Message {
+        let OpenTunnelReq {
+            request_id,
+            tunnel_properties,
+        } = request;
+        let outcome = match self.try_open_tunnel(&tunnel_properties.unwrap_or_default()) {
+            Ok(properties) => TunnelOutcome::TunnelProperties(Box::new(properties)),
+            Err(error) => TunnelOutcome::Error(error),
+        };
+        Kind::OpenTunnelRsp(OpenTunnelRsp {
+            request_id,
+            outcome: Some(outcome),
+        })
+        .into()
+    }
+
+    /// The order of the checks is that of every surface: permission, shape, what this edition
+    /// offers, boundary, state.
+    fn try_open_tunnel(
+        &mut self,
+        request: &wire::message::TunnelProperties,
+    ) -> Result<wire::message::TunnelProperties, Error> {
+        let core = Arc::clone(&self.core);
+        let permission = Permission::TunnelsTunnelsCreateDelete;
+        core.tenancy
+            .require(&self.credential, &self.project, permission)
+            .map_err(|missing| Error::unauthorized(missing.to_string()))?;
+        let mut properties = wire::properties::requested(request).map_err(Error::from)?;
+        let available = |properties: &TunnelProperties| {
+            access::community::refuse_unavailable(
+                properties,
+                &core.tenancy,
+                core.countries.is_some(),
+            )
+            .map_err(|option| Error::new(ErrorCode::FeatureNotAvailable, option.to_string()))
+        };
+        available(&properties)?;
+        access::fill_and_judge(&self.credential, &self.project, &mut properties)
+            .map_err(|refusal| Error::unauthorized(refusal.to_string()))?;
+        // What the boundary filled in was not asked for before.
+        available(&properties)?;
+        let mut properties = properties.resolve().map_err(Error::from)?;
+        check_ciphers(&properties).map_err(Error::from)?;
+        access::may_publish(&properties, &self.project).map_err(|refused| match refused {
+            NotPublishable::Tcp => Error::new(ErrorCode::FeatureNotAvailable, refused.to_string()),
+            _ => Error::unauthorized(refused.to_string()),
+        })?;
+        let mut port: Option<BoundPort> = None;
+        let mut is_reserved = false;
+        if properties.publish == Some(true) {
+            if properties.protocol == Some(Protocol::Tcp) {
+                let key = (self.identity.clone(), properties.name.clone());
+                let bound = match properties.port {
+                    Some(port) if !self.project.state().has_reserved(port) => {
+                        let reason = format!("`port` {port} is not reserved for this project");
+                        return Err(Error::unauthorized(reason));
+                    }
+                    Some(port) => {
+                        is_reserved = true;
+                        core.tcp_ports.bind_reserved(port, &key)
+                    }
+                    None => core.tcp_ports.bind(&key, |port| {
+                        let directory = core.tenancy.directory();
+                        directory.is_some_and(|known| known.is_reserved(port))
+                    }),
+                };
+                let bound = bound.map_err(|error| {
+                    let code = match error {
+                        NoPort::SwitchedOff => ErrorCode::FeatureNotAvailable,
+                        NoPort::Exhausted => ErrorCode::CapacityExhausted,
+                        NoPort::Taken(_) => ErrorCode::InvalidRequest,
+                    };
+                    Error::new(code, error.to_string())
+                })?;
+                properties.port = Some(bound.port());
+                properties.hostname = Some(core.namespace.base().clone());
+                port = Some(bound);
+            } else {
+                let shared = properties
+                    .name
+                    .as_ref()
+                    .filter(|_| properties.share == Some(true) && properties.hostname.is_none());
+                let shared = shared
+                    .and_then(|name| core.live.shared_hostname(&self.identity, name.as_str()));
+                let requested = shared.as_ref().or(properties.hostname.as_ref());
+                let hostname = self.hostname(requested)?;
+                let is_raw = properties.protocol == Some(Protocol::Tls);
+                if is_raw && self.has_sessions_of_others(&hostname) {
+                    let reason = "`hostname`: people signed in at another publisher's tunnel there, \
+                        whose cookies this one would get; it is free when their sessions are over";
+                    return Err(Error::invalid_request(reason));
+                }
+                properties.hostname = Some(hostname);
+                // Visitors come to the listener's port, and agents make the address of it.
+                properties.port = core.tls_addr.get().map(SocketAddr::port);
+            }
+        }
+        let policy = access::TunnelPolicy::compile(&properties);
+        let owner = Owner {
+            identity: self.identity.clone(),
+            project: Arc::clone(&self.project),
+            client_id: self.agent.client_id,
+            agent: Arc::clone(&self.agent),
+        };
+        let opened = core
+            .live
+            .open_tunnel(owner, properties, policy)
+            .map_err(refused)?;
+        let tunnel = opened.tunnel;
+        self.tunnels.insert(tunnel.view.id);
+        if let Some(port) = port {
+            if is_reserved {
+                self.reserved.insert(tunnel.view.id, port.port());
+            }
+            core.tcp_ports
+                .serve(port, &tunnel, self.worker.core.workers());
+            // Whoever took it over between the two lines found no port to close.
+            let id = tunnel.view.id.to_string();
+            if core.live.find(&self.project.id, &id).is_none() {
+                core.tcp_ports.close(&tunnel.view.id);
+            }
+        }
+        for displaced in opened.displaced {
+            core.tcp_ports.close(&displaced.tunnel_id);
+            core.forget_upstreams(vec![displaced.tunnel_id]);
+            displaced.agent.taken_over(displaced.tunnel_id);
+        }
+        Ok(wire::properties::opened(&tunnel.view))
+    }
+
+    /// Whether browsers may hold cookies for a name that are none of this agent's to see.
+    fn has_sessions_of_others(&self, hostname: &types::tunnel::Hostname) -> bool {
+        let (publisher, now) = (&self.identity.subject, self.core.unix_seconds());
+        let signed_in = &self.project.signed_in;
+        signed_in.is_of_others(hostname.as_str(), publisher, now)
+    }
+
+    /// The name under which a tunnel is published: the one asked for, or one that is free.
+    fn hostname(
+        &self,
+        requested: Option<&types::tunnel::Hostname>,
+    ) -> Result<types::tunnel::Hostname, Error> {
+        let namespace = &self.core.namespace;
+        let endpoint = self.project.endpoint.as_deref();
+        match requested {
+            Some(hostname) => namespace.resolve(hostname, endpoint).map_err(|error| {
+                let code = match error {
+                    HostnameRefused::CustomDomain => ErrorCode::FeatureNotAvailable,
+                    HostnameRefused::OtherProject => ErrorCode::Unauthorized,
+                    HostnameRefused::TooLong => ErrorCode::InvalidRequest,
+                };
+                Error::new(code, error.to_string())
+            }),
+            None => namespace
+                .draw(endpoint, |hostname| self.core.live.is_spoken_for(hostname))
+                .ok_or_else(|| Error::capacity_exhausted("no free hostname was found")),
+        }
+    }
+}
+
+fn refused(refused: OpenRefused) -> Error {
+    match refused {
+        OpenRefused::Full | OpenRefused::ProjectFull(_) | OpenRefused::ShareFull(_) => {
+            Error::capacity_exhausted(refused.to_string())
+        }
+        OpenRefused::NotConnected => Error::service_unavailable(refused.to_string()),
+        OpenRefused::NameTaken
+        | OpenRefused::HostnameTaken
+        | OpenRefused::PortTaken
+        | OpenRefused::ShareDiffers
+        | OpenRefused::AlreadyYours => Error::invalid_request(refused.to_string()),
+    }
+}

@@ -1,0 +1,117 @@
+//! The pages that the edge shows to people. They load nothing from anywhere.
+
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::challenge::Puzzle;
+
+/// A page and the policy that it runs under.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) html: String,
+    /// `Content-Security-Policy`.
+    pub(crate) policy: &'static str,
+}
+
+impl Page {
+    /// Has a browser solve a puzzle, tell the number to `answer` (a path), and go on to `target`
+    /// (an address).
+    pub(crate) fn challenge(puzzle: &Puzzle, answer: &str, target: &str) -> Self {
+        let facts = [
+            ("puzzle", puzzle.text.as_str()),
+            ("bits", &puzzle.bits.to_string()),
+            ("answer", answer),
+            ("target", target),
+        ];
+        // What the script replaces at once is there for browsers that do not run it.
+        let facts = facts.map(|(name, value)| format!(" data-{name}=\"{}\"", escaped(value)));
+        let body = format!(
+            "<main{}><h1>One moment</h1>\
+             <p id=\"status\" role=\"status\">This page needs scripts. Allow them for this address and \
+             load the page again, or come with a token.</p>\
+             <a class=\"button\" id=\"again\" href=\"{}\" hidden>Try again</a></main>\
+             <script>{SCRIPT}</script>",
+            facts.concat(),
+            escaped(target),
+        );
+        Self {
+            html: document("One moment", &body),
+            policy: CHALLENGE_POLICY.as_str(),
+        }
+    }
+
+    /// Asks whether to sign out; `action` is where to.
+    pub(crate) fn sign_out(action: &str) -> Self {
+        let body = format!(
+            "<main><h1>Sign out</h1><p>This ends your session at this address, in this browser.</p>\
+             <form method=\"post\" action=\"{}\"><button>Sign out</button></form></main>",
+            escaped(action),
+        );
+        Self {
+            html: document("Sign out", &body),
+            policy: PLAIN_POLICY.as_str(),
+        }
+    }
+
+    /// Says that the session at this address is over.
+    pub(crate) fn signed_out() -> Self {
+        let body = "<main><h1>You are signed out</h1><p>Your session at this address is over. You \
+                    may still be signed in to the platform, which signs you in here again when \
+                    you come back.</p><a class=\"button\" href=\"/\">Sign in again</a></main>";
+        Self {
+            html: document("You are signed out", body),
+            policy: PLAIN_POLICY.as_str(),
+        }
+    }
+}
+
+fn document(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{title}</title><style>{STYLE}</style></head><body>{body}</body></html>\n"
+    )
+}
+
+/// Fit for an attribute in double quotes.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+const SCRIPT: &str = include_str!("challenge.js");
+const STYLE: &str = include_str!("page.css");
+
+/// Nothing but our own script and style, by their hashes.
+static CHALLENGE_POLICY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; \
+         frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+        hash_of(SCRIPT),
+        hash_of(STYLE),
+    )
+});
+
+static PLAIN_POLICY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "default-src 'none'; style-src {}; form-action 'self'; frame-ancestors 'none'; \
+         base-uri 'none'",
+        hash_of(STYLE),
+    )
+});
+
+fn hash_of(text: &str) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
+    format!("'sha256-{}'", STANDARD.encode(digest))
+}

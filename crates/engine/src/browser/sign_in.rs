@@ -1,0 +1,288 @@
+//! The way through the platform and back (ED-2).
+//!
+//! A browser without a session is sent to the platform with the hash of a secret that it holds in
+//! a cookie of the tunnel's host, and comes back with a code. A code is good at one host, in the
+//! browser that holds the secret, for a minute, once: nobody can have somebody else use a code of
+//! theirs, or use one of somebody else.
+
+use api::link::{SIGN_IN, SignInClaims};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq as _;
+use types::permission::Permission;
+
+use super::cookies::{self, EdgeCookies};
+use super::once::{NotNow, Once};
+use super::seals::{Purpose, Seals};
+use super::session::Session;
+use crate::access::{Tenancy, Tokens};
+use crate::agents::random_bytes;
+use crate::directory::{Directory, Project};
+
+/// Codes that were used.
+#[derive(Debug)]
+pub(crate) struct SignIns {
+    used: Once,
+}
+
+/// Where a browser is, as far as a sign-in is concerned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// Name of the tunnel's host, in lower case.
+    pub(crate) host: &'a str,
+    /// The same with the port where it is not 443: how the browser writes it.
+    pub(crate) authority: &'a str,
+    pub(crate) cookies: EdgeCookies<'a>,
+    pub(crate) project: &'a Project,
+}
+
+/// A browser that is sent away to sign in.
+#[derive(Debug)]
+pub(crate) struct Departure {
+    pub(crate) location: String,
+    /// `None`: it holds the secret already.
+    pub(crate) set_cookie: Option<String>,
+}
+
+/// A browser that came back, and is sent on.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) location: String,
+    pub(crate) set_cookies: Vec<String>,
+}
+
+/// Why a browser that came back is not signed in. For the log; the page says what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotSignedIn {
+    #[error("the state is not one of this host's")]
+    State,
+    #[error("the sign-in was not begun in this browser, or too long ago")]
+    OtherBrowser,
+    #[error("the code is no good: {0}")]
+    Code(&'static str),
+    #[error("the code was used before")]
+    Used,
+    #[error("the person may not use the project")]
+    NotAllowed,
+    #[error("too many sign-ins at once")]
+    Busy,
+}
+
+impl NotSignedIn {
+    /// The person is who they say, and has no part in the project.
+    pub(crate) fn is_not_allowed(self) -> bool {
+        self == Self::NotAllowed
+    }
+}
+
+impl Default for SignIns {
+    fn default() -> Self {
+        Self {
+            used: Once::new(MAX_CODE_SECONDS + LEEWAY_SECONDS, USED_CODES),
+        }
+    }
+}
+
+impl SignIns {
+    /// Sends a browser to sign in, to come back to `target` (path and query) later. `None` while
+    /// the platform's address is not known.
+    pub(crate) fn depart(
+        asked: Asked<'_>,
+        target: &str,
+        seals: &Seals,
+        directory: &Directory,
+        now: i64,
+    ) -> Option<Departure> {
+        let platform = directory.platform()?;
+        // Two tabs sign in with one secret, or the second would spoil the first.
+        let held = secret_of(asked, seals, now);
+        let (secret, set_cookie) = if let Some(secret) = held {
+            (secret, None)
+        } else {
+            let mut secret = now.to_be_bytes().to_vec();
+            secret.extend_from_slice(&random_bytes::<32>());
+            let value = seals.sign(Purpose::SignIn, &[asked.host.as_bytes()], &secret);
+            let cookie = cookies::set(cookies::SIGN_IN, &value, PENDING_SECONDS);
+            (secret, Some(cookie))
+        };
+        let nonce = nonce_of(&secret);
+        let state = Targets::seal(seals, asked.host, &nonce, target, MAX_STATE_TARGET)?;
+        let base = platform.base_url.trim_end_matches('/');
+        let host = percent_encoded(asked.authority);
+        Some(Departure {
+            location: format!("{base}{SIGN_IN}?host={host}&nonce={nonce}&state={state}"),
+            set_cookie,
+        })
+    }
+
+    /// Receives a browser that came back with a code and a state.
+    pub(crate) fn arrive(
+        &self,
+        asked: Asked<'_>,
+        (code, state): (&str, &str),
+        seals: &Seals,
+        (tokens, tenancy): (&Tokens, &Tenancy),
+        now: i64,
+    ) -> Result<Arrived, NotSignedIn> {
+        let directory = tenancy.directory().ok_or(NotSignedIn::State)?;
+        let (nonce, target) = Targets::open(seals, asked.host, state).ok_or(NotSignedIn::State)?;
+        // Never anywhere but to this host: the authority is ours, whatever the target begins with.
+        let location = format!("https://{}{target}", asked.authority);
+        let Some(secret) = secret_of(asked, seals, now) else {
+            // A second tab, when the first was faster. The code is not looked at.
+            let cookie = asked
+                .cookies
+                .session
+                .value()
+                .ok_or(NotSignedIn::OtherBrowser)?;
+            let session = Session::read(cookie, seals, asked.host, asked.project);
+            let holds = session.is_ok_and(|session| session.holds(directory, now).is_ok());
+            let set_cookies = Vec::new();
+            return holds
+                .then_some(Arrived {
+                    location,
+                    set_cookies,
+                })
+                .ok_or(NotSignedIn::OtherBrowser);
+        };
+        let claims = tokens
+            .sign_in(code)
+            .map_err(|_| NotSignedIn::Code("its signature or form"))?;
+        check(&claims, asked, directory, now).map_err(NotSignedIn::Code)?;
+        let expected = nonce_of(&secret);
+        let same = |given: &str| bool::from(given.as_bytes().ct_eq(expected.as_bytes()));
+        if !same(&claims.nonce) || !same(&nonce) {
+            return Err(NotSignedIn::OtherBrowser);
+        }
+        let ended_until = directory
+            .person(&claims.sub)
+            .map(|person| person.sessions_after)
+            .ok_or(NotSignedIn::NotAllowed)?;
+        if claims.iat < ended_until {
+            return Err(NotSignedIn::Code("from before all sessions were ended"));
+        }
+        let permission = Permission::TunnelsStreamsCreateDelete;
+        tenancy
+            .require_of(Some(&claims.sub), None, asked.project, permission)
+            .map_err(|_| NotSignedIn::NotAllowed)?;
+        self.used
+            .take(claims.jti.as_bytes(), &asked.project.id, now)
+            .map_err(|refused| match refused {
+                NotNow::Used => NotSignedIn::Used,
+                NotNow::Full => NotSignedIn::Busy,
+            })?;
+        let session = Session {
+            user_id: claims.sub,
+            issued_at: now.max(ended_until.saturating_add(1)),
+            name: claims.name.filter(|name| name.len() <= MAX_SHOWN),
+            email: claims.email.filter(|email| email.len() <= MAX_SHOWN),
+        };
+        Ok(Arrived {
+            location,
+            set_cookies: vec![
+                session.set_cookie(seals, asked.host, asked.project),
+                cookies::set(cookies::SIGN_IN, "", 0),
+            ],
+        })
+    }
+}
+
+/// Where browsers are to go back to. Only what this edge sealed for this host is gone to.
+pub(super) struct Targets;
+
+impl Targets {
+    /// Seals path and query, with a word that it belongs to.
+    /// One longer than `longest` bytes loses its query, or leads to the start.
+    pub(super) fn seal(
+        seals: &Seals,
+        host: &str,
+        word: &str,
+        target: &str,
+        longest: usize,
+    ) -> Option<String> {
+        let path = target.split('?').next().unwrap_or_default();
+        let shorter = [target, path, "/"];
+        let target = shorter.into_iter().find(|it| it.len() <= longest)?;
+        seals.seal(host, format!("{word} {target}").as_bytes())
+    }
+
+    /// The word and the target.
+    pub(super) fn open(seals: &Seals, host: &str, sealed: &str) -> Option<(String, String)> {
+        let text = String::from_utf8(seals.open(host, sealed)?).ok()?;
+        let (word, target) = text.split_once(' ')?;
+        target
+            .starts_with('/')
+            .then(|| (word.to_owned(), target.to_owned()))
+    }
+}
+
+/// Judges what a code says against where it came. The nonce is judged apart.
+fn check(
+    claims: &SignInClaims,
+    asked: Asked<'_>,
+    directory: &Directory,
+    now: i64,
+) -> Result<(), &'static str> {
+    let platform = directory.platform().ok_or("there is no platform")?;
+    if claims.iss.trim_end_matches('/') != platform.base_url.trim_end_matches('/') {
+        return Err("it is another platform's");
+    }
+    if claims.aud.strip_prefix("https://") != Some(asked.authority) {
+        return Err("it is for another host");
+    }
+    if claims.exp <= now {
+        return Err("its time is over");
+    }
+    let life = claims.exp.saturating_sub(claims.iat);
+    if claims.iat > now.saturating_add(LEEWAY_SECONDS) || !(1..=MAX_CODE_SECONDS).contains(&life) {
+        return Err("its times are not those of a code");
+    }
+    if claims.jti.is_empty() || claims.sub.is_empty() {
+        return Err("it lacks an id");
+    }
+    Ok(())
+}
+
+/// The secret that the browser holds, if it is ours and not too old.
+fn secret_of(asked: Asked<'_>, seals: &Seals, now: i64) -> Option<Vec<u8>> {
+    let cookie = asked.cookies.sign_in.value()?;
+    let secret = seals.check(Purpose::SignIn, &[asked.host.as_bytes()], cookie)?;
+    let made: [u8; 8] = secret.get(..8)?.try_into().ok()?;
+    let age = now.saturating_sub(i64::from_be_bytes(made));
+    (-LEEWAY_SECONDS..PENDING_SECONDS)
+        .contains(&age)
+        .then_some(secret)
+}
+
+fn nonce_of(secret: &[u8]) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, secret);
+    URL_SAFE_NO_PAD.encode(digest)
+}
+
+/// An authority has letters, digits, `-`, `.` and at most a colon or brackets.
+fn percent_encoded(authority: &str) -> String {
+    let mut out = String::with_capacity(authority.len() + 4);
+    for character in authority.chars() {
+        match character {
+            ':' => out.push_str("%3A"),
+            '[' => out.push_str("%5B"),
+            ']' => out.push_str("%5D"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Seconds for which a browser may be away to sign in: a password, a second factor, a mail.
+const PENDING_SECONDS: i64 = 30 * 60;
+/// Seconds that a code lives at most.
+const MAX_CODE_SECONDS: i64 = 60;
+/// What the clocks of platform and engine may differ by.
+const LEEWAY_SECONDS: i64 = 5;
+/// Codes that are remembered: five hundred sign-ins a second, for as long as a code lives.
+const USED_CODES: usize = 65_536;
+/// Longest target that comes back from a sign-in, in bytes: sealed with its nonce, it is a `state`
+/// of less than 2048 characters, which is what platforms take.
+const MAX_STATE_TARGET: usize = 1400;
+/// Longest name and address that are shown, in bytes: cookies are sent with every request.
+const MAX_SHOWN: usize = 256;

@@ -1,0 +1,116 @@
+//! What is looked into beyond the file: certificates and keys.
+
+use super::*;
+
+/// 2039-12-31T12:00:00Z: half a day before the certificates of these tests end.
+const NOON_BEFORE: i64 = 2_208_988_800 - 12 * 3600;
+const YEARS_BEFORE: i64 = 1_800_000_000;
+
+/// A configuration whose certificate has these names and ends with 2039.
+fn config(names: &[&str], variables: &[(&str, &str)]) -> (TempDir, EngineConfig) {
+    let dir = TempDir::new().unwrap();
+    let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.not_after = date_time_ymd(2040, 1, 1);
+    fs::write(
+        dir.path().join("cert.pem"),
+        params.self_signed(&key).unwrap().pem(),
+    )
+    .unwrap();
+    fs::write(dir.path().join("key.pem"), key.serialize_pem()).unwrap();
+    let mut config = with(variables).unwrap();
+    config.certificate.cert = dir.path().join("cert.pem");
+    config.certificate.key = dir.path().join("key.pem");
+    (dir, config)
+}
+
+const BOTH: [&str; 2] = ["tunnel.example.com", "*.t.tunnel.example.com"];
+
+fn warned(names: &[&str], variables: &[(&str, &str)], now: i64) -> Vec<&'static str> {
+    let (_dir, config) = config(names, variables);
+    config
+        .inspect(now)
+        .unwrap()
+        .iter()
+        .map(|warning| warning.key)
+        .collect()
+}
+
+#[test]
+fn nothing_is_said_of_a_good_configuration() {
+    assert!(warned(&BOTH, &[], YEARS_BEFORE).is_empty());
+}
+
+/// EN-10.
+#[test]
+fn en_10_missing_names_are_warned_about() {
+    let (_dir, config) = config(&["tunnel.example.com"], &[]);
+    let warnings = config.inspect(YEARS_BEFORE).unwrap();
+    assert_eq!(warnings.len(), 1);
+    assert_eq!(warnings[0].key, "certs.static.cert_file");
+    assert!(warnings[0].message.contains("*.t.tunnel.example.com"));
+}
+
+#[test]
+fn an_end_is_warned_about_before_and_after() {
+    assert_eq!(warned(&BOTH, &[], NOON_BEFORE), ["certs.static.cert_file"]);
+    assert_eq!(
+        warned(&BOTH, &[], 2_300_000_000),
+        ["certs.static.cert_file"]
+    );
+}
+
+#[test]
+fn what_has_no_effect_or_too_much_is_warned_about() {
+    let keys = warned(
+        &BOTH,
+        &[
+            ("metrics.prometheus.enabled", "true"),
+            ("edge.trusted_proxies", "[0.0.0.0/0]"),
+            ("geoip.file", "x.mmdb"),
+        ],
+        YEARS_BEFORE,
+    );
+    assert_eq!(
+        keys,
+        [
+            "metrics.prometheus.listen_addr",
+            "edge.trusted_proxies",
+            "geoip.file"
+        ]
+    );
+}
+
+#[test]
+fn files_that_are_missing_or_broken_are_errors_at_their_key() {
+    let (dir, config) = config(&BOTH, &[("auth.jwt.public_keys", "[/nonexistent/key.pem]")]);
+    let error = || config.inspect(YEARS_BEFORE).unwrap_err().key;
+    assert_eq!(error(), "auth.jwt.public_keys.0");
+    fs::write(dir.path().join("key.pem"), "nothing").unwrap();
+    assert_eq!(error(), "certs.static.key_file");
+    fs::remove_file(dir.path().join("cert.pem")).unwrap();
+    assert_eq!(error(), "certs.static.cert_file");
+}
+#[test]
+fn public_keys_are_read_and_a_broken_one_is_named() {
+    let (dir, mut config) = config(&BOTH, &[]);
+    let (good, bad) = (dir.path().join("good.pem"), dir.path().join("bad.pem"));
+    fs::write(&good, KeyPair::generate().unwrap().public_key_pem()).unwrap();
+    fs::write(
+        &bad,
+        "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+    )
+    .unwrap();
+    let auth = |public_keys| JwtAuth {
+        secrets: vec![],
+        public_keys,
+        jwks_url: None,
+    };
+    let keys = auth(vec![good.clone()]);
+    assert!(!keys.keyring(false).unwrap().is_empty());
+    config.auth = Auth::Keys(auth(vec![good, bad]));
+    let error = config.inspect(YEARS_BEFORE).unwrap_err();
+    assert_eq!(error.key, "auth.jwt.public_keys.1");
+    assert!(error.message.contains("bad.pem"), "{error}");
+}

@@ -1,0 +1,167 @@
+//! A long-lived credential that is in force, compiled.
+
+use std::sync::Arc;
+
+use api::link::CredentialProof;
+use credentials::{Keyring, Verified};
+use serde_json::json;
+use types::boundary::Boundary;
+use types::permission::{Permission, Permissions};
+
+use super::authority::Authority;
+use crate::access::Digest;
+
+/// A credential, as the edge needs to know it. A new state is a new value, so what was verified
+/// with one holds for as long as [`super::Directory::is_current`] says so.
+#[derive(Debug)]
+pub struct Credential {
+    /// Id.
+    pub id: Arc<str>,
+    /// Whose it is.
+    pub user_id: Arc<str>,
+    /// How it is known.
+    pub proof: Proof,
+    /// `None`: not narrowed.
+    pub permissions: Option<Permissions>,
+    /// Where it reaches, its one workspace included.
+    pub boundary: Boundary,
+    /// Unix seconds from which it is no longer good.
+    pub expires_at: Option<i64>,
+    /// What was told, to know it again: a snapshot tells what is known already.
+    told: api::link::Credential,
+}
+
+/// How a credential is known.
+#[derive(Debug)]
+pub enum Proof {
+    /// A token that the platform signed.
+    Pat {
+        /// SHA-256 of its text.
+        digest: Digest,
+        /// What it says of itself (`token_endpoint`).
+        endpoint: Option<Box<str>>,
+    },
+    /// Tokens that an application signs.
+    App {
+        /// Its key.
+        keys: Keyring,
+    },
+    /// One client certificate.
+    Certificate {
+        /// SHA-256 of its DER form.
+        digest: Digest,
+    },
+    /// Every client certificate of an authority.
+    Authority(Authority),
+    /// Nothing that can be checked here.
+    Nothing,
+}
+
+impl Credential {
+    /// Whether this is what was told before.
+    pub(super) fn says(&self, told: &api::link::Credential) -> bool {
+        self.told == *told
+    }
+
+    /// Whether the two say the same but for when they end, as before and after a rotation.
+    pub(super) fn is_but_its_end(&self, other: &Self) -> bool {
+        let expires_at = other.told.expires_at;
+        other.told
+            == api::link::Credential {
+                expires_at,
+                ..self.told.clone()
+            }
+    }
+
+    pub(super) fn compile(told: api::link::Credential) -> Self {
+        let names = told.permissions.as_ref();
+        let permissions = names.map(|names| {
+            let known = names
+                .iter()
+                .filter_map(|name| name.parse::<Permission>().ok());
+            known.collect()
+        });
+        // As tolerantly as tokens are minted: a spelling that is not known refuses all.
+        let mut boundary = Boundary::parse(told.resources.as_ref(), true);
+        if let Some(workspace) = &told.workspace_id {
+            let own = json!({"tunnels": {"workspaces": [workspace]}});
+            boundary = boundary.and(&Boundary::parse(Some(&own), true));
+        }
+        Self {
+            id: told.id.as_str().into(),
+            user_id: told.user_id.as_str().into(),
+            proof: Proof::compile(&told.proof),
+            permissions,
+            boundary,
+            expires_at: told.expires_at,
+            told,
+        }
+    }
+
+    /// Whether the credential is past its time at `now` (Unix seconds).
+    pub fn is_expired(&self, now: i64) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// What a token and the credential behind it allow together: never more than either.
+    pub fn narrow(&self, token: Verified) -> Verified {
+        let permissions = match (token.permissions, self.permissions) {
+            (Some(token), Some(own)) => Some(token.intersection(own)),
+            (one, other) => one.or(other),
+        };
+        Verified {
+            user_id: Some(self.user_id.to_string()),
+            permissions,
+            boundary: token.boundary.and(&self.boundary),
+            expires_at: [token.expires_at, self.expires_at]
+                .into_iter()
+                .flatten()
+                .min(),
+            ..token
+        }
+    }
+}
+
+impl Proof {
+    fn compile(told: &CredentialProof) -> Self {
+        let known = match told {
+            CredentialProof::Pat {
+                sha256,
+                token_endpoint,
+            } => digest(sha256).map(|digest| Self::Pat {
+                digest,
+                endpoint: token_endpoint.as_deref().map(Into::into),
+            }),
+            CredentialProof::App { public_key } => {
+                let keys = Keyring::new().with_compat(true).with_pem(public_key);
+                keys.ok().map(|keys| Self::App { keys })
+            }
+            CredentialProof::Certificate { sha256 } => {
+                digest(sha256).map(|digest| Self::Certificate { digest })
+            }
+            CredentialProof::Authority { certificate } => {
+                Authority::parse(certificate).map(Self::Authority)
+            }
+            CredentialProof::Unknown => None,
+        };
+        known.unwrap_or(Self::Nothing)
+    }
+}
+
+/// 64 hexadecimal digits in lower case.
+fn digest(text: &str) -> Option<Digest> {
+    let mut digest = [0; 32];
+    let mut digits = text.as_bytes().chunks_exact(2);
+    if text.len() != 64
+        || !text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    {
+        return None;
+    }
+    for byte in &mut digest {
+        let pair = std::str::from_utf8(digits.next()?).ok()?;
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    Some(digest)
+}

@@ -1,0 +1,221 @@
+//! A project: what names it, which stays, and what holds for it now, which changes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api::control::settings::{GeoIp, MinTlsVersion, ProjectSettings, PublicAccessPolicy};
+use api::link::{Address, Limits};
+use arc_swap::{ArcSwap, Guard};
+use types::tunnel::{Country, IpRange, TlsVersion};
+
+use crate::browser::SignedIn;
+use crate::limits::{Meters, Places, Speed};
+
+/// A project. Tunnels and agents hold it; its state is swapped when the platform says so, and
+/// everybody who holds it sees the new one with the next look.
+#[derive(Debug)]
+pub struct Project {
+    /// Id.
+    pub id: Arc<str>,
+    /// First label of its address; `None` for the project of a community engine, which is at the
+    /// engine's own name.
+    pub endpoint: Option<Arc<str>>,
+    /// What its tunnels used lately, together.
+    pub meters: Meters,
+    /// Visits to them that are under way.
+    pub places: Places,
+    /// How fast they may be, as the limits of its state say.
+    pub speed: Speed,
+    /// Where people signed in to its tunnels.
+    pub signed_in: SignedIn,
+    state: ArcSwap<ProjectState>,
+}
+
+/// What holds for a project now.
+#[derive(Debug)]
+pub struct ProjectState {
+    /// The workspace that it belongs to.
+    pub workspace_id: Option<Arc<str>>,
+    /// Plan, for the lists.
+    pub plan: Option<Arc<str>>,
+    /// Provider, for the lists.
+    pub provider: Option<Arc<str>>,
+    /// Region, for the lists.
+    pub region: Option<Arc<str>>,
+    /// Whether anything of it is served: not while it is suspended, and not once it is deleted.
+    pub in_use: bool,
+    /// Project-wide policy (ED-8).
+    pub policy: ProjectPolicy,
+    /// What the plan allows.
+    pub limits: Limits,
+    /// Reserved TCP ports.
+    pub addresses: Box<[Address]>,
+}
+
+/// Project-wide policy, compiled (ED-8).
+#[derive(Debug)]
+pub struct ProjectPolicy {
+    /// Whether visitors without a proof are let in.
+    pub public_access: PublicAccessPolicy,
+    /// Whether TCP tunnels may be published.
+    pub published_tcp: bool,
+    /// The oldest TLS version that visitors may speak.
+    pub min_tls: Option<TlsVersion>,
+    /// The countries that visitors may come from; `None`: anywhere.
+    pub geo: Option<GeoRule>,
+    /// A part of it could not be read: nobody passes.
+    pub unreadable: bool,
+    trusted_ips: Option<Box<[IpRange]>>,
+}
+
+/// Countries that visitors may or may not come from.
+#[derive(Debug)]
+pub struct GeoRule {
+    /// Whether the list says who may, or who may not.
+    allows: bool,
+    countries: Box<[Country]>,
+}
+
+impl Project {
+    /// Id of the one project that a community engine serves.
+    pub const COMMUNITY: &str = "default";
+
+    /// The project of a community engine: its settings are the tunnels' own.
+    pub fn community() -> Self {
+        Self {
+            id: Self::COMMUNITY.into(),
+            endpoint: None,
+            meters: Meters::default(),
+            places: Places::default(),
+            speed: Speed::new(&Limits::default()),
+            signed_in: SignedIn::default(),
+            state: ArcSwap::from_pointee(ProjectState {
+                workspace_id: None,
+                plan: None,
+                provider: None,
+                region: None,
+                in_use: true,
+                policy: ProjectPolicy::compile(&ProjectSettings::default()),
+                limits: Limits::default(),
+                addresses: Box::default(),
+            }),
+        }
+    }
+
+    pub(super) fn managed(told: &api::link::Project) -> Self {
+        Self {
+            id: told.id.as_str().into(),
+            endpoint: Some(told.endpoint.as_str().into()),
+            meters: Meters::default(),
+            places: Places::default(),
+            speed: Speed::new(&told.limits),
+            signed_in: SignedIn::default(),
+            state: ArcSwap::from_pointee(ProjectState::compile(told)),
+        }
+    }
+
+    /// Whether its engine has no other: then it takes nothing from anybody.
+    pub fn is_alone(&self) -> bool {
+        self.endpoint.is_none()
+    }
+
+    /// What holds now.
+    pub fn state(&self) -> Guard<Arc<ProjectState>> {
+        self.state.load()
+    }
+
+    pub(super) fn update(&self, state: ProjectState) {
+        self.speed.set(&state.limits);
+        self.state.store(Arc::new(state));
+    }
+
+    /// Nothing of it is served any more.
+    pub(super) fn end(&self) {
+        let ended = ProjectState::clone_without_use(&self.state.load());
+        self.state.store(Arc::new(ended));
+    }
+}
+
+impl ProjectState {
+    /// Whether the project has reserved this TCP port.
+    pub fn has_reserved(&self, port: u16) -> bool {
+        self.addresses.iter().any(|address| address.port == port)
+    }
+
+    pub(super) fn compile(told: &api::link::Project) -> Self {
+        Self {
+            workspace_id: Some(told.workspace_id.as_str().into()),
+            plan: Some(told.plan.as_str().into()),
+            provider: Some(told.provider.as_str().into()),
+            region: told.region.as_deref().map(Into::into),
+            in_use: !told.suspended,
+            policy: ProjectPolicy::compile(&told.settings),
+            limits: told.limits,
+            addresses: told.addresses.clone().into(),
+        }
+    }
+
+    fn clone_without_use(from: &Self) -> Self {
+        Self {
+            workspace_id: from.workspace_id.clone(),
+            plan: from.plan.clone(),
+            provider: from.provider.clone(),
+            region: from.region.clone(),
+            in_use: false,
+            policy: ProjectPolicy::compile(&ProjectSettings {
+                public_access_policy: PublicAccessPolicy::Forbidden,
+                ..ProjectSettings::default()
+            }),
+            limits: from.limits,
+            addresses: Box::default(),
+        }
+    }
+}
+
+impl ProjectPolicy {
+    fn compile(settings: &ProjectSettings) -> Self {
+        let ranges = settings.trusted_ips.as_ref().map(|ranges| {
+            let ranges = ranges.iter().map(|range| range.parse::<IpRange>());
+            ranges.collect::<Result<Box<[_]>, _>>()
+        });
+        let geo = settings.geo_ip.as_ref().map(GeoRule::compile);
+        Self {
+            public_access: settings.public_access_policy,
+            published_tcp: settings.published_tcp_enabled,
+            min_tls: settings.min_tls_version.map(|version| match version {
+                MinTlsVersion::Tls12 => TlsVersion::Tls12,
+                MinTlsVersion::Tls13 => TlsVersion::Tls13,
+            }),
+            unreadable: matches!(ranges, Some(Err(_))) || matches!(geo, Some(None)),
+            trusted_ips: ranges.and_then(Result::ok),
+            geo: geo.flatten(),
+        }
+    }
+
+    /// Whether a visitor from this address may come near. Without ranges everybody may.
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        let ranges = self.trusted_ips.as_ref();
+        ranges.is_none_or(|ranges| ranges.iter().any(|range| range.contains(peer)))
+    }
+}
+
+impl GeoRule {
+    fn compile(told: &GeoIp) -> Option<Self> {
+        let (allows, countries) = match (&told.allow, &told.deny) {
+            (Some(countries), None) => (true, countries),
+            (None, Some(countries)) => (false, countries),
+            _ => return None,
+        };
+        let countries = countries.iter().map(|country| country.parse::<Country>());
+        Some(Self {
+            allows,
+            countries: countries.collect::<Result<_, _>>().ok()?,
+        })
+    }
+
+    /// Whether a visitor from this country may come near. One whose country is not known is let in
+    /// by no list: it is not among those that may, and may be among those that may not.
+    pub fn admits(&self, country: Option<&Country>) -> bool {
+        country.is_some_and(|country| self.countries.contains(country) == self.allows)
+    }
+}

@@ -1,0 +1,89 @@
+//! Whether anything happens on a connection that many requests share.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+/// The requests of one connection. That the peer answers pings is no request: who only does that
+/// holds a connection for nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    open: AtomicUsize,
+    begun: AtomicUsize,
+}
+
+/// One request that is under way.
+#[derive(Debug)]
+pub(crate) struct Occupied(Arc<Activity>);
+
+impl Activity {
+    /// Counts a request until the returned guard is dropped.
+    pub(crate) fn begin(activity: &Arc<Self>) -> Occupied {
+        activity.begun.fetch_add(1, Ordering::Relaxed);
+        activity.open.fetch_add(1, Ordering::Relaxed);
+        Occupied(Arc::clone(activity))
+    }
+
+    /// Waits until a whole `period` has gone by in which no request was under way: after one to
+    /// two of them, so that a request costs no timer.
+    pub(super) async fn ceases(&self, period: Duration) {
+        loop {
+            let before = self.begun.load(Ordering::Relaxed);
+            let quiet = self.open.load(Ordering::Relaxed) == 0;
+            sleep(period).await;
+            if quiet && self.begun.load(Ordering::Relaxed) == before {
+                return;
+            }
+        }
+    }
+
+    /// Ready when no request has ever begun after `period`; never if one has.
+    pub(super) async fn never_begins(&self, period: Duration) {
+        sleep(period).await;
+        if self.begun.load(Ordering::Relaxed) > 0 {
+            pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_secs(90);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_request_ceases() {
+        let begun = Instant::now();
+        Activity::default().ceases(PERIOD).await;
+        assert_eq!(begun.elapsed(), PERIOD);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_keeps_it_until_its_end_and_a_period_more() {
+        let activity = Arc::new(Activity::default());
+        let begun = Instant::now();
+        let long = Activity::begin(&activity);
+        let requests = async {
+            sleep(PERIOD * 5).await;
+            drop(long);
+            sleep(PERIOD / 2).await;
+            drop(Activity::begin(&activity));
+            begun.elapsed()
+        };
+        let (last, ()) = tokio::join!(requests, activity.ceases(PERIOD));
+        let quiet = begun.elapsed().saturating_sub(last);
+        assert!(quiet >= PERIOD && quiet < PERIOD * 2, "{quiet:?}");
+    }
+}

@@ -1,0 +1,425 @@
+//! The edge's own routes on a tunnel's host, below `/.well-known/svc/`: what session there is,
+//! signing out, the way back from signing in, and the challenge. They are never the service's.
+
+use serde::Serialize;
+use types::form::Form;
+use types::problem::Problem;
+
+use super::answer::Answer;
+use super::plan::{Heads, Inbound};
+use super::record::Record;
+use crate::access::{self, EdgeRequest, Grounds, Guards, Proof};
+use crate::agents::Agent;
+use crate::browser::{Arrived, Asked, Browsers, Challenges, Page, Session, SignIns, Solution};
+use crate::core::Core;
+
+/// A route of the edge's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OwnRoute {
+    kind: Kind,
+    /// The brand that it was asked for under.
+    prefix: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Session,
+    Logout,
+    Callback,
+    Challenge,
+}
+
+const PREFIX: &str = "/.well-known/svc/";
+const COMPAT_PREFIX: &str = "/.well-known/rstream/";
+
+/// Query of the form that signs out, which wants a page to follow.
+const WITH_PAGE: &str = "page";
+/// Query of that page.
+const SIGNED_OUT: &str = "signed-out";
+
+impl OwnRoute {
+    /// The route at this path, byte for byte: another spelling is the service's, and so is what it
+    /// makes of it. `compat`: the other brand's spelling counts too.
+    pub(super) fn of(path: &str, compat: bool) -> Option<Self> {
+        let prefixes = [Some(PREFIX), compat.then_some(COMPAT_PREFIX)];
+        let found = prefixes.into_iter().flatten().find_map(|prefix| {
+            let rest = path.strip_prefix(prefix)?;
+            Some((prefix, rest))
+        });
+        let (prefix, rest) = found?;
+        let kind = match rest {
+            "session" => Kind::Session,
+            "logout" => Kind::Logout,
+            "callback" => Kind::Callback,
+            "challenge" => Kind::Challenge,
+            _ => return None,
+        };
+        Some(Self { kind, prefix })
+    }
+
+    /// Answers a request.
+    pub(super) fn answer<H: Heads>(
+        self,
+        inbound: &Inbound<'_>,
+        heads: &H,
+        request: &EdgeRequest<'_, Agent>,
+        core: &Core,
+        record: &mut Record,
+    ) -> Result<Answer, Box<Problem>> {
+        let grounds = core.grounds();
+        if let Some(refused) = access::refuse_visitor(request.tunnel, request.visitor, grounds) {
+            record.refused(refused.rule, refused.reason.clone());
+            return Err(Box::new(refused.into_problem()));
+        }
+        record.decided(RULE, None);
+        let visit = Visit {
+            route: self,
+            request,
+            grounds,
+            authority: authority(inbound),
+        };
+        let is_get = matches!(inbound.method.as_str(), "GET" | "HEAD");
+        match (self.kind, inbound.method.as_str()) {
+            (Kind::Session, _) if is_get => Ok(visit.session()),
+            (Kind::Logout, _) if is_get => Ok(visit.sign_out_page()),
+            (Kind::Logout, "POST") => visit.sign_out(heads),
+            (Kind::Callback, "GET") => visit.callback(browsers(core)?, core, record),
+            (Kind::Challenge, _) if is_get => visit.challenge(browsers(core)?),
+            (Kind::Challenge, "POST") => visit.solve(browsers(core)?, heads, record),
+            (Kind::Session, _) => Err(not_allowed("GET, HEAD")),
+            (Kind::Callback, _) => Err(not_allowed("GET")),
+            (Kind::Logout | Kind::Challenge, _) => Err(not_allowed("GET, HEAD, POST")),
+        }
+    }
+}
+
+fn not_allowed(methods: &'static str) -> Box<Problem> {
+    Box::new(Problem::only_allowed(methods))
+}
+
+/// What decided about requests to these routes, in logs and metrics.
+const RULE: &str = "edge";
+
+/// The visitor's side of an address: lower case, and without the port that goes without saying.
+pub(super) fn authority(inbound: &Inbound<'_>) -> String {
+    let authority = inbound.authority.to_ascii_lowercase();
+    match authority.strip_suffix(":443") {
+        Some(host) => host.to_owned(),
+        None => authority,
+    }
+}
+
+/// Sends a browser to sign in, and back to where it wanted to go.
+pub(super) fn to_sign_in(
+    inbound: &Inbound<'_>,
+    request: &EdgeRequest<'_, Agent>,
+    core: &Core,
+) -> Result<Answer, Box<Problem>> {
+    let unavailable = || Box::new(Problem::unavailable());
+    let browsers = browsers(core)?;
+    let directory = core.tenancy.directory().ok_or_else(unavailable)?;
+    let authority = authority(inbound);
+    let asked = asked(request, &authority);
+    let now = core.unix_seconds();
+    let target = target(request);
+    let departure = SignIns::depart(asked, &target, &browsers.seals, directory, now);
+    let departure = departure.ok_or_else(unavailable)?;
+    let answer = Answer::redirect(302, departure.location);
+    Ok(match departure.set_cookie {
+        Some(cookie) => answer.with("set-cookie", cookie),
+        None => answer,
+    })
+}
+
+/// Sends a browser to the challenge, and back to where it wanted to go.
+pub(super) fn to_challenge(
+    request: &EdgeRequest<'_, Agent>,
+    core: &Core,
+) -> Result<Answer, Box<Problem>> {
+    let seals = &browsers(core)?.seals;
+    let route = format!("{PREFIX}challenge");
+    let page = Challenges::page(&route, request.host, &target(request), seals);
+    let page = page.ok_or_else(|| Box::new(Problem::internal()))?;
+    Ok(Answer::redirect(302, page))
+}
+
+/// Path and query of a request, without a credential in it.
+fn target(request: &EdgeRequest<'_, Agent>) -> String {
+    let query = request.query.unwrap_or_default();
+    let query = match types::query_credential::extract(query, request.reserved) {
+        Ok(Some(extracted)) => extracted.rest,
+        _ => query.to_owned(),
+    };
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{}{mark}{query}", request.path)
+}
+
+fn asked<'a>(request: &EdgeRequest<'a, Agent>, authority: &'a str) -> Asked<'a> {
+    Asked {
+        host: request.host,
+        authority,
+        cookies: request.cookies,
+        project: &request.tunnel.project,
+    }
+}
+
+fn browsers(core: &Core) -> Result<&Browsers, Box<Problem>> {
+    core.browsers
+        .as_ref()
+        .ok_or_else(|| Box::new(Problem::not_found()))
+}
+
+/// One request to one of the routes.
+struct Visit<'a, 'r> {
+    route: OwnRoute,
+    request: &'a EdgeRequest<'r, Agent>,
+    grounds: Grounds<'a>,
+    authority: String,
+}
+
+impl Visit<'_, '_> {
+    /// Who the visitor is, as far as it can prove it here.
+    fn session(&self) -> Answer {
+        let decision = access::decide(self.request, self.grounds);
+        let proof = match decision.outcome {
+            access::Outcome::Allow(allowed) => allowed.proof,
+            _ => None,
+        };
+        let guards = self.request.tunnel.policy.guards();
+        let project = &self.request.tunnel.project;
+        let state = project.state();
+        let session = match &proof {
+            Some(Proof::Session(session)) => Some(session),
+            _ => None,
+        };
+        let known = proof.is_some();
+        let shown = Shown {
+            auth: ShownAuth {
+                authenticated: known,
+                method: proof.as_ref().map(Proof::method),
+            },
+            user: proof
+                .as_ref()
+                .and_then(Proof::user_id)
+                .map(|user_id| ShownUser {
+                    user_id,
+                    name: session.and_then(|session| session.name.as_deref()),
+                    email: session.and_then(|session| session.email.as_deref()),
+                }),
+            tunnel: ShownTunnel {
+                host: &self.authority,
+                workspace_id: state.workspace_id.as_deref().filter(|_| known),
+                project_id: known.then_some(&*project.id),
+            },
+            policies: policies(guards, self.route.prefix),
+        };
+        Answer::json(&shown)
+    }
+
+    fn sign_out_page(&self) -> Answer {
+        if self.request.query == Some(SIGNED_OUT) {
+            return Answer::page(Page::signed_out());
+        }
+        let action = format!("{}logout?{WITH_PAGE}", self.route.prefix);
+        Answer::page(Page::sign_out(&action))
+    }
+
+    fn sign_out<H: Heads>(&self, heads: &H) -> Result<Answer, Box<Problem>> {
+        self.require_same_origin(heads)?;
+        let answer = if self.request.query == Some(WITH_PAGE) {
+            let page = format!("{}logout?{SIGNED_OUT}", self.route.prefix);
+            Answer::redirect(303, page)
+        } else {
+            Answer::no_content()
+        };
+        Ok(answer.with("set-cookie", Session::clear_cookie()))
+    }
+
+    fn callback(
+        &self,
+        browsers: &Browsers,
+        core: &Core,
+        record: &mut Record,
+    ) -> Result<Answer, Box<Problem>> {
+        let failed = || {
+            let detail = "Signing in did not work. Begin again.";
+            Box::new(Problem::new(403, "sign_in_failed", detail))
+        };
+        if !self.request.tunnel.policy.guards().session {
+            return Err(Box::new(Problem::not_found()));
+        }
+        let Some([code, state]) = self.parameters(["code", "state"]) else {
+            record.decided(RULE, Some("no code, or no state".into()));
+            return Err(failed());
+        };
+        let asked = asked(self.request, &self.authority);
+        let known = (self.grounds.tokens, self.grounds.tenancy);
+        let sign_ins = &browsers.sign_ins;
+        let now = core.unix_seconds();
+        match sign_ins.arrive(asked, (&code, &state), &browsers.seals, known, now) {
+            Ok(Arrived {
+                location,
+                set_cookies,
+            }) => {
+                let tunnel = self.request.tunnel;
+                let publisher = &tunnel.identity.subject;
+                let signed_in = &tunnel.project.signed_in;
+                signed_in.note(self.request.host, publisher, now);
+                let answer = Answer::redirect(302, location);
+                let with = |answer: Answer, cookie| answer.with("set-cookie", cookie);
+                Ok(set_cookies.into_iter().fold(answer, with))
+            }
+            Err(refused) => {
+                record.decided(RULE, Some(refused.to_string().into()));
+                Err(if refused.is_not_allowed() {
+                    let detail = "You are signed in, but may not use this project.";
+                    Box::new(Problem::new(403, "not_a_member", detail))
+                } else {
+                    failed()
+                })
+            }
+        }
+    }
+
+    fn challenge(&self, browsers: &Browsers) -> Result<Answer, Box<Problem>> {
+        let seals = &browsers.seals;
+        let host = self.request.host;
+        if !self.request.tunnel.policy.guards().challenge {
+            return Err(Box::new(Problem::not_found()));
+        }
+        let to = self.parameters(["to"]);
+        // What was not sealed here is not gone to.
+        let target = to
+            .and_then(|[to]| Challenges::target(host, &to, seals))
+            .unwrap_or_else(|| "/".to_owned());
+        let target = format!("https://{}{target}", self.authority);
+        let peer = self.request.visitor.peer;
+        let now = self.grounds.now;
+        let passed = self.request.cookies.challenge.value();
+        if passed.is_some_and(|cookie| Challenges::is_passed(cookie, (host, peer), seals, now)) {
+            return Ok(Answer::redirect(302, target));
+        }
+        let puzzle = browsers.challenges.puzzle(host, peer, seals, now);
+        let route = format!("{}challenge", self.route.prefix);
+        Ok(Answer::page(Page::challenge(&puzzle, &route, &target)))
+    }
+
+    /// The number is in the query: there is no body to wait for.
+    fn solve<H: Heads>(
+        &self,
+        browsers: &Browsers,
+        heads: &H,
+        record: &mut Record,
+    ) -> Result<Answer, Box<Problem>> {
+        self.require_same_origin(heads)?;
+        let given = self.parameters(["puzzle", "number"]);
+        let [puzzle, number] = given.ok_or_else(|| {
+            Box::new(Problem::invalid_request("a puzzle and a number are needed"))
+        })?;
+        let solution = Solution {
+            puzzle: &puzzle,
+            number: &number,
+        };
+        let from = (self.request.host, self.request.visitor.peer);
+        let project = &self.request.tunnel.project.id;
+        let now = self.grounds.now;
+        let solved = browsers
+            .challenges
+            .solve(solution, from, project, &browsers.seals, now);
+        match solved {
+            Ok(cookie) => Ok(Answer::no_content().with("set-cookie", cookie)),
+            Err(unsolved) => {
+                record.decided(RULE, Some(unsolved.to_string().into()));
+                let detail = "The challenge was not passed.";
+                Err(Box::new(Problem::new(403, "challenge_failed", detail)))
+            }
+        }
+    }
+
+    /// The values of these parameters of the query, each there once; `None` where one is not.
+    fn parameters<const N: usize>(&self, names: [&str; N]) -> Option<[String; N]> {
+        let mut form = Form::parse(self.request.query.unwrap_or_default()).ok()?;
+        let values = names.map(|name| form.take(name).unwrap_or_default());
+        values
+            .iter()
+            .all(|value| !value.is_empty())
+            .then_some(values)
+    }
+
+    /// Refuses what another site has a browser send. A client that is no browser says nothing.
+    fn require_same_origin<H: Heads>(&self, heads: &H) -> Result<(), Box<Problem>> {
+        let ours = format!("https://{}", self.authority);
+        let is_ours = heads.fields().all(|field| {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name.as_bytes());
+            if is("origin") {
+                field.value.eq_ignore_ascii_case(ours.as_bytes())
+            } else if is("referer") {
+                let (host, rest) = field.value.split_at_checked(ours.len()).unwrap_or_default();
+                host.eq_ignore_ascii_case(ours.as_bytes())
+                    && matches!(rest.first(), None | Some(b'/' | b'?'))
+            } else {
+                !is("sec-fetch-site") || matches!(field.value, b"same-origin" | b"none")
+            }
+        });
+        if is_ours {
+            return Ok(());
+        }
+        let detail = "Only pages of this address may ask for this.";
+        Err(Box::new(Problem::new(403, "cross_origin", detail)))
+    }
+}
+
+/// The answer of `session`. A stranger learns what the tunnel asks for, and no more.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    auth: ShownAuth,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<ShownUser<'a>>,
+    tunnel: ShownTunnel<'a>,
+    policies: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct ShownAuth {
+    authenticated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownUser<'a> {
+    user_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownTunnel<'a> {
+    host: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workspace_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project_id: Option<&'a str>,
+}
+
+/// What guards the tunnel, in words that clients know.
+fn policies(guards: Guards, prefix: &str) -> Vec<&'static str> {
+    let session = if prefix == PREFIX {
+        "svc-auth"
+    } else {
+        "rstream-auth"
+    };
+    let all = [
+        (guards.token, "token-auth"),
+        (guards.session, session),
+        (guards.certificate, "mtls-auth"),
+        (guards.challenge, "challenge-mode"),
+    ];
+    let on = all.into_iter().filter(|(on, _)| *on);
+    on.map(|(_, name)| name).collect()
+}

@@ -1,0 +1,373 @@
+//! The object of `stream.summary`: what the owner of a tunnel is shown of a visit.
+//!
+//! It says what was decided and how it went, and holds no credential, no query and no field of a
+//! request but the browser's name. Texts that a visitor chose are cut.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+use types::tunnel::Country;
+
+use super::record::Outcome;
+use crate::access::{Proof, TokenForm};
+
+/// A visit that is over.
+#[derive(Debug)]
+pub(super) struct Visit<'r> {
+    pub(super) stream_id: &'r str,
+    pub(super) project_id: &'r str,
+    pub(super) workspace_id: Option<&'r str>,
+    pub(super) cluster_id: Option<&'r str>,
+    pub(super) tunnel_id: Option<&'r str>,
+    pub(super) client_id: Option<&'r str>,
+    /// Owner of the tunnel.
+    pub(super) user_id: Option<&'r str>,
+    pub(super) kind: &'static str,
+    pub(super) source: IpAddr,
+    /// Where that is, where somebody asked for it.
+    pub(super) country: Option<&'r Country>,
+    pub(super) method: &'r str,
+    pub(super) host: &'r str,
+    pub(super) path: &'r str,
+    pub(super) status: Option<u16>,
+    /// The edge's rule that decided, as in the access log.
+    pub(super) rule: &'static str,
+    /// What that rule is about, where it kept the visitor out; and what exactly it found.
+    pub(super) explain: Option<&'static str>,
+    pub(super) reason: Option<&'r str>,
+    /// Code of the problem that the visitor was told.
+    pub(super) problem: Option<&'static str>,
+    pub(super) proof: Option<&'r Proof>,
+    pub(super) outcome: Outcome,
+    /// It was ended because what had let the visitor in had ended.
+    pub(super) cut: bool,
+    pub(super) ended: Timestamp,
+    pub(super) total: Duration,
+    /// When the stream to the service was there.
+    pub(super) opened: Option<Duration>,
+    pub(super) upstream_bytes: u64,
+    pub(super) downstream_bytes: u64,
+}
+
+/// Bytes of a path that are kept.
+const PATH_BYTES: usize = 2048;
+/// Bytes of other texts that a visitor chose.
+const TEXT_BYTES: usize = 256;
+
+impl Visit<'_> {
+    /// `connected`, `failed` or `denied`.
+    pub(super) fn outcome(&self) -> &'static str {
+        if self.denial().is_some() {
+            "denied"
+        } else if self.opened.is_some() {
+            "connected"
+        } else {
+            "failed"
+        }
+    }
+
+    /// When it began.
+    pub(super) fn created_at(&self) -> Timestamp {
+        let total = SignedDuration::try_from(self.total).unwrap_or_default();
+        self.ended.checked_sub(total).unwrap_or(self.ended)
+    }
+
+    pub(super) fn summary(&self) -> Value {
+        object([
+            ("workspace_id", self.workspace_id.map(Value::from)),
+            ("project_id", Some(self.project_id.into())),
+            ("cluster_id", self.cluster_id.map(Value::from)),
+            ("user_id", self.user_id.map(Value::from)),
+            ("client_id", self.client_id.map(Value::from)),
+            ("tunnel_id", self.tunnel_id.map(Value::from)),
+            ("stream_id", Some(self.stream_id.into())),
+            ("created_at", Some(json!(self.created_at()))),
+            ("terminated_at", Some(json!(self.ended))),
+            ("request", Some(self.request())),
+            ("firewall", Some(self.firewall())),
+            ("routing", Some(self.routing())),
+            ("response", Some(self.response())),
+        ])
+    }
+
+    fn request(&self) -> Value {
+        let is_known = self.kind == "http" && !self.method.is_empty();
+        let http = is_known.then(|| {
+            json!({"request": {
+                "method": cut(self.method, TEXT_BYTES),
+                "scheme": "https",
+                "host": cut(self.host, TEXT_BYTES),
+                "path": cut(self.path, PATH_BYTES),
+            }})
+        });
+        let geolocation = self
+            .country
+            .map(|country| json!({"country": country.as_str()}));
+        let downstream = object([
+            ("ip", Some(json!(self.source))),
+            ("geolocation", geolocation),
+        ]);
+        object([("downstream", Some(downstream)), ("http", http)])
+    }
+
+    /// Why the edge kept the visitor out; `None` where it did not.
+    fn denial(&self) -> Option<Value> {
+        if self.outcome != Outcome::Refused {
+            return None;
+        }
+        let unauthorized = |reason: &str| json!({"kind": "unauthorized", "reason": reason});
+        let policy = |policy: &str| json!({"kind": "unauthorized", "reason": "policy_denied", "policy": policy});
+        Some(match self.rule {
+            // It found no tunnel: nobody kept it out.
+            "" | "none" | "host" | "offline" | "unknown" | "uninformed" => return None,
+            "trusted_ips" => policy("ip"),
+            "geo_ip" => policy("geo"),
+            "certificate" | "ambiguous" => policy("mtls"),
+            "challenge" => policy("challenge"),
+            "tls_version" | "public_access" | "suspended" => policy("other"),
+            "session" => unauthorized("missing_token"),
+            "token" | "query_credential" => unauthorized("invalid_token"),
+            "permission" | "boundary" | "path" => unauthorized("insufficient_scope"),
+            "http" => json!({"kind": "refused", "reason": "unsupported"}),
+            "rate_limit" => json!({"kind": "refused", "reason": "capacity"}),
+            _ => json!({"kind": "refused", "reason": "policy"}),
+        })
+    }
+
+    fn firewall(&self) -> Value {
+        let rule = match self.proof {
+            None => json!({"kind": "none"}),
+            Some(Proof::Token { token, form }) => json!({
+                "kind": "token",
+                "source": match form {
+                    _ if self.kind == "dial" => "client",
+                    TokenForm::Query => "query",
+                    TokenForm::Header => "authorization",
+                },
+                "tokenType": token.kind.as_str(),
+            }),
+            Some(Proof::Session(_)) => json!({"kind": "svc_auth"}),
+            Some(Proof::Certificate { .. }) => json!({"kind": "mtls"}),
+        };
+        match self.denial() {
+            None => json!({"decision": "allowed", "rule": rule}),
+            Some(failure) => json!({
+                "decision": "denied",
+                "rule": rule,
+                "failure": failure,
+                "explanation": self.explanation(),
+            }),
+        }
+    }
+
+    /// Ours: which rule it was, in words, for whoever asks why. It stands in the part that ended
+    /// the visit.
+    fn explanation(&self) -> Value {
+        object([
+            ("rule", Some(self.rule.into())),
+            ("sentence", self.explain.map(Value::from)),
+            (
+                "reason",
+                self.reason.map(|reason| cut(reason, TEXT_BYTES).into()),
+            ),
+            ("problem", self.problem.map(Value::from)),
+            ("status", self.status.map(Value::from)),
+        ])
+    }
+
+    fn routing(&self) -> Value {
+        if self.opened.is_some() {
+            return json!({"outcome": "routed"});
+        }
+        match self.failure() {
+            _ if self.denial().is_some() => json!({"outcome": "not_routed"}),
+            failure => json!({
+                "outcome": "not_routed",
+                "failure": {"kind": failure},
+                "explanation": self.explanation(),
+            }),
+        }
+    }
+
+    fn failure(&self) -> &'static str {
+        match (self.rule, self.status, self.outcome) {
+            ("offline" | "unknown" | "host", ..) => "not_found",
+            (_, Some(504), _) => "timeout",
+            (_, _, Outcome::Refused) => "refused",
+            _ => "io",
+        }
+    }
+
+    fn response(&self) -> Value {
+        let Some(opened) = self.opened else {
+            return json!({"outcome": "failed", "failure": {"kind": self.failure()}});
+        };
+        let (by, reason) = match self.outcome {
+            _ if self.cut => ("server", "closed"),
+            _ if self.status == Some(504) => ("upstream", "timeout"),
+            Outcome::Served => ("unknown", "closed"),
+            Outcome::Abandoned => ("downstream", "closed"),
+            Outcome::Failed | Outcome::Refused => ("upstream", "error"),
+        };
+        let metrics = json!({
+            "establish_ms": millis(opened),
+            "duration_ms": millis(self.total),
+            "upstream_bytes": self.upstream_bytes,
+            "downstream_bytes": self.downstream_bytes,
+        });
+        let termination = json!({"by": by, "reason": reason});
+        let http = self.status.map(|status| json!({"status": status}));
+        let is_told = matches!(self.outcome, Outcome::Failed | Outcome::Refused);
+        object([
+            ("outcome", Some("connected".into())),
+            ("metrics", Some(metrics)),
+            ("termination", Some(termination)),
+            ("http", http),
+            ("explanation", is_told.then(|| self.explanation())),
+        ])
+    }
+}
+
+/// An object of those members that have a value.
+fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+    let members = members.into_iter();
+    members
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// The beginning of a text, in whole characters.
+fn cut(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes))
+        .unwrap_or_default()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn visit() -> Visit<'static> {
+        Visit {
+            stream_id: "0af7651916cd43dd8448eb21",
+            project_id: "prj_1",
+            workspace_id: Some("wks_1"),
+            cluster_id: None,
+            tunnel_id: Some("tun_1"),
+            client_id: None,
+            user_id: Some("usr_1"),
+            kind: "http",
+            source: [192, 0, 2, 7].into(),
+            country: None,
+            method: "GET",
+            host: "web.t.engine.example",
+            path: "/a",
+            status: Some(200),
+            explain: None,
+            reason: None,
+            problem: None,
+            rule: "public",
+            proof: None,
+            outcome: Outcome::Served,
+            cut: false,
+            ended: "2026-11-20T17:00:02Z".parse().unwrap(),
+            total: Duration::from_millis(1500),
+            opened: Some(Duration::from_millis(12)),
+            upstream_bytes: 3,
+            downstream_bytes: 5,
+        }
+    }
+
+    #[test]
+    fn a_visit_that_was_served() {
+        assert_eq!(visit().outcome(), "connected");
+        assert_eq!(
+            visit().summary(),
+            json!({
+                "workspace_id": "wks_1", "project_id": "prj_1", "user_id": "usr_1",
+                "tunnel_id": "tun_1", "stream_id": "0af7651916cd43dd8448eb21",
+                "created_at": "2026-11-20T17:00:00.5Z", "terminated_at": "2026-11-20T17:00:02Z",
+                "request": {
+                    "downstream": {"ip": "192.0.2.7"},
+                    "http": {"request": {"method": "GET", "scheme": "https",
+                        "host": "web.t.engine.example", "path": "/a"}},
+                },
+                "firewall": {"decision": "allowed", "rule": {"kind": "none"}},
+                "routing": {"outcome": "routed"},
+                "response": {
+                    "outcome": "connected",
+                    "metrics": {"establish_ms": 12, "duration_ms": 1500,
+                        "upstream_bytes": 3, "downstream_bytes": 5},
+                    "termination": {"by": "unknown", "reason": "closed"},
+                    "http": {"status": 200},
+                },
+            })
+        );
+    }
+
+    #[test]
+    fn a_visit_that_was_kept_out_and_one_that_found_nothing() {
+        let refused = |rule| Visit {
+            outcome: Outcome::Refused,
+            opened: None,
+            rule,
+            ..visit()
+        };
+        let kept_out = refused("trusted_ips");
+        assert_eq!(kept_out.outcome(), "denied");
+        let summary = kept_out.summary();
+        assert_eq!(summary["firewall"]["decision"], "denied");
+        assert_eq!(summary["firewall"]["failure"]["policy"], "ip");
+        assert_eq!(summary["routing"], json!({"outcome": "not_routed"}));
+        let too_many = refused("rate_limit").summary();
+        let failure = json!({"kind": "refused", "reason": "capacity"});
+        assert_eq!(too_many["firewall"]["failure"], failure);
+        let country = "CH".parse().unwrap();
+        let foreign = Visit {
+            country: Some(&country),
+            ..refused("geo_ip")
+        };
+        let downstream = foreign.summary()["request"]["downstream"].clone();
+        assert_eq!(
+            downstream,
+            json!({"ip": "192.0.2.7", "geolocation": {"country": "CH"}})
+        );
+        let lost = refused("offline");
+        assert_eq!(lost.outcome(), "failed");
+        let summary = lost.summary();
+        assert_eq!(summary["firewall"]["decision"], "allowed");
+        assert_eq!(summary["response"]["failure"]["kind"], "not_found");
+        assert_eq!(summary["routing"]["explanation"]["rule"], "offline");
+        let broken = Visit {
+            outcome: Outcome::Failed,
+            reason: Some("the service broke off"),
+            ..visit()
+        };
+        let told = &broken.summary()["response"]["explanation"];
+        assert_eq!(told["reason"], "the service broke off");
+    }
+
+    #[test]
+    fn what_a_visitor_chose_is_cut_at_a_character() {
+        let path = format!("/{}", "é".repeat(PATH_BYTES));
+        let visit = Visit {
+            path: &path,
+            method: "",
+            ..visit()
+        };
+        assert!(visit.summary()["request"].get("http").is_none());
+        let visit = Visit {
+            method: "GET",
+            ..visit
+        };
+        let summary = visit.summary();
+        let kept = summary["request"]["http"]["request"]["path"].as_str();
+        assert_eq!(kept.unwrap().len(), PATH_BYTES - 1);
+    }
+}

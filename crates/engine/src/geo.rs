@@ -1,0 +1,275 @@
+//! The country of an address, from a file of the `MaxMind` database form that is read again when
+//! it changes.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use maxminddb::{PathElement, Reader};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use types::tunnel::Country;
+
+/// The countries of addresses. Looking one up takes no lock; the file is in memory.
+#[derive(Debug)]
+pub(crate) struct Countries {
+    file: PathBuf,
+    current: ArcSwap<Reader<Vec<u8>>>,
+}
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum GeoError {
+    /// It cannot be read.
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] std::io::Error),
+    /// It has another form.
+    #[error("is no MaxMind database: {0}")]
+    NotADatabase(String),
+}
+
+/// Between two looks at the file. Nobody notices a country that moved a second ago.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Countries {
+    /// Reads the file for the first time. It blocks.
+    ///
+    /// # Errors
+    /// It cannot be used: there is no old one to keep.
+    pub(crate) fn load(file: &Path) -> Result<Self, GeoError> {
+        Ok(Self {
+            current: ArcSwap::from_pointee(read(file)?),
+            file: file.to_owned(),
+        })
+    }
+
+    /// The country of an address. `None` for one that the file does not know, and for those that
+    /// are nowhere: of this machine, of private networks, of a link.
+    pub(crate) fn of(&self, address: IpAddr) -> Option<Country> {
+        let address = address.to_canonical();
+        if is_nowhere(address) {
+            return None;
+        }
+        let reader = self.current.load();
+        let found = reader.lookup(address).ok()?;
+        let path = [PathElement::Key("country"), PathElement::Key("iso_code")];
+        let code: Option<&str> = found.decode_path(&path).ok()?;
+        code?.parse().ok()
+    }
+
+    /// Looks at the file every now and then until told to stop, and takes what is new into
+    /// service. A file that cannot be used leaves the old one there.
+    pub(crate) async fn keep_fresh(self: Arc<Self>, stop: CancellationToken) {
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = Look::default();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = looks.tick() => {}
+            }
+            let countries = Arc::clone(&self);
+            let looking = tokio::task::spawn_blocking(move || {
+                countries.look(&mut look);
+                look
+            });
+            look = looking.await.unwrap_or_default();
+        }
+    }
+
+    fn look(&self, look: &mut Look) {
+        // Taken before reading: a write during the read differs from it, and is seen next time.
+        let stamp = Stamp::of(&self.file);
+        let changed = look.seen != stamp;
+        if !changed && look.confirmed {
+            return;
+        }
+        // File times are coarse: what was written right after a look may bear the time of it. So a
+        // stamp is believed when it outlived a second reading.
+        look.confirmed = !changed;
+        look.seen = stamp;
+        match read(&self.file) {
+            Ok(reader) => {
+                look.refused = false;
+                let build = reader.metadata().build_epoch;
+                if self.current.load().metadata().build_epoch != build {
+                    info!(file = %self.file.display(), build, "new countries are in service");
+                }
+                self.current.store(Arc::new(reader));
+            }
+            Err(error) => {
+                if changed || !look.refused {
+                    let file = self.file.display();
+                    warn!(%file, %error, "the countries of addresses are the old ones");
+                }
+                look.refused = true;
+            }
+        }
+    }
+}
+
+/// What the last look saw.
+#[derive(Debug, Default)]
+struct Look {
+    seen: Option<Stamp>,
+    /// Whether `seen` was read a second time.
+    confirmed: bool,
+    refused: bool,
+}
+
+/// Everything that changes when somebody replaces the file by any means.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// `None`: there is no file.
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self {
+            file: (metadata.dev(), metadata.ino()),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+fn read(file: &Path) -> Result<Reader<Vec<u8>>, GeoError> {
+    let reader = Reader::from_source(fs::read(file)?);
+    reader.map_err(|error| GeoError::NotADatabase(error.to_string()))
+}
+
+/// Addresses that have no country, whatever a file says (RFC 6890).
+fn is_nowhere(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            let [first, second, ..] = address.octets();
+            let shared = first == 100 && (64..128).contains(&second);
+            address.is_private()
+                || address.is_loopback()
+                || address.is_link_local()
+                || address.is_unspecified()
+                || address.is_multicast()
+                || shared
+        }
+        IpAddr::V6(address) => {
+            address.is_loopback()
+                || address.is_unspecified()
+                || address.is_multicast()
+                || address.is_unique_local()
+                || address.is_unicast_link_local()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Paris, San Francisco, New Zealand by its country alone, and a record of another shape, in
+    /// the ranges for documentation.
+    const PLACES: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../control/tests/fixtures/places.mmdb"
+    );
+
+    #[test]
+    fn addresses_have_the_countries_of_the_file() {
+        let countries = Countries::load(Path::new(PLACES)).unwrap();
+        for (address, country) in [
+            ("192.0.2.9", Some("FR")),
+            ("::ffff:192.0.2.9", Some("FR")),
+            ("2001:db8:1::9", Some("FR")),
+            ("198.51.100.9", Some("US")),
+            ("203.0.113.9", Some("NZ")),
+            ("127.0.0.1", None),
+            ("::1", None),
+            ("10.0.0.1", None),
+            ("100.64.0.1", None),
+            ("192.0.0.9", None),
+            ("2001:db8:2::9", None),
+        ] {
+            let expected = country.map(|code| code.parse().unwrap());
+            assert_eq!(
+                countries.of(address.parse().unwrap()),
+                expected,
+                "{address}"
+            );
+        }
+    }
+
+    #[test]
+    fn private_addresses_are_nowhere() {
+        for address in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.1.1",
+            "100.127.0.1",
+            "0.0.0.0",
+            "224.0.0.1",
+            "::",
+            "::1",
+            "fd00::1",
+            "fe80::1",
+            "ff02::1",
+        ] {
+            assert!(is_nowhere(address.parse().unwrap()), "{address}");
+        }
+        for address in ["192.0.2.1", "100.128.0.1", "172.32.0.1", "2001:db8::1"] {
+            assert!(!is_nowhere(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_broken_file_leaves_the_old_one_in_service() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("places.mmdb");
+        let first = fs::read(PLACES).unwrap();
+        fs::write(&file, &first).unwrap();
+        let countries = Countries::load(&file).unwrap();
+        let country = || {
+            let country = countries.of("192.0.2.9".parse().unwrap());
+            country.map(|country| country.to_string())
+        };
+        let mut look = Look::default();
+        for bytes in [b"garbage".as_slice(), b""] {
+            fs::write(&file, bytes).unwrap();
+            countries.look(&mut look);
+            assert_eq!(country().as_deref(), Some("FR"));
+        }
+        fs::remove_file(&file).unwrap();
+        countries.look(&mut look);
+        assert_eq!(country().as_deref(), Some("FR"));
+        let moved = String::from_utf8_lossy(&first).contains("BFR");
+        assert!(moved, "the code stands in it as text of two bytes");
+        let place = first.windows(3).position(|bytes| bytes == b"BFR").unwrap();
+        let mut second = first;
+        second[place + 1..place + 3].copy_from_slice(b"BE");
+        fs::write(&file, second).unwrap();
+        countries.look(&mut look);
+        assert_eq!(country().as_deref(), Some("BE"));
+    }
+
+    #[test]
+    fn another_file_is_refused() {
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
+        assert!(matches!(
+            Countries::load(path),
+            Err(GeoError::NotADatabase(_))
+        ));
+        let missing = Countries::load(Path::new("/nonexistent/places.mmdb"));
+        assert!(matches!(missing, Err(GeoError::Unreadable(_))));
+    }
+}

@@ -1,0 +1,285 @@
+//! A token bucket in one atomic: the generic cell rate algorithm (GCRA, ITU-T I.371).
+//!
+//! What is kept is the moment at which the bucket will be full again. Drawing moves it away, time
+//! brings it nearer. So the rate is not part of the state, and may change at any moment.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Nanoseconds since some moment that one bucket always uses.
+pub(crate) type Nanos = u64;
+
+/// How fast a bucket fills, and how much is in a full one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rate {
+    per_second: u64,
+    burst: Duration,
+}
+
+/// A bucket. The default one is full. One that is drawn from is not taken from.
+#[derive(Debug, Default)]
+pub(crate) struct Bucket {
+    full_at: AtomicU64,
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+impl Rate {
+    /// So many units a second. A full bucket has what comes in within `burst`, at least one unit.
+    pub(crate) const fn new(per_second: u64, burst: Duration) -> Self {
+        Self { per_second, burst }
+    }
+
+    pub(crate) fn per_second(self) -> u64 {
+        self.per_second
+    }
+
+    /// How long so many units take to come in, rounded up so that no unit is a gift; `None` where
+    /// they never do.
+    fn time_for(self, units: u64) -> Option<Nanos> {
+        let rate = u128::from(self.per_second);
+        let nanos = u128::from(units) * u128::from(SECOND) + rate.checked_sub(1)?;
+        u64::try_from(nanos.checked_div(rate)?).ok()
+    }
+
+    /// How far off the moment may be at which the bucket is full.
+    fn depth(self) -> Option<Nanos> {
+        let burst = u64::try_from(self.burst.as_nanos()).ok()?;
+        Some(burst.max(self.time_for(1)?))
+    }
+}
+
+impl Bucket {
+    /// Takes one unit, or nothing.
+    ///
+    /// # Errors
+    /// There is none; how long until there is, if nobody else comes. At a rate of nothing there
+    /// never is: then it says a second.
+    pub(crate) fn take(&self, rate: Rate, now: Nanos) -> Result<(), Duration> {
+        let never = Duration::from_secs(1);
+        let cost = rate.time_for(1).ok_or(never)?;
+        // Whole units: what rounding adds to one must not cost the last of them.
+        let units = u128::from(rate.per_second) * rate.burst.as_nanos() / u128::from(SECOND);
+        let units = u64::try_from(units).unwrap_or(u64::MAX).max(1);
+        let empty = now.saturating_add(cost.saturating_mul(units));
+        // Further off than an empty bucket: the clock was set back, or the rate was another. It is
+        // empty from now on.
+        if self.full_at.load(Ordering::Relaxed) > empty {
+            self.full_at.fetch_min(empty, Ordering::Relaxed);
+        }
+        let taken = self.update(|full_at| {
+            let then = full_at.max(now).saturating_add(cost);
+            match then.saturating_sub(empty) {
+                0 => Ok(then),
+                short => Err(Duration::from_nanos(short)),
+            }
+        });
+        taken.map(drop)
+    }
+
+    /// Takes so many units whether or not they are there yet, and says when they are: whoever
+    /// draws waits for so long. Draws are served in their order. `None`: they never are.
+    pub(crate) fn draw(&self, units: u64, rate: Rate, now: Nanos) -> Option<Duration> {
+        let (cost, depth) = rate.time_for(units).zip(rate.depth())?;
+        let then = self.update(|full_at| Ok::<_, ()>(full_at.max(now).saturating_add(cost)));
+        let short = then.ok()?.saturating_sub(now.saturating_add(depth));
+        Some(Duration::from_nanos(short))
+    }
+
+    /// Puts the one unit back that was taken.
+    pub(crate) fn put_back(&self, rate: Rate) {
+        if let Some(cost) = rate.time_for(1) {
+            self.bring_nearer(cost);
+        }
+    }
+
+    /// Gives back what was drawn and not used: rounded down, so that no more comes back than was
+    /// paid for it.
+    pub(crate) fn give_back(&self, units: u64, rate: Rate) {
+        if let Some(cost) = rate.time_for(units) {
+            self.bring_nearer(cost.saturating_sub(1));
+        }
+    }
+
+    /// A moment before now is as good as now, so nobody gains more by it than was taken.
+    fn bring_nearer(&self, by: Nanos) {
+        self.update(|full_at| Ok::<_, ()>(full_at.saturating_sub(by)))
+            .ok();
+    }
+
+    fn update<E>(&self, change: impl Fn(Nanos) -> Result<Nanos, E>) -> Result<Nanos, E> {
+        let mut known = self.full_at.load(Ordering::Relaxed);
+        loop {
+            let then = change(known)?;
+            let swapped = self.full_at.compare_exchange_weak(
+                known,
+                then,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match swapped {
+                Ok(_) => return Ok(then),
+                Err(other) => known = other,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a rate allows within a time: the bucket, and what comes in.
+    fn allowed(rate: Rate, time: Nanos) -> u128 {
+        let time = u128::from(time) + rate.burst.as_nanos();
+        let whole = time * u128::from(rate.per_second) / u128::from(SECOND);
+        whole.max(
+            1 + u128::from(rate.per_second) * (time - rate.burst.as_nanos()) / u128::from(SECOND),
+        )
+    }
+
+    fn narrow(number: u128) -> u64 {
+        number.try_into().unwrap()
+    }
+
+    proptest! {
+        /// Within any time no more passes than a full bucket and what came in meanwhile.
+        #[test]
+        fn no_more_is_taken_than_the_burst_and_the_rate_allow(
+            per_second in 1_u64..100_000,
+            burst in 1_u64..2_000,
+            steps in vec((0_u64..5_000_000, 1_u64..20), 1..100),
+        ) {
+            let rate = Rate::new(per_second, Duration::from_millis(burst));
+            let bucket = Bucket::default();
+            let mut now = 1_000_000_000_000;
+            let mut passed = vec![];
+            for (wait, units) in steps {
+                now += wait;
+                let units = (0..units).filter(|_| bucket.take(rate, now).is_ok()).count();
+                passed.push((now, units as u128));
+            }
+            for (from, (begin, _)) in passed.iter().enumerate() {
+                let mut sum = 0;
+                for (at, units) in passed.iter().skip(from) {
+                    sum += units;
+                    prop_assert!(sum <= allowed(rate, at - begin), "{sum} within {}", at - begin);
+                }
+            }
+        }
+
+        /// The same of those who wait for what they drew, and give back what they did not use.
+        #[test]
+        fn who_waits_for_what_it_drew_keeps_to_the_rate(
+            per_second in 1_u64..1_000_000,
+            burst in 1_u64..500,
+            steps in vec((0_u64..50_000_000, 1_u64..5_000, 0_u64..5_000), 1..200),
+        ) {
+            let rate = Rate::new(per_second, Duration::from_millis(burst));
+            let bucket = Bucket::default();
+            let mut now = 1_000_000_000_000;
+            let mut passed = vec![];
+            for (wait, units, unused) in steps {
+                // No more than a full bucket has: it is there at once or later, never early.
+                let units = units.min(narrow(allowed(rate, 0)).max(1));
+                let unused = unused.min(units);
+                now += wait;
+                now += narrow(bucket.draw(units, rate, now).unwrap().as_nanos());
+                bucket.give_back(unused, rate);
+                passed.push((now, u128::from(units - unused)));
+            }
+            for (from, (begin, _)) in passed.iter().enumerate() {
+                let mut sum = 0;
+                for (at, units) in passed.iter().skip(from) {
+                    sum += units;
+                    prop_assert!(sum <= allowed(rate, at - begin), "{sum} within {}", at - begin);
+                }
+            }
+        }
+
+        /// What is allowed is given: who comes no faster than the rate is never refused.
+        #[test]
+        fn who_keeps_to_the_rate_is_never_refused(
+            per_second in 1_u64..1_000_000,
+            count in 1_u64..500,
+        ) {
+            let rate = Rate::new(per_second, Duration::from_secs(1));
+            let bucket = Bucket::default();
+            let mut now = 5_000_000_000;
+            for _ in 0..count {
+                prop_assert_eq!(bucket.take(rate, now), Ok(()));
+                now += SECOND.div_ceil(per_second);
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_when_it_passes() {
+        let rate = Rate::new(2, Duration::from_secs(1));
+        let bucket = Bucket::default();
+        let now = 10 * SECOND;
+        for _ in 0..2 {
+            bucket.take(rate, now).unwrap();
+        }
+        let wait = bucket.take(rate, now).unwrap_err();
+        assert_eq!(wait, Duration::from_millis(500));
+        assert_eq!(bucket.take(rate, now + SECOND / 2), Ok(()));
+    }
+
+    #[test]
+    fn what_is_put_back_can_be_taken_again() {
+        let rate = Rate::new(3, Duration::from_secs(1));
+        let bucket = Bucket::default();
+        for _ in 0..100 {
+            bucket.take(rate, SECOND).unwrap();
+            bucket.put_back(rate);
+        }
+        for _ in 0..3 {
+            bucket.take(rate, SECOND).unwrap();
+        }
+        bucket.take(rate, SECOND).unwrap_err();
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_shut_everybody_out() {
+        let rate = Rate::new(10, Duration::from_secs(1));
+        let bucket = Bucket::default();
+        bucket.take(rate, 1_000_000 * SECOND).unwrap();
+        let now = 10 * SECOND;
+        bucket.take(rate, now).unwrap_err();
+        bucket.take(rate, now + SECOND / 10).unwrap();
+        bucket.take(rate, now + SECOND / 10).unwrap_err();
+    }
+
+    #[test]
+    fn nothing_passes_at_a_rate_of_nothing() {
+        let rate = Rate::new(0, Duration::from_secs(1));
+        let bucket = Bucket::default();
+        bucket.take(rate, SECOND).unwrap_err();
+        assert_eq!(bucket.draw(1, rate, SECOND), None);
+    }
+
+    #[test]
+    fn many_at_once_take_no_more_than_is_there() {
+        let rate = Rate::new(1000, Duration::from_secs(1));
+        let bucket = Bucket::default();
+        let taken = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        if bucket.take(rate, SECOND).is_ok() {
+                            taken.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(taken.into_inner(), 1000);
+    }
+}

@@ -1,0 +1,121 @@
+//! What the plan of a project allows its tunnels: requests in a second, which are refused beyond
+//! it, and bytes in a second, which are slowed down.
+//!
+//! Both are kept for each tunnel and for the project, as token buckets ([`bucket`]) without a
+//! lock. The rates are the project's, and are looked up each time: what the platform changes is in
+//! force at once. A community engine has none, and does nothing here.
+
+mod bucket;
+mod places;
+mod shaped;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use api::link::Limits;
+use types::problem::Problem;
+
+use self::bucket::{Bucket, Nanos, Rate};
+pub(crate) use self::places::{NoPlace, Place, Places};
+pub(crate) use self::shaped::Shaped;
+use crate::clock::Clock;
+use crate::directory::Project;
+
+/// What was used of a tunnel or of a project lately.
+#[derive(Debug, Default)]
+pub struct Meters {
+    requests: Bucket,
+    /// Bytes towards services.
+    up: Bucket,
+    /// Bytes from services.
+    down: Bucket,
+}
+
+/// How many bytes may go through in a second, each way, where every read and write can ask.
+#[derive(Debug)]
+pub struct Speed {
+    project: AtomicU64,
+    tunnel: AtomicU64,
+}
+
+/// A limit that a visitor has met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more than the plan allows: `{limit}` is {per_second}")]
+pub(crate) struct Exceeded {
+    limit: &'static str,
+    per_second: u64,
+    wait: Duration,
+}
+
+/// What may come at once, after a pause: as much as in a second.
+const REQUEST_BURST: Duration = Duration::from_secs(1);
+
+/// No limit.
+const NONE: u64 = u64::MAX;
+
+impl Speed {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let speed = Self {
+            project: AtomicU64::new(NONE),
+            tunnel: AtomicU64::new(NONE),
+        };
+        speed.set(limits);
+        speed
+    }
+
+    pub(crate) fn set(&self, limits: &Limits) {
+        let set = |speed: &AtomicU64, limit: Option<u64>| {
+            speed.store(limit.unwrap_or(NONE), Ordering::Relaxed);
+        };
+        set(&self.project, limits.bytes_per_second);
+        set(&self.tunnel, limits.tunnel_bytes_per_second);
+    }
+
+    /// Of a tunnel and of the whole project.
+    fn get(&self) -> [Option<u64>; 2] {
+        [&self.tunnel, &self.project].map(|speed| {
+            let speed = speed.load(Ordering::Relaxed);
+            (speed != NONE).then_some(speed)
+        })
+    }
+}
+
+/// Counts a request or a connection of a visitor who was let in to a tunnel. Those who are kept
+/// out cost nobody anything, and are not counted.
+///
+/// # Errors
+/// Which limit does not allow it now. Nothing is counted then.
+pub(crate) fn count(project: &Project, tunnel: &Meters, clock: &dyn Clock) -> Result<(), Exceeded> {
+    let limits = project.state().limits;
+    if limits.requests_per_second.is_none() && limits.tunnel_requests_per_second.is_none() {
+        return Ok(());
+    }
+    let now = Nanos::try_from(clock.now().as_nanosecond()).unwrap_or_default();
+    let rate = |limit: u32| Rate::new(limit.into(), REQUEST_BURST);
+    let own = limits.tunnel_requests_per_second.map(rate);
+    let take = |bucket: &Bucket, rate: Option<Rate>, limit| {
+        let Some(rate) = rate else { return Ok(()) };
+        bucket.take(rate, now).map_err(|wait| Exceeded {
+            limit,
+            per_second: rate.per_second(),
+            wait,
+        })
+    };
+    take(&tunnel.requests, own, "tunnel_requests_per_second")?;
+    let all = limits.requests_per_second.map(rate);
+    take(&project.meters.requests, all, "requests_per_second").inspect_err(|_| {
+        if let Some(own) = own {
+            tunnel.requests.put_back(own);
+        }
+    })
+}
+
+impl From<Exceeded> for Problem {
+    fn from(exceeded: Exceeded) -> Self {
+        let seconds = exceeded.wait.as_secs() + u64::from(exceeded.wait.subsec_nanos() > 0);
+        let detail = format!("This tunnel is visited too often: {exceeded}.");
+        Self::new(429, "rate_limited", "")
+            .with_detail(detail)
+            .with_retry_after(u32::try_from(seconds.max(1)).unwrap_or(u32::MAX))
+    }
+}

@@ -1,0 +1,395 @@
+//! A stream to a service that goes no faster than the plan allows.
+//!
+//! Whatever speaks through it (requests, WebSocket, HTTP/2, bytes) only sees a slow service. Each
+//! read and write draws what it may move from the buckets of its tunnel and its project, in small
+//! shares, and waits for them where they are empty. Draws are served in their order, so streams
+//! take turns. What was drawn and not used goes back at once: a stream that is silent holds
+//! nothing.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use super::Meters;
+use super::bucket::{Bucket, Nanos, Rate};
+use crate::directory::Project;
+use crate::live::LiveTunnel;
+
+/// A stream of a tunnel.
+#[derive(Debug)]
+pub(crate) struct Shaped<S> {
+    io: S,
+    /// `None`: there are no limits here, and will be none.
+    lanes: Option<Box<Lanes>>,
+}
+
+#[derive(Debug)]
+struct Lanes {
+    tunnel: Arc<Meters>,
+    project: Arc<Project>,
+    up: Lane,
+    down: Lane,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Lane {
+    /// Kept between waits.
+    sleep: Option<Pin<Box<Sleep>>>,
+    sleeping: bool,
+    share: Option<Share>,
+}
+
+/// Bytes that were drawn, and from what.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    bytes: u64,
+    /// Of the tunnel and the project.
+    rates: [Option<Rate>; 2],
+}
+
+/// What may go through at once after a pause: long enough to make up for the grain of timers.
+const BURST: Duration = Duration::from_millis(250);
+
+/// Shares of a second's bytes: what one stream draws at once at most, so that others get their
+/// turn.
+const SHARES: u64 = 20;
+/// Largest share: what is moved at once is not much more.
+const SHARE: u64 = 64 * 1024;
+
+impl<S> Shaped<S> {
+    /// As fast as the tunnel may be.
+    pub(crate) fn new<A>(io: S, tunnel: &LiveTunnel<A>) -> Self {
+        Self::with(io, &tunnel.meters, &tunnel.project)
+    }
+
+    fn with(io: S, tunnel: &Arc<Meters>, project: &Arc<Project>) -> Self {
+        let managed = project.endpoint.is_some();
+        let lanes = managed.then(|| {
+            Box::new(Lanes {
+                tunnel: Arc::clone(tunnel),
+                project: Arc::clone(project),
+                up: Lane::default(),
+                down: Lane::default(),
+            })
+        });
+        Self { io, lanes }
+    }
+
+    /// The stream itself.
+    pub(crate) fn get_ref(&self) -> &S {
+        &self.io
+    }
+
+    /// The same, to tell it something; bytes do not go past the limits.
+    pub(crate) fn get_mut(&mut self) -> &mut S {
+        &mut self.io
+    }
+}
+
+impl Lanes {
+    fn poll_up(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
+        let buckets = [&self.tunnel.up, &self.project.meters.up];
+        self.up.poll(cx, most, buckets, self.project.speed.get())
+    }
+
+    fn poll_down(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
+        let buckets = [&self.tunnel.down, &self.project.meters.down];
+        self.down.poll(cx, most, buckets, self.project.speed.get())
+    }
+
+    fn moved_up(&mut self, bytes: usize) {
+        self.up
+            .moved(bytes, [&self.tunnel.up, &self.project.meters.up]);
+    }
+
+    fn moved_down(&mut self, bytes: usize) {
+        self.down
+            .moved(bytes, [&self.tunnel.down, &self.project.meters.down]);
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        self.moved_up(0);
+        self.moved_down(0);
+    }
+}
+
+impl Lane {
+    /// How many bytes may be moved now, `most` or fewer. [`Self::moved`] says how many were.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        most: usize,
+        buckets: [&Bucket; 2],
+        speed: [Option<u64>; 2],
+    ) -> Poll<io::Result<usize>> {
+        if self.share.is_none() {
+            let rates = speed.map(|speed| speed.map(|speed| Rate::new(speed, BURST)));
+            let Some(slowest) = speed.into_iter().flatten().min() else {
+                return Poll::Ready(Ok(most));
+            };
+            let bytes = (slowest / SHARES).clamp(1, SHARE).min(most as u64);
+            let mut wait = Duration::ZERO;
+            for (bucket, rate) in buckets.into_iter().zip(rates) {
+                let Some(rate) = rate else { continue };
+                // At a speed of nothing nothing ever passes.
+                let Some(drawn) = bucket.draw(bytes, rate, now()) else {
+                    return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
+                };
+                wait = wait.max(drawn);
+            }
+            self.share = Some(Share { bytes, rates });
+            if !wait.is_zero() {
+                self.sleep_for(wait);
+            }
+        }
+        if self.sleeping
+            && let Some(sleep) = &mut self.sleep
+        {
+            ready!(sleep.as_mut().poll(cx));
+            self.sleeping = false;
+        }
+        let share = self.share.map_or(0, |share| share.bytes);
+        Poll::Ready(Ok(usize::try_from(share).unwrap_or(most).min(most)))
+    }
+
+    fn sleep_for(&mut self, wait: Duration) {
+        let until = Instant::now() + wait;
+        match &mut self.sleep {
+            Some(sleep) => sleep.as_mut().reset(until),
+            None => self.sleep = Some(Box::pin(tokio::time::sleep_until(until))),
+        }
+        self.sleeping = true;
+    }
+
+    /// So many bytes were moved of those that might be.
+    fn moved(&mut self, bytes: usize, buckets: [&Bucket; 2]) {
+        let Some(share) = self.share.take() else {
+            return;
+        };
+        self.sleeping = false;
+        let rest = share.bytes.saturating_sub(bytes as u64);
+        if rest > 0 {
+            for (bucket, rate) in buckets.into_iter().zip(share.rates) {
+                if let Some(rate) = rate {
+                    bucket.give_back(rest, rate);
+                }
+            }
+        }
+    }
+}
+
+/// Of a clock that is never set back.
+fn now() -> Nanos {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Nanos::try_from(START.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Shaped<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { io, lanes } = self.get_mut();
+        let Some(lanes) = lanes else {
+            return Pin::new(io).poll_read(cx, buf);
+        };
+        let most = buf.remaining();
+        let may = ready!(lanes.poll_down(cx, most))?;
+        if may == most {
+            let before = buf.filled().len();
+            let polled = Pin::new(io).poll_read(cx, buf);
+            lanes.moved_down(buf.filled().len() - before);
+            return polled;
+        }
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(may));
+        let polled = Pin::new(io).poll_read(cx, &mut part);
+        let read = part.filled().len();
+        buf.advance(read);
+        lanes.moved_down(read);
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Shaped<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let Self { io, lanes } = self.get_mut();
+        let Some(lanes) = lanes else {
+            return Pin::new(io).poll_write(cx, buf);
+        };
+        if buf.is_empty() {
+            return Pin::new(io).poll_write(cx, buf);
+        }
+        let may = ready!(lanes.poll_up(cx, buf.len()))?;
+        let polled = Pin::new(io).poll_write(cx, buf.get(..may).unwrap_or(buf));
+        let written = match &polled {
+            Poll::Ready(Ok(written)) => *written,
+            _ => 0,
+        };
+        lanes.moved_up(written);
+        polled
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::link::Limits;
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::directory::Directory;
+
+    const RATE: u64 = 100_000;
+
+    fn project(limits: Limits) -> Arc<Project> {
+        let told = json!({"id": "prj_1", "endpoint": "e7e8a732", "workspace_id": "wks_1",
+            "plan": "basic", "provider": "other", "limits": limits});
+        let directory = Directory::default();
+        let told = serde_json::from_value(told).unwrap();
+        directory.apply(vec![api::link::Item::Project(Box::new(told))]);
+        directory.project("prj_1").unwrap()
+    }
+
+    fn limits(tunnel: Option<u64>, project: Option<u64>) -> Limits {
+        Limits {
+            tunnel_bytes_per_second: tunnel,
+            bytes_per_second: project,
+            ..Limits::default()
+        }
+    }
+
+    /// A stream that has everything to say, and takes everything.
+    fn endless(project: &Arc<Project>, tunnel: &Arc<Meters>) -> Shaped<DuplexStream> {
+        let (near, mut far) = duplex(256 * 1024);
+        tokio::spawn(async move {
+            let (mut reader, mut writer) = tokio::io::split(&mut far);
+            let mut sink = tokio::io::sink();
+            let taking = tokio::io::copy(&mut reader, &mut sink);
+            let saying = async { while writer.write_all(&[7; 8192]).await.is_ok() {} };
+            tokio::join!(taking, saying).0.ok();
+        });
+        Shaped::with(near, tunnel, project)
+    }
+
+    /// How long it takes to read so many bytes; time stands still but for waits.
+    async fn time_to_read(stream: &mut Shaped<DuplexStream>, bytes: usize) -> Duration {
+        let begun = Instant::now();
+        stream.read_exact(&mut vec![0; bytes]).await.unwrap();
+        begun.elapsed()
+    }
+
+    /// What `bytes` may take at [`RATE`]: what a full bucket has comes at once.
+    fn expected(bytes: usize) -> Duration {
+        let millis = bytes as u64 * 1000 / RATE;
+        Duration::from_millis(millis).saturating_sub(BURST)
+    }
+
+    fn is_about(time: Duration, expected: Duration) -> bool {
+        (expected..expected + Duration::from_millis(60)).contains(&time)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_and_writes_keep_to_the_speed_each_for_itself() {
+        for limits in [limits(Some(RATE), None), limits(None, Some(RATE))] {
+            let project = project(limits);
+            let mut stream = endless(&project, &Arc::default());
+            let reading = time_to_read(&mut stream, 500_000).await;
+            assert!(is_about(reading, expected(500_000)), "{reading:?}");
+            let begun = Instant::now();
+            stream.write_all(&vec![1; 500_000]).await.unwrap();
+            let writing = begun.elapsed();
+            assert!(is_about(writing, expected(500_000)), "{writing:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_limit_nothing_waits_and_a_new_one_holds_at_once() {
+        let project = project(Limits::default());
+        let mut stream = endless(&project, &Arc::default());
+        assert_eq!(time_to_read(&mut stream, 1_000_000).await, Duration::ZERO);
+        project.speed.set(&limits(Some(RATE), None));
+        let slow = time_to_read(&mut stream, 300_000).await;
+        assert!(is_about(slow, expected(300_000)), "{slow:?}");
+        project.speed.set(&Limits::default());
+        assert_eq!(time_to_read(&mut stream, 1_000_000).await, Duration::ZERO);
+        project.speed.set(&limits(Some(0), None));
+        let error = stream.read(&mut [0; 10]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
+    }
+
+    /// Streams of one tunnel take turns, and tunnels of one project; together they keep to the
+    /// speed.
+    #[tokio::test(start_paused = true)]
+    async fn streams_share_what_there_is() {
+        let project = project(limits(None, Some(RATE)));
+        let one = Arc::default();
+        let other = Arc::default();
+        let streams = [&one, &one, &other, &other].map(|tunnel| endless(&project, tunnel));
+        let begun = Instant::now();
+        let reading = streams.map(|mut stream| {
+            tokio::spawn(async move {
+                time_to_read(&mut stream, 100_000).await;
+                Instant::now()
+            })
+        });
+        for read in reading {
+            let took = read.await.unwrap() - begun;
+            // Nobody is done long before the others: what one of them has of the full bucket is
+            // all that it is ahead. Without turns the first would be done after a second.
+            let all = expected(400_000);
+            assert!(took <= all + Duration::from_millis(100), "{took:?}");
+            assert!(took + Duration::from_millis(1100) >= all, "{took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_silent_or_gone_holds_nothing() {
+        let project = project(limits(Some(RATE), None));
+        let tunnel = Arc::default();
+        let mut silent = vec![];
+        for _ in 0..100 {
+            let (near, far) = duplex(64);
+            let mut stream = Shaped::with(near, &tunnel, &project);
+            let mut byte = [0];
+            let reading = stream.read(&mut byte);
+            tokio::time::timeout(Duration::from_millis(1), reading)
+                .await
+                .unwrap_err();
+            silent.push((stream, far));
+        }
+        let mut stream = endless(&project, &tunnel);
+        let time = time_to_read(&mut stream, 100_000).await;
+        assert!(is_about(time, expected(100_000)), "{time:?}");
+        // Those that were waiting give back what they had drawn.
+        let mut waiting: Vec<_> = (0..100).map(|_| endless(&project, &tunnel)).collect();
+        for stream in &mut waiting {
+            let mut bytes = [0; 5000];
+            let reading = stream.read(&mut bytes);
+            tokio::time::timeout(Duration::ZERO, reading).await.ok();
+        }
+        drop(waiting);
+        let time = time_to_read(&mut stream, 100_000).await;
+        assert!(time < Duration::from_millis(1500), "{time:?}");
+    }
+}

@@ -1,0 +1,167 @@
+//! Who serves a name: one tunnel, or several of one identity that share it.
+
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::LiveTunnel;
+
+/// How much an agent has to do, to choose among those that share a name.
+pub trait Load: Send + Sync + 'static {
+    /// Streams that it serves now.
+    fn load(&self) -> usize {
+        0
+    }
+}
+
+impl Load for () {}
+impl Load for &'static str {}
+
+/// Who holds a name.
+#[derive(Debug)]
+pub(super) enum Held<A> {
+    One(Arc<LiveTunnel<A>>),
+    Several(Arc<Group<A>>),
+}
+
+/// Tunnels that share a name, oldest first.
+#[derive(Debug)]
+pub(super) struct Group<A> {
+    oldest: Arc<LiveTunnel<A>>,
+    members: Box<[Arc<LiveTunnel<A>>]>,
+    /// Where the next search begins: members with as much to do take turns.
+    turn: AtomicUsize,
+}
+
+impl<A> Clone for Held<A> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::One(tunnel) => Self::One(Arc::clone(tunnel)),
+            Self::Several(group) => Self::Several(Arc::clone(group)),
+        }
+    }
+}
+
+impl<A> Held<A> {
+    pub(super) fn members(&self) -> &[Arc<LiveTunnel<A>>] {
+        match self {
+            Self::One(tunnel) => std::slice::from_ref(tunnel),
+            Self::Several(group) => &group.members,
+        }
+    }
+
+    /// With this tunnel too, or in the place of what it was before a change.
+    pub(super) fn with(&self, tunnel: &Arc<LiveTunnel<A>>) -> Self {
+        let others = self
+            .members()
+            .iter()
+            .filter(|other| other.seq != tunnel.seq);
+        let mut members: Vec<_> = others.chain([tunnel]).map(Arc::clone).collect();
+        members.sort_by_key(|member| member.seq);
+        Self::of(members).unwrap_or_else(|| Self::One(Arc::clone(tunnel)))
+    }
+
+    /// Without the tunnel of this place; `None` where nobody is left.
+    pub(super) fn without(&self, seq: u64) -> Option<Self> {
+        let others = self.members().iter().filter(|other| other.seq != seq);
+        Self::of(others.map(Arc::clone).collect())
+    }
+
+    fn of(members: Vec<Arc<LiveTunnel<A>>>) -> Option<Self> {
+        match <[_; 1]>::try_from(members) {
+            Ok([one]) => Some(Self::One(one)),
+            Err(members) => {
+                let oldest = members.first().map(Arc::clone)?;
+                Some(Self::Several(Arc::new(Group {
+                    oldest,
+                    members: members.into(),
+                    turn: AtomicUsize::new(0),
+                })))
+            }
+        }
+    }
+}
+
+impl<A: Load> Held<A> {
+    /// Who serves the next visitor: of those that did not fail a moment ago, the one that has the
+    /// least to do.
+    pub(super) fn choose(&self) -> Arc<LiveTunnel<A>> {
+        match self {
+            Self::One(tunnel) => Arc::clone(tunnel),
+            Self::Several(group) => {
+                let turn = group.turn.fetch_add(1, Ordering::Relaxed);
+                let best = group.best(turn, |_| true);
+                best.unwrap_or_else(|| Arc::clone(&group.oldest))
+            }
+        }
+    }
+
+    /// Who serves it instead of one that failed, of those that the visitor may come to.
+    pub(super) fn another(
+        &self,
+        failed: &LiveTunnel<A>,
+        admits: impl Fn(&LiveTunnel<A>) -> bool,
+    ) -> Option<Arc<LiveTunnel<A>>> {
+        let may = |member: &LiveTunnel<A>| member.seq != failed.seq && admits(member);
+        match self {
+            // The one that failed has gone already.
+            Self::One(tunnel) => may(tunnel).then(|| Arc::clone(tunnel)),
+            Self::Several(group) => group.best(0, may),
+        }
+    }
+}
+
+impl<A: Load> Group<A> {
+    fn best(
+        &self,
+        turn: usize,
+        may: impl Fn(&LiveTunnel<A>) -> bool,
+    ) -> Option<Arc<LiveTunnel<A>>> {
+        let count = self.members.len();
+        let from = turn.checked_rem(count).unwrap_or_default();
+        let (behind, ahead) = self.members.split_at(from);
+        let candidates = ahead.iter().chain(behind);
+        candidates
+            .filter(|member| may(member))
+            .min_by_key(|member| (member.health.is_failing(), member.agent.load()))
+            .map(Arc::clone)
+    }
+}
+
+/// Whether a tunnel failed to serve somebody a moment ago: the data path itself is the check.
+#[derive(Debug, Default)]
+pub struct Health {
+    /// Milliseconds of [`since_start`] until which it counts as failing; 0: it does not.
+    until: AtomicU64,
+}
+
+impl Health {
+    /// It could not serve a visitor: others that share its name are asked first for a while.
+    pub fn failed(&self) {
+        let until = since_start() + FAILING;
+        let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
+        self.until.store(millis, Ordering::Relaxed);
+    }
+
+    /// It served one.
+    pub fn served(&self) {
+        // Read first: the line is shared, and nearly always says so already.
+        if self.until.load(Ordering::Relaxed) != 0 {
+            self.until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn is_failing(&self) -> bool {
+        let until = self.until.load(Ordering::Relaxed);
+        until != 0 && since_start() < Duration::from_millis(until)
+    }
+}
+
+/// As long as a service takes to restart: until then one visitor in a while finds out.
+const FAILING: Duration = Duration::from_secs(5);
+
+fn since_start() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
+}

@@ -1,0 +1,79 @@
+//! Claiming a name: who gives way to a new tunnel, who is joined by it, and who is not.
+
+use std::sync::Arc;
+
+use types::tunnel::TunnelProperties;
+
+use super::super::group::{Held, Load};
+use super::super::names::{NameRef, routed_hostname, routed_port};
+use super::super::{LiveTunnel, OpenRefused, Owner};
+use super::{Live, State};
+use crate::access::TunnelPolicy;
+
+impl<A: Load> Live<A> {
+    /// The tunnels that give way to a new one.
+    pub(super) fn holders(
+        &self,
+        state: &State<A>,
+        owner: &Owner<A>,
+        properties: &TunnelProperties,
+        policy: &TunnelPolicy,
+    ) -> Result<Vec<Arc<LiveTunnel<A>>>, OpenRefused> {
+        let mut displaced: Vec<Arc<LiveTunnel<A>>> = Vec::new();
+        let by_name = properties.name.as_ref().and_then(|name| {
+            let key = NameRef {
+                project: &owner.identity.project,
+                name: name.as_str(),
+            };
+            self.by_name.pin().get(&key).cloned()
+        });
+        let by_hostname = routed_hostname(properties)
+            .and_then(|hostname| self.by_hostname.pin().get(hostname).cloned());
+        let by_port = routed_port(properties).and_then(|port| {
+            let holder = state.tunnels.get(state.ports.get(&port)?)?;
+            Some(Held::One(Arc::clone(holder)))
+        });
+        let taken = [
+            (by_name, OpenRefused::NameTaken),
+            (by_hostname, OpenRefused::HostnameTaken),
+            (by_port, OpenRefused::PortTaken),
+        ];
+        for (holder, refusal) in taken {
+            let holders = holder.as_ref().map(Held::members).unwrap_or_default();
+            let is_shared = |properties: &TunnelProperties| properties.share == Some(true);
+            let joins = is_shared(properties)
+                && holders
+                    .iter()
+                    .all(|holder| is_shared(&holder.view.properties));
+            for holder in holders {
+                if holder.view.client_id == owner.client_id {
+                    return Err(OpenRefused::AlreadyYours);
+                }
+                if holder.identity != owner.identity {
+                    return Err(refusal);
+                }
+                if joins {
+                    // Visitors are judged by whichever they get.
+                    if *holder.policy != *policy || !serves_alike(holder, properties) {
+                        return Err(OpenRefused::ShareDiffers);
+                    }
+                } else if displaced.iter().all(|other| other.seq != holder.seq) {
+                    displaced.push(Arc::clone(holder));
+                }
+            }
+        }
+        Ok(displaced)
+    }
+}
+
+/// Whether a tunnel would serve visitors in the same way: who they get may not matter to them.
+pub(super) fn serves_alike<A>(tunnel: &LiveTunnel<A>, properties: &TunnelProperties) -> bool {
+    let its = &tunnel.view.properties;
+    its.publish == properties.publish
+        && its.protocol == properties.protocol
+        && its.tunnel_type == properties.tunnel_type
+        && its.tls_mode == properties.tls_mode
+        && its.tls_alpns == properties.tls_alpns
+        && its.tls_ciphers == properties.tls_ciphers
+        && its.tls_min_version == properties.tls_min_version
+}

@@ -1,0 +1,129 @@
+//! Names that several agents of one identity share.
+
+use serde_json::json;
+
+use super::*;
+
+fn routed(live: &Live, host: &str) -> &'static str {
+    match live.route(host) {
+        Route::Online(tunnel) => *tunnel.agent,
+        Route::Offline => "offline",
+        Route::Unknown => "unknown",
+    }
+}
+
+fn shared() -> Value {
+    json!({"name": "web", "hostname": "web.t.x", "share": true})
+}
+
+#[test]
+fn those_who_all_ask_for_it_share_and_take_turns() {
+    let live = live();
+    let owners = ["a", "b", "c"].map(|agent| connect(&live, &user("ann"), agent));
+    for owner in &owners {
+        let opened = open(&live, owner, shared()).unwrap();
+        assert!(opened.displaced.is_empty());
+    }
+    let mut seen: Vec<_> = (0..3).map(|_| routed(&live, "web.t.x")).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ["a", "b", "c"]);
+    let mut dialled: Vec<_> = (0..3)
+        .map(|_| *live.find("default", "web").unwrap().agent)
+        .collect();
+    dialled.sort_unstable();
+    assert_eq!(dialled, ["a", "b", "c"]);
+
+    live.remove_client(&owners[0].client_id);
+    live.remove_client(&owners[2].client_id);
+    assert_eq!(routed(&live, "web.t.x"), "b");
+    live.remove_client(&owners[1].client_id);
+    assert_eq!(routed(&live, "web.t.x"), "offline");
+    assert!(live.find("default", "web").is_none());
+}
+
+#[test]
+fn who_does_not_share_takes_over_from_all_and_is_taken_over() {
+    let live = live();
+    for agent in ["a", "b"] {
+        open(&live, &connect(&live, &user("ann"), agent), shared()).unwrap();
+    }
+    let alone = connect(&live, &user("ann"), "alone");
+    let asked = json!({"name": "web", "hostname": "web.t.x"});
+    let opened = open(&live, &alone, asked).unwrap();
+    assert_eq!(opened.displaced.len(), 2);
+    assert_eq!(routed(&live, "web.t.x"), "alone");
+    let sharing = connect(&live, &user("ann"), "sharing");
+    let opened = open(&live, &sharing, shared()).unwrap();
+    assert_eq!(opened.displaced.len(), 1, "it had not asked to share");
+    assert_eq!(live.counts().tunnels, 1);
+}
+
+#[test]
+fn strangers_the_same_channel_and_other_guards_are_refused() {
+    let live = live();
+    let ann = connect(&live, &user("ann"), "ann");
+    open(&live, &ann, shared()).unwrap();
+    assert_eq!(
+        open(&live, &ann, shared()).unwrap_err(),
+        OpenRefused::AlreadyYours
+    );
+    let bob = connect(&live, &user("bob"), "bob");
+    assert_eq!(
+        open(&live, &bob, shared()).unwrap_err(),
+        OpenRefused::NameTaken
+    );
+    let second = connect(&live, &user("ann"), "second");
+    for differs in [
+        json!({"token_auth": true}),
+        json!({"trusted_ips": ["192.0.2.0/24"]}),
+        json!({"tls_min_version": "tls1.3"}),
+    ] {
+        let mut asked = shared();
+        for (name, value) in differs.as_object().unwrap() {
+            asked[name] = value.clone();
+        }
+        assert_eq!(
+            open(&live, &second, asked).unwrap_err(),
+            OpenRefused::ShareDiffers,
+            "{differs}"
+        );
+    }
+    assert_eq!(routed(&live, "web.t.x"), "ann");
+}
+
+#[test]
+fn one_that_failed_is_passed_by_until_it_serves_again() {
+    let live = live();
+    let opened: Vec<_> = ["a", "b"]
+        .map(|agent| {
+            open(&live, &connect(&live, &user("ann"), agent), shared())
+                .unwrap()
+                .tunnel
+        })
+        .into();
+    opened[0].health.failed();
+    for _ in 0..4 {
+        assert_eq!(routed(&live, "web.t.x"), "b");
+    }
+    assert_eq!(*live.another(&opened[0], |_| true).unwrap().agent, "b");
+    opened[1].health.failed();
+    let mut both: Vec<_> = (0..2).map(|_| routed(&live, "web.t.x")).collect();
+    both.sort_unstable();
+    assert_eq!(both, ["a", "b"], "where all fail, all are tried");
+    opened[0].health.served();
+    assert_eq!(routed(&live, "web.t.x"), "a");
+}
+
+#[test]
+fn a_change_of_one_leaves_the_others() {
+    let live = live();
+    let a = connect(&live, &user("ann"), "a");
+    let tunnel = open(&live, &a, shared()).unwrap().tunnel;
+    open(&live, &connect(&live, &user("ann"), "b"), shared()).unwrap();
+    live.update_tunnel(&a.client_id, &tunnel.view.id, |view| {
+        view.region = Some("moon".to_owned());
+    });
+    let mut seen: Vec<_> = (0..2).map(|_| routed(&live, "web.t.x")).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ["a", "b"]);
+}

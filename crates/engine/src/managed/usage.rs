@@ -1,0 +1,105 @@
+//! What goes through the tunnels of each project.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api::link::UsageRecord;
+use jiff::Timestamp;
+
+/// Counts of all projects since they were taken last.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    meters: papaya::HashMap<Arc<str>, Arc<Meter>>,
+}
+
+/// Counts of one project. Visits hold it, and count as they go.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    streams: AtomicU64,
+    failed: AtomicU64,
+    upstream: AtomicU64,
+    downstream: AtomicU64,
+}
+
+impl Meter {
+    /// A stream began.
+    pub(crate) fn begin(&self) {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A stream did not reach its service.
+    pub(crate) fn fail(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many bytes more went to the service, and to the visitor.
+    pub(crate) fn add(&self, upstream: u64, downstream: u64) {
+        self.upstream.fetch_add(upstream, Ordering::Relaxed);
+        self.downstream.fetch_add(downstream, Ordering::Relaxed);
+    }
+
+    fn take(&self, project: &str, hour: Timestamp) -> Option<UsageRecord> {
+        let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
+        let record = UsageRecord {
+            project_id: project.to_owned(),
+            hour,
+            streams: take(&self.streams),
+            failed_streams: take(&self.failed),
+            upstream_bytes: take(&self.upstream),
+            downstream_bytes: take(&self.downstream),
+        };
+        let counted = [
+            record.streams,
+            record.failed_streams,
+            record.upstream_bytes,
+            record.downstream_bytes,
+        ];
+        counted.iter().any(|count| *count > 0).then_some(record)
+    }
+}
+
+impl Usage {
+    /// The counts of a project.
+    pub(crate) fn meter(&self, project: &Arc<str>) -> Arc<Meter> {
+        let meters = self.meters.pin();
+        Arc::clone(meters.get_or_insert_with(Arc::clone(project), Arc::default))
+    }
+
+    /// Takes everything that was counted, which belongs to the hour that began then. Meters stay,
+    /// as many as projects were ever visited here.
+    pub(crate) fn take(&self, hour: Timestamp) -> Vec<UsageRecord> {
+        let meters = self.meters.pin();
+        meters
+            .iter()
+            .filter_map(|(project, meter)| meter.take(project, hour))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_taken_once() {
+        let usage = Usage::default();
+        let project: Arc<str> = "prj_1".into();
+        let meter = usage.meter(&project);
+        meter.begin();
+        meter.fail();
+        usage.meter(&project).add(7, 9);
+        let hour = Timestamp::UNIX_EPOCH;
+        let expected = UsageRecord {
+            project_id: "prj_1".to_owned(),
+            hour,
+            streams: 1,
+            failed_streams: 1,
+            upstream_bytes: 7,
+            downstream_bytes: 9,
+        };
+        assert_eq!(usage.take(hour), [expected]);
+        assert_eq!(usage.take(hour), []);
+        meter.add(0, 1);
+        assert_eq!(usage.take(hour).len(), 1, "whoever holds it counts on");
+    }
+}

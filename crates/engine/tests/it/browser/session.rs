@@ -1,0 +1,473 @@
+//! Browser sessions (ED-2): signing in, what a session is good for, and how it ends.
+
+use std::sync::Arc;
+
+use api::link::{Item, Membership, Person};
+use client::{Properties, Target};
+use engine::clock::ManualClock;
+use serde_json::{Value, json};
+use testing::{Answer, TestTunnel, within};
+
+use super::{A, Jar, PAGE, Site, parameter, seen, with_sessions};
+
+/// Where a browser was sent to sign in.
+struct Departure {
+    nonce: String,
+    state: String,
+    jar: Jar,
+}
+
+/// Opens a page without a session.
+async fn depart(site: &Site, target: &str, jar: &Jar) -> Departure {
+    let answer = site.open(target, jar).await;
+    assert_eq!(answer.status, 302, "{answer:?}");
+    let location = answer.header("location").unwrap();
+    let page = format!(
+        "{}/edge/sign-in?host={}&",
+        site.platform.base_url(),
+        site.host()
+    );
+    assert!(location.starts_with(&page), "{location}");
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert!(location.len() < 3072 && parameter(location, "state").len() <= 2048);
+    let mut jar = jar.clone();
+    jar.take(&answer);
+    Departure {
+        nonce: parameter(location, "nonce"),
+        state: parameter(location, "state"),
+        jar,
+    }
+}
+
+impl Departure {
+    fn code(&self, site: &Site, more: &Value) -> String {
+        let mut claims = json!({"aud": format!("https://{}", site.host()), "nonce": self.nonce});
+        for (name, value) in more.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        site.platform.code(claims)
+    }
+}
+
+async fn arrive(site: &Site, code: &str, state: &str, jar: &Jar) -> Answer {
+    let target = format!("/.well-known/svc/callback?code={code}&state={state}");
+    site.open(&target, jar).await
+}
+
+/// A browser that has signed in.
+async fn signed_in(site: &Site) -> Jar {
+    let departure = depart(site, "/", &Jar::default()).await;
+    let code = departure.code(site, &json!({}));
+    let answer = arrive(site, &code, &departure.state, &departure.jar).await;
+    assert_eq!(answer.status, 302, "{}", answer.text());
+    let mut jar = departure.jar;
+    jar.take(&answer);
+    jar
+}
+
+/// ED-2, ED-5.
+#[tokio::test]
+async fn ed_2_a_person_signs_in_and_the_service_learns_who_it_is() {
+    let site = Site::start(with_sessions()).await;
+    let departure = depart(&site, "/reports/7?page=2&svc.token=a.b.c", &Jar::default()).await;
+    assert!(departure.jar.has("__Host-svc_sign_in") && !departure.jar.has("__Host-svc_auth"));
+    let code = departure.code(&site, &json!({}));
+    let answer = arrive(&site, &code, &departure.state, &departure.jar).await;
+    assert_eq!(answer.status, 302);
+    let home = format!("https://{}/reports/7?page=2", site.host());
+    assert_eq!(answer.header("location"), Some(home.as_str()));
+    let mut jar = departure.jar.clone();
+    jar.take(&answer);
+    assert!(jar.has("__Host-svc_auth") && !jar.has("__Host-svc_sign_in"));
+    assert_eq!(
+        site.service.accepted(),
+        0,
+        "nobody came to the service so far"
+    );
+
+    let mut fields = jar.field();
+    fields.insert_str("Cookie: ".len(), "theirs=1; ");
+    let answer = site
+        .get("/", &format!("{fields}svc-user-id: root\r\n"))
+        .await;
+    assert_eq!(answer.status, 200);
+    let saw = answer.json();
+    assert_eq!(seen(&saw, "svc-user-id"), ["usr_ann"]);
+    assert_eq!(seen(&saw, "svc-auth-method"), ["session"]);
+    assert!(seen(&saw, "svc-credential-id").is_empty());
+    assert_eq!(
+        seen(&saw, "cookie"),
+        ["theirs=1"],
+        "the edge's cookies stay at the edge"
+    );
+    // Over HTTP/2 too.
+    let mut visitor = site.engine.visitor().h2(site.host()).await;
+    let address = format!("https://{}/", site.host());
+    let field = jar.field();
+    let request = http::Request::get(address)
+        .header("cookie", field.trim_start_matches("Cookie: ").trim())
+        .body(testing::H2Visitor::empty())
+        .unwrap();
+    let response = visitor.send(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+}
+
+/// ED-2: what is no page that a person opens is told the truth in JSON.
+#[tokio::test]
+async fn ed_2_only_a_page_is_sent_to_sign_in() {
+    let site = Site::start(with_sessions()).await;
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AQ==\r\n\
+                   Sec-WebSocket-Version: 13\r\n";
+    for (method, fields, status) in [
+        ("GET", PAGE.to_owned(), 302),
+        ("HEAD", PAGE.to_owned(), 302),
+        ("GET", String::new(), 401),
+        ("GET", "Accept: application/json\r\n".to_owned(), 401),
+        ("POST", format!("{PAGE}Content-Length: 0\r\n"), 401),
+        ("GET", format!("{PAGE}{upgrade}"), 401),
+        ("GET", format!("{PAGE}Authorization: Bearer x\r\n"), 302),
+    ] {
+        let host = site.host();
+        let mut visitor = site.engine.visitor().http1(host).await;
+        visitor.request(method, "/", host, &fields).await;
+        let answer = visitor.head().await;
+        assert_eq!(answer.status, status, "{method} {fields}");
+        if status == 401 {
+            assert!(
+                answer
+                    .header("svc-reference")
+                    .is_some_and(|id| id.len() == 24)
+            );
+        }
+    }
+    assert_eq!(site.service.accepted(), 0);
+}
+
+/// ED-2: a code is good once, at one host, in one browser, for a minute.
+#[tokio::test]
+async fn ed_2_a_code_is_good_for_one_browser_and_host_once() {
+    let site = Site::start(with_sessions()).await;
+    let ours = depart(&site, "/", &Jar::default()).await;
+    let theirs = depart(&site, "/theirs", &Jar::default()).await;
+    assert_ne!(ours.nonce, theirs.nonce);
+    let now = i64::try_from(
+        std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_secs(),
+    )
+    .unwrap();
+    let good = ours.code(&site, &json!({}));
+    let nobody = Jar::default();
+    // Fixation: somebody else's code, state or browser.
+    for (code, state, jar) in [
+        (&good, &ours.state, &nobody),
+        (&good, &ours.state, &theirs.jar),
+        (&good, &theirs.state, &ours.jar),
+        (&theirs.code(&site, &json!({})), &ours.state, &ours.jar),
+        (&theirs.code(&site, &json!({})), &theirs.state, &ours.jar),
+    ] {
+        let answer = arrive(&site, code, state, jar).await;
+        assert_eq!(answer.status, 403, "{}", answer.text());
+        assert!(answer.header("set-cookie").is_none());
+    }
+    for wrong in [
+        json!({"aud": "https://other-aaaaaaaa.t.engine.localhost"}),
+        json!({"aud": site.host()}),
+        json!({"iss": "https://another.example"}),
+        json!({"nonce": ""}),
+        json!({"iat": now - 120, "exp": now - 60}),
+        json!({"iat": now + 60, "exp": now + 120}),
+        json!({"iat": now, "exp": now + 3600}),
+        json!({"jti": ""}),
+        json!({"exp": "soon"}),
+    ] {
+        let code = ours.code(&site, &wrong);
+        let answer = arrive(&site, &code, &ours.state, &ours.jar).await;
+        assert_eq!(answer.status, 403, "{wrong}");
+    }
+    let claims = json!({"aud": format!("https://{}", site.host()), "nonce": ours.nonce});
+    let as_token = site.platform.code_as("JWT", claims);
+    for (code, state) in [
+        (as_token.as_str(), ours.state.as_str()),
+        (&site.token, &ours.state),
+        ("x", &ours.state),
+        (&good, "x"),
+        (&good, ""),
+        (&format!("{good}&code={good}"), &ours.state),
+    ] {
+        let answer = arrive(&site, code, state, &ours.jar).await;
+        assert_eq!(answer.status, 403, "{code} {state}");
+    }
+    // After all that it still works, once.
+    let answer = arrive(&site, &good, &ours.state, &ours.jar).await;
+    assert_eq!(answer.status, 302);
+    let answer = arrive(&site, &good, &ours.state, &ours.jar).await;
+    assert_eq!(answer.status, 403, "replayed");
+    assert_eq!(site.service.accepted(), 0);
+}
+
+/// ED-2: somebody who signed in, and has no part in the project.
+#[tokio::test]
+async fn ed_2_only_members_of_the_project_get_a_session() {
+    let site = Site::start(with_sessions()).await;
+    let departure = depart(&site, "/", &Jar::default()).await;
+    for user in ["usr_eve", "usr_nobody"] {
+        let code = departure.code(&site, &json!({"sub": user}));
+        let answer = arrive(&site, &code, &departure.state, &departure.jar).await;
+        assert_eq!(answer.status, 403, "{user}");
+        assert!(answer.header("set-cookie").is_none());
+        assert!(
+            answer.text().contains("not among those"),
+            "{}",
+            answer.text()
+        );
+    }
+}
+
+/// ED-2: two tabs sign in at once; neither spoils the other.
+#[tokio::test]
+async fn ed_2_two_tabs_sign_in_together() {
+    let site = Site::start(with_sessions()).await;
+    let first = depart(&site, "/one", &Jar::default()).await;
+    let second = depart(&site, "/two", &first.jar).await;
+    assert_eq!(first.nonce, second.nonce);
+    let mut jar = second.jar.clone();
+    for (departure, path) in [(&second, "/two"), (&first, "/one")] {
+        let code = departure.code(&site, &json!({}));
+        let answer = arrive(&site, &code, &departure.state, &jar).await;
+        assert_eq!(answer.status, 302, "{path}");
+        let home = format!("https://{}{path}", site.host());
+        assert_eq!(answer.header("location"), Some(home.as_str()));
+        jar.take(&answer);
+    }
+}
+
+/// ED-2: whatever a target begins with, a browser comes back to the tunnel and nowhere else.
+#[tokio::test]
+async fn ed_2_nobody_is_sent_anywhere_else() {
+    let site = Site::start(with_sessions()).await;
+    let long = format!("/deep?{}", "x".repeat(3000));
+    let longest = format!("/deep?{}", "x".repeat(1394));
+    for (target, back) in [
+        ("//evil.example/x", "//evil.example/x"),
+        ("/\\evil.example", "/\\evil.example"),
+        ("/@evil.example", "/@evil.example"),
+        (&longest, &longest),
+        (&long, "/deep"),
+    ] {
+        let departure = depart(&site, target, &Jar::default()).await;
+        // What platforms take.
+        assert!(departure.state.len() <= 2048, "{target}");
+        let code = departure.code(&site, &json!({}));
+        let answer = arrive(&site, &code, &departure.state, &departure.jar).await;
+        let home = format!("https://{}{back}", site.host());
+        assert_eq!(answer.header("location"), Some(home.as_str()), "{target}");
+    }
+}
+
+/// ED-2: every request asks whether the person may still come.
+#[tokio::test]
+async fn ed_2_a_session_ends_with_the_role_the_person_or_their_word() {
+    let site = Site::start(with_sessions()).await;
+    let jar = signed_in(&site).await;
+    let status = async || site.get("/", &jar.field()).await.status;
+    assert_eq!(status().await, 200);
+    let told = |permissions: &[&str], sessions_after| {
+        let permissions = permissions.iter().map(|&name| name.to_owned()).collect();
+        let workspace_id = format!("wks_{A}");
+        site.platform.tell(vec![Item::Person(Person {
+            id: "usr_ann".to_owned(),
+            memberships: vec![Membership {
+                workspace_id,
+                permissions,
+            }],
+            sessions_after,
+        })]);
+    };
+    told(&["tunnels.resources.read-only"], 0);
+    site.engine.informed().await;
+    assert_eq!(status().await, 403);
+    told(&["tunnels.streams.create-delete"], 0);
+    site.engine.informed().await;
+    assert_eq!(status().await, 200);
+    told(&["tunnels.streams.create-delete"], i64::MAX / 2);
+    site.engine.informed().await;
+    assert_eq!(status().await, 401);
+    told(&["tunnels.streams.create-delete"], 0);
+    site.engine.informed().await;
+    assert_eq!(status().await, 200);
+    site.platform.tell(vec![Item::PersonGone {
+        id: "usr_ann".to_owned(),
+    }]);
+    site.engine.informed().await;
+    assert_eq!(status().await, 401);
+}
+
+/// ED-2: a session of one tunnel is none of another, though both are of one project.
+#[tokio::test]
+async fn ed_2_a_session_is_of_one_host() {
+    let site = Site::start(with_sessions()).await;
+    let jar = signed_in(&site).await;
+    let agent = site.engine.agent_at(A, &site.token).await;
+    let target: client::Target = site.service.addr().to_string().parse().unwrap();
+    let other = testing::TestTunnel::open(agent, with_sessions(), target).await;
+    let host = other.hostname();
+    let mut visitor = site.engine.visitor().http1(host).await;
+    visitor.request("GET", "/", host, &jar.field()).await;
+    assert_eq!(visitor.answer().await.status, 401);
+    assert_eq!(site.service.accepted(), 0);
+}
+
+#[tokio::test]
+async fn the_session_route_says_who_is_there() {
+    let site = Site::start_with(with_sessions(), "compat: {rstream: true}").await;
+    let jar = signed_in(&site).await;
+    let route = "/.well-known/svc/session";
+    let answer = site.get(route, "").await;
+    assert_eq!(
+        (answer.status, answer.header("cache-control")),
+        (200, Some("no-store"))
+    );
+    let stranger = json!({
+        "auth": {"authenticated": false},
+        "tunnel": {"host": site.host()},
+        "policies": ["svc-auth"],
+    });
+    assert_eq!(answer.json(), stranger);
+    let known = |policy: &str| {
+        json!({
+            "auth": {"authenticated": true, "method": "session"},
+            "user": {"userId": "usr_ann", "name": "Ann", "email": "ann@example.com"},
+            "tunnel": {
+                "host": site.host(),
+                "workspaceId": "wks_aaaaaaaa",
+                "projectId": "prj_aaaaaaaa",
+            },
+            "policies": [policy],
+        })
+    };
+    assert_eq!(
+        site.get(route, &jar.field()).await.json(),
+        known("svc-auth")
+    );
+    let compat = "/.well-known/rstream/session";
+    assert_eq!(
+        site.get(compat, &jar.field()).await.json(),
+        known("rstream-auth")
+    );
+    for (method, target, status) in [
+        ("POST", route, 405),
+        ("POST", "/.well-known/svc/callback", 405),
+        ("GET", "/.well-known/svc/callback", 403),
+        ("GET", "/.well-known/svc/challenge", 404),
+    ] {
+        let answer = site.send(method, target, "Content-Length: 0\r\n").await;
+        assert_eq!(answer.status, status, "{method} {target}");
+        // RFC 9110 section 15.5.6.
+        let is_told = answer
+            .header("allow")
+            .is_some_and(|allow| allow.contains("GET"));
+        assert_eq!(is_told, status == 405, "{method} {target}");
+    }
+    assert_eq!(site.service.accepted(), 0, "the routes are the edge's");
+    // Every other path below it is the service's.
+    let answer = site.get("/.well-known/svc/else", &jar.field()).await;
+    assert_eq!(answer.json()["target"], "/.well-known/svc/else");
+}
+
+#[tokio::test]
+async fn signing_out_is_for_pages_of_the_same_address() {
+    let site = Site::start(with_sessions()).await;
+    let jar = signed_in(&site).await;
+    let route = "/.well-known/svc/logout";
+    let page = site.open(route, &jar).await;
+    assert_eq!(page.status, 200);
+    assert!(page.text().contains("<button>Sign out</button>"));
+    let (ours, host) = (format!("https://{}", site.host()), site.host());
+    for (fields, status) in [
+        (format!("Origin: {ours}\r\n"), 204),
+        (format!("Referer: {ours}/a?b\r\n"), 204),
+        (String::new(), 204),
+        ("Sec-Fetch-Site: same-origin\r\n".to_owned(), 204),
+        ("Origin: null\r\n".to_owned(), 403),
+        ("Origin: https://evil.example\r\n".to_owned(), 403),
+        (format!("Origin: https://{host}.evil.example\r\n"), 403),
+        (
+            format!("Origin: {ours}\r\nReferer: https://evil.example/\r\n"),
+            403,
+        ),
+        (format!("Referer: {ours}.evil.example/\r\n"), 403),
+        ("Sec-Fetch-Site: cross-site\r\n".to_owned(), 403),
+        ("Sec-Fetch-Site: same-site\r\n".to_owned(), 403),
+    ] {
+        let fields = format!("Content-Length: 0\r\n{fields}{}", jar.field());
+        let answer = site.send("POST", route, &fields).await;
+        assert_eq!(answer.status, status, "{fields}");
+        let mut left = jar.clone();
+        left.take(&answer);
+        assert_eq!(left.has("__Host-svc_auth"), status != 204, "{fields}");
+    }
+    let answer = site
+        .send("POST", &format!("{route}?page"), "Content-Length: 0\r\n")
+        .await;
+    let next = answer.header("location").unwrap();
+    assert_eq!(
+        (answer.status, next),
+        (303, "/.well-known/svc/logout?signed-out")
+    );
+    assert!(
+        site.get(next, PAGE)
+            .await
+            .text()
+            .contains("You are signed out")
+    );
+    assert_eq!(site.service.accepted(), 0);
+}
+
+/// A browser sends its session's cookie to whatever is at the host. A tunnel that hands on bytes as
+/// they come is not opened there by somebody else for as long as there may be sessions, whether or
+/// not the one at which they began is online.
+#[tokio::test]
+async fn ed_2_a_cookie_does_not_come_to_another_publisher() {
+    let clock = Arc::new(ManualClock::at(jiff::Timestamp::now()));
+    let site = Site::start_at(with_sessions(), Arc::<ManualClock>::clone(&clock)).await;
+    signed_in(&site).await;
+    let host = site.host().to_owned();
+    let Site {
+        platform,
+        engine,
+        tunnel,
+        service,
+        ..
+    } = site;
+    let publisher = tunnel.agent().clone();
+    tunnel.close().await;
+    platform.add_member("usr_mal", &[A]);
+    let (_, token) = platform.add_pat("usr_mal");
+    let other = engine.agent_at(A, &token).await;
+    let raw = || Properties {
+        hostname: Some(host.clone()),
+        ..Properties::tls()
+    };
+    let mut refused = other.open(raw());
+    let refused = within("refusal", refused.online()).await.unwrap_err();
+    assert!(format!("{refused:?}").contains("signed in"), "{refused:?}");
+    // Through a tunnel of HTTP nobody gets it, and whose own it is may see what comes.
+    let target = || service.addr().to_string().parse::<Target>().unwrap();
+    let http = Properties {
+        hostname: Some(host.clone()),
+        ..Properties::http()
+    };
+    TestTunnel::open(other.clone(), http, target())
+        .await
+        .close()
+        .await;
+    TestTunnel::open(publisher, raw(), target())
+        .await
+        .close()
+        .await;
+    // Until the sessions are over.
+    clock.advance(engine::browser::SESSION_SECONDS);
+    TestTunnel::open(other, raw(), target()).await;
+}

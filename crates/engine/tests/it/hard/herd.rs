@@ -1,0 +1,129 @@
+//! An engine that is killed while a hundred agents publish a thousand tunnels: all of them come
+//! back at once, through what the engine lets one source do at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use client::{Agent, Properties, Status, Target, Tunnel};
+use testing::{FakePlatform, TestEngine, Upstream, within};
+use tokio::task::JoinSet;
+
+const AGENTS: usize = 100;
+const TUNNELS: usize = 10;
+
+/// Where a tunnel is: its name, its hostname and its id.
+type Places = BTreeMap<String, (String, String)>;
+
+/// Tunnels of a hundred agents, each with a name and every other one with a hostname of its own.
+struct Herd(Vec<Tunnel>);
+
+impl Herd {
+    async fn gather(connect: impl AsyncFn() -> Agent) -> Self {
+        let mut herd = Vec::new();
+        for number in 0..AGENTS {
+            let agent = connect().await;
+            for tunnel in 0..TUNNELS {
+                let name = format!("a{number}-t{tunnel}");
+                let hostname = (tunnel % 2 == 0).then(|| name.clone());
+                herd.push(agent.open(Properties {
+                    name: Some(name),
+                    hostname,
+                    ..Properties::http()
+                }));
+            }
+        }
+        Self(herd)
+    }
+
+    /// Waits until all are online at places that are not among these.
+    async fn places(&self, but: &Places) -> Places {
+        let before: BTreeSet<_> = but.values().map(|(_, id)| id.clone()).collect();
+        let mut waiting = JoinSet::new();
+        for tunnel in &self.0 {
+            let (mut status, before) = (tunnel.status(), before.clone());
+            waiting.spawn(async move {
+                let back = status.wait_for(|status| {
+                    matches!(status, Status::Online(now) if !before.contains(&now.tunnel_id))
+                });
+                let status = back.await.expect("the agent runs").clone();
+                let Status::Online(now) = status else {
+                    panic!("{status:?}")
+                };
+                let properties = &now.properties;
+                let name = properties.name.clone().expect("it was asked for");
+                let hostname = properties.hostname.clone().expect("it is published");
+                (name, (hostname, now.tunnel_id.clone()))
+            });
+        }
+        let mut places = Places::new();
+        while let Some(place) = waiting.join_next().await {
+            places.extend([place.unwrap()]);
+        }
+        places
+    }
+}
+
+/// All are back under their names within seconds, with other ids.
+async fn comes_back(engine: TestEngine, herd: &Herd, before: &Places) -> TestEngine {
+    let begun = Instant::now();
+    let engine = engine.killed_and_started().await;
+    let after = tokio::time::timeout(PATIENCE, herd.places(before)).await;
+    let after = after.expect("all tunnels are back");
+    let names = |places: &Places| -> BTreeMap<_, _> {
+        let places = places.iter();
+        places
+            .map(|(name, (hostname, _))| (name.clone(), hostname.clone()))
+            .collect()
+    };
+    assert_eq!(names(&after), names(before));
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    engine
+}
+
+/// A debug build on two cores takes some seconds; an agent that is refused twice waits less than
+/// half a second.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// EN-9. Far fewer handshakes at once than there are agents: who is refused comes again a little
+/// later, and nobody is locked out.
+#[tokio::test]
+async fn en_9_a_thousand_tunnels_are_back() {
+    let engine = TestEngine::start_with("limits: {max_handshakes_per_source: 8}").await;
+    let herd = Herd::gather(async || engine.agent().await).await;
+    let before = herd.places(&Places::new()).await;
+    assert_eq!(before.len(), AGENTS * TUNNELS);
+    let engine = Box::pin(comes_back(engine, &herd, &before)).await;
+    serves(&engine, herd).await;
+}
+
+/// The same while nobody knows where the platform is: what it told is on disk.
+#[tokio::test]
+async fn en_9_a_thousand_tunnels_are_back_without_the_platform() {
+    const A: &str = "aaaaaaaa";
+    let platform = FakePlatform::start().await;
+    platform.add_project(A);
+    platform.add_member("usr_ann", &[A]);
+    let (_, token) = platform.add_pat("usr_ann");
+    let limits = "limits: {max_handshakes_per_source: 8}";
+    let engine = TestEngine::managed_with(&platform, limits).await;
+    engine.informed().await;
+    let herd = Herd::gather(async || engine.agent_at(A, &token).await).await;
+    let before = herd.places(&Places::new()).await;
+    platform.set_away(true);
+    platform.cut();
+    let engine = Box::pin(comes_back(engine, &herd, &before)).await;
+    serves(&engine, herd).await;
+}
+
+/// One of them is visited.
+async fn serves(engine: &TestEngine, mut herd: Herd) {
+    let service = Upstream::http1().await;
+    let mut tunnel = herd.0.pop().expect("a thousand");
+    let online = within("tunnel", tunnel.online()).await.unwrap();
+    let host = online.properties.hostname.clone().expect("it is published");
+    let target: Target = service.addr().to_string().parse().unwrap();
+    let forwarding = tokio::spawn(async move { tunnel.forward(target, None).await });
+    let mut visitor = engine.visitor().http1(&host).await;
+    assert_eq!(visitor.get("/", &host).await.status, 200);
+    forwarding.abort();
+}

@@ -1,0 +1,532 @@
+//! What HTTP/2 visitors send.
+
+use testing::TestEngine;
+
+use super::frames::{
+    ACK, CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM,
+    FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, Fate, Frame, GOAWAY, HEADERS, NO_ERROR, PING, PRIORITY,
+    PROTOCOL_ERROR, PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, get,
+};
+use super::{Site, Table};
+
+/// Malformed: the stream is reset, or its connection ends. The library does the one or the other.
+const MALFORMED: Fate = Fate::Reset(PROTOCOL_ERROR);
+const INVALID: Fate = Fate::Answer(400);
+
+/// A request whose fields are those of a good one, but for those that the row names: changed where
+/// there is one of the name, removed where the value is `-`, added otherwise.
+fn fields<'a>(host: &'a str, row: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let mut fields = get(host, "/");
+    for &(name, value) in row {
+        match fields.iter().position(|(known, _)| *known == name) {
+            Some(at) if value == "-" => drop(fields.remove(at)),
+            Some(at) if name.starts_with(':') => fields[at].1 = value,
+            _ => fields.push((name, value)),
+        }
+    }
+    fields
+}
+
+/// HTTP/2 says with lengths what HTTP/1.1 says with delimiters, so what was harmless there can be a
+/// request of its own here (RFC 9113, 8.2.1 and 10.3).
+#[tokio::test]
+async fn fields_that_would_say_something_else_in_http1_go_nowhere() {
+    let site = Site::start().await;
+    let host = site.host();
+    let long = format!("/{}", "a".repeat(9_000));
+    let large = "a".repeat(40_000);
+    let method = "M".repeat(40);
+    let other = site.bystander.hostname();
+    let user = format!("user@{host}");
+    let spliced = format!("{host}\r\nX: y");
+    let with_path = format!("{host}/a");
+    let rows: Vec<(Vec<(&str, &str)>, Fate)> = vec![
+        // Delimiters of HTTP/1.1 in every place.
+        (vec![("x", "a\r\nSvc: b")], MALFORMED),
+        (vec![("x", "a\nb")], MALFORMED),
+        (vec![("x", "a\rb")], MALFORMED),
+        (vec![("x", "a\0b")], MALFORMED),
+        (vec![("x\r\ny", "a")], MALFORMED),
+        (vec![("x: y", "a")], MALFORMED),
+        (vec![("x y", "a")], MALFORMED),
+        (vec![("", "a")], MALFORMED),
+        (vec![("Upper", "a")], MALFORMED),
+        (
+            vec![(":path", "/ HTTP/1.1\r\nHost: x\r\n\r\nGET /x")],
+            MALFORMED,
+        ),
+        (vec![(":path", "/a b")], MALFORMED),
+        (vec![(":path", "/a\tb")], MALFORMED),
+        (vec![(":path", "")], MALFORMED),
+        (vec![(":path", "a")], MALFORMED),
+        (vec![(":path", "*")], INVALID),
+        (vec![(":path", "https://other.example/")], MALFORMED),
+        (vec![(":path", "/\u{e4}")], INVALID),
+        (vec![(":path", &long)], Fate::Answer(414)),
+        (vec![(":method", "GET / HTTP/1.1\r\n")], MALFORMED),
+        (vec![(":method", "GET /x")], MALFORMED),
+        (vec![(":method", "")], MALFORMED),
+        (vec![(":method", &method)], Fate::Answer(501)),
+        (vec![(":method", "CONNECT")], MALFORMED),
+        (vec![(":authority", &spliced)], MALFORMED),
+        (vec![(":authority", &user)], INVALID),
+        (vec![(":authority", &with_path)], MALFORMED),
+        (vec![(":authority", "")], MALFORMED),
+        (vec![(":authority", other)], Fate::Answer(421)),
+        (vec![(":scheme", "https://other.example/x?")], MALFORMED),
+        // Pseudo fields missing, late, unknown and of an answer.
+        (vec![(":method", "-")], MALFORMED),
+        (vec![(":scheme", "-")], MALFORMED),
+        (vec![(":path", "-")], MALFORMED),
+        (vec![(":authority", "-")], INVALID),
+        (vec![(":status", "200")], MALFORMED),
+        (vec![(":unknown", "a")], MALFORMED),
+        (vec![(":protocol", "websocket")], MALFORMED),
+        (vec![("x", "a"), (":late", "b")], MALFORMED),
+        // Two hosts.
+        (vec![("host", other)], INVALID),
+        (vec![("host", host), ("host", host)], INVALID),
+        (
+            vec![(":authority", "-"), ("host", other)],
+            Fate::Answer(421),
+        ),
+        (vec![(":authority", "-"), ("host", &user)], INVALID),
+        // Fields of a connection (8.2.2).
+        (vec![("connection", "close")], MALFORMED),
+        (vec![("connection", "x-forwarded-for")], MALFORMED),
+        (vec![("keep-alive", "timeout=5")], MALFORMED),
+        (vec![("proxy-connection", "close")], MALFORMED),
+        (vec![("transfer-encoding", "chunked")], MALFORMED),
+        (vec![("upgrade", "websocket")], MALFORMED),
+        (vec![("te", "gzip")], MALFORMED),
+        (vec![("te", "trailers, chunked")], MALFORMED),
+        // Lengths.
+        (vec![("content-length", "5")], MALFORMED),
+        (vec![("content-length", "-1")], MALFORMED),
+        (vec![("content-length", "+0")], MALFORMED),
+        (vec![("content-length", "")], INVALID),
+        (vec![("content-length", "0, 0")], MALFORMED),
+        (
+            vec![("content-length", "0"), ("content-length", "1")],
+            MALFORMED,
+        ),
+        (
+            vec![("content-length", "0"), ("content-length", "0")],
+            INVALID,
+        ),
+        // Too much.
+        (vec![("x", &large)], Fate::Answer(431)),
+    ];
+    let mut table = Table::default();
+    for (row, expected) in rows {
+        let mut connection = Connection::open(&site.engine, host).await;
+        let head = block(&fields(host, &row));
+        let mut frames = Vec::new();
+        let mut pieces = head.chunks(16_384).peekable();
+        let mut kind = HEADERS;
+        while let Some(piece) = pieces.next() {
+            let end = if pieces.peek().is_none() {
+                END_HEADERS
+            } else {
+                0
+            };
+            let flags = end | if kind == HEADERS { END_STREAM } else { 0 };
+            frames.push(frame(kind, flags, 1, piece));
+            kind = CONTINUATION;
+        }
+        let fate = malformed(connection.fate(&frames).await);
+        table.row(
+            row.iter().map(|(name, value)| format!("{name}: {value}")),
+            &fate,
+            &expected,
+        );
+    }
+    // Each pseudo field twice.
+    for (name, value) in get(host, "/") {
+        let mut twice = get(host, "/");
+        twice.push((name, value));
+        let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, block(&twice));
+        let fate = Connection::open(&site.engine, host)
+            .await
+            .fate(&[head])
+            .await;
+        let fate = malformed(fate);
+        table.row([format!("{name} twice")], &fate, &MALFORMED);
+    }
+    // One behind the other fields.
+    let mut late = get(host, "/");
+    late.insert(1, ("x", "a"));
+    let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, block(&late));
+    let fate = Connection::open(&site.engine, host)
+        .await
+        .fate(&[head])
+        .await;
+    let fate = malformed(fate);
+    table.row(["a pseudo field behind another"], &fate, &MALFORMED);
+    table.holds();
+    site.is_untouched().await;
+}
+
+fn malformed(fate: Fate) -> Fate {
+    match fate {
+        Fate::Ended(Some(PROTOCOL_ERROR)) => MALFORMED,
+        fate => fate,
+    }
+}
+
+/// The library reads a target up to its fragment: the service sees what was judged.
+#[tokio::test]
+async fn a_fragment_does_not_travel() {
+    let site = Site::start().await;
+    let host = site.host();
+    let mut visitor = site.engine.visitor().h2(host).await;
+    assert_eq!(visitor.get("/a", host).await.json()["target"], "/a");
+    let mut connection = Connection::open(&site.engine, host).await;
+    let head = block(&get(host, "/status/204#/status/500"));
+    let fate = connection
+        .fate(&[frame(HEADERS, END_STREAM | END_HEADERS, 1, head)])
+        .await;
+    assert_eq!(fate, Fate::Answer(204));
+}
+
+/// A good request as frames.
+fn request(host: &str, stream: u32, flags: u8) -> Frame {
+    frame(HEADERS, END_HEADERS | flags, stream, block(&get(host, "/")))
+}
+
+/// Frames where they may not stand, of a length that they may not have.
+#[tokio::test]
+async fn frames_out_of_place_end_the_connection() {
+    let site = Site::start().await;
+    let host = site.host();
+    let good = |flags| request(host, 1, flags);
+    let ended = |code| Fate::Ended(Some(code));
+    let mut table = Table::default();
+    for (case, frames, expected) in [
+        (
+            "a frame longer than agreed",
+            vec![frame(DATA, 0, 1, vec![0; 16_385])],
+            ended(FRAME_SIZE_ERROR),
+        ),
+        (
+            "data on no stream",
+            vec![frame(DATA, 0, 0, [0])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "data on an idle stream",
+            vec![frame(DATA, 0, 1, [0])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "a stream that is the server's to open",
+            vec![request(host, 2, END_STREAM)],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "a head on no stream",
+            vec![request(host, 0, END_STREAM)],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "a promise of a client",
+            vec![frame(PUSH_PROMISE, END_HEADERS, 1, [0, 0, 0, 2])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "a continuation of nothing",
+            vec![frame(CONTINUATION, END_HEADERS, 1, [])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "something within a head",
+            vec![
+                frame(HEADERS, END_STREAM, 1, block(&get(host, "/"))),
+                frame(PING, 0, 0, [0; 8]),
+            ],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "another stream within a head",
+            vec![
+                frame(HEADERS, END_STREAM, 1, block(&get(host, "/"))),
+                frame(CONTINUATION, END_HEADERS, 3, []),
+            ],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "settings of odd length",
+            vec![frame(SETTINGS, 0, 0, [0; 5])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "settings of a stream",
+            vec![frame(SETTINGS, 0, 1, [0; 6])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "settings acknowledged with settings",
+            vec![frame(SETTINGS, ACK, 0, [0; 6])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "a window larger than there are",
+            vec![frame(SETTINGS, 0, 0, [0, 4, 255, 255, 255, 255])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "a window that overflows",
+            vec![frame(WINDOW_UPDATE, 0, 0, [127, 255, 255, 255])],
+            ended(FLOW_CONTROL_ERROR),
+        ),
+        (
+            "a window that does not grow",
+            vec![frame(WINDOW_UPDATE, 0, 0, [0; 4])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "a short ping",
+            vec![frame(PING, 0, 0, [0; 7])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "a reset of an idle stream",
+            vec![frame(RST_STREAM, 0, 1, [0; 4])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "padding longer than its frame",
+            vec![frame(HEADERS, END_STREAM | END_HEADERS | 8, 1, [255, 0])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "an index of no table",
+            vec![frame(
+                HEADERS,
+                END_STREAM | END_HEADERS,
+                1,
+                [0xff, 0xff, 0x7f],
+            )],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "half a field",
+            vec![frame(HEADERS, END_STREAM | END_HEADERS, 1, [0, 5, b'a'])],
+            ended(PROTOCOL_ERROR),
+        ),
+        (
+            "a Huffman code that never ends",
+            vec![frame(
+                HEADERS,
+                END_STREAM | END_HEADERS,
+                1,
+                [0, 0x84, 255, 255, 255, 255],
+            )],
+            ended(PROTOCOL_ERROR),
+        ),
+    ] {
+        let mut connection = Connection::open(&site.engine, host).await;
+        let fate = connection.fate(&frames).await;
+        table.row([case], &fate, &expected);
+    }
+    table.holds();
+    site.is_untouched().await;
+    // What no rule forbids ends nothing.
+    for (case, frames) in [
+        (
+            "an unknown kind",
+            vec![frame(0xee, 0xff, 0, [0; 100]), good(END_STREAM)],
+        ),
+        (
+            "unknown settings",
+            vec![
+                frame(SETTINGS, 0, 0, [0xff, 0xff, 1, 2, 3, 4]),
+                good(END_STREAM),
+            ],
+        ),
+        (
+            "a priority",
+            vec![frame(PRIORITY, 0, 1, [0; 5]), good(END_STREAM)],
+        ),
+    ] {
+        let mut connection = Connection::open(&site.engine, host).await;
+        assert_eq!(connection.fate(&frames).await, Fate::Answer(200), "{case}");
+    }
+}
+
+/// A flood that never stops by itself: `round` makes the frames of one round.
+async fn flood(engine: &TestEngine, host: &str, mut round: impl FnMut(u32) -> Vec<Frame>) -> Fate {
+    let Connection {
+        mut reader,
+        mut writer,
+    } = Connection::open(engine, host).await;
+    let flooding = async {
+        for number in 0.. {
+            let bytes: Vec<u8> = round(number).iter().flat_map(Frame::to_bytes).collect();
+            if !writer.try_send(&bytes).await {
+                break;
+            }
+        }
+    };
+    // No answer is waited for: only the end of the connection ends this.
+    let (fate, ()) = tokio::join!(reader.fate(0), flooding);
+    fate
+}
+
+#[tokio::test]
+async fn floods_end_their_connection_and_nothing_else() {
+    let site = Site::start().await;
+    let host = site.host();
+    let calm = Fate::Ended(Some(ENHANCE_YOUR_CALM));
+
+    // Rapid reset (CVE-2023-44487).
+    let fate = flood(&site.engine, host, |number| {
+        let stream = number * 2 + 1;
+        vec![
+            request(host, stream, END_STREAM),
+            frame(RST_STREAM, 0, stream, [0, 0, 0, 8]),
+        ]
+    });
+    assert_eq!(fate.await, calm, "rapid reset");
+    site.serves_all().await;
+
+    // A server that is made to reset (CVE-2025-8671).
+    let fate = flood(&site.engine, host, |number| {
+        let stream = number * 2 + 1;
+        let mut fields = get(host, "/");
+        fields.push(("te", "gzip"));
+        let head = block(&fields);
+        vec![frame(HEADERS, END_STREAM | END_HEADERS, stream, head)]
+    });
+    assert_eq!(fate.await, calm, "made to reset");
+    site.serves_all().await;
+
+    // Continuations without end (CVE-2024-27316).
+    let fate = flood(&site.engine, host, |number| match number {
+        0 => vec![frame(HEADERS, END_STREAM, 1, block(&get(host, "/")))],
+        _ => vec![frame(
+            CONTINUATION,
+            0,
+            1,
+            block(&[("x", "a".repeat(16_000))]),
+        )],
+    });
+    assert!(matches!(fate.await, Fate::Ended(_)), "continuations");
+    // The same, empty.
+    let fate = flood(&site.engine, host, |number| match number {
+        0 => vec![frame(HEADERS, END_STREAM, 1, block(&get(host, "/")))],
+        _ => vec![frame(CONTINUATION, 0, 1, []); 100],
+    });
+    assert!(matches!(fate.await, Fate::Ended(_)), "empty continuations");
+    site.serves_all().await;
+
+    // Fields that cost a byte and become thousands: an entry of the table, again and again.
+    let mut entry = block(&get(host, "/"));
+    entry.extend([0x40, 1, b'x', 127, 0xa1, 0x1e]);
+    entry.extend([b'a'; 4000]);
+    entry.extend([0xbe; 10_000]);
+    let mut connection = Connection::open(&site.engine, host).await;
+    let fate = connection
+        .fate(&[frame(HEADERS, END_STREAM | END_HEADERS, 1, entry)])
+        .await;
+    assert_eq!(fate, calm, "a bomb of fields");
+    site.serves_all().await;
+}
+
+/// More streams than were offered, which nobody has acknowledged yet.
+#[tokio::test]
+async fn more_streams_than_offered_are_refused() {
+    let site = Site::start().await;
+    let host = site.host();
+    let Connection {
+        mut reader,
+        mut writer,
+    } = Connection::open(&site.engine, host).await;
+    // Bodies that never come.
+    let opened: Vec<u8> = (0..300)
+        .flat_map(|number| request(host, number * 2 + 1, 0).to_bytes())
+        .collect();
+    writer.send(&opened).await;
+    assert_eq!(
+        reader.fate(2 * 256 + 1).await,
+        Fate::Reset(7),
+        "REFUSED_STREAM"
+    );
+    site.serves_all().await;
+}
+
+/// What a peer may send without asking for anything costs no memory and stops nobody.
+#[tokio::test]
+async fn control_frames_without_end_do_not_pile_up() {
+    let site = Site::start().await;
+    let host = site.host();
+    for (case, noise) in [
+        ("pings", frame(PING, 0, 0, [7; 8])),
+        ("settings", frame(SETTINGS, 0, 0, [0, 3, 0, 0, 0, 100])),
+        ("priorities", frame(PRIORITY, 0, 3, [0; 5])),
+        ("answers to no ping", frame(PING, ACK, 0, [7; 8])),
+        ("windows", frame(WINDOW_UPDATE, 0, 0, [0, 0, 0, 1])),
+    ] {
+        let mut connection = Connection::open(&site.engine, host).await;
+        let mut frames = vec![noise; 20_000];
+        frames.push(request(host, 1, END_STREAM));
+        let fate = connection.fate(&frames).await;
+        let survived = fate == Fate::Answer(200);
+        assert!(
+            survived || fate == Fate::Ended(Some(ENHANCE_YOUR_CALM)),
+            "{case}: {fate:?}"
+        );
+    }
+    // Data without bytes, on a stream that the service answers in the end.
+    let mut connection = Connection::open(&site.engine, host).await;
+    let mut frames = vec![frame(
+        HEADERS,
+        END_HEADERS,
+        1,
+        block(&fields(host, &[(":method", "POST")])),
+    )];
+    frames.extend(vec![frame(DATA, 0, 1, []); 20_000]);
+    frames.push(frame(DATA, END_STREAM, 1, []));
+    let fate = connection.fate(&frames).await;
+    assert!(
+        matches!(
+            fate,
+            Fate::Answer(200) | Fate::Ended(Some(ENHANCE_YOUR_CALM))
+        ),
+        "empty data: {fate:?}"
+    );
+    site.serves_all().await;
+}
+
+/// Who answers pings and asks for nothing is let go, and so is who never begins.
+#[tokio::test]
+async fn a_connection_without_requests_is_closed() {
+    let site = Site::with("timeouts: {http_idle_seconds: 1}").await;
+    let host = site.host();
+    let mut connection = Connection::open(&site.engine, host).await;
+    let head = request(host, 1, END_STREAM);
+    assert_eq!(connection.fate(&[head]).await, Fate::Answer(200));
+    let told = loop {
+        let next = connection.reader.next().await.expect("a farewell");
+        match next.kind {
+            PING if next.flags & ACK == 0 => {
+                let pong = frame(PING, ACK, 0, next.payload);
+                connection.writer.send(&pong.to_bytes()).await;
+            }
+            GOAWAY => break next,
+            _ => {}
+        }
+    };
+    assert_eq!(told.payload[4..8], NO_ERROR.to_be_bytes());
+    // A request that is under way keeps its connection.
+    let mut waiting = Connection::open(&site.engine, host).await;
+    waiting.writer.send(&request(host, 1, 0).to_bytes()).await;
+    while let Some(next) = connection.reader.next().await {
+        if next.kind == PING && next.flags & ACK == 0 {
+            let pong = frame(PING, ACK, 0, next.payload);
+            connection.writer.try_send(&pong.to_bytes()).await;
+        }
+    }
+    let end = frame(DATA, END_STREAM, 1, []);
+    assert_eq!(waiting.fate(&[end]).await, Fate::Answer(200));
+}

@@ -1,0 +1,266 @@
+//! Peers that take their time. The deadlines here are seconds of the real clock, so all of them
+//! run at once in one test; every other test of slowness has a configured deadline of a second.
+
+use std::time::Duration;
+
+use testing::{
+    H2Visitor, RawVisitor, Report, ScriptedUpstream, Step, TestEngine, TestTunnel, within,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::Site;
+use super::frames::{
+    ACK, CANCEL, Connection, END_HEADERS, END_STREAM, Fate, HEADERS, PING, SETTINGS, block, frame,
+    get,
+};
+
+/// Reads what comes until the edge ends the connection.
+async fn is_closed(stream: &mut TcpStream) {
+    let mut rest = Vec::new();
+    // A reset is an end too.
+    within("end of a silent connection", stream.read_to_end(&mut rest))
+        .await
+        .ok();
+}
+
+/// A connection to the TLS port that says `first` and then nothing.
+async fn hello(engine: &TestEngine, first: &[u8]) {
+    let mut stream = TcpStream::connect(engine.addr()).await.unwrap();
+    stream.write_all(first).await.unwrap();
+    is_closed(&mut stream).await;
+}
+
+/// A visitor that says `first` and then nothing.
+async fn head(engine: &TestEngine, host: &str, first: &[u8]) {
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor.send(first).await;
+    assert_eq!(visitor.read_to_end().await, b"");
+}
+
+#[tokio::test]
+async fn who_does_not_go_on_is_let_go() {
+    let sections = "timeouts: {http_idle_seconds: 1}\n\
+        http: {enabled: true, listen_addr: '127.0.0.1:0'}";
+    let site = Site::with(sections).await;
+    let (engine, host) = (&site.engine, site.host());
+    let plain = engine.running().http_addr().unwrap();
+    let half_a_head = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX: ");
+    tokio::join!(
+        // No hello, half of one, and the length of one.
+        hello(engine, b""),
+        hello(engine, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
+        hello(engine, b"\x16\x03\x01"),
+        // No head, half of one.
+        head(engine, host, b""),
+        head(engine, host, half_a_head.as_bytes()),
+        head(engine, host, b"G"),
+        // HTTP/2 that never begins, at a tunnel and at the engine itself.
+        async {
+            let mut silent = Connection::silent(engine, host).await;
+            while silent.reader.next().await.is_some() {}
+        },
+        async {
+            let mut silent = Connection::silent(engine, engine.host()).await;
+            while silent.reader.next().await.is_some() {}
+        },
+        // The plain port.
+        async {
+            let mut stream = TcpStream::connect(plain).await.unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+            is_closed(&mut stream).await;
+        },
+        // Others are served all the while.
+        site.serves_others(),
+    );
+    site.is_untouched().await;
+}
+
+/// A body that stands still is given up; the service is told that it is not whole.
+#[tokio::test]
+async fn a_body_that_stands_still_is_a_504() {
+    let site = Site::with("timeouts: {stream_request_seconds: 1}").await;
+    let (engine, host) = (&site.engine, site.host());
+    for framing in ["Content-Length: 10\r\n", "Transfer-Encoding: chunked\r\n"] {
+        let mut visitor = engine.visitor().http1(host).await;
+        visitor.request("POST", "/", host, framing).await;
+        visitor.send("5\r\n").await;
+        let answer = visitor.answer().await;
+        assert_eq!(answer.status, 504, "{framing}");
+        assert_eq!(visitor.read_to_end().await, b"");
+    }
+    let (frames, body) = tokio::sync::mpsc::channel(1);
+    frames
+        .send(Ok(hyper::body::Frame::data(bytes::Bytes::from_static(
+            b"a",
+        ))))
+        .await
+        .unwrap();
+    let body = tokio_stream::wrappers::ReceiverStream::new(body);
+    let body = http_body_util::BodyExt::boxed_unsync(http_body_util::StreamBody::new(body));
+    let request = hyper::Request::post(format!("https://{host}/")).body(body);
+    let mut visitor = engine.visitor().h2(host).await;
+    let response = visitor.send(request.unwrap()).await.unwrap();
+    assert_eq!(response.status(), 504);
+    site.serves_all().await;
+}
+
+/// Hundreds of visitors that hang on one service leave room for those of the other.
+#[tokio::test]
+async fn many_slow_visitors_do_not_stop_others() {
+    let site = Site::start().await;
+    let engine = &site.engine;
+    let hanging = ScriptedUpstream::never_answers().await;
+    let tunnel = engine.publish(hanging.addr()).await;
+    let host = tunnel.hostname();
+    let mut held: Vec<RawVisitor> = Vec::new();
+    for _ in 0..100 {
+        let mut visitor = engine.visitor().http1(host).await;
+        visitor.request("GET", "/", host, "").await;
+        held.push(visitor);
+    }
+    let visitor = engine.visitor().h2(host).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let mut visitor = visitor.clone();
+        let request = hyper::Request::get(format!("https://{host}/")).body(H2Visitor::empty());
+        asking.spawn(async move { visitor.send(request.unwrap()).await.map(drop) });
+    }
+    for _ in 0..300 {
+        hanging.next_head().await;
+    }
+    site.serves_all().await;
+    drop((held, asking));
+}
+
+/// A body that trickles moves each time before it would be given up; what it may take in all is
+/// bounded by what it brings.
+#[tokio::test]
+async fn a_body_that_trickles_is_a_504() {
+    let sections = "timeouts: {stream_request_seconds: 1}\nlimits: {min_body_rate: 1000}";
+    let site = Site::with(sections).await;
+    let (engine, host) = (&site.engine, site.host());
+    let http1 = async {
+        let visitor = engine.visitor().http1(host).await;
+        let (mut answers, mut bytes) = tokio::io::split(visitor.into_stream());
+        let fields = format!("POST / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000\r\n\r\n");
+        bytes.write_all(fields.as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        let answer = within("answer", answers.read_to_end(&mut said));
+        tokio::select! {
+            _ = answer => {}
+            () = trickle(async || bytes.write_all(b"x").await.is_ok()) => {}
+        }
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.starts_with("HTTP/1.1 504 "), "{said}");
+    };
+    let http2 = async {
+        let (frames, body) = tokio::sync::mpsc::channel(1);
+        let body = tokio_stream::wrappers::ReceiverStream::new(body);
+        let body = http_body_util::BodyExt::boxed_unsync(http_body_util::StreamBody::new(body));
+        let request = hyper::Request::post(format!("https://{host}/")).body(body);
+        let mut visitor = engine.visitor().h2(host).await;
+        let byte = || hyper::body::Frame::data(bytes::Bytes::from_static(b"x"));
+        let answer = within("answer", visitor.send(request.unwrap()));
+        let status = tokio::select! {
+            answer = answer => answer.unwrap().status(),
+            () = trickle(async || frames.send(Ok(byte())).await.is_ok()) => panic!("no answer"),
+        };
+        assert_eq!(status, 504);
+    };
+    tokio::join!(http1, http2);
+    site.serves_all().await;
+}
+
+/// Sends a byte now and then, ten times as often as would be needed, until nobody takes it.
+async fn trickle(mut byte: impl AsyncFnMut() -> bool) {
+    let mut pace = tokio::time::interval(Duration::from_millis(100));
+    loop {
+        pace.tick().await;
+        if !byte().await {
+            return;
+        }
+    }
+}
+
+/// A service that writes without end, and says when nobody takes it any more.
+async fn endless(head: &'static str) -> ScriptedUpstream {
+    ScriptedUpstream::start(move |_| {
+        vec![
+            Step::ReadHead,
+            Step::write(head),
+            Step::WriteForever(vec![b'x'; 64 * 1024]),
+            Step::ReadToEnd,
+        ]
+    })
+    .await
+}
+
+/// Waits until a service that was asked once has been let go.
+async fn is_let_go(service: &ScriptedUpstream) {
+    service.head().await;
+    while service.report().await != Report::Closed {}
+}
+
+/// Who does not read what it asked for holds a service only for a while, whatever else it does on
+/// its connection; a WebSocket may pause.
+#[tokio::test]
+async fn who_does_not_read_an_answer_is_let_go() {
+    const LENGTH: &str = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n";
+    const UPGRADE: &str =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let site = Site::with("timeouts: {visitor_stall_seconds: 1}").await;
+    let engine = &site.engine;
+    let pausing = endless(UPGRADE).await;
+    let tunnel = engine.publish(pausing.addr()).await;
+    let mut websocket = engine.visitor().http1(tunnel.hostname()).await;
+    let fields = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+    websocket
+        .request("GET", "/", tunnel.hostname(), fields)
+        .await;
+    assert_eq!(websocket.head().await.status, 101);
+
+    let http1 = async {
+        let service = endless(LENGTH).await;
+        let tunnel = engine.publish(service.addr()).await;
+        let mut visitor = engine.visitor().http1(tunnel.hostname()).await;
+        visitor.request("GET", "/", tunnel.hostname(), "").await;
+        assert_eq!(visitor.head().await.status, 200);
+        is_let_go(&service).await;
+        drop(visitor);
+    };
+    // The stream stands still, and its connection is well: the windows are by hand.
+    let http2 = async |service: &ScriptedUpstream, tunnel: TestTunnel| {
+        let host = tunnel.hostname();
+        let mut connection = Connection::open(engine, host).await;
+        let window = frame(SETTINGS, 0, 0, [0, 4, 0, 0, 0, 0]);
+        let request = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(&get(host, "/")));
+        let fate = connection.fate(&[window, request]).await;
+        assert_eq!(fate, Fate::Reset(CANCEL));
+        is_let_go(service).await;
+        let ping = frame(PING, 0, 0, [7; 8]);
+        connection.writer.send(&ping.to_bytes()).await;
+        let pong = frame(PING, ACK, 0, [7; 8]);
+        while connection
+            .reader
+            .next()
+            .await
+            .expect("the connection is well")
+            != pong
+        {}
+    };
+    let to_http1 = async {
+        let service = endless(LENGTH).await;
+        let tunnel = engine.publish(service.addr()).await;
+        http2(&service, tunnel).await;
+    };
+    tokio::join!(http1, to_http1, site.serves_others());
+
+    // More than anything in between holds.
+    for _ in 0..64 {
+        let more = websocket.read_exact(1024 * 1024).await;
+        assert!(more.is_some(), "the WebSocket was cut");
+    }
+    site.serves_all().await;
+}

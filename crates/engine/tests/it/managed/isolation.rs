@@ -1,0 +1,155 @@
+//! Two projects on one engine never see each other.
+
+use client::{Agent, ConnectError, Properties, RefusalKind, Target};
+use serde_json::Value;
+use testing::{ScriptedUpstream, TestEngine, TestTunnel, Upstream, within};
+
+use super::{A, B, Two, get, publish, visit, watch};
+
+/// Names of the tunnels that a list shows.
+async fn listed(engine: &TestEngine, endpoint: &str, token: &str) -> Vec<String> {
+    let list = get(engine, endpoint, "/api/tunnels", token).await;
+    assert_eq!(list.status, 200, "{}", list.text());
+    let Value::Array(tunnels) = list.json() else {
+        panic!("a list")
+    };
+    let name = |tunnel: &Value| tunnel["name"].as_str().unwrap().to_owned();
+    tunnels.iter().map(name).collect()
+}
+
+/// EN-1, EN-7.
+#[tokio::test]
+async fn en_7_lists_names_and_dials_are_of_one_project() {
+    let Two {
+        platform, ann, ben, ..
+    } = Two::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let service = Upstream::tcp().await;
+    let of_ann = engine.agent_at(A, &ann).await;
+    let of_ben = engine.agent_at(B, &ben).await;
+    // The same name in both: neither takes it from the other.
+    let _a = publish(of_ann.clone(), Properties::private("db"), &service).await;
+    let only = publish(of_ann.clone(), Properties::private("only"), &service).await;
+    let _b = publish(of_ben.clone(), Properties::private("db"), &service).await;
+    assert_eq!(listed(&engine, A, &ann).await, ["db", "only"]);
+    assert_eq!(listed(&engine, B, &ben).await, ["db"]);
+    let clients = get(&engine, B, "/api/clients", &ben).await.json();
+    assert_eq!(clients.as_array().unwrap().len(), 1);
+    assert_eq!(clients[0]["project_id"], "prj_bbbbbbbb");
+    assert_eq!(clients[0]["workspace_id"], "wks_bbbbbbbb");
+
+    within("stream", of_ben.dial("db")).await.unwrap();
+    let missing = within("refusal", of_ben.dial("only")).await.unwrap_err();
+    assert!(
+        matches!(&missing, ConnectError::Refused(refusal) if refusal.kind == RefusalKind::NotFound),
+        "{missing:?}"
+    );
+    let id = &only.online().tunnel_id;
+    assert!(within("refusal", of_ben.dial(id)).await.is_err(), "by id");
+
+    // The other project's address with a token that is good elsewhere.
+    for path in ["/api/tunnels", "/api/clients", "/api/sse"] {
+        let refused = get(&engine, A, path, &ben).await;
+        assert_eq!(refused.status, 403, "{path}");
+    }
+    let path = format!("/api/tunnels/{id}");
+    assert_eq!(get(&engine, B, &path, &ben).await.status, 404);
+    let stranger = Agent::connect(engine.agent_config_at(A, &ben)).await;
+    if let Ok(stranger) = stranger {
+        let dialled = within("refusal", stranger.dial("only")).await;
+        assert!(dialled.is_err(), "somebody who has no part in the project");
+    }
+}
+
+/// EN-3, EN-7.
+#[tokio::test]
+async fn en_7_events_are_of_one_project() {
+    let Two {
+        platform, ann, ben, ..
+    } = Two::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let mut watcher = watch(&engine, B, &ben).await;
+    let service = Upstream::tcp().await;
+    let agent = engine.agent_at(A, &ann).await;
+    let _a = publish(agent, Properties::private("db"), &service).await;
+    let _agent = engine.agent_at(B, &ben).await;
+    let event = watcher.chunk().await.unwrap();
+    let text = String::from_utf8(event).unwrap();
+    assert!(text.contains("client.created"), "{text}");
+    assert!(text.contains("prj_bbbbbbbb") && !text.contains("prj_aaaaaaaa"));
+}
+
+/// EN-11.
+#[tokio::test]
+async fn en_11_a_hostname_of_another_project_or_of_nobody_is_refused() {
+    let Two {
+        platform, ann, ben, ..
+    } = Two::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let service = Upstream::http1().await;
+    let named = |hostname: &str| Properties {
+        hostname: Some(hostname.to_owned()),
+        ..Properties::http()
+    };
+    let of_ann = engine.agent_at(A, &ann).await;
+    let web = publish(of_ann, named("web"), &service).await;
+    assert_eq!(web.hostname(), "web-aaaaaaaa.t.engine.localhost");
+    let of_ben = engine.agent_at(B, &ben).await;
+    let refusal = async |hostname: &str| {
+        let mut tunnel = of_ben.open(named(hostname));
+        let refused = within("refusal", tunnel.online()).await.unwrap_err();
+        refused.to_string()
+    };
+    let other = refusal("web-aaaaaaaa.t.engine.localhost").await;
+    assert!(other.contains("another project"), "{other}");
+    let custom = refusal("www.example.com").await;
+    assert!(custom.contains("not available"), "{custom}");
+    // The same label means a name of one's own.
+    let own = publish(of_ben.clone(), named("web"), &service).await;
+    assert_eq!(own.hostname(), "web-bbbbbbbb.t.engine.localhost");
+    assert_eq!(visit(&engine, &web, "/").await.status, 200);
+}
+
+/// Whatever its plan allows, the visits of one project leave room for those of others.
+#[tokio::test]
+async fn one_project_leaves_room_for_others() {
+    let Two {
+        platform, ann, ben, ..
+    } = Two::start().await;
+    let limits = "limits: {max_streams: 8, project_share_percent: 50}";
+    let engine = TestEngine::managed_with(&platform, limits).await;
+    let hanging = ScriptedUpstream::never_answers().await;
+    let service = Upstream::http1().await;
+    let target: Target = hanging.addr().to_string().parse().unwrap();
+    let agent = engine.agent_at(A, &ann).await;
+    let anns = TestTunnel::open(agent, Properties::http(), target).await;
+    let agent = engine.agent_at(B, &ben).await;
+    let bens = publish(agent, Properties::http(), &service).await;
+
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut visitor = engine.visitor().http1(anns.hostname()).await;
+        visitor.request("GET", "/", anns.hostname(), "").await;
+        hanging.next_head().await;
+        held.push(visitor);
+    }
+    let answer = visit(&engine, &anns, "/").await;
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    let said = answer.text();
+    assert!(said.contains("one project may have here: 4"), "{said}");
+    assert_eq!(visit(&engine, &bens, "/").await.status, 200);
+    // A visit that is over makes room, as soon as the edge has heard of its end.
+    drop(held.pop());
+    let mut visitor = engine.visitor().http1(anns.hostname()).await;
+    let again = async {
+        loop {
+            visitor.request("GET", "/", anns.hostname(), "").await;
+            tokio::select! {
+                _ = hanging.next_head() => return,
+                answer = visitor.answer() => assert_eq!(answer.status, 503),
+            }
+        }
+    };
+    within("room", again).await;
+}

@@ -1,0 +1,189 @@
+//! What the platform learns of what happens here.
+
+use std::sync::Arc;
+
+use api::link::{Record, StreamRecord, UsageRecord};
+use client::Properties;
+use engine::clock::ManualClock;
+use jiff::Timestamp;
+use serde_json::json;
+use testing::{FakePlatform, RawVisitor, TestEngine, Upstream, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{A, Two, publish, visit};
+
+fn stream(record: &Record) -> Option<StreamRecord> {
+    match record {
+        Record::Stream(stream) => Some(StreamRecord::clone(stream)),
+        _ => None,
+    }
+}
+
+fn usage(platform: &FakePlatform) -> Vec<UsageRecord> {
+    let records = platform.records();
+    let usage = records.iter().filter_map(|record| match record {
+        Record::Usage(usage) => Some(usage.clone()),
+        _ => None,
+    });
+    usage.collect()
+}
+
+#[tokio::test]
+async fn a_visit_is_an_access_record_without_its_secrets() {
+    let Two { platform, ann, .. } = Two::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let service = Upstream::http1().await;
+    let agent = engine.agent_at(A, &ann).await;
+    let properties = Properties {
+        token_auth: Some(true),
+        ..Properties::http()
+    };
+    let tunnel = publish(agent, properties, &service).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    let bearer = format!("Authorization: Bearer {ann}\r\n");
+    visitor
+        .request("GET", "/echo?color=red", host, &bearer)
+        .await;
+    assert_eq!(visitor.answer().await.status, 200);
+    drop(visitor);
+    let record = platform.record(stream).await;
+    assert_eq!(record.project_id, "prj_aaaaaaaa");
+    assert_eq!(record.outcome, "connected");
+    assert_eq!(record.user_id.as_deref(), Some("usr_ann"));
+    assert_eq!(
+        record.tunnel_id.as_deref(),
+        Some(&*tunnel.online().tunnel_id)
+    );
+    assert_eq!(record.stream_id.len(), 24);
+    let summary = &record.summary;
+    assert_eq!(summary["workspace_id"], "wks_aaaaaaaa");
+    assert_eq!(summary["cluster_id"], "engine.localhost");
+    assert_eq!(summary["request"]["http"]["request"]["path"], "/echo");
+    assert_eq!(summary["request"]["downstream"]["ip"], "127.0.0.1");
+    assert_eq!(
+        summary["firewall"]["rule"],
+        json!({"kind": "token", "source": "authorization", "tokenType": "pat"})
+    );
+    let text = summary.to_string();
+    assert!(!text.contains("red") && !text.contains(&ann), "{text}");
+
+    // Kept out, and not found.
+    let refused = visit(&engine, &tunnel, "/").await;
+    assert_eq!(refused.status, 401);
+    let outcome = |wanted: &'static str| {
+        move |record: &Record| stream(record).filter(|stream| stream.outcome == wanted)
+    };
+    let denied = platform.record(outcome("denied")).await;
+    assert_eq!(denied.summary["firewall"]["decision"], "denied");
+    let nothing = "nothing-aaaaaaaa.t.engine.localhost";
+    engine
+        .visitor()
+        .http1(nothing)
+        .await
+        .get("/", nothing)
+        .await;
+    let lost = platform.record(outcome("failed")).await;
+    assert_eq!(lost.project_id, "prj_aaaaaaaa");
+    assert_eq!(lost.tunnel_id, None);
+    assert_eq!(lost.summary["response"]["failure"]["kind"], "not_found");
+}
+
+#[tokio::test]
+async fn what_comes_and_goes_is_told_in_order_to_the_end() {
+    let Two { platform, ann, .. } = Two::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let service = Upstream::tcp().await;
+    let agent = engine.agent_at(A, &ann).await;
+    let tunnel = publish(agent, Properties::private("db"), &service).await;
+    engine.stop().await;
+    drop(tunnel);
+    let records = platform.records();
+    let events = records.iter().filter_map(|record| match record {
+        Record::Event(event) => Some(event),
+        _ => None,
+    });
+    let mut kinds = Vec::new();
+    for event in events {
+        assert_eq!(event.project_id, "prj_aaaaaaaa");
+        assert_eq!(event.event["project_id"], "prj_aaaaaaaa");
+        kinds.push(event.event["type"].as_str().unwrap());
+    }
+    let expected = [
+        "client.created",
+        "tunnel.created",
+        "tunnel.deleted",
+        "client.deleted",
+    ];
+    assert_eq!(kinds, expected);
+}
+
+/// A clock that stands shortly before the hour, when usage is reported every second.
+fn before_the_hour() -> (Arc<ManualClock>, Timestamp) {
+    let now = Timestamp::now().as_second();
+    let hour = now - now.rem_euclid(3600);
+    let at = |second| Timestamp::from_second(second).unwrap();
+    (Arc::new(ManualClock::at(at(hour + 3599))), at(hour))
+}
+
+#[tokio::test]
+async fn usage_is_told_while_a_long_stream_runs_and_adds_up() {
+    let Two { platform, ann, .. } = Two::start().await;
+    let (clock, hour) = before_the_hour();
+    let engine = TestEngine::managed_at(&platform, None, "", clock).await;
+    engine.informed().await;
+    let service = Upstream::tcp().await;
+    let agent = engine.agent_at(A, &ann).await;
+    let _tunnel = publish(agent.clone(), Properties::private("db"), &service).await;
+    let mut stream = within("stream", agent.dial("db")).await.unwrap();
+    let sent = vec![7; 200_000];
+    let mut back = vec![0; sent.len()];
+    let (mut reader, mut writer) = tokio::io::split(&mut stream);
+    let exchange = async { tokio::join!(writer.write_all(&sent), reader.read_exact(&mut back)) };
+    let (written, read) = within("echo", exchange).await;
+    written.unwrap();
+    read.unwrap();
+    let running = platform.record(|record| match record {
+        Record::Usage(usage) if usage.downstream_bytes >= 64 * 1024 => Some(usage.clone()),
+        _ => None,
+    });
+    let running = running.await;
+    assert_eq!(
+        (running.project_id.as_str(), running.hour),
+        ("prj_aaaaaaaa", hour)
+    );
+    let online = platform.record(|record| match record {
+        Record::Inventory(inventory) => Some(inventory.clone()),
+        _ => None,
+    });
+    let online = online.await;
+    assert_eq!((online.clients, online.tunnels), (1, 1));
+    drop(stream);
+    engine.stop().await;
+    let all = usage(&platform);
+    let sum = |count: fn(&UsageRecord) -> u64| all.iter().map(count).sum::<u64>();
+    assert_eq!(sum(|usage| usage.streams), 1);
+    assert_eq!(sum(|usage| usage.failed_streams), 0);
+    assert_eq!(sum(|usage| usage.upstream_bytes), 200_000);
+    assert_eq!(sum(|usage| usage.downstream_bytes), 200_000);
+}
+
+#[tokio::test]
+async fn what_happens_while_the_platform_is_away_is_told_when_it_is_back() {
+    let Two { platform, ann, .. } = Two::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let service = Upstream::http1().await;
+    let agent = engine.agent_at(A, &ann).await;
+    let tunnel = publish(agent, Properties::http(), &service).await;
+    platform.set_away(true);
+    let host = tunnel.hostname();
+    let mut visitor: RawVisitor = engine.visitor().http1(host).await;
+    for _ in 0..3 {
+        assert_eq!(visitor.get("/", host).await.status, 200);
+    }
+    platform.lose_receipts(2);
+    platform.set_away(false);
+    engine.stop().await;
+    let streams: Vec<_> = platform.records().iter().filter_map(stream).collect();
+    assert_eq!(streams.len(), 3, "each once");
+}

@@ -1,0 +1,384 @@
+//! What lives on a credential, a membership or a project ends with it, while it is under way.
+
+use api::link::{Credential, Item};
+use bytes::Bytes;
+use client::{Agent, Properties, Target};
+use futures_util::StreamExt as _;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use testing::{RawVisitor, TestEngine, TestTunnel, Upstream, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{A, B, Two};
+
+/// A service that begins an answer and never ends it. Behind an upgrade it sends back what comes;
+/// what is not HTTP it reads and does not answer.
+async fn endless() -> Upstream {
+    Upstream::start(|mut stream, _| async move {
+        let mut head = [0; 4096];
+        let mut seen = stream.read(&mut head).await.unwrap_or(0);
+        let echoes = head.starts_with(b"GET /upgrade");
+        if echoes {
+            let answer = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+                upgrade: websocket\r\n\r\nready";
+            stream.write_all(answer).await.ok();
+        } else if head.starts_with(b"GET") {
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nready";
+            stream.write_all(answer).await.ok();
+        } else {
+            stream.write_all(b"ready").await.ok();
+        }
+        while seen > 0 {
+            seen = stream.read(&mut head).await.unwrap_or(0);
+            if echoes {
+                stream.write_all(&head[..seen]).await.ok();
+            }
+        }
+    })
+    .await
+}
+
+async fn open(agent: Agent, properties: Properties, service: &Upstream) -> TestTunnel {
+    let target: Target = service.addr().to_string().parse().unwrap();
+    TestTunnel::open(agent, properties, target).await
+}
+
+fn guarded() -> Properties {
+    Properties {
+        token_auth: Some(true),
+        ..Properties::http()
+    }
+}
+
+/// A request over HTTP/1.1 whose answer has begun.
+async fn begun(engine: &TestEngine, host: &str, target: &str, bearer: Option<&str>) -> RawVisitor {
+    let mut visitor = engine.visitor().http1(host).await;
+    let mut fields = bearer
+        .map(|token| format!("Authorization: Bearer {token}\r\n"))
+        .unwrap_or_default();
+    if target == "/upgrade" {
+        fields.push_str("Connection: upgrade\r\nUpgrade: websocket\r\n");
+    }
+    visitor.request("GET", target, host, &fields).await;
+    let head = visitor.head().await;
+    assert!(matches!(head.status, 101 | 200), "{}", head.status);
+    assert_eq!(visitor.read_exact(5).await.unwrap(), b"ready");
+    visitor
+}
+
+/// The upgraded visit goes on: what is sent comes back.
+async fn goes_on(visitor: &mut RawVisitor) {
+    visitor.send("still here").await;
+    let back = within("the echo", visitor.read_exact(10)).await;
+    assert_eq!(back.as_deref(), Some(&b"still here"[..]));
+}
+
+async fn ends(mut visitor: RawVisitor) {
+    within("the end of the visit", visitor.read_to_end()).await;
+}
+
+/// Whose token was revoked is cut off in the middle of an answer, an upgrade, and a stream of
+/// HTTP/2; whoever holds another one is not.
+#[tokio::test]
+async fn a_visitor_ends_with_its_token() {
+    let Two {
+        platform,
+        ann: token,
+        ..
+    } = Two::start().await;
+    platform.add_member("usr_bob", &[A]);
+    let (credential, bobs) = platform.add_pat("usr_bob");
+    let engine = TestEngine::managed(&platform).await;
+    let service = endless().await;
+    let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
+    let host = tunnel.hostname();
+
+    let mut stays = begun(&engine, host, "/upgrade", Some(&token)).await;
+    let download = begun(&engine, host, "/", Some(&bobs)).await;
+    let upgrade = begun(&engine, host, "/upgrade", Some(&bobs)).await;
+    let mut h2 = engine.visitor().h2(host).await;
+    let request = http::Request::get(format!("https://{host}/"))
+        .header("authorization", format!("Bearer {bobs}"))
+        .body(testing::H2Visitor::empty())
+        .unwrap();
+    let stream = h2.send(request).await.unwrap();
+    assert_eq!(stream.status(), 200);
+
+    platform.revoke(&credential);
+    ends(download).await;
+    ends(upgrade).await;
+    assert!(!testing::H2Visitor::collect(stream).await.whole);
+    let refused = engine.visitor().http1(host).await;
+    let refused = with_bearer(refused, host, &bobs).await;
+    assert_eq!(refused, 401);
+    goes_on(&mut stays).await;
+    assert_eq!(
+        with_bearer(engine.visitor().http1(host).await, host, &token).await,
+        200
+    );
+}
+
+/// Over HTTP/2 too who waits for an answer, or still sends, is cut off with its token: not only
+/// whoever has got the head of one.
+#[tokio::test]
+async fn a_visitor_of_http2_ends_with_its_token_before_there_is_an_answer() {
+    let Two {
+        platform,
+        ann: token,
+        ..
+    } = Two::start().await;
+    platform.add_member("usr_bob", &[A]);
+    let (credential, bobs) = platform.add_pat("usr_bob");
+    let engine = TestEngine::managed(&platform).await;
+    let (reached, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
+    let service = Upstream::start(move |mut stream, _| {
+        let reached = reached.clone();
+        async move {
+            let mut bytes = [0; 4096];
+            let mut seen = stream.read(&mut bytes).await.unwrap_or(0);
+            reached.send(()).ok();
+            while seen > 0 {
+                seen = stream.read(&mut bytes).await.unwrap_or(0);
+            }
+        }
+    })
+    .await;
+    let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
+    let host = tunnel.hostname();
+    let h2 = engine.visitor().h2(host).await;
+    let request = |method, body| {
+        http::Request::builder()
+            .method(method)
+            .uri(format!("https://{host}/"))
+            .header("authorization", format!("Bearer {bobs}"))
+            .body(body)
+            .unwrap()
+    };
+    let sent = futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(b"some of it")))]);
+    let upload = StreamBody::new(sent.chain(futures_util::stream::pending())).boxed_unsync();
+    let (mut waiting, mut sending) = (h2.clone(), h2);
+    let waiting = waiting.send(request(http::Method::GET, testing::H2Visitor::empty()));
+    let sending = sending.send(request(http::Method::POST, upload));
+    let revoking = async {
+        for _ in 0..2 {
+            within("the service", arrivals.recv()).await.unwrap();
+        }
+        platform.revoke(&credential);
+    };
+    let (waiting, sending, ()) = tokio::join!(waiting, sending, revoking);
+    assert!(waiting.is_err(), "{waiting:?}");
+    assert!(sending.is_err(), "{sending:?}");
+}
+
+async fn with_bearer(mut visitor: RawVisitor, host: &str, token: &str) -> u16 {
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    visitor.request("GET", "/", host, &bearer).await;
+    visitor.head().await.status
+}
+
+/// An agent whose credential was revoked is sent away with its tunnels, and so are their visitors.
+#[tokio::test]
+async fn an_agent_ends_with_its_credential_and_takes_its_visitors_along() {
+    let Two { platform, .. } = Two::start().await;
+    platform.add_member("usr_bob", &[A]);
+    let (credential, bobs) = platform.add_pat("usr_bob");
+    let engine = TestEngine::managed(&platform).await;
+    let service = endless().await;
+    let agent = engine.agent_at(A, &bobs).await;
+    let tunnel = open(agent, Properties::http(), &service).await;
+    let visit = begun(&engine, tunnel.hostname(), "/", None).await;
+    platform.revoke(&credential);
+    ends(visit).await;
+    let status = engine.visitor().http1(tunnel.hostname()).await;
+    let status = with_bearer(status, tunnel.hostname(), "").await;
+    assert_eq!(status, 503, "the tunnel is offline");
+}
+
+/// Who leaves the workspace loses what it was doing there, and nothing elsewhere.
+#[tokio::test]
+async fn a_person_who_leaves_is_cut_off_there() {
+    let Two {
+        platform,
+        ann: token,
+        ..
+    } = Two::start().await;
+    platform.add_project(B);
+    platform.add_member("usr_bob", &[A, B]);
+    platform.add_member("usr_ann", &[A, B]);
+    let (_, bobs) = platform.add_pat("usr_bob");
+    let engine = TestEngine::managed(&platform).await;
+    let service = endless().await;
+    let here = open(engine.agent_at(A, &token).await, guarded(), &service).await;
+    let there = open(engine.agent_at(B, &token).await, guarded(), &service).await;
+    let cut = begun(&engine, here.hostname(), "/", Some(&bobs)).await;
+    let mut stays = begun(&engine, there.hostname(), "/upgrade", Some(&bobs)).await;
+    platform.add_member("usr_bob", &[B]);
+    ends(cut).await;
+    goes_on(&mut stays).await;
+    let refused = with_bearer(
+        engine.visitor().http1(here.hostname()).await,
+        here.hostname(),
+        &bobs,
+    );
+    assert_eq!(refused.await, 403);
+    let served = engine.visitor().http1(there.hostname()).await;
+    assert_eq!(with_bearer(served, there.hostname(), &bobs).await, 200);
+}
+
+/// Of a suspended project nothing is served: not to those who are there already, by whatever way
+/// they came.
+#[tokio::test]
+async fn everything_of_a_suspended_project_ends() {
+    let Two {
+        platform,
+        ann: token,
+        ..
+    } = Two::start().await;
+    let engine = TestEngine::managed_with(&platform, &tcp_ports()).await;
+    let service = endless().await;
+    let agent = engine.agent_at(A, &token).await;
+    let web = open(agent.clone(), Properties::http(), &service).await;
+    let tcp = open(agent.clone(), Properties::tcp(), &service).await;
+    let private = open(agent, Properties::private("db"), &service).await;
+    let dialler = engine.agent_at(A, &token).await;
+    let visit = begun(&engine, web.hostname(), "/", None).await;
+    let mut raw = tcp_visitor(&engine, &tcp).await;
+    let mut dialled = within("a dial", dialler.dial("db")).await.unwrap();
+    for stream in [&mut raw as &mut dyn Duplex, &mut dialled] {
+        stream.write_all(b"x").await.unwrap();
+        let mut ready = [0; 5];
+        within("the service", stream.read_exact(&mut ready))
+            .await
+            .unwrap();
+    }
+    platform.add_project_with(A, |project| project.suspended = true);
+    ends(visit).await;
+    for stream in [&mut raw as &mut dyn Duplex, &mut dialled] {
+        let mut rest = Vec::new();
+        // Reset or closed: either way it is over.
+        within("the end", stream.read_to_end(&mut rest)).await.ok();
+    }
+    drop(private);
+    assert!(
+        Agent::connect(engine.agent_config_at(A, &token))
+            .await
+            .is_err()
+    );
+}
+
+trait Duplex: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send {}
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send> Duplex for S {}
+
+/// A range of ports that is free now: the engine tries them one by one.
+fn tcp_ports() -> String {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port().min(65_000);
+    format!("tcp: {{port_range: '{port}-{}'}}", port + 20)
+}
+
+async fn tcp_visitor(engine: &TestEngine, tunnel: &TestTunnel) -> tokio::net::TcpStream {
+    let port = tunnel.online().properties.port.unwrap();
+    tokio::net::TcpStream::connect((engine.addr().ip(), port))
+        .await
+        .unwrap()
+}
+
+/// A reserved port is its project's alone, for as long as it is reserved.
+#[tokio::test]
+async fn a_reserved_port_is_given_to_its_project_and_taken_back() {
+    let Two {
+        platform,
+        ann: token,
+        ..
+    } = Two::start().await;
+    platform.add_project(B);
+    platform.add_member("usr_ann", &[A, B]);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let reserve = |project: &mut api::link::Project| {
+        project.addresses = vec![api::link::Address {
+            id: "adr_1".to_owned(),
+            port,
+        }];
+    };
+    platform.add_project_with(A, reserve);
+    let engine = TestEngine::managed(&platform).await;
+    let service = endless().await;
+    let asked = || Properties {
+        port: Some(port),
+        ..Properties::tcp()
+    };
+    let mut foreign = engine.agent_at(B, &token).await.open(asked());
+    let refused = within("a refusal", foreign.online()).await.unwrap_err();
+    assert!(refused.to_string().contains("not reserved"), "{refused:?}");
+    let tunnel = open(engine.agent_at(A, &token).await, asked(), &service).await;
+    assert_eq!(tunnel.online().properties.port, Some(port));
+    // Another agent of the same identity takes it over, and no visitor falls between.
+    let taken = open(engine.agent_at(A, &token).await, asked(), &service).await;
+    let mut visitor = tcp_visitor(&engine, &taken).await;
+    visitor.write_all(b"x").await.unwrap();
+    let mut ready = [0; 5];
+    within("the service", visitor.read_exact(&mut ready))
+        .await
+        .unwrap();
+
+    platform.add_project(A);
+    within("the released port", async {
+        while tokio::net::TcpStream::connect((engine.addr().ip(), port))
+            .await
+            .is_ok()
+        {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// Who rotates a credential has until the overlap ends: agents and visitors that came with the old
+/// secret stay. What ends is ended then.
+#[tokio::test]
+async fn a_credential_that_is_rotated_ends_nothing_before_its_overlap_does() {
+    let Two { platform, .. } = Two::start().await;
+    let mut told = None;
+    let (credential, token) = platform.add_pat_with("usr_ann", |pat| told = Some(pat.clone()));
+    let engine = TestEngine::managed(&platform).await;
+    let service = endless().await;
+    let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
+    let mut visit = begun(&engine, tunnel.hostname(), "/upgrade", Some(&token)).await;
+    let overlap = jiff::Timestamp::now().as_second() + 3600;
+    platform.tell(vec![Item::Credential(Box::new(Credential {
+        expires_at: Some(overlap),
+        ..told.unwrap()
+    }))]);
+    engine.informed().await;
+    let another = engine.visitor().http1(tunnel.hostname()).await;
+    assert_eq!(with_bearer(another, tunnel.hostname(), &token).await, 200);
+    let nothing = tokio::time::timeout(std::time::Duration::from_millis(300), visit.read_exact(1));
+    assert!(nothing.await.is_err(), "the visit goes on");
+    platform.revoke(&credential);
+    ends(visit).await;
+}
+
+/// A snapshot that says what is known already ends nothing.
+#[tokio::test]
+async fn a_link_that_comes_back_disturbs_nobody() {
+    let Two {
+        platform,
+        ann: token,
+        ..
+    } = Two::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let service = endless().await;
+    let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
+    let mut visit = begun(&engine, tunnel.hostname(), "/upgrade", Some(&token)).await;
+    platform.restore();
+    platform.followed_by(1).await;
+    platform.add_member("usr_late", &[A]);
+    engine.informed().await;
+    goes_on(&mut visit).await;
+    let another = engine.visitor().http1(tunnel.hostname()).await;
+    assert_eq!(with_bearer(another, tunnel.hostname(), &token).await, 200);
+    goes_on(&mut visit).await;
+}

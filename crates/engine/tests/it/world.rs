@@ -1,0 +1,81 @@
+//! A managed engine with one project, somebody who may do everything in it, and a clock.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::link::Project;
+use client::{Properties, Target};
+use engine::clock::ManualClock;
+use jiff::Timestamp;
+use rustls::pki_types::ServerName;
+use testing::{FakePlatform, RawVisitor, TestEngine, TestTunnel, Upstream, within};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
+use tokio_rustls::TlsConnector;
+
+/// Endpoint of the project.
+pub(crate) const A: &str = "aaaaaaaa";
+
+/// Where a trusted proxy connects from, for [`World::visitor_from`].
+const PROXY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+pub(crate) struct World {
+    pub(crate) platform: FakePlatform,
+    pub(crate) engine: TestEngine,
+    /// Stands still; a minute ahead, so that what is made in the test is good already.
+    pub(crate) clock: Arc<ManualClock>,
+    /// Of `usr_ann`.
+    pub(crate) token: String,
+}
+
+impl World {
+    /// With further sections of the configuration, in YAML, beside `edge`.
+    pub(crate) async fn with(sections: &str) -> Self {
+        let platform = FakePlatform::start().await;
+        platform.add_project(A);
+        platform.add_member("usr_ann", &[A]);
+        let (_, token) = platform.add_pat("usr_ann");
+        let clock = Arc::new(ManualClock::at(Timestamp::now() + Duration::from_mins(1)));
+        let time = Arc::clone(&clock);
+        let sections = format!("edge: {{trusted_proxies: [{PROXY}]}}\n{sections}");
+        let engine = TestEngine::managed_at(&platform, None, &sections, time).await;
+        engine.informed().await;
+        Self {
+            platform,
+            engine,
+            clock,
+            token,
+        }
+    }
+
+    pub(crate) async fn publish(&self, properties: Properties, service: &Upstream) -> TestTunnel {
+        let agent = self.engine.agent_at(A, &self.token).await;
+        let target: Target = service.addr().to_string().parse().unwrap();
+        TestTunnel::open(agent, properties, target).await
+    }
+
+    /// Changes the project, and waits until the engine knows.
+    pub(crate) async fn change(&self, change: impl FnOnce(&mut Project)) {
+        self.platform.add_project_with(A, change);
+        self.engine.informed().await;
+    }
+
+    pub(crate) fn set_forward(&self, by: Duration) {
+        use engine::clock::Clock as _;
+        self.clock.set(self.clock.now() + by);
+    }
+
+    /// A visitor from an address that a trusted proxy tells.
+    pub(crate) async fn visitor_from(&self, address: &str, host: &str) -> RawVisitor {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((PROXY, 0).into()).unwrap();
+        let mut stream = socket.connect(self.engine.addr()).await.unwrap();
+        let header = format!("PROXY TCP4 {address} 198.51.100.1 40000 443\r\n");
+        stream.write_all(header.as_bytes()).await.unwrap();
+        let name = ServerName::try_from(host.to_owned()).unwrap();
+        let connector = TlsConnector::from(self.engine.ca().client(&["http/1.1"]));
+        let connecting = connector.connect(name, stream);
+        RawVisitor::new(within("TLS session", connecting).await.unwrap())
+    }
+}

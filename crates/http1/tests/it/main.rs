@@ -1,0 +1,10 @@
+//! The crate from outside: what its readers make of kept inputs.
+
+#[cfg(test)]
+mod corpus;
+#[cfg(test)]
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+#[cfg(test)]
+#[path = "../fuzz_targets/mod.rs"]
+mod targets;

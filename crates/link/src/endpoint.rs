@@ -1,0 +1,218 @@
+//! Where the platform is, and how this process shows who it is.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use api::link::{CHANGES, VERSION};
+use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::{Certificate, Client, Method, RequestBuilder, Url, redirect};
+
+/// A platform's address with the enrolment secret for it.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    base: Url,
+    token_file: PathBuf,
+    client: Client,
+}
+
+/// Why an address, or what goes with it, cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadEndpoint {
+    /// The address is none that a secret may go to.
+    #[error("{0}")]
+    Address(&'static str),
+    /// The file of authorities.
+    #[error("{}: {problem}", .path.display())]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        problem: String,
+    },
+    /// The TLS library refuses its configuration.
+    #[error("TLS cannot be set up")]
+    Tls(#[source] reqwest::Error),
+}
+
+impl Endpoint {
+    /// Checks an address: https, or http on loopback, and nothing behind the host and port.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn check_address(address: &str) -> Result<(), &'static str> {
+        base(address).map(drop)
+    }
+
+    /// Takes the address, the file that holds the enrolment secret, which is read whenever a
+    /// connection is made, and the authorities that the platform's certificate is checked against
+    /// (PEM; without them the system's).
+    ///
+    /// # Errors
+    /// [`BadEndpoint`]
+    pub fn new(
+        address: &str,
+        token_file: PathBuf,
+        ca_file: Option<&Path>,
+    ) -> Result<Self, BadEndpoint> {
+        let base = base(address).map_err(BadEndpoint::Address)?;
+        let mut builder = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            // Whoever answers with another place is not asked there with our secret.
+            .redirect(redirect::Policy::none())
+            // What a process takes from its environment is in its configuration.
+            .no_proxy();
+        if let Some(path) = ca_file {
+            builder = builder.tls_certs_only(authorities(path)?);
+        }
+        Ok(Self {
+            base,
+            token_file,
+            client: builder.build().map_err(BadEndpoint::Tls)?,
+        })
+    }
+
+    /// The address, as it tells platforms apart.
+    pub fn address(&self) -> &str {
+        self.base.as_str()
+    }
+
+    /// Whether the file holds a secret now.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn check_token(&self) -> Result<(), String> {
+        self.request(Method::GET, CHANGES).map(drop)
+    }
+
+    /// A request to this path, with the secret as it is in the file now.
+    ///
+    /// # Errors
+    /// A sentence for the operator: the file holds no secret.
+    pub(crate) fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, String> {
+        let refused = |problem: String| format!("{}: {problem}", self.token_file.display());
+        let read = read_bounded(&self.token_file, MAX_TOKEN_BYTES);
+        let text = read.map_err(|error| refused(error.to_string()))?;
+        let secret = text.trim_ascii();
+        let bearer = [b"Bearer ", secret].concat();
+        let mut bearer = HeaderValue::from_bytes(&bearer)
+            .ok()
+            .filter(|_| !secret.is_empty() && secret.iter().all(u8::is_ascii_graphic))
+            .ok_or_else(|| refused("it holds no secret on one line".to_owned()))?;
+        bearer.set_sensitive(true);
+        let mut url = self.base.clone();
+        url.set_path(path);
+        Ok(self
+            .client
+            .request(method, url)
+            .header(AUTHORIZATION, bearer)
+            .header("svc-link-version", VERSION))
+    }
+}
+
+fn base(address: &str) -> Result<Url, &'static str> {
+    let url = Url::parse(address).map_err(|_| "this is not an https address")?;
+    let host = url.host_str().ok_or("this is not an https address")?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("an address with a user name is not supported");
+    }
+    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+        return Err("the address ends with the host or its port");
+    }
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if is_loopback(host) => Ok(url),
+        "http" => Err("http is accepted on loopback only; use https"),
+        _ => Err("this is not an https address"),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || literal
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+fn authorities(path: &Path) -> Result<Vec<Certificate>, BadEndpoint> {
+    let failed = |problem: String| BadEndpoint::Authorities {
+        path: path.to_owned(),
+        problem,
+    };
+    let pem = read_bounded(path, MAX_CA_BYTES).map_err(|error| failed(error.to_string()))?;
+    Certificate::from_pem_bundle(&pem)
+        .ok()
+        .filter(|authorities| !authorities.is_empty())
+        .ok_or_else(|| failed("no certificates in PEM".to_owned()))
+}
+
+fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+/// TCP and TLS over a bad line.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A secret is some 50 bytes.
+const MAX_TOKEN_BYTES: u64 = 4096;
+/// All authorities of a system are some 200 KiB.
+const MAX_CA_BYTES: u64 = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_goes_over_tls_or_stays_on_this_machine() {
+        for good in [
+            "https://platform.example",
+            "https://platform.example:8443/",
+            "http://127.0.0.1:8080",
+            "http://[::1]:8080",
+            "http://localhost",
+        ] {
+            assert_eq!(Endpoint::check_address(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "http://platform.example",
+            "http://10.0.0.1",
+            "http://localhost.example",
+            "ftp://platform.example",
+            "https://user@platform.example",
+            "https://platform.example/path",
+            "https://platform.example/?query",
+            "platform.example",
+            "",
+        ] {
+            assert!(Endpoint::check_address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_secret_is_what_the_file_holds_now_and_is_not_printed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        let endpoint = Endpoint::new("http://127.0.0.1:1", file.clone(), None).unwrap();
+        let request = |path| endpoint.request(Method::GET, path);
+        assert!(request("/").is_err(), "there is no file");
+        for empty in ["", " \n", "two\nlines", "two words", "\u{e9}"] {
+            std::fs::write(&file, empty).unwrap();
+            let refused = request("/").unwrap_err();
+            assert!(!refused.contains("two"), "{refused}");
+        }
+        std::fs::write(&file, "first\n").unwrap();
+        let built = request("/link").unwrap().build().unwrap();
+        assert_eq!(built.headers()[AUTHORIZATION], "Bearer first");
+        assert!(!format!("{built:?}").contains("first"));
+        std::fs::write(&file, "second").unwrap();
+        let built = request("/link").unwrap().build().unwrap();
+        assert_eq!(built.headers()[AUTHORIZATION], "Bearer second");
+    }
+}

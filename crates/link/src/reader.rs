@@ -1,0 +1,205 @@
+//! What the lines of the stream mean together.
+
+use api::link::{Cursor, Down, Item, MAX_LINE_BYTES, Platform};
+use bytes::Bytes;
+
+use crate::lines::{Lines, TooLong};
+
+/// Reads one connection's stream. Pure: bytes in, [`Step`]s out.
+#[derive(Debug)]
+pub struct Reader {
+    lines: Lines,
+    /// Something is known that changes can come on top of.
+    grounded: bool,
+    snapshot: Option<(Platform, Vec<Item>)>,
+    /// Bytes of the lines of the snapshot that is under way.
+    gathered: usize,
+}
+
+/// What a line completed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Everything that there is. What is not in it is no more.
+    Snapshot {
+        /// What holds for the whole cluster.
+        platform: Platform,
+        /// All items.
+        items: Vec<Item>,
+        /// How far it goes.
+        cursor: Cursor,
+    },
+    /// What changed in one step.
+    Change {
+        /// What is so now, in the order of the changes.
+        items: Vec<Item>,
+        /// How far it goes.
+        cursor: Cursor,
+    },
+    /// Nothing that anybody has to know.
+    Nothing,
+}
+
+/// Why a stream is not read on. The text never holds what the stream held.
+#[derive(Debug, thiserror::Error)]
+pub enum Garbled {
+    /// See [`TooLong`].
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    /// A line is not a message. At this line and column of it.
+    #[error("a line is not a message of the link (column {0})")]
+    Malformed(usize),
+    /// A message where it has no place.
+    #[error("a message where it has no place: {0}")]
+    Misplaced(&'static str),
+    /// A snapshot that does not end.
+    #[error("a snapshot is larger than {MAX_SNAPSHOT_BYTES} bytes")]
+    Endless,
+}
+
+/// Bytes of a snapshot: half a million projects with their people and credentials.
+pub const MAX_SNAPSHOT_BYTES: usize = 1024 * 1024 * 1024;
+
+impl Reader {
+    /// For a new connection. `grounded`: it was asked for what comes after a cursor, so changes
+    /// may come without a snapshot before them.
+    pub fn new(grounded: bool) -> Self {
+        Self {
+            lines: Lines::new(MAX_LINE_BYTES),
+            grounded,
+            snapshot: None,
+            gathered: 0,
+        }
+    }
+
+    /// Whether everything has come that was known when the connection was made.
+    pub fn is_grounded(&self) -> bool {
+        self.grounded && self.snapshot.is_none()
+    }
+
+    /// Takes the next piece of the stream. Call [`Reader::next`] until it gives nothing.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.lines.push(piece);
+    }
+
+    /// What the next whole line completes; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Garbled`]: the connection is of no use any more.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "`None` means later, not the end"
+    )]
+    pub fn next(&mut self) -> Result<Option<Step>, Garbled> {
+        let Some(line) = self.lines.next()? else {
+            return Ok(None);
+        };
+        self.take(&line).map(Some)
+    }
+
+    fn take(&mut self, line: &Bytes) -> Result<Step, Garbled> {
+        let message: Down =
+            serde_json::from_slice(line).map_err(|error| Garbled::Malformed(error.column()))?;
+        match message {
+            Down::SnapshotBegin { platform } => {
+                // One that was broken off on the platform's side begins anew.
+                self.snapshot = Some((platform, Vec::new()));
+                self.gathered = 0;
+                Ok(Step::Nothing)
+            }
+            Down::Item { item } => {
+                let (_, items) = self
+                    .snapshot
+                    .as_mut()
+                    .ok_or(Garbled::Misplaced("an item outside of a snapshot"))?;
+                self.gathered = self.gathered.saturating_add(line.len());
+                if self.gathered > MAX_SNAPSHOT_BYTES {
+                    return Err(Garbled::Endless);
+                }
+                items.push(item);
+                Ok(Step::Nothing)
+            }
+            Down::SnapshotEnd { cursor } => {
+                let (platform, items) = self.snapshot.take().ok_or(Garbled::Misplaced(
+                    "the end of a snapshot that did not begin",
+                ))?;
+                self.grounded = true;
+                Ok(Step::Snapshot {
+                    platform,
+                    items,
+                    cursor,
+                })
+            }
+            Down::Change { .. } if self.snapshot.is_some() => {
+                Err(Garbled::Misplaced("a change within a snapshot"))
+            }
+            Down::Change { .. } if !self.grounded => {
+                Err(Garbled::Misplaced("a change before any snapshot"))
+            }
+            Down::Change { cursor, items } => Ok(Step::Change { items, cursor }),
+            Down::Alive {} | Down::Unknown => Ok(Step::Nothing),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(reader: &mut Reader, text: &str) -> Result<Vec<Step>, Garbled> {
+        reader.push(text.as_bytes());
+        let mut steps = Vec::new();
+        while let Some(step) = reader.next()? {
+            steps.push(step);
+        }
+        Ok(steps)
+    }
+
+    const BEGIN: &str = r#"{"type":"snapshot_begin","platform":{"base_url":"https://p.example","cluster_domain":"e.example"}}"#;
+    const GONE: &str = r#"{"type":"item","item":{"item":"person_gone","id":"usr_1"}}"#;
+    const END: &str = r#"{"type":"snapshot_end","cursor":"3.a"}"#;
+    const CHANGE: &str = r#"{"type":"change","cursor":"4.a","items":[]}"#;
+
+    #[test]
+    fn a_snapshot_is_handed_over_whole_and_changes_follow() {
+        let mut reader = Reader::new(false);
+        let early = read(&mut reader, &format!("{BEGIN}\n{GONE}\n{GONE}\n")).unwrap();
+        assert!(early.iter().all(|step| *step == Step::Nothing));
+        let steps = read(&mut reader, &format!("{END}\n{CHANGE}\n")).unwrap();
+        let [Step::Snapshot { items, cursor, .. }, Step::Change { .. }] = steps.as_slice() else {
+            panic!("{steps:?}");
+        };
+        assert_eq!((items.len(), cursor.0.as_str()), (2, "3.a"));
+    }
+
+    #[test]
+    fn a_snapshot_that_begins_anew_forgets_what_came_before() {
+        let mut reader = Reader::new(false);
+        let steps = read(&mut reader, &format!("{BEGIN}\n{GONE}\n{BEGIN}\n{END}\n"));
+        let Some(Step::Snapshot { items, .. }) = steps.unwrap().pop() else {
+            panic!("a snapshot")
+        };
+        assert_eq!(items, []);
+    }
+
+    #[test]
+    fn what_is_out_of_place_ends_the_connection() {
+        for (grounded, text) in [
+            (true, format!("{GONE}\n")),
+            (true, format!("{END}\n")),
+            (false, format!("{CHANGE}\n")),
+            (true, format!("{BEGIN}\n{CHANGE}\n")),
+            (true, "garbage\n".to_owned()),
+            (true, "\n".to_owned()),
+            (true, "[]\n".to_owned()),
+        ] {
+            assert!(read(&mut Reader::new(grounded), &text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_later_version_says_is_passed_over() {
+        let later = "{\"type\":\"song\",\"verse\":1}\n{\"type\":\"alive\",\"mood\":\"good\"}\n";
+        let steps = read(&mut Reader::new(true), later).unwrap();
+        assert_eq!(steps, [Step::Nothing, Step::Nothing]);
+    }
+}

@@ -1,0 +1,539 @@
+//! Reports: records in memory, batches on disk, each of which the platform counts once.
+//!
+//! A record that was taken reaches the platform exactly once, whatever happens to the connection
+//! and, once its batch is written, to this process: a batch is written before it is sent, goes out
+//! again until there is a receipt, and the platform knows it by its reporter and number. What has
+//! no room is dropped and counted, in memory as on disk: nobody waits for a report.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use api::link::{MAX_RECORDS, MAX_REPORT_BYTES, REPORTS, Receipt, Record};
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Method, StatusCode};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+use crate::endpoint::Endpoint;
+use crate::pace::{Pace, random, spread};
+use crate::spool::{Batch, Kind, Spool, SpoolLimits};
+
+/// Where records are put. Cheap to clone; never waits.
+#[derive(Clone, Debug)]
+pub struct Records {
+    visits: mpsc::Sender<Record>,
+    /// Apart from visits, of which there are as many as strangers make.
+    rest: mpsc::Sender<Record>,
+    counts: Arc<Counts>,
+}
+
+/// The sending half of the link.
+#[derive(Debug)]
+pub struct Reporter {
+    endpoint: Endpoint,
+    pace: Pace,
+    visits: mpsc::Receiver<Record>,
+    rest: mpsc::Receiver<Record>,
+    shared: Arc<Shared>,
+    generation: u64,
+    id: String,
+}
+
+#[derive(Debug)]
+struct Shared {
+    spool: Spool,
+    /// There is a batch to send.
+    put: Notify,
+    counts: Arc<Counts>,
+}
+
+/// Records, by what became of them.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Those that wait on disk.
+    spooled: AtomicU64,
+    dropped: AtomicU64,
+    sent: AtomicU64,
+}
+
+/// How reporting does, for metrics: records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportCounts {
+    /// Those that wait, in memory and on disk.
+    pub waiting: u64,
+    /// Those that the platform has.
+    pub sent: u64,
+    /// Those that had no room, or that the platform could not read.
+    pub dropped: u64,
+}
+
+/// Why a batch has no receipt.
+#[derive(Debug, thiserror::Error)]
+enum Unsent {
+    #[error("{0}")]
+    Token(String),
+    #[error("the platform refuses the enrolment secret ({0})")]
+    Refused(StatusCode),
+    /// Sent again it would be answered the same.
+    #[error("the platform does not take the report ({0})")]
+    Rejected(StatusCode),
+    #[error("the platform answered {0}")]
+    Status(StatusCode),
+    #[error("the connection failed")]
+    Failed(#[source] reqwest::Error),
+    #[error("the platform did not answer in time")]
+    Late,
+    #[error("the receipt is not one")]
+    Receipt,
+    #[error("the report cannot be read from disk: {0}")]
+    Disk(#[from] io::Error),
+}
+
+/// Opens both ends. Reports that an earlier process left in `folder` are sent first.
+///
+/// # Errors
+/// The folder cannot be used, or another process uses it.
+pub fn reports(
+    endpoint: Endpoint,
+    folder: &Path,
+    limits: SpoolLimits,
+    pace: Pace,
+) -> io::Result<(Records, Reporter)> {
+    let spool = Spool::open(folder, limits)?;
+    let generation = spool.next_generation();
+    let counts = Arc::<Counts>::default();
+    counts.spooled.store(spool.records(), Ordering::Relaxed);
+    let shared = Arc::new(Shared {
+        spool,
+        put: Notify::new(),
+        counts: Arc::clone(&counts),
+    });
+    let (put_visits, visits) = mpsc::channel(QUEUE);
+    let (put_rest, rest) = mpsc::channel(QUEUE);
+    let mut id = [0; 16];
+    aws_lc_rs::rand::fill(&mut id).map_err(|_| io::Error::other("the system has no randomness"))?;
+    let records = Records {
+        visits: put_visits,
+        rest: put_rest,
+        counts,
+    };
+    let reporter = Reporter {
+        endpoint,
+        pace,
+        visits,
+        rest,
+        shared,
+        generation,
+        id: format!("{:032x}", u128::from_be_bytes(id)),
+    };
+    Ok((records, reporter))
+}
+
+/// Records of each kind that wait for their batch: some seconds of a busy engine while the disk is slow.
+const QUEUE: usize = 8192;
+/// Bytes of one record: a visit with everything that is said of it takes two kilobytes.
+const MAX_RECORD_BYTES: usize = 64 * 1024;
+/// Bytes of a receipt.
+const MAX_RECEIPT_BYTES: usize = 4096;
+/// Between two attempts to write a batch.
+const DISK_RETRY: Duration = Duration::from_secs(1);
+
+impl Records {
+    /// Takes a record, or drops and counts it where there is no room.
+    pub fn push(&self, record: Record) {
+        let queue = match record {
+            Record::Stream(_) => &self.visits,
+            _ => &self.rest,
+        };
+        if queue.try_send(record).is_err() {
+            self.counts.drop_records(1);
+        }
+    }
+
+    /// How reporting does.
+    pub fn counts(&self) -> ReportCounts {
+        let queues = [&self.visits, &self.rest];
+        let queued: usize = queues
+            .iter()
+            .map(|queue| queue.max_capacity() - queue.capacity())
+            .sum();
+        ReportCounts {
+            waiting: self.counts.spooled.load(Ordering::Relaxed) + queued as u64,
+            sent: self.counts.sent.load(Ordering::Relaxed),
+            dropped: self.counts.dropped.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Counts {
+    fn drop_records(&self, count: u64) {
+        self.dropped.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    fn drop_records(&self, count: u64) {
+        self.counts.drop_records(count);
+    }
+
+    /// Brings the count up to date after something was put or removed.
+    fn count_spooled(&self) {
+        let records = self.spool.records();
+        self.counts.spooled.store(records, Ordering::Relaxed);
+    }
+}
+
+impl Reporter {
+    /// Reports until `stop`. Then what was taken is written and, as far as the platform takes it
+    /// without a pause, sent; the rest is for the next process.
+    pub async fn run(self, stop: CancellationToken) {
+        let Self {
+            endpoint,
+            pace,
+            visits,
+            rest,
+            shared,
+            generation,
+            id,
+        } = self;
+        let collected = CancellationToken::new();
+        let (drafts, drafted) = mpsc::channel(1);
+        let collector = |kind| Collector {
+            shared: Arc::clone(&shared),
+            kind,
+            batch: pace.batch,
+            drafts: drafts.clone(),
+        };
+        let (of_visits, of_rest) = (collector(Kind::Visits), collector(Kind::Rest));
+        drop(drafts);
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            generation,
+            id,
+            sequence: 0,
+        };
+        let sender = Sender {
+            endpoint,
+            pace,
+            shared,
+        };
+        let writing = async {
+            writer.run(drafted, &stop).await;
+            collected.cancel();
+        };
+        tokio::join!(
+            of_visits.run(visits, &stop),
+            of_rest.run(rest, &stop),
+            writing,
+            sender.run(&collected)
+        );
+    }
+}
+
+/// Makes batches of one kind.
+struct Collector {
+    shared: Arc<Shared>,
+    kind: Kind,
+    batch: Duration,
+    drafts: mpsc::Sender<(Kind, Draft)>,
+}
+
+/// Numbers batches and writes them, one after the other, so that they are on disk in the order of
+/// their numbers: the platform takes one that comes behind a later one for known.
+struct Writer {
+    shared: Arc<Shared>,
+    generation: u64,
+    id: String,
+    /// Number of the batch that was made last.
+    sequence: u64,
+}
+
+/// A report in the making: its records as they will be sent.
+#[derive(Default)]
+struct Draft {
+    text: Vec<u8>,
+    records: usize,
+}
+
+impl Draft {
+    /// Adds a record. `false`: it is none that can be sent.
+    fn add(&mut self, record: &Record) -> bool {
+        let Ok(text) = serde_json::to_vec(record) else {
+            return false;
+        };
+        if text.len() > MAX_RECORD_BYTES {
+            return false;
+        }
+        if self.records > 0 {
+            self.text.push(b',');
+        }
+        self.text.extend(text);
+        self.records += 1;
+        true
+    }
+
+    fn is_full(&self) -> bool {
+        // One more record and what is around them always fit.
+        self.records >= MAX_RECORDS || self.text.len() > MAX_REPORT_BYTES - 2 * MAX_RECORD_BYTES
+    }
+
+    fn report(&self, reporter: &str, sequence: u64) -> Vec<u8> {
+        let head = format!(r#"{{"reporter":"{reporter}","sequence":{sequence},"records":["#);
+        [head.as_bytes(), &self.text, b"]}"].concat()
+    }
+}
+
+impl Collector {
+    async fn run(self, mut queue: mpsc::Receiver<Record>, stop: &CancellationToken) {
+        loop {
+            let first = tokio::select! {
+                record = queue.recv() => record,
+                () = stop.cancelled() => {
+                    queue.close();
+                    queue.recv().await
+                }
+            };
+            let Some(first) = first else { return };
+            let mut draft = Draft::default();
+            self.add(&mut draft, &first);
+            let full = tokio::time::sleep(self.batch);
+            tokio::pin!(full);
+            while !draft.is_full() {
+                let next = tokio::select! {
+                    record = queue.recv() => record,
+                    () = &mut full => None,
+                    () = stop.cancelled() => queue.try_recv().ok(),
+                };
+                let Some(record) = next else { break };
+                self.add(&mut draft, &record);
+            }
+            if draft.records > 0 {
+                // The writer lives until nobody has anything for it.
+                self.drafts.send((self.kind, draft)).await.ok();
+            }
+        }
+    }
+
+    fn add(&self, draft: &mut Draft, record: &Record) {
+        if !draft.add(record) {
+            self.shared.drop_records(1);
+        }
+    }
+}
+
+impl Writer {
+    async fn run(mut self, mut drafts: mpsc::Receiver<(Kind, Draft)>, stop: &CancellationToken) {
+        while let Some((kind, draft)) = drafts.recv().await {
+            self.write(kind, &draft, stop).await;
+        }
+    }
+
+    /// Writes a batch, however often it takes: while the disk takes nothing, the queues in memory
+    /// are all there is, and what they cannot hold is counted.
+    async fn write(&mut self, kind: Kind, draft: &Draft, stop: &CancellationToken) {
+        self.sequence += 1;
+        let (generation, sequence) = (self.generation, self.sequence);
+        let report: Arc<[u8]> = draft.report(&self.id, sequence).into();
+        let records = draft.records as u64;
+        loop {
+            let (shared, report) = (Arc::clone(&self.shared), Arc::clone(&report));
+            let put = move || {
+                let number = (generation, sequence);
+                shared.spool.put(number, (records, kind), &report)
+            };
+            let written = tokio::task::spawn_blocking(put).await;
+            match written
+                .map_err(io::Error::other)
+                .and_then(|written| written)
+            {
+                Ok(gone) => {
+                    self.shared.drop_records(gone);
+                    self.shared.count_spooled();
+                    self.shared.put.notify_one();
+                    return;
+                }
+                Err(error) => warn!(%error, "a report cannot be written"),
+            }
+            if stop.is_cancelled() {
+                self.shared.drop_records(records);
+                return;
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(DISK_RETRY) => {}
+            }
+        }
+    }
+}
+
+/// Sends batches, oldest first.
+struct Sender {
+    endpoint: Endpoint,
+    pace: Pace,
+    shared: Arc<Shared>,
+}
+
+impl Sender {
+    async fn run(&self, collected: &CancellationToken) {
+        let mut retry = self.pace.retry.clone();
+        let mut told = false;
+        loop {
+            // Asked first: what was put before it was said is seen below.
+            let last = collected.is_cancelled();
+            let Some(batch) = self.shared.spool.oldest() else {
+                if last {
+                    return;
+                }
+                tokio::select! {
+                    () = self.shared.put.notified() => {}
+                    () = collected.cancelled() => {}
+                }
+                continue;
+            };
+            let unsent = match self.send(&batch).await {
+                Ok(taken) => {
+                    // What has given way instead was counted then.
+                    let sent = if taken { batch.records } else { 0 };
+                    self.shared.counts.sent.fetch_add(sent, Ordering::Relaxed);
+                    self.forget(&batch).await;
+                    retry.reset();
+                    told = false;
+                    continue;
+                }
+                Err(unsent) => unsent,
+            };
+            let mut wait = retry.next_wait(random());
+            match &unsent {
+                Unsent::Rejected(_) | Unsent::Disk(_) => {
+                    error!(reason = %unsent, records = batch.records, "a report is given up");
+                    self.shared.drop_records(batch.records);
+                    self.forget(&batch).await;
+                    continue;
+                }
+                Unsent::Token(_) | Unsent::Refused(_) => {
+                    error!(reason = %unsent, "reports wait until this is changed");
+                    wait = self.pace.refused.mul_f64(spread());
+                }
+                _ if !told => {
+                    let cause = std::error::Error::source(&unsent).map(ToString::to_string);
+                    warn!(reason = %unsent, cause, "reports wait on disk");
+                    told = true;
+                }
+                _ => {}
+            }
+            if last {
+                return;
+            }
+            tokio::select! {
+                () = collected.cancelled() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn forget(&self, batch: &Batch) {
+        let (shared, batch) = (Arc::clone(&self.shared), *batch);
+        let removing = tokio::task::spawn_blocking(move || shared.spool.remove(&batch));
+        if let Ok(Err(error)) = removing.await {
+            warn!(%error, "a report that was sent cannot be removed");
+        }
+        self.shared.count_spooled();
+    }
+
+    /// Sends one batch, and waits for its receipt. `false`: it has given way meanwhile.
+    async fn send(&self, batch: &Batch) -> Result<bool, Unsent> {
+        let (shared, wanted) = (Arc::clone(&self.shared), *batch);
+        let reading = tokio::task::spawn_blocking(move || shared.spool.read(&wanted));
+        let Some(report) = reading.await.map_err(io::Error::other)?? else {
+            return Ok(false);
+        };
+        let request = self
+            .endpoint
+            .request(Method::POST, REPORTS)
+            .map_err(Unsent::Token)?
+            .header(CONTENT_TYPE, "application/json")
+            .body(report);
+        let answering = timeout(self.pace.receipt, answer(request));
+        let receipt = answering.await.map_err(|_| Unsent::Late)??;
+        if receipt.through < batch.sequence {
+            return Err(Unsent::Receipt);
+        }
+        Ok(true)
+    }
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> Result<Receipt, Unsent> {
+    let failed = |error: reqwest::Error| Unsent::Failed(error.without_url());
+    let mut response = request.send().await.map_err(failed)?;
+    match response.status() {
+        StatusCode::OK => {}
+        status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            return Err(Unsent::Refused(status));
+        }
+        status @ (StatusCode::BAD_REQUEST
+        | StatusCode::PAYLOAD_TOO_LARGE
+        | StatusCode::UNPROCESSABLE_ENTITY) => return Err(Unsent::Rejected(status)),
+        status => return Err(Unsent::Status(status)),
+    }
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(failed)? {
+        if body.len() + piece.len() > MAX_RECEIPT_BYTES {
+            return Err(Unsent::Receipt);
+        }
+        body.extend_from_slice(&piece);
+    }
+    serde_json::from_slice(&body).map_err(|_| Unsent::Receipt)
+}
+
+#[cfg(test)]
+mod tests {
+    use api::link::{InventoryRecord, Report};
+
+    use super::*;
+
+    fn record(clients: u32) -> Record {
+        Record::Inventory(InventoryRecord {
+            project_id: "prj_1".to_owned(),
+            clients,
+            tunnels: 0,
+        })
+    }
+
+    #[test]
+    fn a_draft_is_a_report_within_its_bounds() {
+        let mut draft = Draft::default();
+        while !draft.is_full() {
+            assert!(draft.add(&record(7)));
+        }
+        assert_eq!(draft.records, MAX_RECORDS);
+        let text = draft.report("0af7", 3);
+        let report: Report = serde_json::from_slice(&text).unwrap();
+        assert_eq!((report.reporter.as_str(), report.sequence), ("0af7", 3));
+        assert_eq!(report.records.len(), MAX_RECORDS);
+        assert_eq!(report.records[0], record(7));
+    }
+
+    #[test]
+    fn large_records_fill_a_report_by_their_size_and_a_huge_one_is_none() {
+        let large = |bytes: usize| {
+            Record::Inventory(InventoryRecord {
+                project_id: "x".repeat(bytes),
+                clients: 0,
+                tunnels: 0,
+            })
+        };
+        let mut draft = Draft::default();
+        assert!(!draft.add(&large(MAX_RECORD_BYTES)));
+        assert_eq!(draft.records, 0);
+        while !draft.is_full() {
+            assert!(draft.add(&large(MAX_RECORD_BYTES - 200)));
+        }
+        assert!(draft.report("0af7", 1).len() <= MAX_REPORT_BYTES);
+        assert!(draft.records > 10);
+    }
+}

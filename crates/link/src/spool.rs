@@ -1,0 +1,361 @@
+//! Batches on disk, from when they are made until the platform has them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+
+use api::link::MAX_REPORT_BYTES;
+use parking_lot::Mutex;
+use tracing::warn;
+
+use crate::folder::Folder;
+
+/// A queue of files, oldest first. Each is one report, whole: a process that finds it later sends
+/// it as it is, under the number and the reporter that it was made with.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    folder: Folder,
+    limits: SpoolLimits,
+    index: Mutex<Index>,
+}
+
+/// What is on disk.
+#[derive(Debug, Default)]
+struct Index {
+    waiting: VecDeque<Batch>,
+    bytes: u64,
+    records: u64,
+}
+
+/// How much waits on disk at most; then the oldest gives way.
+#[derive(Clone, Copy, Debug)]
+pub struct SpoolLimits {
+    /// All batches together.
+    pub bytes: u64,
+    /// Files.
+    pub batches: usize,
+}
+
+impl Default for SpoolLimits {
+    /// Hours of a busy engine, and no burden to any disk.
+    fn default() -> Self {
+        Self {
+            bytes: 64 * 1024 * 1024,
+            batches: 10_000,
+        }
+    }
+}
+
+/// What a batch holds. Visits are as many as strangers make, so they alone give way to each other:
+/// what is counted and what happened to tunnels has a share that they cannot take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Visits,
+    Rest,
+}
+
+/// One file: `<generation>-<sequence>-<records>`, and `-rest` where it holds no visits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Batch {
+    /// Counts the processes that used the folder: each is a reporter of its own, so no number is
+    /// ever given twice, whatever a crash left behind.
+    pub(crate) generation: u64,
+    /// Number of the batch, from 1.
+    pub(crate) sequence: u64,
+    /// Records in it.
+    pub(crate) records: u64,
+    kind: Kind,
+    size: u64,
+}
+
+const REST: &str = "-rest";
+
+/// The part of the spool that what is no visit has for itself.
+const RESTS_SHARE: u64 = 4;
+
+impl Batch {
+    fn name(&self) -> String {
+        let Self {
+            generation,
+            sequence,
+            records,
+            kind,
+            ..
+        } = self;
+        let mark = match kind {
+            Kind::Visits => "",
+            Kind::Rest => REST,
+        };
+        format!("{generation:08}-{sequence:012}-{records}{mark}.json")
+    }
+
+    fn parse(name: &str, size: u64) -> Option<Self> {
+        let stem = name.strip_suffix(".json")?;
+        let (stem, kind) = match stem.strip_suffix(REST) {
+            Some(stem) => (stem, Kind::Rest),
+            None => (stem, Kind::Visits),
+        };
+        let mut parts = stem.splitn(3, '-');
+        let mut number = || parts.next()?.parse().ok();
+        let batch = Self {
+            generation: number()?,
+            sequence: number()?,
+            records: number()?,
+            kind,
+            size,
+        };
+        (batch.name() == name).then_some(batch)
+    }
+}
+
+impl Spool {
+    /// Takes a folder, with what an earlier process left in it.
+    ///
+    /// # Errors
+    /// The folder cannot be used, or another process uses it.
+    pub(crate) fn open(path: &Path, limits: SpoolLimits) -> io::Result<Self> {
+        let folder = Folder::open(path)?;
+        let mut waiting = Vec::new();
+        for (name, size) in folder.list()? {
+            if let Some(batch) = Batch::parse(&name, size) {
+                waiting.push(batch);
+            } else {
+                warn!(name, "a file that is no report is left alone");
+            }
+        }
+        waiting.sort_unstable();
+        let index = Index {
+            bytes: waiting.iter().map(|batch| batch.size).sum(),
+            records: waiting.iter().map(|batch| batch.records).sum(),
+            waiting: waiting.into(),
+        };
+        Ok(Self {
+            folder,
+            limits,
+            index: Mutex::new(index),
+        })
+    }
+
+    /// A generation that has no file yet.
+    pub(crate) fn next_generation(&self) -> u64 {
+        let index = self.index.lock();
+        index.waiting.back().map_or(1, |last| last.generation + 1)
+    }
+
+    /// Puts a batch at the end, durable when this returns. Gives how many records had to give way
+    /// to it. Blocks.
+    ///
+    /// # Errors
+    /// Those of the file system; the batch is not there then.
+    pub(crate) fn put(
+        &self,
+        (generation, sequence): (u64, u64),
+        (records, kind): (u64, Kind),
+        report: &[u8],
+    ) -> io::Result<u64> {
+        let batch = Batch {
+            generation,
+            sequence,
+            records,
+            kind,
+            size: report.len() as u64,
+        };
+        self.folder.write(&batch.name(), report)?;
+        let mut gone = Vec::new();
+        {
+            let mut index = self.index.lock();
+            index.bytes += batch.size;
+            index.records += batch.records;
+            index.waiting.push_back(batch);
+            while index.waiting.len() > self.limits.batches
+                || (index.bytes > self.limits.bytes && index.waiting.len() > 1)
+            {
+                gone.extend(index.give_way(self.limits));
+            }
+        }
+        for batch in &gone {
+            self.folder.remove(&batch.name())?;
+        }
+        Ok(gone.iter().map(|batch| batch.records).sum())
+    }
+
+    /// The batch that is next.
+    pub(crate) fn oldest(&self) -> Option<Batch> {
+        self.index.lock().waiting.front().copied()
+    }
+
+    /// The report, as it was put; `None` where it has given way meanwhile. Blocks.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn read(&self, batch: &Batch) -> io::Result<Option<Vec<u8>>> {
+        self.folder.read(&batch.name(), MAX_REPORT_BYTES)
+    }
+
+    /// Removes a batch that is done with. Blocks.
+    ///
+    /// # Errors
+    /// Those of the file system; the batch may come again in a later process, and is known then.
+    pub(crate) fn remove(&self, batch: &Batch) -> io::Result<()> {
+        {
+            let mut index = self.index.lock();
+            if index.waiting.front() == Some(batch) {
+                index.pop();
+            }
+        }
+        self.folder.remove(&batch.name())
+    }
+
+    /// Records that wait on disk.
+    pub(crate) fn records(&self) -> u64 {
+        self.index.lock().records
+    }
+}
+
+impl Index {
+    fn pop(&mut self) -> Option<Batch> {
+        self.take(0)
+    }
+
+    fn take(&mut self, at: usize) -> Option<Batch> {
+        let batch = self.waiting.remove(at)?;
+        self.bytes -= batch.size;
+        self.records -= batch.records;
+        Some(batch)
+    }
+
+    /// The oldest of those that have more than their share; never the newest of all.
+    fn give_way(&mut self, limits: SpoolLimits) -> Option<Batch> {
+        let rest = self.waiting.iter().filter(|batch| batch.kind == Kind::Rest);
+        let (count, bytes) = rest.fold((0, 0), |(count, bytes), batch| {
+            (count + 1, bytes + batch.size)
+        });
+        let exceeds =
+            count * RESTS_SHARE > limits.batches as u64 || bytes * RESTS_SHARE > limits.bytes;
+        let victims = if exceeds { Kind::Rest } else { Kind::Visits };
+        let newest = self.waiting.len().checked_sub(1)?;
+        let mut older = self.waiting.iter().take(newest);
+        let at = older.position(|batch| batch.kind == victims);
+        self.take(at.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sequences(spool: &Spool) -> Vec<(u64, u64)> {
+        let index = spool.index.lock();
+        let waiting = index.waiting.iter();
+        waiting
+            .map(|batch| (batch.generation, batch.sequence))
+            .collect()
+    }
+
+    #[test]
+    fn what_was_put_is_there_for_the_next_process_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path(), SpoolLimits::default()).unwrap();
+        assert_eq!(spool.next_generation(), 1);
+        for sequence in 1..=11 {
+            spool.put((1, sequence), (2, Kind::Visits), b"{}").unwrap();
+        }
+        let first = spool.oldest().unwrap();
+        assert_eq!(spool.read(&first).unwrap().unwrap(), b"{}");
+        spool.remove(&first).unwrap();
+        drop(spool);
+        std::fs::write(folder.path().join("note.txt"), "mine").unwrap();
+
+        let spool = Spool::open(folder.path(), SpoolLimits::default()).unwrap();
+        assert_eq!(
+            sequences(&spool),
+            (2..=11).map(|n| (1, n)).collect::<Vec<_>>()
+        );
+        assert_eq!((spool.records(), spool.next_generation()), (20, 2));
+        spool.put((2, 1), (1, Kind::Visits), b"{}").unwrap();
+        assert_eq!(sequences(&spool).last(), Some(&(2, 1)));
+        assert!(folder.path().join("note.txt").exists());
+    }
+
+    #[test]
+    fn the_oldest_give_way_and_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = SpoolLimits {
+            bytes: 10,
+            batches: 3,
+        };
+        let spool = Spool::open(folder.path(), limits).unwrap();
+        for sequence in 1..=3 {
+            assert_eq!(
+                spool.put((1, sequence), (5, Kind::Visits), b"1").unwrap(),
+                0
+            );
+        }
+        assert_eq!(
+            spool.put((1, 4), (5, Kind::Visits), b"1").unwrap(),
+            5,
+            "by their number"
+        );
+        let gone = spool.put((1, 5), (5, Kind::Visits), b"123456789").unwrap();
+        assert_eq!(gone, 10, "by their size");
+        assert_eq!(sequences(&spool), [(1, 4), (1, 5)]);
+        assert_eq!(
+            spool.put((1, 6), (1, Kind::Visits), &[b'1'; 20]).unwrap(),
+            10
+        );
+        assert_eq!(sequences(&spool), [(1, 6)], "the newest stays");
+        assert_eq!(spool.folder.list().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn visits_leave_the_rest_its_share() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = SpoolLimits {
+            bytes: 1000,
+            batches: 8,
+        };
+        let spool = Spool::open(folder.path(), limits).unwrap();
+        let put = |sequence, kind| spool.put((1, sequence), (1, kind), b"1").unwrap();
+        for sequence in [1, 2] {
+            put(sequence, Kind::Rest);
+        }
+        for sequence in 3..=20 {
+            put(sequence, Kind::Visits);
+        }
+        let kept = [1, 2, 15, 16, 17, 18, 19, 20].map(|sequence| (1, sequence));
+        assert_eq!(sequences(&spool), kept);
+        // Nor does the rest take what is beyond it; and a later process knows them apart.
+        drop(spool);
+        let spool = Spool::open(folder.path(), limits).unwrap();
+        for sequence in 1..=5 {
+            spool.put((2, sequence), (1, Kind::Rest), b"1").unwrap();
+        }
+        let kept = [
+            (1, 15),
+            (1, 16),
+            (1, 17),
+            (1, 18),
+            (1, 19),
+            (1, 20),
+            (2, 4),
+            (2, 5),
+        ];
+        assert_eq!(sequences(&spool), kept);
+    }
+
+    #[test]
+    fn a_batch_that_gave_way_while_it_was_sent_is_no_trouble() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = SpoolLimits {
+            bytes: 100,
+            batches: 1,
+        };
+        let spool = Spool::open(folder.path(), limits).unwrap();
+        spool.put((1, 1), (1, Kind::Visits), b"a").unwrap();
+        let first = spool.oldest().unwrap();
+        spool.put((1, 2), (1, Kind::Visits), b"b").unwrap();
+        assert_eq!(spool.read(&first).unwrap(), None);
+        spool.remove(&first).unwrap();
+        assert_eq!(sequences(&spool), [(1, 2)]);
+    }
+}

@@ -1,0 +1,258 @@
+//! Everything that the platform has told, folded: the last snapshot with all changes after it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use api::link::{Cursor, Item, MAX_LINE_BYTES, Platform};
+use aws_lc_rs::digest::{self, SHA256};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::reader::MAX_SNAPSHOT_BYTES;
+
+/// What is known. Items are kept as the lines that they are written as.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    platform: Platform,
+    /// How far it goes; `None` where the platform has to tell everything again.
+    cursor: Option<Cursor>,
+    items: BTreeMap<Key, Kept>,
+    bytes: usize,
+}
+
+/// What names an item: a later one with the same name replaces it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Keys,
+    RelayKeys,
+    Project(String),
+    Person(String),
+    Credential(String),
+    Ended(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Kept {
+    line: Bytes,
+    /// Unix seconds from which nobody needs it.
+    until: Option<i64>,
+}
+
+impl State {
+    /// What a snapshot says.
+    pub fn new(platform: Platform, items: &[Item], cursor: Cursor) -> Self {
+        let mut state = Self {
+            platform,
+            cursor: Some(cursor),
+            items: BTreeMap::new(),
+            bytes: 0,
+        };
+        for item in items {
+            state.put(item);
+        }
+        state
+    }
+
+    /// Puts a change on top.
+    pub fn fold(&mut self, items: &[Item], cursor: Cursor) {
+        for item in items {
+            self.put(item);
+        }
+        self.cursor = Some(cursor);
+    }
+
+    /// What holds for the whole cluster.
+    pub fn platform(&self) -> &Platform {
+        &self.platform
+    }
+
+    /// How far it goes.
+    pub fn cursor(&self) -> Option<&Cursor> {
+        self.cursor.as_ref()
+    }
+
+    /// Forgets how far it goes: the platform is asked for everything.
+    pub fn forget_cursor(&mut self) {
+        self.cursor = None;
+    }
+
+    /// Size of all items as they are written, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// All items.
+    pub fn items(&self) -> Vec<Item> {
+        let kept = self.items.values();
+        // Each line was an item when it was put in.
+        kept.filter_map(|kept| serde_json::from_slice(&kept.line).ok())
+            .collect()
+    }
+
+    /// Forgets what was ended and is past its time, at `now` (Unix seconds).
+    pub fn forget_ended(&mut self, now: i64) {
+        let first = Bound::Included(Key::Ended(String::new()));
+        let past: Vec<Key> = self
+            .items
+            .range((first, Bound::Unbounded))
+            .filter(|(_, kept)| kept.until.is_some_and(|until| until <= now))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in past {
+            self.remove(&key);
+        }
+    }
+
+    fn put(&mut self, item: &Item) {
+        let (key, until) = match item {
+            Item::Keys(_) => (Key::Keys, None),
+            // In a folder that its owner alone can read: a relay starts without the platform, too.
+            Item::RelayKeys(_) => (Key::RelayKeys, None),
+            Item::Project(project) => (Key::Project(project.id.clone()), None),
+            Item::Person(person) => (Key::Person(person.id.clone()), None),
+            Item::Credential(credential) => (Key::Credential(credential.id.clone()), None),
+            Item::Ended(ended) => (Key::Ended(ended.id.clone()), Some(ended.until)),
+            Item::ProjectGone { id } => return self.remove(&Key::Project(id.clone())),
+            Item::PersonGone { id } => return self.remove(&Key::Person(id.clone())),
+            Item::CredentialGone { id } => return self.remove(&Key::Credential(id.clone())),
+            Item::Unknown => return,
+        };
+        self.remove(&key);
+        // Items came as JSON, so they can be written as JSON.
+        if let Ok(line) = serde_json::to_vec(item) {
+            self.bytes += line.len() + 1;
+            let line = line.into();
+            self.items.insert(key, Kept { line, until });
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(gone) = self.items.remove(key) {
+            self.bytes -= gone.line.len() + 1;
+        }
+    }
+}
+
+/// Why a file is not taken for a state.
+#[derive(Debug, thiserror::Error)]
+pub enum BadState {
+    /// It was cut short, or changed.
+    #[error("it is broken: {0}")]
+    Broken(&'static str),
+    /// It was written by a version whose form this one does not know.
+    #[error("its form is of another version")]
+    Version,
+    /// It is of another platform.
+    #[error("it is of another platform")]
+    Foreign,
+}
+
+/// First line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    format: String,
+    version: u32,
+    /// Version of the program that wrote it. One that knows other kinds of items has to be told
+    /// everything again.
+    program: String,
+    /// The address that the program was given, to know the file of another platform.
+    address: String,
+    platform: Platform,
+    cursor: Option<Cursor>,
+}
+
+/// Last line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Trailer {
+    items: usize,
+    /// SHA-256 of all lines before, in hexadecimal digits.
+    sha256: String,
+}
+
+const FORMAT: &str = "svc-link-state";
+const VERSION: u32 = 1;
+
+/// Largest file that is read: a state as large as it may be, with what is around it.
+pub(crate) const MAX_FILE_BYTES: usize = MAX_SNAPSHOT_BYTES + 2 * MAX_LINE_BYTES;
+
+impl State {
+    /// The file: one line of what it is, one for each item, one to know that it is whole.
+    pub fn to_file(&self, address: &str) -> Vec<u8> {
+        let header = Header {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            address: address.to_owned(),
+            platform: self.platform.clone(),
+            cursor: self.cursor.clone(),
+        };
+        let mut file = serde_json::to_vec(&header).unwrap_or_default();
+        file.reserve(self.bytes + 1024);
+        file.push(b'\n');
+        for kept in self.items.values() {
+            file.extend_from_slice(&kept.line);
+            file.push(b'\n');
+        }
+        let trailer = Trailer {
+            items: self.items.len(),
+            sha256: sha256(&file),
+        };
+        file.extend(serde_json::to_vec(&trailer).unwrap_or_default());
+        file.push(b'\n');
+        file
+    }
+
+    /// What a file holds.
+    ///
+    /// # Errors
+    /// [`BadState`]; nothing of the file is used then.
+    pub fn from_file(file: &[u8], address: &str) -> Result<Self, BadState> {
+        let body = file
+            .strip_suffix(b"\n")
+            .ok_or(BadState::Broken("it does not end"))?;
+        let cut = body.iter().rposition(|byte| *byte == b'\n');
+        let (body, trailer) = body.split_at(cut.map_or(0, |at| at + 1));
+        let trailer: Trailer =
+            serde_json::from_slice(trailer).map_err(|_| BadState::Broken("its last line"))?;
+        if trailer.sha256 != sha256(body) {
+            return Err(BadState::Broken("its checksum"));
+        }
+        let mut lines = body.split_inclusive(|byte| *byte == b'\n');
+        let first = lines.next().ok_or(BadState::Broken("it is empty"))?;
+        let header: Header =
+            serde_json::from_slice(first).map_err(|_| BadState::Broken("its first line"))?;
+        if header.format != FORMAT || header.version != VERSION {
+            return Err(BadState::Version);
+        }
+        if header.address != address {
+            return Err(BadState::Foreign);
+        }
+        let same_program = header.program == env!("CARGO_PKG_VERSION");
+        let mut state = Self {
+            platform: header.platform,
+            cursor: header.cursor.filter(|_| same_program),
+            items: BTreeMap::new(),
+            bytes: 0,
+        };
+        for line in lines {
+            let item = serde_json::from_slice(line).map_err(|_| BadState::Broken("an item"))?;
+            state.put(&item);
+        }
+        if state.items.len() != trailer.items {
+            return Err(BadState::Broken("its count"));
+        }
+        Ok(state)
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let digest = digest::digest(&SHA256, bytes);
+    digest.as_ref().iter().fold(String::new(), |mut hex, byte| {
+        write!(hex, "{byte:02x}").ok();
+        hex
+    })
+}
+
+#[cfg(test)]
+mod tests;

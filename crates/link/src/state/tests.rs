@@ -1,0 +1,192 @@
+use api::link::{Credential, CredentialProof, Ended, Keys, Membership, Person};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const ADDRESS: &str = "https://platform.example/";
+
+fn platform() -> Platform {
+    Platform {
+        base_url: "https://platform.example".to_owned(),
+        cluster_domain: "engine.example".to_owned(),
+    }
+}
+
+fn cursor(version: u32) -> Cursor {
+    Cursor(format!("{version}.a1"))
+}
+
+fn person(id: &str, workspace: &str) -> Item {
+    Item::Person(Person {
+        id: id.to_owned(),
+        memberships: vec![Membership {
+            workspace_id: workspace.to_owned(),
+            permissions: vec![],
+        }],
+        sessions_after: 0,
+    })
+}
+
+fn credential(id: &str, byte: u8) -> Item {
+    Item::Credential(Box::new(Credential {
+        id: id.to_owned(),
+        user_id: "usr_1".to_owned(),
+        workspace_id: None,
+        proof: CredentialProof::Pat {
+            sha256: format!("{byte:02x}").repeat(32),
+            token_endpoint: None,
+        },
+        permissions: None,
+        resources: Some(json!({"tunnels": {}})),
+        expires_at: None,
+    }))
+}
+
+fn project(id: &str, endpoint: &str) -> Item {
+    serde_json::from_value(json!({"item": "project", "id": id, "endpoint": endpoint,
+        "workspace_id": "wks_1", "plan": "basic", "provider": "other"}))
+    .unwrap()
+}
+
+fn ended(id: &str, until: i64) -> Item {
+    Item::Ended(Ended {
+        id: id.to_owned(),
+        until,
+    })
+}
+
+fn sample() -> State {
+    let items = [
+        Item::Keys(Keys {
+            jwks: json!({"keys": []}),
+        }),
+        project("prj_1", "e7e8a732"),
+        person("usr_1", "wks_1"),
+        credential("crd_1", 7),
+        ended("ses_1", 100),
+    ];
+    State::new(platform(), &items, cursor(5))
+}
+
+#[test]
+fn an_item_replaces_what_was_known_under_its_id_and_what_is_gone_is_gone() {
+    let mut state = sample();
+    state.fold(
+        &[
+            person("usr_1", "wks_2"),
+            Item::CredentialGone {
+                id: "crd_1".to_owned(),
+            },
+            Item::Unknown,
+        ],
+        cursor(6),
+    );
+    let items = state.items();
+    assert_eq!(items.len(), 4);
+    assert!(items.contains(&person("usr_1", "wks_2")));
+    assert_eq!(state.cursor(), Some(&cursor(6)));
+    let same = State::new(platform(), &items, cursor(6));
+    assert_eq!(state, same, "nothing is left of what was replaced");
+}
+
+#[test]
+fn what_was_ended_is_forgotten_when_nothing_can_come_of_it() {
+    let mut state = sample();
+    state.forget_ended(99);
+    assert_eq!(state.items().len(), 5);
+    state.forget_ended(100);
+    assert_eq!(state.items().len(), 4);
+}
+
+#[test]
+fn a_file_holds_all_of_it() {
+    let state = sample();
+    let file = state.to_file(ADDRESS);
+    assert_eq!(State::from_file(&file, ADDRESS).unwrap(), state);
+}
+
+#[test]
+fn a_broken_or_foreign_file_is_refused() {
+    let file = sample().to_file(ADDRESS);
+    assert!(matches!(
+        State::from_file(&file, "https://other.example/"),
+        Err(BadState::Foreign)
+    ));
+    for broken in [
+        &b""[..],
+        b"\n",
+        b"{}\n",
+        &file[..file.len() - 1],
+        &file[..file.len() / 2],
+        &[file.as_slice(), b"{}\n"].concat(),
+    ] {
+        assert!(matches!(
+            State::from_file(broken, ADDRESS),
+            Err(BadState::Broken(_))
+        ));
+    }
+    for at in (0..file.len()).step_by(7) {
+        let mut changed = file.clone();
+        changed[at] ^= 1;
+        assert!(State::from_file(&changed, ADDRESS).is_err(), "byte {at}");
+    }
+}
+
+/// A file with this for its first line, and otherwise as it should be.
+fn with_header(change: impl Fn(&mut serde_json::Value)) -> Vec<u8> {
+    let file = sample().to_file(ADDRESS);
+    let text = String::from_utf8(file).unwrap();
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    let mut header = serde_json::from_str(&lines[0]).unwrap();
+    change(&mut header);
+    lines[0] = header.to_string();
+    lines.pop();
+    let mut file = (lines.join("\n") + "\n").into_bytes();
+    let trailer = json!({"items": lines.len() - 1, "sha256": sha256(&file)});
+    file.extend(format!("{trailer}\n").into_bytes());
+    file
+}
+
+#[test]
+fn a_file_of_another_version_of_the_program_serves_but_is_not_continued() {
+    let file = with_header(|header| header["program"] = json!("0.0.9"));
+    let state = State::from_file(&file, ADDRESS).unwrap();
+    assert_eq!(state.items().len(), 5);
+    assert_eq!(
+        state.cursor(),
+        None,
+        "it may not know what this version has to know"
+    );
+    let file = with_header(|header| header["version"] = json!(2));
+    assert!(matches!(
+        State::from_file(&file, ADDRESS),
+        Err(BadState::Version)
+    ));
+}
+
+proptest! {
+    /// However the same items come, the state is that of the last one under each id.
+    #[test]
+    fn changes_fold_to_what_a_snapshot_would_say(
+        steps in proptest::collection::vec((0_u8..4, 0_u8..4, any::<bool>()), 0..60),
+        cut in 0_usize..60,
+    ) {
+        let items: Vec<Item> = steps
+            .iter()
+            .map(|(id, byte, gone)| {
+                let id = format!("crd_{id}");
+                if *gone { Item::CredentialGone { id } } else { credential(&id, *byte) }
+            })
+            .collect();
+        let (first, rest) = items.split_at(cut.min(items.len()));
+        let mut folded = State::new(platform(), first, cursor(1));
+        for item in rest {
+            folded.fold(std::slice::from_ref(item), cursor(1));
+        }
+        let at_once = State::new(platform(), &items, cursor(1));
+        prop_assert_eq!(&folded, &at_once);
+        let file = folded.to_file(ADDRESS);
+        prop_assert_eq!(State::from_file(&file, ADDRESS).unwrap(), folded);
+    }
+}

@@ -1,0 +1,63 @@
+//! What must hold for any bytes of a platform, and of a file that somebody touched. `fuzz/` feeds
+//! these functions with what it invents, the tests with what is kept in `tests/corpus`.
+
+use std::fmt::Write as _;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use link::{Reader, State, Step};
+
+/// The stream of a platform: the same steps however it is cut. The first byte says whether
+/// the engine knows something already, the second is the size of the pieces.
+pub(crate) fn link_stream(data: &[u8]) {
+    let [grounded, size, bytes @ ..] = data else {
+        return;
+    };
+    let grounded = grounded % 2 == 1;
+    let whole = steps(grounded, std::iter::once(bytes));
+    let cut = steps(grounded, bytes.chunks(usize::from(*size).max(1)));
+    assert_eq!(whole, cut);
+}
+
+fn steps<'p>(grounded: bool, pieces: impl Iterator<Item = &'p [u8]>) -> (Vec<Step>, bool) {
+    let mut reader = Reader::new(grounded);
+    let mut steps = Vec::new();
+    for piece in pieces {
+        reader.push(piece);
+        loop {
+            match reader.next() {
+                Ok(Some(step)) => steps.push(step),
+                Ok(None) => break,
+                Err(_) => return (steps, true),
+            }
+        }
+    }
+    (steps, false)
+}
+
+/// The file in which an engine keeps what it was told: what is read is what would be written.
+/// The first byte says whether the checksum is put right before, so that the rest of the reader
+/// is reached; the second, how many items it says there are.
+pub(crate) fn link_state(data: &[u8]) {
+    let [repair, items, bytes @ ..] = data else {
+        return;
+    };
+    let mut file = bytes.to_vec();
+    if repair % 2 == 1 {
+        file.push(b'\n');
+        let sum = hex(digest(&SHA256, &file).as_ref());
+        file.extend(format!("{{\"items\":{items},\"sha256\":\"{sum}\"}}\n").into_bytes());
+    }
+    if let Ok(state) = State::from_file(&file, ADDRESS) {
+        let written = state.to_file(ADDRESS);
+        assert_eq!(State::from_file(&written, ADDRESS).unwrap(), state);
+    }
+}
+
+const ADDRESS: &str = "https://platform.example/";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}

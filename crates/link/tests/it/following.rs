@@ -1,0 +1,195 @@
+//! The reading half: it hands over what the platform says, and comes back whatever happens.
+
+use std::time::Duration;
+
+use api::link::Item;
+use link::Pace;
+use testing::{FakePlatform, within};
+use tokio::net::TcpListener;
+
+use crate::support::{CLUSTER, Following, Told, pace};
+
+fn snapshots(told: &[Told]) -> usize {
+    told.iter()
+        .filter(|told| matches!(told, Told::Snapshot(_)))
+        .count()
+}
+
+fn has_project(items: &[Item], wanted: &str) -> bool {
+    items
+        .iter()
+        .any(|item| matches!(item, Item::Project(project) if project.endpoint == wanted))
+}
+
+#[tokio::test]
+async fn everything_comes_first_and_then_what_changes_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    platform.add_project("aaaaaaaa");
+    let link = Following::start(&platform, folder.path(), pace());
+    let told = link.told(|told| !told.is_empty()).await;
+    let Told::Snapshot(items) = &told[0] else {
+        panic!("{told:?}")
+    };
+    assert!(has_project(items, "aaaaaaaa"));
+    for number in 0..100 {
+        platform.add_project(&format!("{number:08x}"));
+    }
+    link.informed(&platform).await;
+    let told = link.told(|told| told.len() == 101).await;
+    for (number, told) in told[1..].iter().enumerate() {
+        let Told::Change(items) = told else {
+            panic!("{told:?}")
+        };
+        assert!(has_project(items, &format!("{number:08x}")));
+    }
+    assert!(link.status.is_connected());
+    assert_eq!((link.status.snapshots(), link.status.changes()), (1, 100));
+}
+
+#[tokio::test]
+async fn a_link_that_was_lost_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let link = Following::start(&platform, folder.path(), pace());
+    link.informed(&platform).await;
+    platform.set_away(true);
+    within("the loss to be seen", link.status.becomes(false)).await;
+    platform.add_project("aaaaaaaa");
+    platform.set_away(false);
+    link.informed(&platform).await;
+    let told = link.told(|told| told.len() == 2).await;
+    assert!(matches!(&told[1], Told::Change(items) if has_project(items, "aaaaaaaa")));
+}
+
+#[tokio::test]
+async fn another_history_begins_with_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let link = Following::start(&platform, folder.path(), pace());
+    link.informed(&platform).await;
+    platform.restore();
+    link.told(|told| snapshots(told) == 2).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_ends_the_connection_and_everything_is_asked_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let link = Following::start(&platform, folder.path(), pace());
+    link.informed(&platform).await;
+    platform.garble();
+    link.told(|told| snapshots(told) == 2).await;
+}
+
+#[tokio::test]
+async fn a_platform_that_is_silent_is_left_and_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let pace = Pace {
+        silence: Duration::from_millis(200),
+        ..pace()
+    };
+    let link = Following::start(&platform, folder.path(), pace);
+    link.informed(&platform).await;
+    platform.set_mute(true);
+    platform.add_project("aaaaaaaa");
+    platform.followed_by(0).await;
+    platform.set_mute(false);
+    link.informed(&platform).await;
+}
+
+#[tokio::test]
+async fn a_platform_that_does_not_answer_is_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let pace = Pace {
+        first_contact: Duration::from_millis(50),
+        ..pace()
+    };
+    let link = Following::at(&url, "secret", folder.path(), pace, CLUSTER);
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        silent.push(within("a connection", listener.accept()).await.unwrap());
+    }
+    link.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_that_is_refused_is_tried_again_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let link = Following::at(&platform.url(), "wrong", folder.path(), pace(), CLUSTER);
+    // It is read from its file whenever a connection is made.
+    std::fs::write(folder.path().join("token"), platform.secret()).unwrap();
+    link.informed(&platform).await;
+    platform.set_refuses(true);
+    platform.followed_by(0).await;
+    platform.set_refuses(false);
+    platform.followed_by(1).await;
+}
+
+#[tokio::test]
+async fn what_another_cluster_is_told_is_not_put_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let (url, secret) = (platform.url(), platform.secret());
+    let link = Following::at(&url, secret, folder.path(), pace(), "other.example");
+    platform.followed_by(1).await;
+    platform.followed_by(0).await;
+    assert_eq!(link.status.snapshots(), 0);
+    link.stop().await;
+    let link = Following::start(&platform, folder.path(), pace());
+    let told = link.told(|told| !told.is_empty()).await;
+    assert_eq!(snapshots(&told), 1, "nothing of it was kept: {told:?}");
+}
+
+#[tokio::test]
+async fn what_was_known_is_served_without_the_platform_and_continued_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let link = Following::start(&platform, folder.path(), pace());
+    link.informed(&platform).await;
+    platform.add_project("aaaaaaaa");
+    link.informed(&platform).await;
+    link.stop().await;
+
+    platform.set_away(true);
+    let link = Following::start(&platform, folder.path(), pace());
+    let told = link.told(|told| !told.is_empty()).await;
+    assert!(matches!(&told[0], Told::Snapshot(items) if has_project(items, "aaaaaaaa")));
+    assert!(!link.status.is_connected());
+    platform.set_away(false);
+    platform.add_project("bbbbbbbb");
+    link.informed(&platform).await;
+    let told = link.told(|told| told.len() == 2).await;
+    assert_eq!(snapshots(&told), 1, "it went on where the file ends");
+}
+
+#[tokio::test]
+async fn a_file_that_is_broken_or_of_another_platform_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let link = Following::start(&platform, folder.path(), pace());
+    link.informed(&platform).await;
+    link.stop().await;
+    let other = FakePlatform::start().await;
+    other.set_away(true);
+    let link = Following::start(&other, folder.path(), pace());
+    assert!(link.ear.told.borrow().is_empty());
+    other.set_away(false);
+    link.informed(&other).await;
+    link.stop().await;
+
+    let state = folder.path().join("link/state");
+    let mut file = std::fs::read(&state).unwrap();
+    let middle = file.len() / 2;
+    file[middle] ^= 1;
+    std::fs::write(&state, file).unwrap();
+    other.set_away(true);
+    let link = Following::start(&other, folder.path(), pace());
+    assert!(link.ear.told.borrow().is_empty());
+    other.set_away(false);
+    link.informed(&other).await;
+}

@@ -1,0 +1,17 @@
+//! The link through real sockets, to a platform that misbehaves when it is asked to. The modules
+//! say `cfg(test)` so that the lints know their helpers for tests too.
+
+#[cfg(test)]
+mod corpus;
+#[cfg(test)]
+mod following;
+#[cfg(test)]
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+#[cfg(test)]
+mod reporting;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+#[path = "../fuzz_targets/mod.rs"]
+mod targets;

@@ -1,0 +1,238 @@
+//! The sending half: every record that was taken arrives once.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use api::link::{InventoryRecord, Record, StreamRecord};
+use link::{Pace, Records, SpoolLimits, reports};
+use testing::{FakePlatform, within};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{endpoint, pace};
+
+struct Reporting {
+    records: Records,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Reporting {
+    async fn start(platform: &FakePlatform, folder: &Path, limits: SpoolLimits) -> Self {
+        Self::with(platform, folder, limits, pace()).await
+    }
+
+    async fn with(platform: &FakePlatform, folder: &Path, limits: SpoolLimits, pace: Pace) -> Self {
+        let endpoint = endpoint(&platform.url(), platform.secret(), folder);
+        let open = || {
+            reports(
+                endpoint.clone(),
+                &folder.join("reports"),
+                limits,
+                pace.clone(),
+            )
+        };
+        // One that was killed may be writing its last batch.
+        let opened = within("the folder", async {
+            loop {
+                match open() {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        tokio::task::yield_now().await;
+                    }
+                    opened => return opened,
+                }
+            }
+        });
+        let (records, reporter) = opened.await.unwrap();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(reporter.run(stop.clone()));
+        Self {
+            records,
+            stop,
+            task,
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        within("end of the reporter", self.task).await.unwrap();
+    }
+
+    /// As if the process had been killed.
+    async fn kill(self) {
+        self.task.abort();
+        self.task.await.unwrap_err();
+    }
+}
+
+/// A record that can be told from others.
+fn record(number: u32) -> Record {
+    Record::Inventory(InventoryRecord {
+        project_id: "prj_1".to_owned(),
+        clients: number,
+        tunnels: 0,
+    })
+}
+
+fn visit(number: u32) -> Record {
+    Record::Stream(Box::new(StreamRecord {
+        project_id: "prj_1".to_owned(),
+        stream_id: number.to_string(),
+        tunnel_id: None,
+        user_id: None,
+        outcome: "denied".to_owned(),
+        created_at: "2026-01-01T00:00:00Z".parse().unwrap(),
+        summary: serde_json::Value::Null,
+    }))
+}
+
+fn number(record: &Record) -> Option<u32> {
+    match record {
+        Record::Inventory(inventory) => Some(inventory.clients),
+        _ => None,
+    }
+}
+
+fn numbers(platform: &FakePlatform) -> Vec<u32> {
+    let mut numbers: Vec<u32> = platform.records().iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+async fn arrives(platform: &FakePlatform, wanted: u32) {
+    let is = |record: &Record| number(record).filter(|number| *number == wanted);
+    platform.record(is).await;
+}
+
+#[tokio::test]
+async fn what_is_reported_arrives_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let reporting = Reporting::start(&platform, folder.path(), SpoolLimits::default()).await;
+    for number in 0..3000 {
+        reporting.records.push(record(number));
+    }
+    arrives(&platform, 2999).await;
+    assert_eq!(numbers(&platform), (0..3000).collect::<Vec<_>>());
+    let records = reporting.records.clone();
+    reporting.stop().await;
+    let counts = records.counts();
+    assert_eq!((counts.waiting, counts.sent, counts.dropped), (0, 3000, 0));
+}
+
+#[tokio::test]
+async fn a_lost_receipt_makes_no_record_arrive_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    platform.lose_receipts(3);
+    let reporting = Reporting::start(&platform, folder.path(), SpoolLimits::default()).await;
+    reporting.records.push(record(1));
+    platform.reported(4).await;
+    reporting.records.push(record(2));
+    arrives(&platform, 2).await;
+    assert_eq!(numbers(&platform), [1, 2]);
+}
+
+#[tokio::test]
+async fn what_was_written_survives_the_process_and_arrives_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    // The platform has the first batch, and this process never learns it.
+    platform.lose_receipts(usize::MAX);
+    let reporting = Reporting::start(&platform, folder.path(), SpoolLimits::default()).await;
+    reporting.records.push(record(1));
+    platform.reported(2).await;
+    platform.set_away(true);
+    reporting.records.push(record(2));
+    let spool = folder.path().join("reports");
+    let files = || std::fs::read_dir(&spool).unwrap().count();
+    // With the lock file.
+    within("the second batch on disk", async {
+        while files() < 3 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    reporting.kill().await;
+
+    platform.lose_receipts(0);
+    platform.set_away(false);
+    let reporting = Reporting::start(&platform, folder.path(), SpoolLimits::default()).await;
+    reporting.records.push(record(3));
+    arrives(&platform, 3).await;
+    assert_eq!(numbers(&platform), [1, 2, 3]);
+    reporting.stop().await;
+    assert_eq!(files(), 1, "the lock alone");
+}
+
+#[tokio::test]
+async fn a_stop_sends_what_was_taken_or_leaves_it_for_the_next_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let pace = Pace {
+        batch: std::time::Duration::from_mins(1),
+        ..pace()
+    };
+    let limits = SpoolLimits::default();
+    let reporting = Reporting::with(&platform, folder.path(), limits, pace.clone()).await;
+    reporting.records.push(record(1));
+    reporting.stop().await;
+    assert_eq!(numbers(&platform), [1]);
+
+    platform.set_away(true);
+    let reporting = Reporting::with(&platform, folder.path(), limits, pace.clone()).await;
+    reporting.records.push(record(2));
+    reporting.stop().await;
+    assert_eq!(numbers(&platform), [1]);
+    platform.set_away(false);
+    let reporting = Reporting::with(&platform, folder.path(), limits, pace).await;
+    arrives(&platform, 2).await;
+    reporting.stop().await;
+    assert_eq!(numbers(&platform), [1, 2]);
+}
+
+#[tokio::test]
+async fn what_has_no_room_is_counted_and_nobody_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    platform.set_away(true);
+    let limits = SpoolLimits {
+        batches: 2,
+        ..SpoolLimits::default()
+    };
+    let reporting = Reporting::start(&platform, folder.path(), limits).await;
+    // In one go: nothing of the queue is taken meanwhile.
+    for number in 0..10_000 {
+        reporting.records.push(record(number));
+    }
+    let dropped = reporting.records.counts().dropped;
+    assert!(dropped > 1000, "{dropped}");
+    let records = reporting.records.clone();
+    reporting.stop().await;
+    let counts = records.counts();
+    assert_eq!(counts.waiting + counts.dropped, 10_000);
+    assert!(counts.waiting <= 2000, "{counts:?}");
+    platform.set_away(false);
+    let reporting = Reporting::start(&platform, folder.path(), limits).await;
+    reporting.records.push(record(10_001));
+    arrives(&platform, 10_001).await;
+    assert_eq!(numbers(&platform).len() as u64, counts.waiting + 1);
+}
+
+/// Strangers can make visits without end, of which some are dropped then; of nothing else.
+#[tokio::test]
+async fn visits_do_not_crowd_out_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let reporting = Reporting::start(&platform, folder.path(), SpoolLimits::default()).await;
+    for number in 0..20_000 {
+        reporting.records.push(visit(number));
+    }
+    for number in 0..100 {
+        reporting.records.push(record(number));
+    }
+    let dropped = reporting.records.counts().dropped;
+    assert!((1..20_000).contains(&dropped), "{dropped}");
+    reporting.stop().await;
+    assert_eq!(numbers(&platform), (0..100).collect::<Vec<_>>());
+}

@@ -1,0 +1,117 @@
+//! Links with short waits, and handlers that remember.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::link::{Item, Platform};
+use link::{Backoff, Endpoint, Handler, Link, Pace, Status};
+use testing::{FakePlatform, within};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Waits that a test can afford, and that nothing on loopback reaches by itself.
+pub(crate) fn pace() -> Pace {
+    Pace {
+        retry: Backoff::new(Duration::from_millis(10), Duration::from_millis(50)),
+        refused: Duration::from_millis(50),
+        save: Duration::from_millis(10),
+        batch: Duration::from_millis(10),
+        ..Pace::default()
+    }
+}
+
+pub(crate) fn endpoint(url: &str, secret: &str, folder: &Path) -> Endpoint {
+    let token = folder.join("token");
+    std::fs::write(&token, secret).unwrap();
+    Endpoint::new(url, token, None).unwrap()
+}
+
+/// What was handed over, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Told {
+    Snapshot(Vec<Item>),
+    Change(Vec<Item>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Ear {
+    pub(crate) told: watch::Sender<Vec<Told>>,
+    /// The cluster that it will hear of.
+    cluster: &'static str,
+}
+
+impl Handler for Ear {
+    fn snapshot(&self, platform: Platform, items: Vec<Item>) -> Result<(), String> {
+        if platform.cluster_domain != self.cluster {
+            return Err("another cluster".to_owned());
+        }
+        self.told
+            .send_modify(|told| told.push(Told::Snapshot(items)));
+        Ok(())
+    }
+
+    fn change(&self, items: Vec<Item>) {
+        self.told.send_modify(|told| told.push(Told::Change(items)));
+    }
+}
+
+/// A link that runs.
+pub(crate) struct Following {
+    pub(crate) status: Arc<Status>,
+    pub(crate) ear: Arc<Ear>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Following {
+    pub(crate) fn start(platform: &FakePlatform, folder: &Path, pace: Pace) -> Self {
+        Self::at(&platform.url(), platform.secret(), folder, pace, CLUSTER)
+    }
+
+    pub(crate) fn at(
+        url: &str,
+        secret: &str,
+        folder: &Path,
+        pace: Pace,
+        cluster: &'static str,
+    ) -> Self {
+        let link = Link::open(endpoint(url, secret, folder), &folder.join("link"), pace).unwrap();
+        let ear = Arc::new(Ear {
+            told: watch::Sender::new(Vec::new()),
+            cluster,
+        });
+        link.restore(&*ear);
+        let (status, stop) = (link.status(), CancellationToken::new());
+        let task = tokio::spawn(link.run(Arc::clone(&ear), stop.clone()));
+        Self {
+            status,
+            ear,
+            stop,
+            task,
+        }
+    }
+
+    /// Waits until something was handed over for which `is` holds; gives all that was.
+    pub(crate) async fn told(&self, is: impl Fn(&[Told]) -> bool) -> Vec<Told> {
+        let mut told = self.ear.told.subscribe();
+        let reached = told.wait_for(|told| is(told));
+        within("something to be told", reached)
+            .await
+            .unwrap()
+            .clone()
+    }
+
+    /// Waits until everything is in force that the platform told.
+    pub(crate) async fn informed(&self, platform: &FakePlatform) {
+        within("what was told", self.status.reaches(platform.version())).await;
+    }
+
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        within("end of the link", self.task).await.unwrap();
+    }
+}
+
+pub(crate) const CLUSTER: &str = "engine.localhost";

@@ -1,0 +1,151 @@
+//! What is live in a project: lists of the Engine API, asked of the project's engine.
+
+use api::engine::{self, Access};
+use bytes::Bytes;
+use http::{Request, Response};
+use serde_json::{Map, Value, json};
+use types::permission::Permission;
+
+use crate::call::{BadArgument, push_encoded, segment};
+use crate::schema;
+
+/// A list of the Engine API.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LiveList {
+    path: &'static str,
+    /// The component that its filters are.
+    filter: &'static str,
+    /// The component that its items are.
+    item: &'static str,
+    /// What the list is called in the answer of the tool.
+    key: &'static str,
+}
+
+/// Agents that are connected (EN-1).
+pub(crate) const CLIENTS: &LiveList = &LiveList {
+    path: engine::CLIENTS,
+    filter: "ClientFilter",
+    item: "Client",
+    key: "clients",
+};
+
+/// Tunnels that they hold (EN-1).
+pub(crate) const TUNNELS: &LiveList = &LiveList {
+    path: engine::TUNNELS,
+    filter: "TunnelFilter",
+    item: "TunnelListItem",
+    key: "tunnels",
+};
+
+/// A project as its callers name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProjectName {
+    /// By its id.
+    Id(String),
+    /// By its endpoint, eight hexadecimal characters.
+    Endpoint(String),
+}
+
+impl LiveList {
+    /// The operation of the engine's document.
+    pub(crate) fn operation(&self) -> Option<&'static engine::Operation> {
+        engine::OPERATIONS.iter().find(|one| one.path == self.path)
+    }
+
+    /// The permission that the engine asks for.
+    pub(crate) fn permission(&self) -> Option<Permission> {
+        match self.operation()?.access {
+            Access::Permitted(permission, _) => Some(permission),
+            Access::Public | Access::Authenticated => None,
+        }
+    }
+
+    /// JSON Schema of the arguments.
+    pub(crate) fn input(&self) -> Value {
+        let name = |about: &str| json!({"description": about, "type": "string", "minLength": 1, "maxLength": 128});
+        schema::of_engine(json!({
+            "type": "object",
+            "properties": {
+                PROJECT_ID: name("The project by its id; or give its endpoint."),
+                PROJECT_ENDPOINT: name("The project by its endpoint, eight hexadecimal characters."),
+                FILTERS: schema::reference(self.filter),
+                LIMIT: {
+                    "description": "At most this many, oldest first; without it all of them.",
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": types::filter::MAX_LIMIT,
+                },
+            },
+            "required": [],
+            "additionalProperties": false,
+        }))
+    }
+
+    /// JSON Schema of the answer.
+    pub(crate) fn output(&self) -> Value {
+        schema::of_engine(json!({
+            "type": "object",
+            "properties": {
+                self.key: {"type": "array", "items": schema::reference(self.item)},
+            },
+            "required": [self.key],
+        }))
+    }
+
+    /// The project that is meant, and the request to its engine. What the list is narrowed to is
+    /// the engine's to judge.
+    pub(crate) fn request(
+        &self,
+        mut arguments: Map<String, Value>,
+    ) -> Result<(ProjectName, Request<Bytes>), BadArgument> {
+        let project = project(&mut arguments)?;
+        let known = |name: &str| [FILTERS, LIMIT].contains(&name);
+        if let Some(name) = arguments.keys().find(|name| !known(name)) {
+            return Err(BadArgument::new(name, "there is no such argument"));
+        }
+        let mut address = self.path.to_owned();
+        if !arguments.is_empty() {
+            address.push_str("?params=");
+            push_encoded(&mut address, &Value::Object(arguments).to_string());
+        }
+        let request = Request::get(address).body(Bytes::new());
+        let request =
+            request.map_err(|_| BadArgument::new(FILTERS, "they are too long for an address"))?;
+        Ok((project, request))
+    }
+
+    /// The answer of the tool: the engine's list under its key. `None`: the engine answered
+    /// something else.
+    pub(crate) fn answer(&self, response: &Response<Bytes>) -> Option<Value> {
+        let list: Vec<Value> = serde_json::from_slice(response.body()).ok()?;
+        Some(json!({ self.key: list }))
+    }
+}
+
+/// Takes the project out of the arguments.
+fn project(arguments: &mut Map<String, Value>) -> Result<ProjectName, BadArgument> {
+    let mut named = |name: &str| {
+        let value = arguments.remove(name);
+        let read = |value: Value| segment(&value).map(str::to_owned);
+        value
+            .map(|value| read(value).ok_or_else(|| BadArgument::new(name, "it is no identifier")))
+            .transpose()
+    };
+    match (named(PROJECT_ID)?, named(PROJECT_ENDPOINT)?) {
+        (Some(id), None) => Ok(ProjectName::Id(id)),
+        (None, Some(endpoint)) => Ok(ProjectName::Endpoint(endpoint)),
+        (Some(_), Some(_)) => Err(BadArgument::new(
+            PROJECT_ENDPOINT,
+            "give the id or the endpoint, not both",
+        )),
+        (None, None) => Err(BadArgument::new(
+            PROJECT_ID,
+            "the id or the endpoint of the project is missing",
+        )),
+    }
+}
+
+const PROJECT_ID: &str = "project_id";
+const PROJECT_ENDPOINT: &str = "project_endpoint";
+const FILTERS: &str = "filters";
+const LIMIT: &str = "limit";

@@ -1,0 +1,149 @@
+//! Lists of what is live: what the engine of a project is asked, and what the client gets.
+
+use mcp::ProjectName;
+use serde_json::{Value, json};
+
+use crate::platform::{Platform, json_response};
+
+const CLIENTS: &str = "svc_clients_list";
+const TUNNELS: &str = "svc_tunnels_list";
+
+fn by_id(more: Value) -> Value {
+    let mut arguments = more;
+    arguments["project_id"] = json!("prj_1");
+    arguments
+}
+
+/// The engine gets the request, the caller's bearer, and nothing else of the caller's request.
+#[tokio::test]
+async fn the_engine_is_asked_with_the_bearer_and_nothing_else() {
+    let platform = Platform::with(200, json!([]));
+    let call = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": TUNNELS, "arguments": {
+            "project_endpoint": "e7e8a732", "filters": {"name": "a&b"}, "limit": 5,
+        }},
+    });
+    let headers = [
+        ("authorization", "Bearer good"),
+        ("cookie", "session=secret"),
+        ("x-forwarded-for", "192.0.2.1"),
+        ("mcp-protocol-version", "2025-11-25"),
+    ];
+    let (status, answer) = platform.send(&call, &headers).await;
+    assert_eq!(status, 200, "{answer}");
+    let all_asked = platform.asked_of_engine();
+    assert_eq!(all_asked.len(), 1, "{answer}");
+    let asked = &all_asked[0];
+    assert_eq!(asked.project, ProjectName::Endpoint("e7e8a732".to_owned()));
+    assert_eq!(
+        asked.address,
+        "/api/tunnels?params=%7B%22filters%22%3A%7B%22name%22%3A%22a%26b%22%7D%2C%22limit%22%3A5%7D"
+    );
+    let bearer = ("authorization".to_owned(), "Bearer good".to_owned());
+    assert_eq!(asked.headers, [bearer]);
+    assert_eq!(asked.by, "ada");
+    assert_eq!(platform.asked(), [], "the API has no part in it");
+}
+
+#[tokio::test]
+async fn a_list_stands_under_its_name() {
+    let live = json!([{"id": "one"}, {"id": "two"}]);
+    let platform = Platform::with(200, live.clone());
+    for (tool, key, address) in [
+        (CLIENTS, "clients", "/api/clients"),
+        (TUNNELS, "tunnels", "/api/tunnels"),
+    ] {
+        let result = platform.call(Some("good"), tool, by_id(json!({}))).await;
+        assert_eq!(result["isError"], false, "{result}");
+        assert_eq!(result["structuredContent"], json!({ key: live }));
+        let asked = platform.asked_of_engine();
+        let asked = asked.last().unwrap();
+        assert_eq!(asked.address, address);
+        assert_eq!(asked.project, ProjectName::Id("prj_1".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn bad_arguments_reach_no_engine() {
+    let platform = Platform::with(200, json!([]));
+    for (arguments, expected) in [
+        (json!({}), "project_id: "),
+        (json!({"project_id": "../x"}), "project_id: "),
+        (json!({"project_endpoint": 7}), "project_endpoint: "),
+        (
+            by_id(json!({"project_endpoint": "e7e8a732"})),
+            "project_endpoint: ",
+        ),
+        (by_id(json!({"svc.token": "x"})), "svc.token: "),
+        (
+            by_id(json!({"filters": {"name": "x".repeat(70_000)}})),
+            "filters: ",
+        ),
+    ] {
+        let result = platform.call(Some("good"), CLIENTS, arguments).await;
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with(expected), "{expected}: {text}");
+        assert_eq!(result["isError"], true);
+    }
+    assert_eq!(platform.asked_of_engine(), []);
+}
+
+/// MC-6: who has not signed in is asked to, before any engine is.
+#[tokio::test]
+async fn mc_6_live_lists_need_a_login() {
+    let platform = Platform::with(200, json!([]));
+    let result = platform.call(None, TUNNELS, by_id(json!({}))).await;
+    let challenge = result["_meta"]["mcp/www_authenticate"][0].as_str().unwrap();
+    assert!(
+        challenge.contains("error=\"invalid_token\"")
+            && challenge.contains("scope=\"tunnels.resources.read-only\""),
+        "{challenge}"
+    );
+    assert_eq!(platform.asked_of_engine(), []);
+}
+
+/// MC-6: a permission that is missing is `insufficient_scope`, whoever notices it.
+#[tokio::test]
+async fn mc_6_an_engine_that_misses_a_permission_is_a_challenge() {
+    let platform = Platform::answering(|_| {
+        let mut response = json_response(403, &json!({"code": "insufficient_scope"}));
+        let challenge =
+            "Bearer error=\"insufficient_scope\", scope=\"tunnels.resources.read-only\"";
+        let headers = response.headers_mut();
+        headers.insert("www-authenticate", challenge.parse().unwrap());
+        response
+    });
+    let result = platform.call(Some("good"), CLIENTS, by_id(json!({}))).await;
+    let challenge = result["_meta"]["mcp/www_authenticate"][0].as_str().unwrap();
+    assert!(
+        challenge.starts_with("Bearer error=\"insufficient_scope\""),
+        "{challenge}"
+    );
+}
+
+/// What goes wrong on the way is a result, with what to do next.
+#[tokio::test]
+async fn an_engine_that_is_away_is_a_result() {
+    let problem = json!({"code": "engine_unreachable", "detail": "Call again in a minute."});
+    let platform = Platform::with(502, problem);
+    let result = platform.call(Some("good"), TUNNELS, by_id(json!({}))).await;
+    assert_eq!(result["isError"], true);
+    assert_eq!(result["_meta"]["svc/problem"]["code"], "engine_unreachable");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("Call again in a minute."), "{text}");
+
+    // Something else than an engine stands at its address.
+    let platform = Platform::with(200, json!({"no": "list"}));
+    let result = platform.call(Some("good"), TUNNELS, by_id(json!({}))).await;
+    assert_eq!(result["isError"], true, "{result}");
+}
+
+#[tokio::test]
+async fn the_engine_names_the_argument_at_fault() {
+    let problem = json!({"code": "invalid_request", "detail": "No.", "field": "filters.nmae"});
+    let platform = Platform::with(400, problem);
+    let arguments = by_id(json!({"filters": {"nmae": "x"}}));
+    let result = platform.call(Some("good"), TUNNELS, arguments).await;
+    assert_eq!(result["_meta"]["svc/problem"]["argument"], "filters.nmae");
+}

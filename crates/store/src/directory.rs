@@ -1,0 +1,342 @@
+//! What the engines of a cluster are told: its projects, and who may do what with them.
+//!
+//! Everything here is asked for with the [`Cluster`], and nothing of another one comes back: an
+//! engine learns of a person or a credential only where it serves a project that these reach.
+//! Lists that can be long are read in pages by id, on a [`crate::Snapshot`].
+
+use jiff::Timestamp;
+use types::id::{CredentialId, ProjectId, UserId, WorkspaceId};
+
+use crate::connection::Conn;
+use crate::credentials::Credential;
+use crate::error::Error;
+use crate::members::Role;
+use crate::row::record;
+use crate::sql::{Query, sql, statements};
+
+/// Which projects a cluster serves: those of its regions.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// `provider/region` of each region that it serves.
+    pub regions: Vec<String>,
+    /// Where it also serves what is in none of the regions that there are: all of those.
+    pub others_than: Option<Vec<String>>,
+}
+
+record! {
+    /// A project as engines know it.
+    pub struct Project from "projects" {
+        /// Id.
+        pub id: ProjectId,
+        /// The workspace that it belongs to.
+        pub workspace_id: WorkspaceId,
+        /// Eight hex digits: the label of its host name.
+        pub endpoint: String,
+        /// Plan of the catalogue.
+        pub plan: String,
+        /// Provider of the catalogue.
+        pub provider: String,
+        /// Region of the provider.
+        pub region: Option<String>,
+        /// Settings that differ from their defaults, a JSON object.
+        pub settings: serde_json::Value,
+        /// Whether it or its workspace is suspended.
+        pub is_suspended: bool,
+    }
+}
+
+record! {
+    /// A reserved port.
+    pub struct Port from "addresses" {
+        /// Id.
+        pub id: types::id::AddressId,
+        /// Whose it is.
+        pub project_id: ProjectId,
+        /// 1 to 65535.
+        pub port: i64,
+    }
+}
+
+record! {
+    /// Somebody who may use the platform and has a part in the cluster.
+    pub struct Person from "users" {
+        /// Id.
+        pub id: UserId,
+        /// Browser sessions that began before are over.
+        pub sessions_after: Timestamp,
+    }
+}
+
+record! {
+    /// A person's part in a workspace with a project of the cluster.
+    pub struct Part from "members" {
+        /// Who.
+        pub user_id: UserId,
+        /// Where.
+        pub workspace_id: WorkspaceId,
+        /// As what.
+        pub role: Role,
+    }
+}
+
+record! {
+    /// What was ended before its time.
+    pub struct Ended from "revoked_tokens" {
+        /// `jti` of a token, or id of a session.
+        pub jti: String,
+        /// When nothing can come of it anyway.
+        pub expires_at: Timestamp,
+    }
+}
+
+// A cluster is the first three arguments of each statement: its regions, whether it serves others
+// too, and then all regions.
+macro_rules! is_there {
+    () => {
+        "(p.provider || '/' || COALESCE(p.region, '') IN_LIST($1) \
+         OR ($2 AND NOT (p.provider || '/' || COALESCE(p.region, '') IN_LIST($3))))"
+    };
+}
+
+macro_rules! is_served {
+    () => {
+        concat!("p.deleted_at IS NULL AND ", is_there!())
+    };
+}
+
+macro_rules! project {
+    ($where:literal) => {
+        concat!(
+            "SELECT p.id, p.workspace_id, p.endpoint, p.plan, p.provider, p.region, p.settings, \
+             (p.suspended_at IS NOT NULL OR w.status <> 'active') AS is_suspended \
+             FROM projects p JOIN workspaces w ON w.id = p.workspace_id WHERE ",
+            is_served!(),
+            " AND ",
+            $where
+        )
+    };
+}
+
+// Whether user `u` is an active member of a workspace with a project of the cluster. The offset
+// keeps PostgreSQL from making a join of it, which would look at everybody there is for each page
+// (at 100,000 credentials, three hundred milliseconds): asked of one row, it is a few look-ups in
+// indexes.
+macro_rules! has_part {
+    ($and:literal) => {
+        concat!(
+            "EXISTS (SELECT 1 FROM members m JOIN workspaces w ON w.id = m.workspace_id \
+             AND w.deleted_at IS NULL JOIN projects p ON p.workspace_id = m.workspace_id \
+             WHERE m.user_id = u.id AND m.status = 'active' AND ",
+            is_served!(),
+            $and,
+            " LIMIT 1 OFFSET 0)"
+        )
+    };
+}
+
+macro_rules! person {
+    ($where:literal) => {
+        concat!(
+            "SELECT u.id, u.sessions_after FROM users u WHERE u.status = 'active' AND ",
+            $where,
+            " AND ",
+            has_part!("")
+        )
+    };
+}
+
+macro_rules! credential {
+    ($where:literal) => {
+        concat!(
+            "SELECT c.id, c.user_id, c.workspace_id, c.kind, c.name, c.token_hash, \
+             c.token_endpoint, c.public_key, c.certificate_fingerprint, c.certificate, \
+             c.issuer_fingerprint, c.permissions, c.resources, c.created_at, c.updated_at, \
+             c.expires_at, c.revoked_at, c.last_used_at, c.last_used_ip, c.signing_key, \
+             c.rotated_to, c.oauth_client FROM credentials c WHERE ",
+            $where,
+            " AND c.revoked_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > $5) AND EXISTS \
+             (SELECT 1 FROM users u WHERE u.id = c.user_id AND u.status = 'active' AND ",
+            has_part!(" AND (c.workspace_id IS NULL OR c.workspace_id = m.workspace_id)"),
+            " LIMIT 1 OFFSET 0)"
+        )
+    };
+}
+
+statements! {
+    PROJECTS_AFTER = project!("p.id > $4 ORDER BY p.id LIMIT $5");
+    PROJECTS = project!("p.id IN_LIST($4)");
+    EVER = concat!("SELECT p.id FROM projects p WHERE ", is_there!(), " AND p.id IN_LIST($4)");
+    PROJECTS_OF_WORKSPACES = concat!("SELECT p.id FROM projects p WHERE ", is_served!(),
+        " AND p.workspace_id IN_LIST($4) LIMIT $5");
+    HAS_OTHER = concat!("SELECT COUNT(*) AS n FROM (SELECT 1 FROM projects p WHERE ", is_served!(),
+        " AND p.workspace_id = $4 AND NOT (p.id IN_LIST($5)) LIMIT 1) AS other");
+    PORTS = "SELECT id, project_id, port FROM addresses WHERE cluster_domain = $1 \
+        AND released_at IS NULL AND project_id IN_LIST($2) ORDER BY project_id, port";
+    MEMBERS = "SELECT user_id AS id FROM members WHERE workspace_id = $1 LIMIT $2";
+    PEOPLE_AFTER = concat!(person!("u.id > $4"), " ORDER BY u.id LIMIT $5");
+    PEOPLE = person!("u.id IN_LIST($4)");
+    PARTS = concat!("SELECT m.user_id, m.workspace_id, m.role FROM members m \
+        JOIN workspaces w ON w.id = m.workspace_id AND w.deleted_at IS NULL \
+        WHERE m.user_id IN_LIST($4) AND m.status = 'active' AND EXISTS \
+        (SELECT 1 FROM projects p WHERE p.workspace_id = m.workspace_id AND ", is_served!(),
+        " LIMIT 1 OFFSET 0) ORDER BY m.user_id, m.workspace_id");
+    CREDENTIALS_AFTER = concat!(credential!("c.id > $4"), " ORDER BY c.id LIMIT $6");
+    CREDENTIALS = credential!("c.id IN_LIST($4)");
+    CREDENTIALS_OF = "SELECT id FROM credentials WHERE user_id IN_LIST($1) AND revoked_at IS NULL LIMIT $2";
+    ENDED_AFTER = "SELECT jti, expires_at FROM revoked_tokens WHERE jti > $1 AND expires_at > $2 \
+        ORDER BY jti LIMIT $3";
+    ENDED = "SELECT jti, expires_at FROM revoked_tokens WHERE jti IN_LIST($1)";
+}
+
+impl Cluster {
+    fn ask(&self, text: &'static str) -> Query {
+        sql(text)
+            .bind(self.regions.clone())
+            .bind(self.others_than.is_some())
+            .bind(self.others_than.clone().unwrap_or_default())
+    }
+
+    /// The projects that come after this id, at most `limit`.
+    pub async fn projects_after(
+        &self,
+        conn: &mut Conn,
+        after: Option<ProjectId>,
+        limit: u32,
+    ) -> Result<Vec<Project>, Error> {
+        let page = self.ask(PROJECTS_AFTER).bind(start(after.as_ref()));
+        page.bind(limit).all(conn).await
+    }
+
+    /// Those of these projects that it serves.
+    pub async fn projects(
+        &self,
+        conn: &mut Conn,
+        ids: &[ProjectId],
+    ) -> Result<Vec<Project>, Error> {
+        self.ask(PROJECTS).bind(ids).all(conn).await
+    }
+
+    /// Those of these projects that it serves, or did before they were deleted.
+    pub async fn ever_served(
+        &self,
+        conn: &mut Conn,
+        ids: &[ProjectId],
+    ) -> Result<Vec<ProjectId>, Error> {
+        self.ask(EVER).bind(ids).all(conn).await
+    }
+
+    /// The projects that it serves of these workspaces, at most `limit`.
+    pub async fn projects_of(
+        &self,
+        conn: &mut Conn,
+        workspaces: &[WorkspaceId],
+        limit: u32,
+    ) -> Result<Vec<ProjectId>, Error> {
+        let asked = self.ask(PROJECTS_OF_WORKSPACES).bind(workspaces);
+        asked.bind(limit).all(conn).await
+    }
+
+    /// Whether it serves a project of the workspace beside these.
+    pub async fn serves_other(
+        &self,
+        conn: &mut Conn,
+        workspace: WorkspaceId,
+        than: &[ProjectId],
+    ) -> Result<bool, Error> {
+        let other = self.ask(HAS_OTHER).bind(workspace).bind(than);
+        Ok(other.count(conn).await? > 0)
+    }
+
+    /// The people who come after this id, at most `limit`.
+    pub async fn people_after(
+        &self,
+        conn: &mut Conn,
+        after: Option<UserId>,
+        limit: u32,
+    ) -> Result<Vec<Person>, Error> {
+        let page = self.ask(PEOPLE_AFTER).bind(start(after.as_ref()));
+        page.bind(limit).all(conn).await
+    }
+
+    /// Those of these people who have a part in it.
+    pub async fn people(&self, conn: &mut Conn, ids: &[UserId]) -> Result<Vec<Person>, Error> {
+        self.ask(PEOPLE).bind(ids).all(conn).await
+    }
+
+    /// Where these people have a part in it, in the order of their ids.
+    pub async fn parts(&self, conn: &mut Conn, people: &[UserId]) -> Result<Vec<Part>, Error> {
+        self.ask(PARTS).bind(people).all(conn).await
+    }
+
+    /// The credentials in force that come after this id and reach a project of it, at most `limit`.
+    pub async fn credentials_after(
+        &self,
+        conn: &mut Conn,
+        after: Option<CredentialId>,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Credential>, Error> {
+        let page = self.ask(CREDENTIALS_AFTER).bind(start(after.as_ref()));
+        page.bind(now).bind(limit).all(conn).await
+    }
+
+    /// Those of these credentials that are in force and reach a project of it.
+    pub async fn credentials(
+        &self,
+        conn: &mut Conn,
+        ids: &[CredentialId],
+        now: Timestamp,
+    ) -> Result<Vec<Credential>, Error> {
+        self.ask(CREDENTIALS).bind(ids).bind(now).all(conn).await
+    }
+}
+
+/// The reserved ports of these projects on a cluster.
+pub async fn ports(
+    conn: &mut Conn,
+    cluster_domain: &str,
+    projects: &[ProjectId],
+) -> Result<Vec<Port>, Error> {
+    let ports = sql(PORTS).bind(cluster_domain).bind(projects);
+    ports.all(conn).await
+}
+
+/// The members of a workspace, in force or not, at most `limit`.
+pub async fn members(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+    limit: u32,
+) -> Result<Vec<UserId>, Error> {
+    sql(MEMBERS).bind(workspace).bind(limit).all(conn).await
+}
+
+/// The credentials of these people that were not revoked, at most `limit`.
+pub async fn credentials_of(
+    conn: &mut Conn,
+    people: &[UserId],
+    limit: u32,
+) -> Result<Vec<CredentialId>, Error> {
+    let keys = sql(CREDENTIALS_OF).bind(people).bind(limit);
+    keys.all(conn).await
+}
+
+/// What was ended before its time and would be good at `now`, after this id, at most `limit`.
+pub async fn ended_after(
+    conn: &mut Conn,
+    after: Option<&str>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<Ended>, Error> {
+    let page = sql(ENDED_AFTER).bind(after.unwrap_or_default());
+    page.bind(now).bind(limit).all(conn).await
+}
+
+/// What was ended, of these ids.
+pub async fn ended(conn: &mut Conn, ids: Vec<String>) -> Result<Vec<Ended>, Error> {
+    sql(ENDED).bind(ids).all(conn).await
+}
+
+/// Every id comes after the empty text.
+fn start<T: AsRef<str>>(after: Option<&T>) -> &str {
+    after.map_or("", AsRef::as_ref)
+}

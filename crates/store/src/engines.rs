@@ -1,0 +1,193 @@
+//! Engines as the platform sees them: who is linked, what has been reported, what is online.
+
+use jiff::Timestamp;
+use types::id::ProjectId;
+
+use crate::connection::{Conn, Tx};
+use crate::error::Error;
+use crate::row::record;
+use crate::sql::{sql, statements};
+
+record! {
+    /// An engine that reads the stream of changes.
+    pub struct Linked from "link_engines" {
+        /// Id of the link.
+        pub id: String,
+        /// Its cluster.
+        pub cluster_domain: String,
+        /// Where it links from.
+        pub address: String,
+        /// Since when.
+        pub linked_at: Timestamp,
+        /// How far it was told: [`crate::changes::Version::version`].
+        pub version: i64,
+        /// When it was last seen to read.
+        pub seen_at: Timestamp,
+    }
+}
+
+record! {
+    /// Who reported, and how far the reports have come.
+    pub struct Reporter from "link_reporters" {
+        /// The cluster.
+        pub cluster_domain: String,
+        /// Id of the engine's spool.
+        pub reporter: String,
+        /// The newest batch.
+        pub through: i64,
+        /// When the first came.
+        pub first_at: Timestamp,
+        /// When the newest did.
+        pub last_at: Timestamp,
+    }
+}
+
+record! {
+    /// What is online in a cluster.
+    #[derive(Eq)]
+    pub struct Inventory from "link_inventory" {
+        /// The cluster.
+        pub cluster_domain: String,
+        /// Agents.
+        pub clients: i64,
+        /// Tunnels.
+        pub tunnels: i64,
+    }
+}
+
+statements! {
+    // A batch that came before changes nothing. Of two that come at once, the second waits here.
+    ARRIVED = "INSERT INTO link_reporters (cluster_domain, reporter, through, first_at, last_at) \
+        VALUES ($1, $2, $3, $4, $4) ON CONFLICT (cluster_domain, reporter) DO UPDATE SET \
+        through = excluded.through, last_at = excluded.last_at \
+        WHERE link_reporters.through < excluded.through";
+    THROUGH = "SELECT through AS n FROM link_reporters WHERE cluster_domain = $1 AND reporter = $2";
+    REPORTERS = "SELECT cluster_domain, reporter, through, first_at, last_at FROM link_reporters \
+        WHERE cluster_domain = $1 ORDER BY last_at DESC, reporter LIMIT $2";
+    FORGET_REPORTERS = "DELETE FROM link_reporters WHERE last_at <= $1";
+    SET_INVENTORY = "INSERT INTO link_inventory (project_id, cluster_domain, clients, tunnels, reported_at) \
+        VALUES ($1, $2, $3, $4, $5) ON CONFLICT (project_id) DO UPDATE SET \
+        cluster_domain = excluded.cluster_domain, clients = excluded.clients, \
+        tunnels = excluded.tunnels, reported_at = excluded.reported_at";
+    INVENTORY = "SELECT cluster_domain, CAST(SUM(clients) AS BIGINT) AS clients, \
+        CAST(SUM(tunnels) AS BIGINT) AS tunnels FROM link_inventory \
+        WHERE cluster_domain = $1 AND reported_at > $2 GROUP BY cluster_domain";
+    FORGET_INVENTORY = "DELETE FROM link_inventory WHERE reported_at <= $1";
+    SEEN = "INSERT INTO link_engines (id, cluster_domain, address, linked_at, version, seen_at) \
+        VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO UPDATE SET \
+        version = excluded.version, seen_at = excluded.seen_at";
+    GONE = "DELETE FROM link_engines WHERE id = $1";
+    LINKED = "SELECT id, cluster_domain, address, linked_at, version, seen_at FROM link_engines \
+        WHERE cluster_domain = $1 AND seen_at > $2 ORDER BY linked_at, id LIMIT $3";
+    FORGET_LINKED = "DELETE FROM link_engines WHERE seen_at <= $1";
+}
+
+/// Notes that a batch of reports arrives. False when it did before: then nothing of it counts.
+pub async fn arrived(
+    tx: &mut Tx,
+    cluster_domain: &str,
+    reporter: &str,
+    sequence: i64,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let arrived = sql(ARRIVED).bind(cluster_domain).bind(reporter);
+    arrived.bind(sequence).bind(now).changed(tx).await
+}
+
+/// The newest batch of a reporter; 0 before the first.
+pub async fn through(conn: &mut Conn, cluster_domain: &str, reporter: &str) -> Result<u64, Error> {
+    sql(THROUGH)
+        .bind(cluster_domain)
+        .bind(reporter)
+        .count(conn)
+        .await
+}
+
+/// Who reported of a cluster, the newest first, at most `limit`.
+pub async fn reporters(
+    conn: &mut Conn,
+    cluster_domain: &str,
+    limit: u32,
+) -> Result<Vec<Reporter>, Error> {
+    let reporters = sql(REPORTERS).bind(cluster_domain).bind(limit);
+    reporters.all(conn).await
+}
+
+/// Forgets reporters of which nothing came since.
+pub async fn forget_reporters(tx: &mut Tx, since: Timestamp) -> Result<u64, Error> {
+    sql(FORGET_REPORTERS).bind(since).execute(tx).await
+}
+
+/// Notes what is online in a project.
+pub async fn set_inventory(
+    tx: &mut Tx,
+    project: ProjectId,
+    cluster_domain: &str,
+    (clients, tunnels): (u32, u32),
+    now: Timestamp,
+) -> Result<(), Error> {
+    sql(SET_INVENTORY)
+        .bind(project)
+        .bind(cluster_domain)
+        .bind(i64::from(clients))
+        .bind(i64::from(tunnels))
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// What is online in a cluster, by what was reported since.
+pub async fn inventory(
+    conn: &mut Conn,
+    cluster_domain: &str,
+    since: Timestamp,
+) -> Result<Inventory, Error> {
+    let sum = sql(INVENTORY).bind(cluster_domain).bind(since);
+    let sum: Option<Inventory> = sum.one(conn).await?;
+    Ok(sum.unwrap_or_else(|| Inventory {
+        cluster_domain: cluster_domain.to_owned(),
+        clients: 0,
+        tunnels: 0,
+    }))
+}
+
+/// Forgets what was online where nothing was reported since.
+pub async fn forget_inventory(tx: &mut Tx, since: Timestamp) -> Result<u64, Error> {
+    sql(FORGET_INVENTORY).bind(since).execute(tx).await
+}
+
+/// Notes that an engine is linked, or still is.
+pub async fn seen(tx: &mut Tx, link: &Linked) -> Result<(), Error> {
+    sql(SEEN)
+        .bind(&link.id)
+        .bind(&link.cluster_domain)
+        .bind(&link.address)
+        .bind(link.linked_at)
+        .bind(link.version)
+        .bind(link.seen_at)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Notes that a link has ended.
+pub async fn gone(tx: &mut Tx, id: &str) -> Result<bool, Error> {
+    sql(GONE).bind(id).changed(tx).await
+}
+
+/// The engines of a cluster that were seen since, the longest linked first, at most `limit`.
+pub async fn linked(
+    conn: &mut Conn,
+    cluster_domain: &str,
+    since: Timestamp,
+    limit: u32,
+) -> Result<Vec<Linked>, Error> {
+    let linked = sql(LINKED).bind(cluster_domain).bind(since);
+    linked.bind(limit).all(conn).await
+}
+
+/// Forgets links that were not seen since: their process ended without a word.
+pub async fn forget_linked(tx: &mut Tx, since: Timestamp) -> Result<u64, Error> {
+    sql(FORGET_LINKED).bind(since).execute(tx).await
+}

@@ -1,0 +1,435 @@
+//! The log of what changed for engines: every change is in it, in the order of the commits.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use store::changes::{self, Change, Kind};
+use store::credentials::{self, Credential};
+use store::sessions::{self, Session};
+use store::signing_keys::{self, SigningKey};
+use store::{
+    PasswordHash, Sealed, addresses, members, projects, revoked_tokens, users, workspaces,
+};
+use types::id::{CredentialId, ProjectId};
+
+use crate::database::{Database, both, commit};
+use crate::world::{Person, at, hash, id, new_project};
+
+/// Functions that change what an engine knows.
+const TELLS: &[&str] = &[
+    "addresses::insert",
+    "addresses::release",
+    "addresses::release_all",
+    "credentials::insert",
+    "credentials::revoke",
+    "credentials::revoke_all",
+    "credentials::rotate",
+    "members::delete",
+    "members::insert",
+    "members::set_role",
+    "members::set_status",
+    "projects::delete",
+    "projects::insert",
+    "projects::resume",
+    "projects::set_settings",
+    "projects::set_status",
+    "projects::suspend",
+    "projects::transfer",
+    "revoked_tokens::revoke",
+    "sessions::end",
+    "sessions::end_all",
+    "sessions::end_one",
+    "signing_keys::insert",
+    "signing_keys::purge",
+    "signing_keys::rotate",
+    "users::change_status",
+    "users::set_password",
+    "users::set_status",
+    "workspaces::change_status",
+    "workspaces::set_status",
+];
+
+/// Functions that change nothing of it: an engine knows no names, no invitations and no bills, and
+/// what has ended by itself it forgets by itself.
+const SILENT: &[&str] = &[
+    // Ports that rest are nobody's.
+    "addresses::free_rested",
+    "addresses::purge",
+    "addresses::take_back",
+    "credentials::count_good",
+    "credentials::used",
+    "projects::rename",
+    "revoked_tokens::purge",
+    "sessions::insert",
+    "sessions::proved",
+    "sessions::purge",
+    "sessions::purge_unused",
+    "sessions::rotate",
+    "sessions::second_factor",
+    "sessions::seen",
+    "users::confirm_totp",
+    "users::insert",
+    "users::link_identity",
+    "users::set_email",
+    "users::set_name",
+    "users::set_recovery_codes",
+    "users::set_role",
+    "users::set_totp",
+    "users::use_recovery_code",
+    "users::use_totp_step",
+    "users::verify_email",
+    // One without projects is all that can be deleted.
+    "workspaces::delete",
+    "workspaces::insert",
+    "workspaces::lock",
+    "workspaces::rename",
+    "workspaces::set_billing",
+];
+
+/// Files that hold nothing that an engine knows.
+const SILENT_FILES: &[&str] = &[
+    "audit",
+    "billing",
+    "capacity",
+    "changes",
+    "deliveries",
+    "device_grants",
+    "engines",
+    "events",
+    "idempotency",
+    "invitations",
+    "links",
+    "logs",
+    "oauth_codes",
+    "passkeys",
+    "pending_sign_ins",
+    "platform_secrets",
+    "usage",
+    "used_challenges",
+    "webhooks",
+    "webtty_servers",
+];
+
+/// Whoever adds a function that writes decides here whether engines are to hear of it.
+#[test]
+fn every_function_that_writes_is_known_to_tell_or_not() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(source).unwrap() {
+        let path = entry.unwrap().path();
+        let file = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if SILENT_FILES.contains(&file.as_str()) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        for function in text.split("\npub async fn ").skip(1) {
+            let (name, rest) = function.split_once('(').unwrap();
+            if rest.trim_start().starts_with("tx: &mut Tx") {
+                found.insert(format!("{file}::{name}"));
+            }
+        }
+    }
+    let known: BTreeSet<String> = TELLS
+        .iter()
+        .chain(SILENT)
+        .map(|name| (*name).to_owned())
+        .collect();
+    assert_eq!(found, known);
+}
+
+both! {
+    every_change_that_engines_know_moves_the_version,
+}
+
+/// The version, and what it is about.
+async fn told(database: &Database) -> (i64, Vec<Change>) {
+    let mut read = database.store.read().await.unwrap();
+    let head = changes::head(&mut read).await.unwrap();
+    let mut news = changes::since(&mut read, head.version - 1, 100)
+        .await
+        .unwrap();
+    news.sort();
+    (head.version, news)
+}
+
+async fn every_change_that_engines_know_moves_the_version(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let bob = Person::new(&database, "bob").await;
+    let mut covered = BTreeSet::new();
+    macro_rules! tells {
+        ($name:literal, $call:expr, $($kind:ident $key:expr),+) => {{
+            let (before, _) = told(&database).await;
+            let mut transaction = database.begin().await;
+            let run: for<'t> fn(&'t mut store::Tx, Given) -> Doing<'t> = $call;
+            run(&mut transaction, Given { ann, bob }).await;
+            transaction.commit().await.unwrap();
+            let (after, news) = told(&database).await;
+            assert_eq!(after, before + 1, $name);
+            let mut wanted = vec![$(Change { kind: Kind::$kind, key: $key.to_string() }),+];
+            wanted.sort();
+            assert_eq!(news, wanted, $name);
+            covered.insert($name);
+        }};
+    }
+    tells!("users::set_password", |tx, g| Box::pin(async move {
+        let password = PasswordHash("x".to_owned());
+        assert!(users::set_password(tx, g.ann.user, Some(&password), at(3)).await.unwrap());
+    }), Person ann.user);
+    tells!("users::set_status", |tx, g| Box::pin(async move {
+        assert!(users::set_status(tx, g.ann.user, users::Status::Suspended, at(3)).await.unwrap());
+    }), Person ann.user);
+    tells!("users::change_status", |tx, g| Box::pin(async move {
+        let (from, to) = (users::Status::Suspended, users::Status::Active);
+        assert!(users::change_status(tx, g.ann.user, from, to, at(3)).await.unwrap());
+    }), Person ann.user);
+    tells!("members::insert", |tx, g| Box::pin(async move {
+        members::insert(tx, g.ann.workspace, g.bob.user, members::Role::Viewer, None, at(3)).await.unwrap();
+    }), Person bob.user);
+    tells!("members::set_role", |tx, g| Box::pin(async move {
+        assert!(members::set_role(tx, g.ann.workspace, g.bob.user, members::Role::Admin, at(3)).await.unwrap());
+    }), Person bob.user);
+    tells!("members::set_status", |tx, g| Box::pin(async move {
+        assert!(members::set_status(tx, g.ann.workspace, g.bob.user, members::Status::Suspended, at(3)).await.unwrap());
+    }), Person bob.user);
+    tells!("members::delete", |tx, g| Box::pin(async move {
+        assert!(members::delete(tx, g.ann.workspace, g.bob.user, at(3)).await.unwrap());
+    }), Person bob.user);
+    tells!("workspaces::set_status", |tx, g| Box::pin(async move {
+        assert!(workspaces::set_status(tx, g.ann.workspace, workspaces::Status::Suspended, at(3)).await.unwrap());
+    }), Workspace ann.workspace);
+    tells!("workspaces::change_status", |tx, g| Box::pin(async move {
+        let (from, to) = (workspaces::Status::Suspended, workspaces::Status::Active);
+        assert!(workspaces::change_status(tx, g.ann.workspace, from, to, at(3)).await.unwrap());
+    }), Workspace ann.workspace);
+    tells!("projects::suspend", |tx, g| Box::pin(async move {
+        assert!(projects::suspend(tx, g.ann.project, at(3)).await.unwrap());
+    }), Project ann.project);
+    tells!("projects::resume", |tx, g| Box::pin(async move {
+        assert!(projects::resume(tx, g.ann.project, at(3)).await.unwrap());
+    }), Project ann.project);
+    tells!("projects::set_status", |tx, g| Box::pin(async move {
+        assert!(projects::set_status(tx, g.ann.project, projects::Status::Error, at(3)).await.unwrap());
+    }), Project ann.project);
+    tells!("projects::set_settings", |tx, g| Box::pin(async move {
+        let (old, new) = (serde_json::json!({}), serde_json::json!({"a": 1}));
+        assert!(projects::set_settings(tx, g.ann.project, &old, &new, at(3)).await.unwrap());
+    }), Project ann.project);
+    tells!("projects::transfer", |tx, g| Box::pin(async move {
+        assert!(projects::transfer(tx, g.ann.project, g.ann.workspace, g.bob.workspace, at(3)).await.unwrap());
+    }), Project ann.project, Members ann.workspace, Members bob.workspace);
+    tells!("addresses::insert", |tx, g| Box::pin(async move {
+        for port in [10, 11, 12] {
+            addresses::insert(tx, &address(g.bob, port)).await.unwrap();
+        }
+    }), Project bob.project);
+    tells!("addresses::release", |tx, g| Box::pin(async move {
+        let own = addresses::of_project(tx, g.bob.project).await.unwrap();
+        let port = addresses::release(tx, g.bob.project, own[0].id, at(3)).await.unwrap();
+        assert_eq!(port, Some(10));
+    }), Project bob.project);
+    tells!("addresses::release_all", |tx, g| Box::pin(async move {
+        assert_eq!(addresses::release_all(tx, g.bob.project, at(3)).await.unwrap(), 2);
+    }), Project bob.project);
+    tells!("projects::delete", |tx, g| Box::pin(async move {
+        assert!(projects::delete(tx, g.bob.project, at(3)).await.unwrap());
+    }), Project bob.project, Members bob.workspace);
+    let tokens: [CredentialId; 3] = [id!(CredentialId), id!(CredentialId), id!(CredentialId)];
+    for (index, token) in tokens.into_iter().enumerate() {
+        commit!(database, |tx| credentials::insert(
+            tx,
+            &credential(ann, token)
+        ))
+        .unwrap();
+        let (_, news) = told(&database).await;
+        assert_eq!(
+            (news[0].kind, news[0].key.as_str()),
+            (Kind::Credential, token.as_str()),
+            "{index}"
+        );
+    }
+    covered.insert("credentials::insert");
+    let one = commit!(database, |tx| credentials::rotate(
+        tx,
+        ann.user,
+        tokens[0],
+        tokens[1],
+        at(5),
+        at(3)
+    ));
+    assert!(one.unwrap());
+    assert_eq!(told(&database).await.1[0].key, tokens[0].to_string());
+    covered.insert("credentials::rotate");
+    assert!(
+        commit!(database, |tx| credentials::revoke(
+            tx,
+            ann.user,
+            tokens[0],
+            at(4)
+        ))
+        .unwrap()
+    );
+    assert_eq!(told(&database).await.1[0].key, tokens[0].to_string());
+    covered.insert("credentials::revoke");
+    let all = commit!(database, |tx| credentials::revoke_all(tx, ann.user, at(4))).unwrap();
+    let told_keys: Vec<_> = told(&database)
+        .await
+        .1
+        .into_iter()
+        .map(|change| change.key)
+        .collect();
+    assert_eq!(
+        (all, told_keys),
+        (2, vec![tokens[1].to_string(), tokens[2].to_string()])
+    );
+    covered.insert("credentials::revoke_all");
+    tells!("revoked_tokens::revoke", |tx, _| Box::pin(async move {
+        assert!(revoked_tokens::revoke(tx, "tok_1", at(9), at(3)).await.unwrap());
+    }), Ended "tok_1");
+    let open: Vec<Session> = (1..=4).map(|n| session(ann, n)).collect();
+    for one in &open {
+        commit!(database, |tx| sessions::insert(tx, one)).unwrap();
+    }
+    let before = told(&database).await.0;
+    assert!(commit!(database, |tx| sessions::end(tx, hash(1), at(3))).unwrap());
+    assert!(
+        commit!(database, |tx| sessions::end_one(
+            tx,
+            ann.user,
+            open[1].id,
+            at(3)
+        ))
+        .unwrap()
+    );
+    // Whoever has the browser of that session may have sessions at tunnels, too.
+    let (version, news) = told(&database).await;
+    let news: Vec<_> = news
+        .iter()
+        .map(|one| (one.kind, one.key.as_str()))
+        .collect();
+    let told_of = [
+        (Kind::Person, ann.user.as_str()),
+        (Kind::Ended, open[1].id.as_str()),
+    ];
+    assert_eq!((version, &news[..]), (before + 2, &told_of[..]));
+    let keep = Some(open[2].id);
+    assert_eq!(
+        commit!(database, |tx| sessions::end_all(tx, ann.user, keep, at(3))).unwrap(),
+        1
+    );
+    let news: Vec<_> = told(&database)
+        .await
+        .1
+        .into_iter()
+        .map(|change| change.kind)
+        .collect();
+    assert_eq!(news, [Kind::Person, Kind::Ended]);
+    covered.extend(["sessions::end", "sessions::end_one", "sessions::end_all"]);
+    tells!("projects::insert", |tx, g| Box::pin(async move {
+        projects::insert(tx, &new_project(latest(), g.ann, "new")).await.unwrap();
+    }), Project latest(), Members ann.workspace);
+    tells!("signing_keys::insert", |tx, _| Box::pin(async move {
+        assert!(signing_keys::insert(tx, &key("a", signing_keys::Status::Active)).await.unwrap());
+        assert!(signing_keys::insert(tx, &key("b", signing_keys::Status::Next)).await.unwrap());
+    }), Keys "");
+    tells!("signing_keys::rotate", |tx, _| Box::pin(async move {
+        assert!(signing_keys::rotate(tx, "a", "b", at(4)).await.unwrap());
+    }), Keys "");
+    tells!("signing_keys::purge", |tx, _| Box::pin(async move {
+        assert_eq!(signing_keys::purge(tx, at(5), at(5)).await.unwrap(), 1);
+    }), Keys "");
+    assert_eq!(covered, TELLS.iter().copied().collect());
+
+    // What tells nothing moves nothing, and what is not committed was not.
+    let before = told(&database).await.0;
+    commit!(database, |tx| users::set_name(tx, ann.user, "Ann", at(5))).unwrap();
+    let mut tx = database.begin().await;
+    assert!(
+        users::set_password(&mut tx, ann.user, None, at(5))
+            .await
+            .unwrap()
+    );
+    drop(tx);
+    assert_eq!(told(&database).await.0, before);
+}
+
+/// Whom a change is made to.
+#[derive(Clone, Copy)]
+struct Given {
+    ann: Person,
+    bob: Person,
+}
+
+type Doing<'t> = std::pin::Pin<Box<dyn Future<Output = ()> + Send + 't>>;
+
+/// Later than all ids of this test.
+fn latest() -> ProjectId {
+    ProjectId::new(1 << 40, [7; 10])
+}
+
+fn address(person: Person, port: i64) -> addresses::Address {
+    addresses::Address {
+        id: id!(AddressId),
+        project_id: person.project,
+        cluster_domain: "c".to_owned(),
+        port,
+        created_at: at(3),
+    }
+}
+
+fn credential(person: Person, id: CredentialId) -> Credential {
+    Credential {
+        id,
+        user_id: person.user,
+        workspace_id: None,
+        kind: credentials::Kind::App,
+        name: "x".to_owned(),
+        token_hash: None,
+        token_endpoint: None,
+        public_key: Some("pem".to_owned()),
+        certificate_fingerprint: None,
+        certificate: None,
+        issuer_fingerprint: None,
+        permissions: None,
+        resources: None,
+        created_at: at(1),
+        updated_at: at(1),
+        expires_at: None,
+        revoked_at: None,
+        last_used_at: None,
+        last_used_ip: None,
+        signing_key: None,
+        rotated_to: None,
+        oauth_client: None,
+    }
+}
+
+fn session(person: Person, number: u8) -> Session {
+    Session {
+        id: id!(SessionId),
+        hash: hash(number),
+        user_id: person.user,
+        user_agent: None,
+        ip: None,
+        second_factor_at: None,
+        proved_at: at(1),
+        created_at: at(1),
+        rotated_at: at(1),
+        last_seen_at: at(1),
+        expires_at: at(1000),
+        permissions: None,
+        resources: None,
+    }
+}
+
+fn key(kid: &str, status: signing_keys::Status) -> SigningKey {
+    SigningKey {
+        kid: kid.to_owned(),
+        algorithm: "EdDSA".to_owned(),
+        sealed_private_key: Sealed(vec![1]),
+        public_jwk: serde_json::json!({}),
+        status,
+        created_at: at(2),
+        activated_at: None,
+        retired_at: None,
+    }
+}

@@ -1,0 +1,314 @@
+//! `svc explain`: why the edge answered as it did.
+//!
+//! Every refusal of the edge carries a reference, the id of its record. With a reference the
+//! record is looked up; with an address the request is made here first, so that what can be seen
+//! from outside (certificate, answer, timing, what the token says) stands beside the record.
+
+mod advice;
+mod certificate;
+mod record;
+mod telling;
+mod token;
+mod visit;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use http::{HeaderName, HeaderValue};
+use reqwest::Url;
+use types::id::StreamId;
+
+pub(super) use self::record::Record;
+
+use self::{
+    record::{Lookup, Where},
+    telling::Telling,
+    token::Judged,
+    visit::Visitor,
+};
+use crate::{
+    cli::Format,
+    connection::config_directory,
+    context::{self, Context},
+    failure::Failure,
+    output,
+    platform::{Session, SessionFlags},
+};
+
+/// The flags of `svc explain`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc explain 0af7651916cd43dd8448eb21
+  svc explain https://web-e7e8a732.t.engine.example.com/reports --token \"$TOKEN\"")]
+pub(crate) struct Args {
+    /// The reference of a refusal, or an https address to ask now
+    #[arg(value_name = "REFERENCE|URL", value_parser = subject)]
+    subject: Subject,
+
+    /// With an address: the token that the request shows. With a reference: the token that the
+    /// platform is asked with. Without it the request shows none, and the platform is asked with
+    /// `SVC_TOKEN`, or as the context says
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+
+    /// With an address: a further field of the request (repeatable)
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+
+    /// The project whose record it is: endpoint, id or name; without it, that of the address or
+    /// the selected one
+    #[arg(long, value_name = "PROJECT")]
+    project: Option<String>,
+
+    /// How it is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    /// The platform, `https://host`
+    #[arg(
+        long,
+        env = "SVC_API_URL",
+        value_name = "URL",
+        hide_env_values = true,
+        help_heading = "Platform"
+    )]
+    api_url: Option<String>,
+
+    /// The CA that vouches for platform and edge (PEM); without it, those of the system
+    #[arg(
+        long,
+        env = "SVC_CA_FILE",
+        value_name = "FILE",
+        hide_env_values = true,
+        help_heading = "Platform"
+    )]
+    ca_file: Option<PathBuf>,
+
+    /// The context that fills in what is not given
+    #[arg(
+        long,
+        env = "SVC_CONTEXT",
+        value_name = "NAME",
+        hide_env_values = true,
+        help_heading = "Platform"
+    )]
+    context: Option<String>,
+
+    /// The directory of the configuration
+    #[arg(
+        long,
+        env = "SVC_CONFIG",
+        value_name = "DIR",
+        hide_env_values = true,
+        help_heading = "Platform"
+    )]
+    config: Option<PathBuf>,
+}
+
+/// What is to be explained.
+#[derive(Clone, Debug)]
+enum Subject {
+    Reference(StreamId),
+    Address(Box<Url>),
+}
+
+fn subject(text: &str) -> Result<Subject, String> {
+    if let Ok(reference) = text.parse() {
+        return Ok(Subject::Reference(reference));
+    }
+    let url = text.parse::<Url>().ok().filter(|url| {
+        matches!(url.scheme(), "https" | "http")
+            && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none()
+    });
+    url.map(|url| Subject::Address(Box::new(url)))
+        .ok_or_else(|| "a reference has 24 hex digits, an address begins with https://".to_owned())
+}
+
+fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = text
+        .split_once(':')
+        .ok_or("expected a name, a colon, and a value")?;
+    let name = name
+        .trim()
+        .parse()
+        .map_err(|_invalid| format!("`{}` is no name of a field", name.trim()))?;
+    let mut value = HeaderValue::from_str(value.trim())
+        .map_err(|_invalid| format!("the value of {name} cannot be sent"))?;
+    // It may be a credential: nothing prints it.
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+/// Explains it.
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    let telling = match &args.subject {
+        Subject::Reference(reference) => explain_reference(&args, *reference).await?,
+        Subject::Address(url) => explain_address(&args, url).await?,
+    };
+    match args.output {
+        Format::Json => output::json(&telling),
+        Format::Text => telling
+            .lines()
+            .iter()
+            .try_for_each(|text| output::line(text)),
+    }
+}
+
+async fn explain_reference(args: &Args, reference: StreamId) -> Result<Telling, Failure> {
+    if !args.headers.is_empty() {
+        return Err(Failure::usage("--header goes with an address")
+            .hint("give the address instead of the reference to ask it again"));
+    }
+    let session = args
+        .platform(args.token.clone().or_else(token_of_environment))
+        .open()
+        .map_err(|failure| args.without_platform(failure))?;
+    let place = place(args, &session, None).await?;
+    let found = Lookup {
+        session: &session,
+        place: &place,
+        reference,
+    };
+    Ok(Telling::of_record(found.wait().await?))
+}
+
+async fn explain_address(args: &Args, url: &Url) -> Result<Telling, Failure> {
+    let context = args.read_context()?;
+    let session = args.platform(token_of_environment()).open();
+    let session = session.map_err(|failure| args.without_platform(failure));
+    let visitor = Visitor {
+        url,
+        token: args.token.as_deref().map(str::trim),
+        headers: &args.headers,
+        ca_file: args.ca_file.clone().or_else(|| {
+            let context = context.as_ref()?;
+            let is_theirs = visit::is_of_engine(url, context.engine.as_deref()?);
+            context.ca_file.clone().filter(|_| is_theirs)
+        }),
+    };
+    let visit = visitor.go().await?;
+    let endpoint = url.host_str().and_then(visit::endpoint_of);
+    // Without a platform, or without the right to ask it, there is still much to tell.
+    let (place, unknown) = match &session {
+        Ok(session) => match place(args, session, endpoint).await {
+            Ok(place) => (Some(place), None),
+            Err(failure) => (None, Some(failure.message().to_owned())),
+        },
+        Err(failure) => (None, Some(failure.message().to_owned())),
+    };
+    let project = place.as_ref().and_then(Where::only);
+    let token = visitor.shown_token();
+    let token = token.map(|token| Judged::of(&token, url, project));
+    let (record, unknown) = match (&session, &place, visit.reference()) {
+        (Ok(session), Some(place), Some(reference)) => {
+            let lookup = Lookup {
+                session,
+                place,
+                reference,
+            };
+            match lookup.wait().await {
+                Ok(record) => (Some(record), None),
+                Err(failure) => (None, Some(failure.message().to_owned())),
+            }
+        }
+        (_, _, None) => (None, None),
+        (_, _, Some(_)) => (None, unknown),
+    };
+    Ok(Telling::of_visit(visit, token, record, unknown))
+}
+
+/// Whose records are searched: those of the project that is named, else of the one in the address,
+/// else of the selected one, else of all that the caller sees.
+async fn place(args: &Args, session: &Session, endpoint: Option<&str>) -> Result<Where, Failure> {
+    if let Some(project) = args.project.as_deref().or(endpoint) {
+        return Ok(Where::One(Box::new(session.find_project(project).await?)));
+    }
+    let selected = session
+        .context
+        .as_ref()
+        .is_some_and(|context| context.project.is_some());
+    if selected {
+        return Ok(Where::One(Box::new(session.project(None).await?)));
+    }
+    session.projects().await.map(Where::All)
+}
+
+impl Args {
+    fn platform(&self, token: Option<String>) -> SessionFlags {
+        SessionFlags {
+            api_url: self.api_url.clone(),
+            token,
+            ca_file: self.ca_file.clone(),
+            context: self.context.clone(),
+            config: self.config.clone(),
+        }
+    }
+
+    fn read_context(&self) -> Result<Option<Context>, Failure> {
+        let Some(directory) = config_directory(self.config.as_ref()) else {
+            return Ok(None);
+        };
+        Ok(context::pick(&directory, self.context.as_deref())?.1)
+    }
+
+    /// Of a reference nothing is known but at a platform; an engine alone has its log.
+    fn without_platform(&self, failure: Failure) -> Failure {
+        let context = self.read_context().ok().flatten();
+        if self.api_url.is_some() || context.is_none_or(|context| context.api_url.is_some()) {
+            return failure;
+        }
+        Failure::usage(NO_PLATFORM).hint(
+            "the engine's access log has a line with this id; `svc explain URL` asks the address \
+             again and tells what can be seen from outside",
+        )
+    }
+}
+
+/// The token of other commands. It is for the platform, and never for the address: that may be
+/// anybody's.
+fn token_of_environment() -> Option<String> {
+    std::env::var("SVC_TOKEN").ok()
+}
+
+const NO_PLATFORM: &str = "no platform is known, and an engine alone keeps no records";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_told_from_addresses_and_neither_is_guessed() {
+        assert!(matches!(
+            subject("0AF7651916cd43dd8448eb21"),
+            Ok(Subject::Reference(_))
+        ));
+        assert!(matches!(
+            subject("https://a.example/x?y"),
+            Ok(Subject::Address(_))
+        ));
+        for bad in [
+            "",
+            "web",
+            "0af7",
+            "ftp://a.example/",
+            "https://ann:secret@a.example/",
+            "svc://web",
+        ] {
+            assert!(subject(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_not_printed() {
+        let (name, value) = header("Cookie: secret=1").unwrap();
+        assert_eq!(
+            (name.as_str(), value.to_str().unwrap()),
+            ("cookie", "secret=1")
+        );
+        assert!(!format!("{value:?}").contains("secret"));
+        assert!(header("Cookie").is_err());
+        assert!(header("a b: c").is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! The next step for each rule of the edge.
+//!
+//! Rules and what they are about come with the record; what to do about it is said here, where
+//! the commands are known.
+
+/// What a rule is about that has no sentence of its own in the record: these found no tunnel, or
+/// no request.
+pub(super) fn sentence(rule: &str) -> Option<&'static str> {
+    Some(match rule {
+        "host" => "The name is not served on this connection.",
+        "offline" => "The tunnel's agent is away.",
+        "unknown" => "No tunnel has this name.",
+        "uninformed" => "The engine has not yet heard from its platform what there is.",
+        "http" => "The request is malformed, or larger than the edge takes.",
+        "edge" => "This is a route of the edge itself.",
+        _ => return None,
+    })
+}
+
+/// What to do when this rule kept a visitor out.
+pub(super) fn next_step(rule: &str) -> Option<&'static str> {
+    Some(match rule {
+        "private" => "dial it with `svc dial`, or publish it with `svc forward --publish`",
+        "suspended" => "see the project's status with `svc project list`",
+        "unenforceable" => "take the guard away, or use an engine that has what it needs",
+        "trusted_ips" => {
+            "come from one of the addresses, or change `trusted_ips` of the tunnel, or `trustedIps` \
+             with `svc project settings set`"
+        }
+        "geo_ip" => {
+            "come from a country that is let in, or change `geo_ip` of the tunnel, or `geoIp` with \
+             `svc project settings set`"
+        }
+        "tls_version" => {
+            "use a newer client, or change `minTlsVersion` with `svc project settings set`"
+        }
+        "public_access" => {
+            "put a guard before the tunnel (`--token-auth`, `--svc-auth`), or change \
+             `publicAccessPolicy` with `svc project settings set`"
+        }
+        "rate_limit" => "come more slowly; the plan of the project says how fast visits may come",
+        "ambiguous" => "send one proof: the client certificate, or the token or cookie",
+        "query_credential" => "put `svc.token` into the address once, whole, or use the header",
+        "challenge" => "open it in a browser, or send a valid token",
+        "token" => {
+            "send a valid token: `svc token inspect` shows what one says, `svc token create` makes \
+             one"
+        }
+        "session" => "open it in a browser and sign in as a member of the project's workspace",
+        "certificate" => {
+            "show a client certificate that is registered: `svc credential list` shows those"
+        }
+        "permission" => "use a credential with `tunnels.streams.create-delete`",
+        "boundary" => "use a credential whose `resources` reach this project, tunnel and path",
+        "path" => "ask for a plain path: no encoded slashes, no dot segments",
+        "host" => "use one name for TLS (SNI) and for `Host`",
+        "offline" => "start its agent again; `svc clients` shows those that are connected",
+        "unknown" => "`svc tunnels` shows the names that are online",
+        "uninformed" => "try again soon; if it lasts, see the engine's link to its platform",
+        "http" => "repair the request: the reason says what is wrong with it",
+        _ => return None,
+    })
+}
+
+/// What to do about an answer that the service did not give in order.
+pub(super) fn of_problem(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "upstream_unreachable" | "upstream_timeout" => {
+            "see whether the service behind the agent answers: the output of its `svc forward` \
+             shows each stream"
+        }
+        "service_unavailable" => "try again soon",
+        "rate_limited" => return next_step("rate_limit"),
+        "invalid_certificate" => return next_step("certificate"),
+        "misdirected_request" => return next_step("host"),
+        "tunnel_offline" => return next_step("offline"),
+        "tunnel_not_found" => return next_step("unknown"),
+        "unauthenticated" | "invalid_token" => return next_step("token"),
+        "insufficient_scope" => return next_step("boundary"),
+        "ambiguous_credentials" => return next_step("ambiguous"),
+        "challenge_required" => return next_step("challenge"),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::access::Rule;
+
+    use super::*;
+
+    #[test]
+    fn every_rule_that_keeps_somebody_out_has_a_next_step() {
+        for rule in Rule::ALL {
+            let told = next_step(rule.as_str()).is_some();
+            assert_eq!(told, *rule != Rule::Public, "{}", rule.as_str());
+            assert_eq!(sentence(rule.as_str()), None, "the record has it");
+        }
+        for rule in ["host", "offline", "unknown", "uninformed", "http"] {
+            assert!(
+                sentence(rule).is_some() && next_step(rule).is_some(),
+                "{rule}"
+            );
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The certificate that the edge shows: what it says, and whether it is believed.
+
+use std::{path::Path, sync::Arc};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, aws_lc_rs},
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
+use serde::Serialize;
+use x509_parser::{extensions::GeneralName, parse_x509_certificate};
+
+use crate::failure::Failure;
+
+/// What a certificate says.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Certificate {
+    /// DNS names that it is for.
+    pub(super) names: Vec<String>,
+    /// Who signed it.
+    pub(super) issuer: String,
+    /// When it ends (RFC 3339).
+    pub(super) expires_at: String,
+    /// Whether it is believed for the name that was asked for.
+    pub(super) trusted: bool,
+    /// Why it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) problem: Option<String>,
+}
+
+/// Verifies as is right, and keeps what was shown: a certificate that is refused is the very one
+/// that somebody wants to see.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    verifier: Arc<dyn ServerCertVerifier>,
+    seen: Mutex<Option<Certificate>>,
+}
+
+impl Recorder {
+    /// Believes what `ca_file` (PEM) vouches for; without it, what the system does.
+    pub(super) fn new(ca_file: Option<&Path>) -> Result<Arc<Self>, Failure> {
+        let cannot = |error: &dyn std::fmt::Display| {
+            Failure::usage(format!("no certificate can be verified: {error}"))
+                .hint("check --ca-file")
+        };
+        let provider = provider();
+        let verifier: Arc<dyn ServerCertVerifier> = match ca_file {
+            None => Arc::new(
+                rustls_platform_verifier::Verifier::new(provider)
+                    .map_err(|error| cannot(&error))?,
+            ),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                let certificates = CertificateDer::pem_file_iter(path)
+                    .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                    .map_err(|error| cannot(&format!("{}: {error}", path.display())))?;
+                for certificate in certificates {
+                    roots.add(certificate).map_err(|error| cannot(&error))?;
+                }
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                    .build()
+                    .map_err(|error| cannot(&error))?
+            }
+        };
+        Ok(Arc::new(Self {
+            verifier,
+            seen: Mutex::new(None),
+        }))
+    }
+
+    /// A TLS client that verifies with it.
+    pub(super) fn client(self: &Arc<Self>) -> Result<ClientConfig, Failure> {
+        let recorder: Arc<dyn ServerCertVerifier> = Arc::clone(self) as _;
+        let mut config = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Failure::of("no TLS connection can be made", error))?
+            .dangerous()
+            .with_custom_certificate_verifier(recorder)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    /// What was shown, where a handshake came so far.
+    pub(super) fn seen(&self) -> Option<Certificate> {
+        self.seen.lock().clone()
+    }
+}
+
+impl ServerCertVerifier for Recorder {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let judged = self.verifier.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        *self.seen.lock() = Some(Certificate {
+            trusted: judged.is_ok(),
+            problem: judged.as_ref().err().map(ToString::to_string),
+            ..Certificate::read(end_entity)
+        });
+        judged
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}
+
+impl Certificate {
+    /// Reads what can be read; a broken one says nothing.
+    fn read(der: &CertificateDer<'_>) -> Self {
+        let Ok((_rest, certificate)) = parse_x509_certificate(der) else {
+            return Self::default();
+        };
+        let names = certificate.subject_alternative_name().ok().flatten();
+        let names = names.map(|names| {
+            let dns = |name: &GeneralName<'_>| match name {
+                GeneralName::DNSName(name) => Some((*name).to_owned()),
+                _ => None,
+            };
+            names.value.general_names.iter().filter_map(dns).collect()
+        });
+        let ends = Timestamp::from_second(certificate.validity().not_after.timestamp());
+        Self {
+            names: names.unwrap_or_default(),
+            issuer: certificate.issuer().to_string(),
+            expires_at: ends.map(|ends| ends.to_string()).unwrap_or_default(),
+            ..Self::default()
+        }
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}

@@ -1,0 +1,308 @@
+//! The stored record of a visit: found by its reference, and read.
+
+use std::time::Duration;
+
+use api::control::{
+    projects::Project,
+    records::{LOGS, LogList, StoredEvent},
+};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+use types::id::StreamId;
+
+use super::advice;
+use crate::{
+    failure::{Code, Failure},
+    output,
+    platform::Session,
+};
+
+/// Whose records are searched.
+#[derive(Debug)]
+pub(super) enum Where {
+    One(Box<Project>),
+    /// Those of the caller, as many as one page holds.
+    All(Vec<Project>),
+}
+
+impl Where {
+    fn projects(&self) -> &[Project] {
+        match self {
+            Self::One(project) => std::slice::from_ref(project),
+            Self::All(projects) => projects,
+        }
+    }
+
+    /// The project, where it is known which.
+    pub(super) fn only(&self) -> Option<&Project> {
+        match self {
+            Self::One(project) => Some(project),
+            Self::All(_) => None,
+        }
+    }
+}
+
+/// A search for one record.
+#[derive(Debug)]
+pub(super) struct Lookup<'a> {
+    pub(super) session: &'a Session,
+    pub(super) place: &'a Where,
+    pub(super) reference: StreamId,
+}
+
+/// What was written down about a visit.
+#[derive(Debug, Default, Serialize)]
+pub(in crate::commands) struct Record {
+    pub(in crate::commands) reference: String,
+    /// When it began (RFC 3339).
+    pub(in crate::commands) at: String,
+    pub(in crate::commands) project_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) tunnel_id: Option<String>,
+    /// `denied`, `failed` or `connected`.
+    pub(in crate::commands) outcome: &'static str,
+    pub(in crate::commands) request: Request,
+    /// Status of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) status: Option<u64>,
+    /// Code of the problem that the visitor was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) problem: Option<String>,
+    /// How the visitor proved who it is: `none`, `token`, `svc_auth` or `mtls`.
+    pub(in crate::commands) proof: String,
+    /// The rule that decided, where it was not served in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) rule: Option<String>,
+    /// What the rule is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) sentence: Option<String>,
+    /// What exactly it found, which the visitor was not told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) reason: Option<String>,
+    /// Milliseconds until the stream to the service was there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) establish_ms: Option<u64>,
+    /// Milliseconds until the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) duration_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) next_step: Option<&'static str>,
+}
+
+/// What the visitor asked for, as far as it is kept.
+#[derive(Debug, Default, Serialize)]
+pub(in crate::commands) struct Request {
+    /// Address that it came from.
+    pub(in crate::commands) from: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) method: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) path: Option<String>,
+}
+
+impl Lookup<'_> {
+    /// The record, once the engine has reported it.
+    pub(super) async fn wait(&self) -> Result<Record, Failure> {
+        let deadline = Instant::now() + REPORTED;
+        let pause = match self.place {
+            Where::One(_) => PAUSE,
+            Where::All(_) => LONG_PAUSE,
+        };
+        let mut is_told = false;
+        loop {
+            if let Some(event) = self.look().await? {
+                return Ok(Record::read(&event));
+            }
+            if Instant::now() + pause > deadline {
+                return Err(self.not_there());
+            }
+            if !is_told {
+                is_told = true;
+                let most = REPORTED.as_secs();
+                output::message(&format!(
+                    "waiting for the engine to report it, up to {most} seconds"
+                ));
+            }
+            sleep(pause).await;
+        }
+    }
+
+    async fn look(&self) -> Result<Option<StoredEvent>, Failure> {
+        let mut refused = None;
+        for project in self.place.projects() {
+            let call = self.session.platform.call(LOGS, &[&project.id]);
+            let answer = call.query("streamId", Some(self.reference)).answer().await;
+            match answer.map_err(Failure::from) {
+                Ok(LogList { mut logs, .. }) => {
+                    if let Some(found) = logs.pop() {
+                        return Ok(Some(found));
+                    }
+                }
+                // Among many there may be some whose logs are not the caller's to read.
+                Err(failure) if failure.code() == Code::Refused => refused = Some(failure),
+                Err(failure) => return Err(failure),
+            }
+        }
+        match refused {
+            Some(failure) if self.place.only().is_some() => Err(failure),
+            _ => Ok(None),
+        }
+    }
+
+    fn not_there(&self) -> Failure {
+        let (whose, hint) = match self.place {
+            Where::One(project) => (
+                format!("project {}", project.endpoint),
+                "if it is of another project, name that with --project; ",
+            ),
+            Where::All(_) => ("your projects".to_owned(), ""),
+        };
+        let message = format!("no record of {} in {whose}", self.reference);
+        Failure::new(Code::Failed, message).hint(format!(
+            "{hint}records are kept as long as the plan says, and a visit that reached no project \
+             is in the engine's access log alone"
+        ))
+    }
+}
+
+impl Record {
+    /// Reads the object of `stream.summary`. What is not there stays open.
+    pub(in crate::commands) fn read(event: &StoredEvent) -> Self {
+        let summary = &event.payload;
+        let text = |pointer: &str| {
+            let value = summary.pointer(pointer).and_then(Value::as_str);
+            value.map(str::to_owned)
+        };
+        let number = |pointer: &str| summary.pointer(pointer).and_then(Value::as_u64);
+        let explanation = ["firewall", "routing", "response"]
+            .iter()
+            .find_map(|part| summary.get(part)?.get("explanation"))
+            .unwrap_or(&Value::Null);
+        let told = |name: &str| {
+            let value = explanation.get(name).and_then(Value::as_str);
+            value.filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let outcome = match (
+            text("/firewall/decision").as_deref(),
+            text("/response/outcome").as_deref(),
+        ) {
+            (Some("denied"), _) => "denied",
+            (_, Some("connected")) => "connected",
+            _ => "failed",
+        };
+        let (rule, problem) = (told("rule"), told("problem"));
+        let sentence = told("sentence");
+        let known = || {
+            rule.as_deref()
+                .and_then(advice::sentence)
+                .map(str::to_owned)
+        };
+        let next_step = match (rule.as_deref(), problem.as_deref(), outcome) {
+            (Some(rule), problem, "denied" | "failed") => {
+                let for_problem = || problem.and_then(advice::of_problem);
+                // A rule that let it in has nothing to advise when the service fails.
+                let for_rule = || advice::next_step(rule);
+                if outcome == "denied" {
+                    for_rule().or_else(for_problem)
+                } else {
+                    for_problem().or_else(for_rule)
+                }
+            }
+            (_, Some(problem), _) => advice::of_problem(problem),
+            _ => None,
+        };
+        Self {
+            reference: text("/stream_id").unwrap_or_default(),
+            at: event.created_at.clone(),
+            project_id: event.project_id.clone(),
+            tunnel_id: text("/tunnel_id"),
+            outcome,
+            request: Request {
+                from: text("/request/downstream/ip").unwrap_or_default(),
+                method: text("/request/http/request/method"),
+                host: text("/request/http/request/host"),
+                path: text("/request/http/request/path"),
+            },
+            status: number("/response/http/status")
+                .or_else(|| explanation.get("status").and_then(Value::as_u64)),
+            proof: text("/firewall/rule/kind").unwrap_or_else(|| "none".to_owned()),
+            sentence: sentence.or_else(known),
+            reason: told("reason"),
+            establish_ms: number("/response/metrics/establish_ms"),
+            duration_ms: number("/response/metrics/duration_ms"),
+            rule,
+            problem,
+            next_step,
+        }
+    }
+}
+
+/// Engines report within ten seconds; the rest is for the way.
+const REPORTED: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between searches of many projects.
+const LONG_PAUSE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(payload: &Value) -> Record {
+        let event = json!({
+            "eventId": "log_1", "eventType": "stream.summary", "eventCategory": "stream_log",
+            "projectId": "prj_1", "workspaceId": "wks_1", "payload": payload,
+            "createdAt": "2026-11-20T17:00:00.500Z", "expiresAt": "2026-11-27T17:00:00.500Z",
+        });
+        Record::read(&serde_json::from_value(event).unwrap())
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_its_rule_and_the_next_step() {
+        let record = read(&json!({
+            "stream_id": "0af7651916cd43dd8448eb21",
+            "request": {"downstream": {"ip": "192.0.2.7"}, "http": {"request": {"method": "GET",
+                "scheme": "https", "host": "web.example", "path": "/a"}}},
+            "firewall": {"decision": "denied", "rule": {"kind": "none"}, "explanation": {
+                "rule": "token", "sentence": "The tunnel takes visitors with a valid token.",
+                "reason": "the token is expired", "problem": "invalid_token", "status": 401}},
+            "routing": {"outcome": "not_routed"},
+            "response": {"outcome": "failed", "failure": {"kind": "refused"}},
+        }));
+        assert_eq!((record.outcome, record.status), ("denied", Some(401)));
+        assert_eq!(record.reason.as_deref(), Some("the token is expired"));
+        assert_eq!(record.next_step, advice::next_step("token"));
+        assert_eq!(record.request.path.as_deref(), Some("/a"));
+    }
+
+    #[test]
+    fn a_tunnel_that_is_away_and_a_service_that_is() {
+        let away = read(&json!({
+            "firewall": {"decision": "allowed", "rule": {"kind": "none"}},
+            "routing": {"outcome": "not_routed", "failure": {"kind": "not_found"},
+                "explanation": {"rule": "offline", "problem": "tunnel_offline"}},
+            "response": {"outcome": "failed", "failure": {"kind": "not_found"}},
+        }));
+        assert_eq!(away.outcome, "failed");
+        assert!(away.sentence.unwrap().contains("agent is away"));
+        assert!(away.next_step.unwrap().contains("start its agent"));
+        let broken = read(&json!({
+            "firewall": {"decision": "allowed", "rule": {"kind": "token"}},
+            "routing": {"outcome": "not_routed", "explanation":
+                {"rule": "token", "problem": "upstream_unreachable"}},
+            "response": {"outcome": "failed"},
+        }));
+        assert!(broken.next_step.unwrap().contains("svc forward"));
+    }
+
+    #[test]
+    fn a_record_of_another_version_leaves_open_what_it_does_not_say() {
+        let record = read(&json!({}));
+        assert_eq!((record.outcome, record.proof.as_str()), ("failed", "none"));
+        assert!(record.rule.is_none() && record.next_step.is_none());
+    }
+}

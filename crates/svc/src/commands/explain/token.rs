@@ -1,0 +1,232 @@
+//! What a token says about the address that it was shown to. Nothing is verified here: the
+//! signature is the engine's to judge, and revocation the platform's to know.
+
+use api::control::projects::Project;
+use credentials::TokenKind;
+use engine::directory;
+use jiff::Timestamp;
+use reqwest::Url;
+use serde::Serialize;
+use serde_json::Value;
+use types::{
+    boundary::{Boundary, Outside},
+    id::{ClientId, TunnelId},
+    path::NormalPath,
+    permission::Permission,
+    tunnel::{Tunnel, TunnelProperties},
+};
+
+use super::visit::endpoint_of;
+
+/// A token, held against an address.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Judged {
+    /// Whether it can be read at all.
+    pub(super) readable: bool,
+    /// `pat`, `app` or `auth`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kind: Option<String>,
+    /// When it ends (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expires_at: Option<String>,
+    pub(super) expired: bool,
+    /// What it is narrowed to; absent where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) permissions: Option<Vec<String>>,
+    /// Whether these allow to visit.
+    pub(super) permitted: bool,
+    pub(super) boundary: Verdict,
+}
+
+/// What the boundary says about the address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verdict {
+    /// There is none.
+    #[default]
+    None,
+    Allows,
+    /// Its shape is wrong, so it refuses everything.
+    Malformed,
+    ExcludesProject,
+    ExcludesVisits,
+    ExcludesPath,
+    /// The path cannot be judged, so it is refused.
+    UnclearPath,
+    /// It asks for properties of the tunnel, which are not known here.
+    DependsOnTunnel,
+    /// It names projects or workspaces, and the project of the address is not known here.
+    DependsOnProject,
+}
+
+impl Judged {
+    /// Holds a token against an address, of this project where that is known.
+    pub(super) fn of(token: &str, url: &Url, project: Option<&Project>) -> Self {
+        let Some(seen) = credentials::inspect(token) else {
+            return Self::default();
+        };
+        let claims = seen.get("claims").unwrap_or(&Value::Null);
+        let text = |name: &str| Some(claims.get(name)?.as_str()?.to_owned());
+        let ends = claims.get("exp").and_then(Value::as_i64);
+        let permissions = claims.get("permissions").and_then(Value::as_array);
+        let permissions = permissions.map(|all| {
+            let words = all.iter().filter_map(Value::as_str);
+            words.map(str::to_owned).collect::<Vec<_>>()
+        });
+        let needed = Permission::TunnelsStreamsCreateDelete.as_str();
+        let resources = claims.get("resources").filter(|value| !value.is_null());
+        Self {
+            readable: true,
+            kind: text("type").filter(|kind| kind.parse::<TokenKind>().is_ok()),
+            expires_at: ends
+                .and_then(|at| Timestamp::from_second(at).ok())
+                .map(|at| at.to_string()),
+            expired: ends.is_some_and(|at| at <= Timestamp::now().as_second()),
+            permitted: permissions
+                .as_ref()
+                .is_none_or(|held| held.iter().any(|word| word == needed)),
+            permissions,
+            boundary: Verdict::of(&Boundary::parse(resources, true), url, project),
+        }
+    }
+
+    /// What is wrong with it, the first thing that the edge would find first.
+    pub(super) fn trouble(&self) -> Option<&'static str> {
+        if !self.readable {
+            return Some("it is no token: a token has three parts with dots between them");
+        }
+        if self.expired {
+            return Some("it is expired");
+        }
+        if !self.permitted {
+            return Some("it lacks the permission tunnels.streams.create-delete");
+        }
+        self.boundary.trouble()
+    }
+}
+
+impl Verdict {
+    fn of(boundary: &Boundary, url: &Url, project: Option<&Project>) -> Self {
+        if !boundary.has_tunnel_resource() {
+            return Self::None;
+        }
+        let path = NormalPath::parse(url.path());
+        if path.is_err() && boundary.needs_path() {
+            return Self::UnclearPath;
+        }
+        let is_managed = url.host_str().and_then(endpoint_of).is_some();
+        let (id, workspace) = match project {
+            Some(project) => (project.id.as_str(), Some(project.workspace_id.as_str())),
+            None => (directory::Project::COMMUNITY, None),
+        };
+        // All that is known of the tunnel from outside: a filter on anything else does not hold.
+        let tunnel = Tunnel {
+            host: url.host_str().map(str::to_owned),
+            ..Tunnel::online(
+                TunnelId::new(0, [0; 10]),
+                ClientId::new(0, [0; 10]),
+                TunnelProperties::default(),
+            )
+        };
+        match boundary.connect(id, workspace, &tunnel, path.as_ref().ok()) {
+            Ok(()) => Self::Allows,
+            Err(refusal) => match refusal.outside {
+                Outside::Shape => Self::Malformed,
+                Outside::Place if project.is_none() && is_managed => Self::DependsOnProject,
+                Outside::Place => Self::ExcludesProject,
+                Outside::Action => Self::ExcludesVisits,
+                Outside::Filters => Self::DependsOnTunnel,
+                Outside::Path => Self::ExcludesPath,
+            },
+        }
+    }
+
+    /// The verdict in words.
+    pub(super) fn sentence(self) -> &'static str {
+        match self {
+            Self::None => "none: it reaches wherever the permissions do",
+            Self::Allows => "lets it in here",
+            Self::Malformed => "has a wrong shape, and refuses everything",
+            Self::ExcludesProject => "does not reach this project",
+            Self::ExcludesVisits => "does not allow to connect to tunnels",
+            Self::ExcludesPath => "does not reach this path",
+            Self::UnclearPath => "asks for a path, and this one cannot be judged",
+            Self::DependsOnTunnel => "asks for properties of the tunnel, which are not seen here",
+            Self::DependsOnProject => "names projects, and which one this is cannot be seen here",
+        }
+    }
+
+    fn trouble(self) -> Option<&'static str> {
+        Some(match self {
+            Self::None | Self::Allows | Self::DependsOnTunnel | Self::DependsOnProject => {
+                return None;
+            }
+            Self::Malformed => "its boundary has a wrong shape, and refuses everything",
+            Self::ExcludesProject => "its boundary does not reach this project",
+            Self::ExcludesVisits => "its boundary does not allow to connect to tunnels",
+            Self::ExcludesPath => "its boundary does not reach this path",
+            Self::UnclearPath => "its boundary asks for a path, and this one cannot be judged",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use credentials::{Identity, MintRequest, Secret, SigningKey, mint};
+    use serde_json::json;
+
+    use super::*;
+
+    const ADDRESS: &str = "https://web-e7e8a732.t.engine.example/reports/1";
+
+    fn token(permissions: Option<Vec<Permission>>, resources: Option<Value>) -> String {
+        let key = SigningKey::from_secret(&Secret::new(*b"a secret of the tests, of no worth!"));
+        let request = MintRequest {
+            kind: TokenKind::Auth,
+            identity: Identity::User("usr_1".to_owned()),
+            ttl_seconds: Some(60),
+            permissions,
+            resources,
+        };
+        let now = Timestamp::now().as_second();
+        let token = mint(&key.unwrap(), &request, now).unwrap();
+        String::from_utf8(token.expose().to_vec()).unwrap()
+    }
+
+    fn trouble(token: &str) -> Option<&'static str> {
+        Judged::of(token, &ADDRESS.parse().unwrap(), None).trouble()
+    }
+
+    #[test]
+    fn a_token_is_held_against_the_address() {
+        assert_eq!(trouble(&token(None, None)), None);
+        assert!(trouble("a.b").unwrap().contains("no token"));
+        let narrow = token(Some(vec![Permission::AccountProjectsReadOnly]), None);
+        assert!(trouble(&narrow).unwrap().contains("lacks the permission"));
+    }
+
+    #[test]
+    fn a_boundary_is_judged_as_far_as_the_project_is_known() {
+        let judged = |url: &str, resources| {
+            Judged::of(&token(None, resources), &url.parse().unwrap(), None).boundary
+        };
+        let anywhere = || {
+            Some(json!({"tunnels": {"workspaces": ["wks_1"],
+                "scopes": {"tunnels": {"connect": true}}}}))
+        };
+        assert_eq!(judged(ADDRESS, anywhere()), Verdict::DependsOnProject);
+        assert_eq!(judged(ADDRESS, None), Verdict::None);
+        let community = "https://web.t.engine.example/reports/1";
+        assert_eq!(judged(community, anywhere()), Verdict::ExcludesProject);
+        let here = |params: Value| {
+            Some(json!({"tunnels": {"projects": ["default"],
+                "scopes": {"tunnels": {"connect": params}}}}))
+        };
+        assert_eq!(judged(community, here(json!(true))), Verdict::Allows);
+        let path = |regex: &str| here(json!({"params": {"path": {"regex": regex}}}));
+        assert_eq!(judged(community, path("/reports/.*")), Verdict::Allows);
+        assert_eq!(judged(community, path("/other")), Verdict::ExcludesPath);
+        let named = here(json!({"filters": {"name": "web"}}));
+        assert_eq!(judged(community, named), Verdict::DependsOnTunnel);
+    }
+}

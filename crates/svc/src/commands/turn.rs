@@ -1,0 +1,108 @@
+//! `svc turn`: one TURN relay, from a file.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Parser;
+use daemon::logs;
+use jiff::Timestamp;
+use serde::Serialize;
+use turn::{Running, config::TurnConfig};
+
+use crate::{
+    cli::Format,
+    descriptors, environment,
+    failure::{Code, Failure},
+    output, signals,
+};
+
+/// The flags of `svc turn`.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// The configuration (YAML); the environment stands above it (`SVC_TURN__REALM`)
+    #[arg(long = "config", short, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Check the configuration and end
+    #[arg(long)]
+    check: bool,
+
+    /// Print the JSON Schema of the configuration and end
+    #[arg(long, conflicts_with_all = ["config", "check"])]
+    schema: bool,
+
+    /// How it is told that the relay serves: not at all but in the log, or as one line of JSON
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+}
+
+/// Where a running relay is. What it does not have has no field.
+#[derive(Serialize)]
+struct Ready {
+    /// Where clients come in over UDP and TCP.
+    turn_addrs: Vec<SocketAddr>,
+    /// Where clients come in over TLS.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    turn_tls_addrs: Vec<SocketAddr>,
+    /// The realm of its credentials.
+    turn_realm: String,
+    /// The metrics listener: metrics and health.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics_url: Option<String>,
+    /// This process.
+    pid: u32,
+}
+
+/// Runs a relay until a signal.
+pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
+    if args.schema {
+        return output::line(&format!("{:#}", turn::config::schema()));
+    }
+    let config = TurnConfig::load(args.config.as_deref(), environment::variables())
+        .map_err(|error| wrong(&args, &error.to_string()))?;
+    let warnings = config
+        .inspect(Timestamp::now().as_second())
+        .map_err(|error| wrong(&args, &error.to_string()))?;
+    if args.check {
+        for warning in &warnings {
+            output::message(&format!("warning: {}: {}", warning.key, warning.message));
+        }
+        return output::line("the configuration is good");
+    }
+    logs::init(config.log_level, log, logs::Format::of_stderr())
+        .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
+    for warning in &warnings {
+        tracing::warn!(key = warning.key, "{}", warning.message);
+    }
+    descriptors::raise_limit();
+    let shutdown = signals::listen(config.drain)?;
+    let realm = config.realm.clone();
+    let running = turn::start(config, shutdown)
+        .await
+        .map_err(|error| Failure::of("the relay cannot start", error))?;
+    if args.output == Format::Json {
+        output::json(&Ready::of(&running, realm))?;
+    }
+    running.stopped().await;
+    Ok(())
+}
+
+impl Ready {
+    fn of(running: &Running, realm: String) -> Self {
+        let metrics = running.metrics_addr();
+        Self {
+            turn_addrs: running.listen_addrs().to_vec(),
+            turn_tls_addrs: running.tls_listen_addrs().to_vec(),
+            turn_realm: realm,
+            metrics_url: metrics.map(|address| format!("http://{address}")),
+            pid: std::process::id(),
+        }
+    }
+}
+
+fn wrong(args: &Args, message: &str) -> Failure {
+    let failure = Failure::new(Code::Usage, message);
+    match &args.config {
+        Some(_) => failure.hint("`svc turn --schema` describes every key"),
+        None => failure.hint("name the configuration with -c FILE"),
+    }
+}

@@ -1,0 +1,87 @@
+//! The TURN relay of `svc up`: on loopback, for peers on loopback.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use daemon::shutdown::Shutdown;
+use serde_json::json;
+use turn::{Running, config::TurnConfig};
+
+use super::{HOST, certificates::Certificates, engine::kept_secret};
+use crate::{context::write_private, failure::Failure};
+
+/// A relay that serves.
+pub(super) struct LocalRelay {
+    running: Running,
+    /// File of the secret that it shows to the platform.
+    pub(super) secret_file: PathBuf,
+    /// The port for UDP and TCP.
+    pub(super) port: u16,
+    /// The port for TLS.
+    pub(super) tls_port: u16,
+}
+
+/// Where it is: programs that know no names under `localhost` reach it, too.
+pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+impl LocalRelay {
+    /// Starts it. What is not good there waits until the platform at `url` answers.
+    pub(super) async fn start(
+        url: &str,
+        ports: [u16; 2],
+        data: &Path,
+        certificates: &Certificates,
+        shutdown: Shutdown,
+    ) -> Result<Self, Failure> {
+        let secret_file = data.join("relay.secret");
+        kept_secret(&secret_file)?;
+        let [port, tls_port] = ports.map(|port| SocketAddr::from((ADDRESS, port)).to_string());
+        let file = json!({ "turn": {
+            "listen_addr": [port],
+            "tls_listen_addr": [tls_port],
+            "tls": { "cert_file": certificates.cert, "key_file": certificates.key },
+            "realm": HOST,
+            "relay_ports": RELAY_PORTS,
+            "allowed_peers": [ALLOWED_PEERS],
+            "log_level": "warn",
+            "control_plane": {
+                "url": url,
+                "token_file": secret_file,
+                "data_dir": data.join("turn"),
+            },
+        } });
+        let path = data.join("turn.yaml");
+        write_private(&path, format!("{file:#}\n").as_bytes())
+            .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
+        let config = TurnConfig::load(Some(&path), std::iter::empty())
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let running = turn::start(config, shutdown)
+            .await
+            .map_err(|error| Failure::of("the relay cannot start", error))?;
+        let of = |addresses: &[SocketAddr]| addresses.first().map_or(0, SocketAddr::port);
+        Ok(Self {
+            port: of(running.listen_addrs()),
+            tls_port: of(running.tls_listen_addrs()),
+            secret_file,
+            running,
+        })
+    }
+
+    /// Waits until the relay knows what the platform knows.
+    pub(super) async fn is_informed(&self) {
+        if let Some(link) = self.running.link() {
+            link.becomes(true).await;
+        }
+    }
+
+    pub(super) async fn stopped(self) {
+        self.running.stopped().await;
+    }
+}
+
+/// Special addresses that may be peers.
+pub(super) const ALLOWED_PEERS: &str = "127.0.0.0/8";
+/// Above those that systems give to programs that ask for any.
+const RELAY_PORTS: &str = "61000-65535";

@@ -1,0 +1,343 @@
+//! The Engine API as tools ask it: one request to one project, with the bearer that it has.
+
+use std::{path::Path, time::Duration};
+
+use bytes::Bytes;
+use client::HostPort;
+use http::{
+    HeaderValue, Request, Response, StatusCode,
+    header::{CONTENT_TYPE, WWW_AUTHENTICATE},
+};
+use reqwest::{
+    Client,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect,
+};
+use types::problem::{MEDIA_TYPE, Problem};
+
+use crate::{
+    failure::{Failure, chain},
+    platform::authorities,
+};
+
+/// Whose certificates of engines are believed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Authorities<'a> {
+    /// What the system trusts.
+    System,
+    /// What the system trusts, and the certificates of this PEM file.
+    Beside(&'a Path),
+    /// The certificates of this PEM file and no others.
+    Only(&'a Path),
+}
+
+/// What asks engines.
+#[derive(Clone, Debug)]
+pub(crate) struct EngineApi {
+    http: Client,
+}
+
+impl EngineApi {
+    /// Nothing is sent yet.
+    pub(crate) fn trusting(authorities_of: Authorities<'_>) -> Result<Self, Failure> {
+        let builder = Client::builder()
+            .timeout(ANSWER)
+            .dns_resolver(Names)
+            // Engines are reached as agents reach them, which know no proxies.
+            .no_proxy()
+            .https_only(true)
+            // A bearer goes to the engine that was meant, and nowhere else.
+            .redirect(redirect::Policy::none());
+        let builder = match authorities_of {
+            Authorities::System => builder,
+            Authorities::Beside(path) => builder.tls_certs_merge(authorities(path)?),
+            Authorities::Only(path) => builder.tls_certs_only(authorities(path)?),
+        };
+        let http = builder
+            .build()
+            .map_err(|error| Failure::of("no connection to engines can be made", error))?;
+        Ok(Self { http })
+    }
+
+    /// Carries a request out to its path on an engine, with its own headers and no others. What
+    /// goes wrong is an answer: 502 and a problem that says what to do next.
+    pub(crate) async fn carry(
+        &self,
+        engine: &HostPort,
+        request: Request<Bytes>,
+    ) -> Response<Bytes> {
+        match self.attempt(engine, request).await {
+            Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
+                refused(&Problem::new(502, "credential_unknown_to_engine", UNKNOWN))
+            }
+            Ok(answer) => answer,
+            Err(Broken::TooLarge) => refused(&Problem::new(502, "answer_too_large", TOO_LARGE)),
+            Err(Broken::Network(error)) => {
+                tracing::warn!(%engine, error = chain(&error), "an engine was not reached");
+                let detail = format!(
+                    "The engine of this project, {engine}, cannot be reached. Call again in a \
+                     minute; if it stays so, tell the person that their engine is away."
+                );
+                refused(&Problem::new(502, "engine_unreachable", "").with_detail(detail))
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        engine: &HostPort,
+        request: Request<Bytes>,
+    ) -> Result<Response<Bytes>, Broken> {
+        let (parts, body) = request.into_parts();
+        let mut response = self
+            .http
+            .request(parts.method, format!("https://{engine}{}", parts.uri))
+            .headers(parts.headers)
+            .body(body)
+            .send()
+            .await?;
+        let mut read = Vec::new();
+        while let Some(chunk) = response.chunk().await? {
+            if read.len().saturating_add(chunk.len()) > MAX_ANSWER {
+                return Err(Broken::TooLarge);
+            }
+            read.extend_from_slice(&chunk);
+        }
+        let mut answer = Response::new(Bytes::from(read));
+        *answer.status_mut() = response.status();
+        *answer.headers_mut() = response.headers().clone();
+        Ok(answer)
+    }
+}
+
+/// A problem as an answer.
+pub(crate) fn refused(problem: &Problem) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(problem.to_json()));
+    *response.status_mut() =
+        StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    let challenge = problem.www_authenticate(None);
+    if let Some(challenge) = challenge.and_then(|value| HeaderValue::try_from(value).ok()) {
+        headers.insert(WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+enum Broken {
+    Network(reqwest::Error),
+    TooLarge,
+}
+
+impl From<reqwest::Error> for Broken {
+    fn from(error: reqwest::Error) -> Self {
+        // The address is told once, by us; what the list was narrowed to is nobody's business.
+        Self::Network(error.without_url())
+    }
+}
+
+/// Names as agents resolve them: those under `localhost` are this machine.
+struct Names;
+
+impl Resolve for Names {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            // Where the address names a port, that one counts.
+            let host = HostPort::new(name.as_str(), HTTPS)?;
+            let addresses = host.resolve().await?;
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+const UNKNOWN: &str = "The engine of this project does not take this credential. One that was made \
+     seconds ago is not known to it yet: call again. If that does not help, have the person sign in \
+     anew.";
+const TOO_LARGE: &str = "The list is longer than 1 MiB. Call again with filters or with a limit.";
+
+/// From the connection to the end of the answer: lists come from memory, and a model waits.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Some thousands of tunnels; a model reads no more.
+const MAX_ANSWER: usize = 1024 * 1024;
+const HTTPS: u16 = 443;
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::Ipv4Addr,
+        sync::{Arc, Mutex},
+    };
+
+    use http::header::AUTHORIZATION;
+    use rustls::ServerConfig;
+    use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+    use serde_json::Value;
+    use tempfile::TempDir;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+    use crate::commands::up::certificates::Certificates;
+
+    /// Something that speaks TLS as an engine, and always answers the same.
+    struct Engine {
+        directory: TempDir,
+        address: HostPort,
+        heads: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Engine {
+        async fn answering(answer: Vec<u8>) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let files = Certificates::in_directory(directory.path(), "engine.localhost").unwrap();
+            let provider = rustls::crypto::aws_lc_rs::default_provider();
+            let config = ServerConfig::builder_with_provider(provider.into())
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(
+                    vec![CertificateDer::from_pem_file(&files.cert).unwrap()],
+                    PrivateKeyDer::from_pem_file(&files.key).unwrap(),
+                )
+                .unwrap();
+            let acceptor = TlsAcceptor::from(Arc::new(config));
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let heads = Arc::new(Mutex::new(Vec::new()));
+            let seen = Arc::clone(&heads);
+            tokio::spawn(async move {
+                loop {
+                    let (stream, _peer) = listener.accept().await.unwrap();
+                    // Who does not believe the certificate leaves.
+                    let Ok(mut stream) = acceptor.accept(stream).await else {
+                        continue;
+                    };
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        head.push(stream.read_u8().await.unwrap());
+                    }
+                    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+                    seen.lock().unwrap().push(head);
+                    // Who has read enough leaves.
+                    stream.write_all(&answer).await.ok();
+                    stream.shutdown().await.ok();
+                }
+            });
+            Self {
+                directory,
+                address: HostPort::new("abcd1234.engine.localhost", port).unwrap(),
+                heads,
+            }
+        }
+
+        async fn ask(&self) -> Response<Bytes> {
+            let ca_file = self.directory.path().join("ca.pem");
+            let api = EngineApi::trusting(Authorities::Beside(&ca_file)).unwrap();
+            api.carry(&self.address, request()).await
+        }
+    }
+
+    fn request() -> Request<Bytes> {
+        Request::get("/api/tunnels?params=%7B%7D")
+            .header(AUTHORIZATION, "Bearer a.b.c")
+            .body(Bytes::new())
+            .unwrap()
+    }
+
+    fn answer(status: &str, body: &str) -> Vec<u8> {
+        let length = body.len();
+        format!("HTTP/1.1 {status}\r\nLocation: /x\r\nContent-Length: {length}\r\n\r\n{body}")
+            .into()
+    }
+
+    /// Status and code of a problem.
+    fn problem(answer: &Response<Bytes>) -> (u16, String) {
+        let body: Value = serde_json::from_slice(answer.body()).unwrap();
+        assert!(!body["detail"].as_str().unwrap().is_empty(), "{body}");
+        (
+            answer.status().as_u16(),
+            body["code"].as_str().unwrap().to_owned(),
+        )
+    }
+
+    #[tokio::test]
+    async fn the_bearer_is_sent_and_nothing_else() {
+        let engine = Engine::answering(answer("200 OK", "[]")).await;
+        let list = engine.ask().await;
+        assert_eq!(
+            (list.status(), &list.body()[..]),
+            (StatusCode::OK, &b"[]"[..])
+        );
+        let heads = engine.heads.lock().unwrap().clone();
+        let mut lines: Vec<_> = heads
+            .iter()
+            .flat_map(|head| head.trim_end().lines())
+            .collect();
+        lines.sort_unstable();
+        let host = format!("host: {}", engine.address);
+        assert_eq!(
+            lines,
+            [
+                "accept: */*",
+                "authorization: bearer a.b.c",
+                "get /api/tunnels?params=%7b%7d http/1.1",
+                &host,
+            ]
+        );
+    }
+
+    /// A bearer that follows a redirect is one that anybody gets.
+    #[tokio::test]
+    async fn a_redirect_is_not_followed() {
+        let engine = Engine::answering(answer("307 Temporary Redirect", "")).await;
+        assert_eq!(engine.ask().await.status(), StatusCode::TEMPORARY_REDIRECT);
+        assert_eq!(engine.heads.lock().unwrap().len(), 1);
+    }
+
+    /// The platform took the credential, so a sign-in is not what is missing.
+    #[tokio::test]
+    async fn a_credential_that_the_engine_does_not_know_is_no_challenge() {
+        let engine = Engine::answering(answer("401 Unauthorized", "{}")).await;
+        let told = problem(&engine.ask().await);
+        assert_eq!(told, (502, "credential_unknown_to_engine".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn the_answer_has_a_longest_length() {
+        let most = "x".repeat(MAX_ANSWER);
+        let engine = Engine::answering(answer("200 OK", &most)).await;
+        assert_eq!(engine.ask().await.body().len(), MAX_ANSWER);
+        let engine = Engine::answering(answer("200 OK", &format!("{most}x"))).await;
+        let told = problem(&engine.ask().await);
+        assert_eq!(told, (502, "answer_too_large".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn an_engine_that_is_not_reached_or_not_believed_is_an_answer() {
+        let engine = Engine::answering(answer("200 OK", "[]")).await;
+        let unreachable = (502, "engine_unreachable".to_owned());
+        // Its authority is not one of the system.
+        let system = EngineApi::trusting(Authorities::System).unwrap();
+        let told = system.carry(&engine.address, request()).await;
+        assert_eq!(problem(&told), unreachable);
+        assert_eq!(*engine.heads.lock().unwrap(), Vec::<String>::new());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let nobody = HostPort::new("abcd1234.engine.localhost", port).unwrap();
+        let told = system.carry(&nobody, request()).await;
+        assert_eq!(problem(&told), unreachable);
+    }
+
+    #[test]
+    fn a_file_without_a_certificate_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ca.pem");
+        std::fs::write(&file, "none").unwrap();
+        assert!(EngineApi::trusting(Authorities::Beside(&file)).is_err());
+        assert!(EngineApi::trusting(Authorities::Only(&file)).is_err());
+    }
+}

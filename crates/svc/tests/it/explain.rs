@@ -1,0 +1,76 @@
+//! `svc explain` beside an engine alone; with a platform it is in the walk of `tests/e2e`.
+
+use super::{
+    installed::alone,
+    program::{Ended, Home},
+};
+
+#[tokio::test]
+async fn an_engine_alone_explains_what_can_be_seen_from_outside() {
+    let home = Home::new();
+    let up = alone(&home, &["--demo"]).await;
+    let demo = ["explain", up.said("demo_url"), "-o", "json"];
+    let told = home.run(&demo).await.json();
+    assert_eq!(told["visit"]["answer"]["status"], 200, "{told}");
+    assert_eq!(told["visit"]["certificate"]["trusted"], true, "{told}");
+    assert!(told.get("record").is_none() && told.get("next_step").is_none());
+
+    let nobody = up.said("demo_url").replace("//demo.", "//nobody.");
+    let told = home.run(&["explain", &nobody, "-o", "json"]).await.json();
+    assert_eq!(told["visit"]["answer"]["code"], "tunnel_not_found");
+    assert!(
+        told["unknown"]
+            .as_str()
+            .unwrap()
+            .contains("keeps no records")
+    );
+    assert!(told["next_step"].as_str().unwrap().contains("svc tunnels"));
+
+    let reference = told["visit"]["answer"]["reference"].as_str().unwrap();
+    let ended = home.run(&["explain", reference]).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("access log"), "{ended:?}");
+    up.stop().await;
+}
+
+/// The token of other commands is for the platform: an address may be anybody's.
+#[tokio::test]
+async fn no_token_is_shown_that_was_not_given_for_the_address() {
+    let home = Home::new();
+    let up = alone(&home, &["--demo"]).await;
+    let forward = [
+        "forward",
+        "9",
+        "--name",
+        "guarded",
+        "--token-auth",
+        "-o",
+        "json",
+    ];
+    let mut agent = home.start(&forward);
+    let url = agent.json().await["forwarding"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let token = up.said("token");
+    let mut command = home.command(&["explain", &url, "-o", "json"]);
+    command.env("SVC_TOKEN", token);
+    let told = Ended::of_command(command).await.json();
+    assert_eq!(told["visit"]["answer"]["code"], "unauthenticated", "{told}");
+    assert!(told.get("token").is_none(), "{told}");
+
+    let given = ["explain", &url, "--token", token, "-o", "json"];
+    let told = home.run(&given).await.json();
+    // Nobody listens on the port of the service.
+    assert_eq!(told["visit"]["answer"]["status"], 502, "{told}");
+    assert_eq!(told["token"]["boundary"], "none", "{told}");
+    assert!(!told.to_string().contains(token));
+
+    let clear = url.replace("https://", "http://");
+    let ended = home.run(&["explain", &clear, "--token", token]).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("not sent in clear"), "{ended:?}");
+    let strangers = home.run(&["explain", &url, "--ca-file", "none.pem"]).await;
+    assert_eq!(strangers.code, Some(2), "{strangers:?}");
+    up.stop().await;
+}

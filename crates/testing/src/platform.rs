@@ -1,0 +1,462 @@
+//! A platform that tells engines what a test wants, and keeps what they report.
+
+mod served;
+mod sign_in;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use api::link::{
+    CHANGES, Credential, CredentialProof, Ended, Item, Keys, Membership, Person, Project, REPORTS,
+    Record, SIGN_IN,
+};
+use axum::Router;
+use axum::routing::{get, post};
+use credentials::SigningKey;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use parking_lot::Mutex;
+use rcgen::{KeyPair, PKCS_ED25519};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use types::permission::Permission;
+
+use crate::engine::unix_seconds;
+use crate::within;
+
+/// A platform for managed engines ([`crate::TestEngine::managed`]), on a free port of the loopback
+/// interface. A clone is the same one; it stops with the last.
+///
+/// What is added is told to the engines that follow it at once, in one change for each call.
+/// [`crate::TestEngine::informed`] waits until an engine has it.
+#[derive(Clone)]
+pub struct FakePlatform {
+    shared: Arc<Shared>,
+    _server: Arc<Server>,
+}
+
+struct Server(JoinHandle<()>);
+
+struct Shared {
+    address: SocketAddr,
+    key: EncodingKey,
+    told: Mutex<Told>,
+    /// Counts what was told, so that connections look again.
+    version: watch::Sender<u64>,
+    /// How many times all connections were cut.
+    cuts: watch::Sender<u64>,
+    /// How many times something was said that means nothing.
+    garbage: watch::Sender<u64>,
+    connections: watch::Sender<usize>,
+    reported: watch::Sender<Reported>,
+    conduct: Mutex<Conduct>,
+}
+
+/// How the platform behaves.
+#[derive(Default)]
+struct Conduct {
+    away: bool,
+    refuses: bool,
+    mute: bool,
+    lost_receipts: usize,
+}
+
+struct Told {
+    /// Tells two histories apart.
+    mark: u64,
+    /// What is so, by kind and id.
+    items: BTreeMap<String, Item>,
+    /// The changes since the mark, the first of which is version 1.
+    log: Vec<Vec<Item>>,
+    next: u32,
+}
+
+/// What has come, each batch once.
+#[derive(Default)]
+struct Reported {
+    through: BTreeMap<String, u64>,
+    records: Vec<Record>,
+    requests: usize,
+}
+
+/// An application of a user: it signs its tokens itself.
+pub struct TestApp {
+    /// Id of its credential.
+    pub id: String,
+    key: EncodingKey,
+}
+
+impl TestApp {
+    /// A token with these claims, and what an application's tokens need where they lack it.
+    pub fn token(&self, claims: Value) -> String {
+        let defaults = json!({"type": "app", "clientId": self.id,
+            "iat": unix_seconds(), "exp": unix_seconds() + 3600});
+        sign(claims, &defaults, &self.key, None)
+    }
+}
+
+impl FakePlatform {
+    /// Starts one for the cluster `engine.localhost`, which has nothing yet but keys.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("a free port");
+        Self::start_on(listener)
+    }
+
+    /// Starts one on a socket that listens already.
+    pub fn start_on(listener: TcpListener) -> Self {
+        let (pem, key) = ed25519();
+        let public = SigningKey::from_pem(&pem).expect("an Ed25519 key");
+        let mut jwk = public.public_jwk().expect("a public key");
+        jwk["kid"] = json!(KID);
+        let keys = Item::Keys(Keys {
+            jwks: json!({"keys": [jwk]}),
+        });
+        let shared = Arc::new(Shared {
+            address: listener.local_addr().expect("an address"),
+            key,
+            told: Mutex::new(Told {
+                mark: 1,
+                items: BTreeMap::new(),
+                log: Vec::new(),
+                next: 0,
+            }),
+            version: watch::Sender::new(0),
+            cuts: watch::Sender::new(0),
+            garbage: watch::Sender::new(0),
+            connections: watch::Sender::new(0),
+            reported: watch::Sender::new(Reported::default()),
+            conduct: Mutex::default(),
+        });
+        let router = Router::new()
+            .route(CHANGES, get(served::changes))
+            .route(REPORTS, post(served::reports))
+            .route(SIGN_IN, get(sign_in::page).post(sign_in::sign_in))
+            .with_state(Arc::clone(&shared));
+        let server = tokio::spawn(async move {
+            axum::serve(listener, router).await.expect("a server");
+        });
+        let platform = Self {
+            shared,
+            _server: Arc::new(Server(server)),
+        };
+        platform.tell(vec![keys]);
+        platform
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.shared.address)
+    }
+
+    /// The enrolment secret of the cluster.
+    pub fn secret(&self) -> &'static str {
+        ENROLMENT_SECRET
+    }
+
+    /// Tells one change, and remembers it for engines that come later.
+    pub fn tell(&self, items: Vec<Item>) {
+        let mut told = self.shared.told.lock();
+        for item in &items {
+            let gone = match item {
+                Item::ProjectGone { id } => Some(format!("project {id}")),
+                Item::PersonGone { id } => Some(format!("person {id}")),
+                Item::CredentialGone { id } => Some(format!("credential {id}")),
+                _ => None,
+            };
+            if let Some(gone) = gone {
+                told.items.remove(&gone);
+                continue;
+            }
+            let key = match item {
+                Item::Project(project) => format!("project {}", project.id),
+                Item::Person(person) => format!("person {}", person.id),
+                Item::Credential(credential) => format!("credential {}", credential.id),
+                Item::Ended(ended) => format!("ended {}", ended.id),
+                _ => "keys".to_owned(),
+            };
+            told.items.insert(key, item.clone());
+        }
+        told.log.push(items);
+        let version = told.log.len() as u64;
+        self.shared.version.send_replace(version);
+    }
+
+    /// Version of what was told last.
+    pub fn version(&self) -> u64 {
+        *self.shared.version.borrow()
+    }
+
+    /// Adds a project at `<endpoint>.engine.localhost` (eight hexadecimal digits), in a workspace
+    /// of its own: ids `prj_<endpoint>` and `wks_<endpoint>`.
+    pub fn add_project(&self, endpoint: &str) -> Project {
+        self.add_project_with(endpoint, |_| {})
+    }
+
+    /// As [`Self::add_project`], with changes. The same endpoint again changes the project.
+    pub fn add_project_with(&self, endpoint: &str, change: impl FnOnce(&mut Project)) -> Project {
+        let mut project: Project = serde_json::from_value(json!({
+            "id": format!("prj_{endpoint}"),
+            "endpoint": endpoint,
+            "workspace_id": format!("wks_{endpoint}"),
+            "plan": "basic",
+            "provider": "other",
+        }))
+        .expect("a project");
+        change(&mut project);
+        self.tell(vec![Item::Project(Box::new(project.clone()))]);
+        project
+    }
+
+    /// Makes somebody a member of the workspaces of these projects, with a role that allows
+    /// everything.
+    pub fn add_member(&self, user: &str, endpoints: &[&str]) {
+        let all: Vec<_> = Permission::ALL.iter().map(|one| one.as_str()).collect();
+        let memberships: Vec<_> = endpoints
+            .iter()
+            .map(|endpoint| (*endpoint, all.as_slice()))
+            .collect();
+        self.add_person(user, &memberships);
+    }
+
+    /// Gives somebody roles that allow these permissions, in the workspaces of these projects. The
+    /// same user again replaces what was.
+    pub fn add_person(&self, user: &str, memberships: &[(&str, &[&str])]) {
+        let memberships = memberships
+            .iter()
+            .map(|(endpoint, permissions)| Membership {
+                workspace_id: format!("wks_{endpoint}"),
+                permissions: permissions.iter().map(|name| (*name).to_owned()).collect(),
+            });
+        self.tell(vec![Item::Person(Person {
+            id: user.to_owned(),
+            memberships: memberships.collect(),
+            sessions_after: 0,
+        })]);
+    }
+
+    /// Issues a personal access token without limits of its own. Gives the id of its credential
+    /// and the token.
+    pub fn add_pat(&self, user: &str) -> (String, String) {
+        self.add_pat_with(user, |_| {})
+    }
+
+    /// As [`Self::add_pat`], with changes of the credential.
+    pub fn add_pat_with(
+        &self,
+        user: &str,
+        change: impl FnOnce(&mut Credential),
+    ) -> (String, String) {
+        let number = self.number();
+        let endpoint = format!("{number:08x}");
+        let claims = json!({"type": "pat", "userId": user, "token_endpoint": endpoint});
+        let token = self.mint(claims);
+        let proof = CredentialProof::Pat {
+            sha256: hex(&credentials::digest(&token)),
+            token_endpoint: Some(endpoint),
+        };
+        (self.add_credential(number, user, proof, change), token)
+    }
+
+    /// Registers an application of a user.
+    pub fn add_app(&self, user: &str) -> TestApp {
+        let (pem, key) = ed25519();
+        let pair = KeyPair::from_pem(&pem).expect("a key pair");
+        let proof = CredentialProof::App {
+            public_key: pair.public_key_pem(),
+        };
+        let id = self.add_credential(self.number(), user, proof, |_| {});
+        TestApp { id, key }
+    }
+
+    /// Registers a credential, whatever proves it. Gives its id.
+    pub fn add_credential_with(
+        &self,
+        user: &str,
+        proof: CredentialProof,
+        change: impl FnOnce(&mut Credential),
+    ) -> String {
+        self.add_credential(self.number(), user, proof, change)
+    }
+
+    fn add_credential(
+        &self,
+        number: u32,
+        user: &str,
+        proof: CredentialProof,
+        change: impl FnOnce(&mut Credential),
+    ) -> String {
+        let mut credential = Credential {
+            id: format!("crd_{number}"),
+            user_id: user.to_owned(),
+            workspace_id: None,
+            proof,
+            permissions: None,
+            resources: None,
+            expires_at: None,
+        };
+        change(&mut credential);
+        let id = credential.id.clone();
+        self.tell(vec![Item::Credential(Box::new(credential))]);
+        id
+    }
+
+    /// Revokes a credential.
+    pub fn revoke(&self, credential: &str) {
+        let id = credential.to_owned();
+        self.tell(vec![Item::CredentialGone { id }]);
+    }
+
+    /// Ends a token (by its `jti`) or a session of the platform.
+    pub fn end(&self, id: &str) {
+        let until = i64::try_from(unix_seconds()).unwrap_or(i64::MAX) + 7200;
+        self.tell(vec![Item::Ended(Ended {
+            id: id.to_owned(),
+            until,
+        })]);
+    }
+
+    /// Deletes a project.
+    pub fn remove_project(&self, project: &Project) {
+        let id = project.id.clone();
+        self.tell(vec![Item::ProjectGone { id }]);
+    }
+
+    /// A token with these claims, signed by the platform; where they say nothing else it is an
+    /// `auth` token of an hour, from a session (`ses_…`) of its user.
+    pub fn mint(&self, claims: Value) -> String {
+        let mut defaults = json!({"type": "auth", "iat": unix_seconds(), "iss": self.base_url()});
+        if claims.get("type").is_none_or(|kind| kind == "auth") {
+            defaults["exp"] = json!(unix_seconds() + 3600);
+            defaults["sourceCredentialId"] = json!(SESSION);
+        }
+        sign(claims, &defaults, &self.shared.key, Some(KID))
+    }
+
+    /// The address that is the issuer of tokens.
+    pub fn base_url(&self) -> String {
+        self.url()
+    }
+
+    /// Cuts every connection. Engines come back and go on where they were.
+    pub fn cut(&self) {
+        self.shared.cuts.send_modify(|count| *count += 1);
+    }
+
+    /// Cuts every connection and takes no new one, or takes them again.
+    pub fn set_away(&self, away: bool) {
+        self.shared.conduct.lock().away = away;
+        self.cut();
+    }
+
+    /// Refuses the enrolment secret (401), or takes it again.
+    pub fn set_refuses(&self, refuses: bool) {
+        self.shared.conduct.lock().refuses = refuses;
+        self.cut();
+    }
+
+    /// Says nothing more on connections that stand, without ending them.
+    pub fn set_mute(&self, mute: bool) {
+        self.shared.conduct.lock().mute = mute;
+    }
+
+    /// Says something on every connection that means nothing.
+    pub fn garble(&self) {
+        self.shared.garbage.send_modify(|count| *count += 1);
+    }
+
+    /// Takes the next batches, and loses the receipts.
+    pub fn lose_receipts(&self, count: usize) {
+        self.shared.conduct.lock().lost_receipts = count;
+    }
+
+    /// Begins another history, as after a restored database: cursors mean nothing any more.
+    pub fn restore(&self) {
+        let mut told = self.shared.told.lock();
+        told.mark += 1;
+        drop(told);
+        self.cut();
+    }
+
+    /// Waits until so many engines follow.
+    pub async fn followed_by(&self, engines: usize) {
+        let mut connections = self.shared.connections.subscribe();
+        let reached = connections.wait_for(|count| *count == engines);
+        within("engines that follow", reached)
+            .await
+            .expect("a sender");
+    }
+
+    /// How many reports have come, whether or not they were known.
+    pub fn reports(&self) -> usize {
+        self.shared.reported.borrow().requests
+    }
+
+    /// Waits until so many reports have come.
+    pub async fn reported(&self, requests: usize) {
+        let mut reported = self.shared.reported.subscribe();
+        let reached = reported.wait_for(|reported| reported.requests >= requests);
+        within("reports", reached).await.expect("a sender");
+    }
+
+    /// Everything that was reported so far, in the order in which it came.
+    pub fn records(&self) -> Vec<Record> {
+        self.shared.reported.borrow().records.clone()
+    }
+
+    /// Waits for the first record for which `choose` gives something.
+    pub async fn record<T>(&self, choose: impl Fn(&Record) -> Option<T>) -> T {
+        let mut reported = self.shared.reported.subscribe();
+        let find = |reported: &Reported| reported.records.iter().find_map(&choose);
+        let reached = reported.wait_for(|reported| find(reported).is_some());
+        let reached = within("record", reached).await.expect("a sender");
+        find(&reached).expect("it was there")
+    }
+
+    fn number(&self) -> u32 {
+        let mut told = self.shared.told.lock();
+        told.next += 1;
+        told.next
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        write!(hex, "{byte:02x}").expect("a string takes everything");
+        hex
+    })
+}
+
+fn ed25519() -> (String, EncodingKey) {
+    let pair = KeyPair::generate_for(&PKCS_ED25519).expect("a key can be made");
+    let pem = pair.serialize_pem();
+    let key = EncodingKey::from_ed_pem(pem.as_bytes()).expect("a key in PEM");
+    (pem, key)
+}
+
+fn sign(mut claims: Value, defaults: &Value, key: &EncodingKey, kid: Option<&str>) -> String {
+    let object = claims.as_object_mut().expect("an object of claims");
+    for (name, value) in defaults.as_object().into_iter().flatten() {
+        object.entry(name.clone()).or_insert_with(|| value.clone());
+    }
+    let mut header = Header::new(Algorithm::EdDSA);
+    header.kid = kid.map(str::to_owned);
+    jsonwebtoken::encode(&header, &claims, key).expect("a token")
+}
+
+const KID: &str = "platform-1";
+
+/// The session that tokens of [`FakePlatform::mint`] come from, where they say no other.
+const SESSION: &str = "ses_01h455vb4pex5vsknk084sn02q";
+
+const ENROLMENT_SECRET: &str = "an-enrolment-secret-of-tests";

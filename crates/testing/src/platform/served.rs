@@ -1,0 +1,162 @@
+//! What the platform answers: the stream of changes, and receipts of reports.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::link::{ALIVE_SECONDS, Cursor, Down, Platform, Receipt, Report};
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{ENROLMENT_SECRET, Shared, Told};
+use crate::engine::BASE_HOST;
+
+/// The refusal of a request, where the platform is in no mood or the secret is not the cluster's.
+fn refusal(shared: &Shared, headers: &HeaderMap) -> Option<StatusCode> {
+    let expected = format!("Bearer {ENROLMENT_SECRET}");
+    let bearer = headers.get("authorization").map(HeaderValue::as_bytes);
+    let conduct = shared.conduct.lock();
+    if conduct.away {
+        Some(StatusCode::SERVICE_UNAVAILABLE)
+    } else if conduct.refuses || bearer != Some(expected.as_bytes()) {
+        Some(StatusCode::UNAUTHORIZED)
+    } else {
+        None
+    }
+}
+
+pub(super) async fn changes(
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<BTreeMap<String, String>>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(status) = refusal(&shared, &headers) {
+        return status.into_response();
+    }
+    let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(64);
+    tokio::spawn(async move {
+        shared.connections.send_modify(|count| *count += 1);
+        tell(&shared, query.get("since").map(String::as_str), &sender).await;
+        shared.connections.send_modify(|count| *count -= 1);
+    });
+    Body::from_stream(ReceiverStream::new(receiver)).into_response()
+}
+
+/// Tells one engine everything, until it goes or is cut off.
+async fn tell(
+    shared: &Shared,
+    since: Option<&str>,
+    sender: &mpsc::Sender<Result<Bytes, Infallible>>,
+) {
+    let mut version = shared.version.subscribe();
+    let mut cuts = shared.cuts.subscribe();
+    cuts.borrow_and_update();
+    let mut garbage = shared.garbage.subscribe();
+    garbage.borrow_and_update();
+    let (mut lines, mark, mut sent) = {
+        let told = shared.told.lock();
+        let known = since
+            .and_then(|since| since.split_once('.'))
+            .filter(|(_, mark)| *mark == told.mark.to_string())
+            .and_then(|(version, _)| version.parse::<usize>().ok());
+        let lines = match known {
+            Some(known) => told.since(known),
+            None => told.everything(shared),
+        };
+        version.borrow_and_update();
+        (lines, told.mark, told.log.len())
+    };
+    if lines.is_empty() {
+        lines.push(Down::Alive {});
+    }
+    let mut alive = tokio::time::interval(Duration::from_secs(ALIVE_SECONDS));
+    loop {
+        for line in lines.drain(..) {
+            let mut line = serde_json::to_vec(&line).expect("a line");
+            line.push(b'\n');
+            if sender.send(Ok(line.into())).await.is_err() {
+                return;
+            }
+        }
+        tokio::select! {
+            _ = cuts.changed() => return,
+            () = sender.closed() => return,
+            _ = version.changed() => {}
+            _ = garbage.changed() => {
+                sender.send(Ok(Bytes::from_static(b"garbage\n"))).await.ok();
+            }
+            _ = alive.tick() => lines.push(Down::Alive {}),
+        }
+        if shared.conduct.lock().mute {
+            lines.clear();
+            continue;
+        }
+        let told = shared.told.lock();
+        if told.mark == mark {
+            lines.extend(told.since(sent));
+            sent = told.log.len();
+        }
+    }
+}
+
+impl Told {
+    fn cursor(&self, version: usize) -> Cursor {
+        Cursor(format!("{version}.{}", self.mark))
+    }
+
+    fn since(&self, version: usize) -> Vec<Down> {
+        let changes = self.log.iter().enumerate().skip(version);
+        changes
+            .map(|(before, items)| Down::Change {
+                cursor: self.cursor(before + 1),
+                items: items.clone(),
+            })
+            .collect()
+    }
+
+    fn everything(&self, shared: &Shared) -> Vec<Down> {
+        let platform = Platform {
+            base_url: format!("http://{}", shared.address),
+            cluster_domain: BASE_HOST.to_owned(),
+        };
+        let items = self.items.values().cloned();
+        let mut lines = vec![Down::SnapshotBegin { platform }];
+        lines.extend(items.map(|item| Down::Item { item }));
+        lines.push(Down::SnapshotEnd {
+            cursor: self.cursor(self.log.len()),
+        });
+        lines
+    }
+}
+
+pub(super) async fn reports(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    Json(report): Json<Report>,
+) -> Response {
+    if let Some(status) = refusal(&shared, &headers) {
+        return status.into_response();
+    }
+    let mut through = 0;
+    shared.reported.send_modify(|reported| {
+        reported.requests += 1;
+        let seen = reported.through.entry(report.reporter).or_default();
+        through = report.sequence.max(*seen);
+        if report.sequence > *seen {
+            *seen = report.sequence;
+            reported.records.extend(report.records);
+        }
+    });
+    let mut conduct = shared.conduct.lock();
+    if let Some(left) = conduct.lost_receipts.checked_sub(1) {
+        conduct.lost_receipts = left;
+        return StatusCode::BAD_GATEWAY.into_response();
+    }
+    Json(Receipt { through }).into_response()
+}

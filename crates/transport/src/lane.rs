@@ -1,0 +1,214 @@
+//! Lanes: extension `lane/1` of the agent protocol.
+//!
+//! A lane is one TLS connection that carries many small streams. One task, the [`Driver`], owns
+//! the connection: it hands what arrives to the streams, and writes what all of them have queued
+//! meanwhile at once, so that small exchanges share system calls and TLS records. The bytes of a
+//! frame are `wire::lane`'s; this module moves them.
+//!
+//! ```text
+//! engine: Standing::into_lane ─▶ Lane::open ─────────▶ LaneStream ─▶ Carried ─▶ (its own connection)
+//! agent:  Lane::agent ─────────▶ Driver::poll_accept ─▶ LaneStream ─▶ Carried ─▶ (the same)
+//! ```
+//!
+//! What a stream may have on the lane is limited, so nobody waits behind a large or a slow one:
+//! [`Carried`] takes it to a standing connection when it comes to its limit.
+
+mod carried;
+mod driver;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::task::Waker;
+
+use parking_lot::Mutex;
+use wire::lane::{MAX_STREAMS, Side, StreamOpen, StreamState};
+
+pub use self::carried::{Carried, Connecting, Mover};
+pub use self::driver::Driver;
+pub use self::stream::LaneStream;
+use crate::Stream;
+
+/// What waits to be written to a lane before its streams have to wait: two answers of the largest
+/// kind. More would only wait longer, in front of those that come later.
+const OUT: usize = 2 * wire::lane::DOWN_LIMIT;
+
+/// What all streams of a lane together may leave unread. Streams are served elsewhere long before
+/// (see [`Lane::has_room`]); whoever brings more loses the stream that it came for.
+const UNREAD: usize = 32 * 1024 * 1024;
+
+/// A lane, for those who open streams on it. Clones are handles of the same lane.
+#[derive(Clone, Debug)]
+pub struct Lane(Arc<Mutex<State>>);
+
+/// What the driver and the streams of a lane share.
+#[derive(Debug)]
+struct State {
+    side: Side,
+    streams: HashMap<u32, Entry>,
+    /// The number of the last stream that was opened; 0 before the first.
+    last: u32,
+    /// Frames to be written.
+    out: Vec<u8>,
+    /// Bytes that have arrived and that no stream has read.
+    unread: usize,
+    /// Those who wait for room in `out`.
+    blocked: Vec<Waker>,
+    driver: Option<Waker>,
+    /// No further streams; the lane ends with the last one.
+    retiring: bool,
+    /// Why there is no lane any more.
+    broken: Option<io::ErrorKind>,
+}
+
+/// One stream.
+#[derive(Debug)]
+struct Entry {
+    state: StreamState,
+    /// What has arrived and has not been read: from `start` on.
+    inbox: Vec<u8>,
+    start: usize,
+    reader: Option<Waker>,
+    /// Why the peer gave it up.
+    refusal: Option<wire::Error>,
+    /// Bytes of ours in this exchange.
+    sent: usize,
+    /// Nobody holds it any more; what still comes is thrown away.
+    dropped: bool,
+}
+
+impl Lane {
+    /// The engine's end of a connection that becomes a lane behind `front`, and the task that
+    /// serves it.
+    pub(crate) fn engine<T: Stream>(io: T, front: &[u8]) -> (Self, Driver<T>) {
+        Self::new(io, Side::Engine, front)
+    }
+
+    /// The agent's end of a connection that has become a lane
+    /// ([`Accepted`](crate::standing::Accepted)), and the task that serves it.
+    pub fn agent<T: Stream>(io: T) -> (Self, Driver<T>) {
+        Self::new(io, Side::Agent, &[])
+    }
+
+    fn new<T: Stream>(io: T, side: Side, front: &[u8]) -> (Self, Driver<T>) {
+        let lane = Self(Arc::new(Mutex::new(State {
+            side,
+            streams: HashMap::new(),
+            last: 0,
+            out: front.to_vec(),
+            unread: 0,
+            blocked: Vec::new(),
+            driver: None,
+            retiring: false,
+            broken: None,
+        })));
+        (lane.clone(), Driver::new(io, lane))
+    }
+
+    /// Begins a stream (engine's side). `None` when the lane is over or has no room; the stream is
+    /// better off at a standing connection then. The opening travels with the first bytes.
+    pub fn open(&self, open: &StreamOpen) -> Option<LaneStream> {
+        let mut state = self.0.lock();
+        if state.side != Side::Engine || !state.has_room() {
+            return None;
+        }
+        let number = state.last.checked_add(1)?;
+        wire::lane::encode_open(number, open, &mut state.out).ok()?;
+        state.last = number;
+        let entry = Entry::new(Side::Engine);
+        state.streams.insert(number, entry);
+        drop(state);
+        Some(LaneStream::new(self.clone(), number))
+    }
+
+    /// Whether a stream can be begun.
+    pub fn has_room(&self) -> bool {
+        self.0.lock().has_room()
+    }
+
+    /// Streams on it.
+    pub fn streams(&self) -> usize {
+        self.0.lock().streams.len()
+    }
+
+    /// Streams on it that somebody holds: the peer has yet to finish the others.
+    pub fn held(&self) -> usize {
+        let state = self.0.lock();
+        state
+            .streams
+            .values()
+            .filter(|entry| !entry.dropped)
+            .count()
+    }
+
+    /// Whether it is over, or ends with its last stream.
+    pub fn is_over(&self) -> bool {
+        let state = self.0.lock();
+        state.retiring || state.broken.is_some()
+    }
+
+    /// Begins no further stream; the lane is closed when the last one has ended.
+    pub fn retire(&self) {
+        let mut state = self.0.lock();
+        state.retiring = true;
+        let driver = state.driver.take();
+        drop(state);
+        wake(driver);
+    }
+}
+
+impl State {
+    fn has_room(&self) -> bool {
+        !self.retiring
+            && self.broken.is_none()
+            && self.streams.len() < MAX_STREAMS
+            && self.out.len() < OUT
+            && self.unread < UNREAD / 2
+    }
+
+    /// Forgets a stream that is over and that nobody holds.
+    fn forget_if_over(&mut self, number: u32) {
+        if let Some(entry) = self.streams.get(&number)
+            && entry.dropped
+            && entry.state.is_over()
+        {
+            self.streams.remove(&number);
+        }
+    }
+}
+
+impl Entry {
+    fn new(side: Side) -> Self {
+        Self {
+            state: StreamState::new(side),
+            inbox: Vec::new(),
+            start: 0,
+            reader: None,
+            refusal: None,
+            sent: 0,
+            dropped: false,
+        }
+    }
+
+    fn unread(&self) -> usize {
+        self.inbox.len() - self.start
+    }
+
+    /// Throws away what is unread; how much that was.
+    fn clear(&mut self) -> usize {
+        let unread = self.unread();
+        self.inbox = Vec::new();
+        self.start = 0;
+        unread
+    }
+}
+
+/// Wakes a task, never under the lock: what runs then may be the end of another stream.
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}

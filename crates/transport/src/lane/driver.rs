@@ -1,0 +1,292 @@
+//! The task that owns a lane's connection.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::ReadBuf;
+use wire::lane::{
+    DOWN_LIMIT, Decoder, Event, MAX_STREAMS, Received, Side, Step, StreamOpen, UP_LIMIT,
+};
+
+use super::{Entry, Lane, LaneStream, State, UNREAD};
+use crate::{Scratch, Stream};
+
+/// Serves a lane: reads, hands on, and writes what the streams have queued. Dropping it breaks
+/// them.
+#[derive(Debug)]
+pub struct Driver<T> {
+    io: T,
+    lane: Lane,
+    decoder: Decoder,
+    /// Frames on their way out, from `sent` on.
+    writing: Vec<u8>,
+    sent: usize,
+    unflushed: bool,
+    /// Streams that the engine has begun and that nobody has taken (agent's side). No more than
+    /// the lane may have.
+    accepted: VecDeque<(StreamOpen, LaneStream)>,
+    /// Whom the bytes of one read wake, when the lock is released.
+    woken: Vec<Waker>,
+}
+
+impl<T: Stream> Driver<T> {
+    pub(super) fn new(io: T, lane: Lane) -> Self {
+        Self {
+            io,
+            lane,
+            decoder: Decoder::new(),
+            writing: Vec::new(),
+            sent: 0,
+            unflushed: false,
+            accepted: VecDeque::new(),
+            woken: Vec::new(),
+        }
+    }
+
+    /// Serves the lane until the next stream begins (agent's side); `None` at its proper end. The
+    /// engine's side calls it too, and gets nothing but the end. Cancel safe.
+    ///
+    /// # Errors
+    /// When the connection fails or the peer breaks the rules; the streams are broken then.
+    pub fn poll_accept(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<(StreamOpen, LaneStream)>>> {
+        let served = self.poll_serve(cx);
+        if let Poll::Ready(Err(error)) = &served {
+            self.lane.break_off(error.kind());
+            return Poll::Ready(Err(io::Error::new(error.kind(), error.to_string())));
+        }
+        if let Some(accepted) = self.accepted.pop_front() {
+            return Poll::Ready(Ok(Some(accepted)));
+        }
+        served.map_ok(|()| None)
+    }
+
+    /// Moves what can be moved; ready at the end of the lane. Pending with streams in `accepted`
+    /// it has not registered everything, which is why they are handed out first.
+    fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // First what comes, which makes others write; then what they have written.
+        let open = self.poll_incoming(cx)?;
+        if self.poll_outgoing(cx)?.is_ready() && self.is_over() {
+            return Pin::new(&mut self.io).poll_shutdown(cx);
+        }
+        match open {
+            Poll::Pending => Poll::Pending,
+            // The peer has closed; nothing is owed to it.
+            Poll::Ready(false) => Poll::Ready(Ok(())),
+            // There is more: others have their turn first.
+            Poll::Ready(true) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Reads until there is nothing; ready with `false` at the end, which breaks no stream.
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<bool>> {
+        let mut bytes = Scratch::take(Scratch::SMALL);
+        let mut buf = ReadBuf::new(&mut bytes);
+        let mut reads = 0;
+        while reads < READS {
+            buf.clear();
+            match Pin::new(&mut self.io).poll_read(cx, &mut buf)? {
+                Poll::Pending => return Ok(Poll::Pending),
+                Poll::Ready(()) if buf.filled().is_empty() => {
+                    let clean = self.decoder.is_between_frames();
+                    return if clean && self.lane.streams() == 0 {
+                        self.lane.retire();
+                        Ok(Poll::Ready(false))
+                    } else {
+                        Err(io::ErrorKind::UnexpectedEof.into())
+                    };
+                }
+                Poll::Ready(()) => {
+                    reads += 1;
+                    let taken = self.take_in(buf.filled());
+                    self.woken.drain(..).for_each(Waker::wake);
+                    taken?;
+                }
+            }
+        }
+        Ok(Poll::Ready(true))
+    }
+
+    /// Hands what has arrived to the streams.
+    fn take_in(&mut self, mut input: &[u8]) -> io::Result<()> {
+        let mut state = self.lane.0.lock();
+        while let Some(event) = self.decoder.next(&mut input).map_err(violation)? {
+            match event {
+                Event::Open { stream, open } => {
+                    state.begin(stream)?;
+                    let taken = LaneStream::new(self.lane.clone(), stream);
+                    self.accepted.push_back((open, taken));
+                }
+                Event::Step {
+                    stream,
+                    step,
+                    bytes,
+                    error,
+                } => {
+                    let woken = state.step(stream, step, bytes, error)?;
+                    self.woken.extend(woken);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is queued; ready when all of it is.
+    fn poll_outgoing(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
+        loop {
+            while self.sent < self.writing.len() {
+                let rest = self.writing.get(self.sent..).unwrap_or_default();
+                match Pin::new(&mut self.io).poll_write(cx, rest)? {
+                    Poll::Pending => return Ok(Poll::Pending),
+                    Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Poll::Ready(sent) => {
+                        self.sent += sent;
+                        self.unflushed = true;
+                    }
+                }
+            }
+            self.writing.clear();
+            self.sent = 0;
+            if self.writing.capacity() > Scratch::MEDIUM {
+                // After a burst.
+                self.writing = Vec::new();
+            }
+            let mut state = self.lane.0.lock();
+            if state.out.is_empty() {
+                remember(&mut state.driver, cx);
+                break;
+            }
+            std::mem::swap(&mut state.out, &mut self.writing);
+            self.woken.append(&mut state.blocked);
+            drop(state);
+            self.woken.drain(..).for_each(Waker::wake);
+        }
+        if self.unflushed {
+            if Pin::new(&mut self.io).poll_flush(cx)?.is_pending() {
+                return Ok(Poll::Pending);
+            }
+            self.unflushed = false;
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    /// Whether the last stream has ended, of a lane that was to end with it.
+    fn is_over(&self) -> bool {
+        let state = self.lane.0.lock();
+        state.retiring && state.streams.is_empty() && state.out.is_empty()
+    }
+}
+
+impl<T> Drop for Driver<T> {
+    fn drop(&mut self) {
+        self.lane.break_off(io::ErrorKind::ConnectionAborted);
+    }
+}
+
+/// Reads in a row before what is queued is written: a peer that never stops must not keep the
+/// answers back.
+const READS: usize = 8;
+
+impl Lane {
+    /// Ends every stream: the connection is gone.
+    fn break_off(&self, why: io::ErrorKind) {
+        let mut state = self.0.lock();
+        state.broken.get_or_insert(why);
+        state.out = Vec::new();
+        let mut woken = std::mem::take(&mut state.blocked);
+        woken.extend(state.streams.values_mut().filter_map(|e| e.reader.take()));
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    /// The engine begins a stream.
+    fn begin(&mut self, number: u32) -> io::Result<()> {
+        if self.side != Side::Agent || number <= self.last {
+            return Err(violation("an opening that may not be"));
+        }
+        if self.streams.len() >= MAX_STREAMS {
+            return Err(violation("more streams than a lane has"));
+        }
+        self.last = number;
+        self.streams.insert(number, Entry::new(Side::Agent));
+        Ok(())
+    }
+
+    /// Something about a stream; whom it wakes.
+    fn step(
+        &mut self,
+        number: u32,
+        step: Step,
+        bytes: &[u8],
+        error: Option<wire::Error>,
+    ) -> io::Result<Option<Waker>> {
+        let Some(entry) = self.streams.get_mut(&number) else {
+            // It crossed our last frame of that stream.
+            if step == Step::Reset && number <= self.last {
+                return Ok(None);
+            }
+            return Err(violation("a frame of a stream that is not there"));
+        };
+        let limit = match self.side {
+            Side::Engine => DOWN_LIMIT,
+            Side::Agent => UP_LIMIT,
+        };
+        let received = entry.state.on_receive(step).map_err(violation)?;
+        let woken = match received {
+            Received::Data if entry.unread() + bytes.len() > 2 * limit => {
+                // Twice: what was under way when an exchange began belongs to the one before.
+                return Err(violation("more of one exchange than a lane takes"));
+            }
+            Received::Data if self.unread + bytes.len() > UNREAD => {
+                let full = wire::Error::capacity_exhausted("too much waits to be read");
+                let reader = entry.reader.take();
+                if entry.state.on_send(Step::Reset).is_ok() {
+                    wire::lane::encode_reset(number, Some(&full), &mut self.out);
+                }
+                self.unread -= entry.clear();
+                reader
+            }
+            Received::Data => {
+                self.unread += bytes.len();
+                entry.deliver(bytes)
+            }
+            Received::Next => {
+                entry.sent = 0;
+                None
+            }
+            Received::Reset => {
+                entry.refusal = error;
+                // Our direction ends as well; what we had to say is not heard.
+                if entry.state.on_send(Step::End).is_ok() {
+                    let end = wire::lane::FrameType::End;
+                    wire::lane::encode_empty(end, number, &mut self.out);
+                }
+                entry.reader.take()
+            }
+            Received::End | Received::Move => entry.reader.take(),
+            Received::Discard | Received::Late => None,
+        };
+        self.forget_if_over(number);
+        Ok(woken)
+    }
+}
+
+fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    match slot {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => *slot = Some(cx.waker().clone()),
+    }
+}
+
+fn violation(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

@@ -1,0 +1,220 @@
+//! One stream of a lane, as long as it is on the lane.
+
+use std::io;
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::ReadBuf;
+use wire::lane::{DOWN_LIMIT, FrameType, Side, Step, UP_LIMIT, encode_data, encode_empty};
+
+use super::{Entry, Lane, OUT, State, wake};
+
+/// One stream of a lane. Dropping it gives it up, if it has not ended.
+#[derive(Debug)]
+pub struct LaneStream {
+    lane: Lane,
+    number: u32,
+    /// The next bytes begin an exchange.
+    next: bool,
+}
+
+/// What came of reading.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// Bytes, or the end of the stream where there are none.
+    Bytes,
+    /// Everything that came on the lane has been read; it goes on elsewhere.
+    Moved,
+}
+
+/// What came of writing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// So many bytes were taken.
+    Bytes(usize),
+    /// The lane takes no more of this exchange.
+    Full,
+}
+
+impl LaneStream {
+    pub(super) fn new(lane: Lane, number: u32) -> Self {
+        Self {
+            lane,
+            number,
+            next: false,
+        }
+    }
+
+    /// Why the peer gave the stream up, if it said.
+    pub fn refusal(&self) -> Option<wire::Error> {
+        let state = self.lane.0.lock();
+        state.streams.get(&self.number)?.refusal.clone()
+    }
+
+    /// Says that the next bytes begin an exchange (engine's side): everything of the one before
+    /// has been read, and the limits count anew.
+    pub(super) fn begin_exchange(&mut self) {
+        self.next = true;
+    }
+
+    /// Gives up both directions, with a reason.
+    pub fn reset(&mut self, reason: Option<&wire::Error>) {
+        let driver = self.with(|state, number| state.reset(number, reason));
+        wake(driver.flatten());
+    }
+
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<Read>> {
+        let mut state = self.lane.0.lock();
+        let state = &mut *state;
+        let Some(entry) = state.streams.get_mut(&self.number) else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        let unread = entry.inbox.get(entry.start..).unwrap_or_default();
+        if !unread.is_empty() {
+            let taken = unread.get(..buf.remaining()).unwrap_or(unread);
+            buf.put_slice(taken);
+            let taken = taken.len();
+            entry.start += taken;
+            state.unread -= taken;
+            if entry.unread() == 0 {
+                // What waits holds no buffer.
+                entry.clear();
+            }
+            return Poll::Ready(Ok(Read::Bytes));
+        }
+        if entry.state.is_reset() || entry.state.is_given_up() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        if entry.state.is_ended() {
+            return Poll::Ready(Ok(Read::Bytes));
+        }
+        if entry.state.is_moved() {
+            return Poll::Ready(Ok(Read::Moved));
+        }
+        if let Some(broken) = state.broken {
+            return Poll::Ready(Err(broken.into()));
+        }
+        remember(&mut entry.reader, cx);
+        Poll::Pending
+    }
+
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<Written>> {
+        let mut locked = self.lane.0.lock();
+        let state = &mut *locked;
+        let Some(entry) = state.streams.get_mut(&self.number) else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        if state.broken.is_some() || !entry.state.may_send() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if state.out.len() >= OUT {
+            state.blocked.push(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let limit = match state.side {
+            Side::Engine => UP_LIMIT,
+            Side::Agent => DOWN_LIMIT,
+        };
+        if self.next {
+            self.next = false;
+            entry.sent = 0;
+            encode_empty(FrameType::Next, self.number, &mut state.out);
+        }
+        let room = limit.saturating_sub(entry.sent);
+        let fits = buf.get(..room).unwrap_or(buf);
+        if fits.is_empty() {
+            return Poll::Ready(Ok(Written::Full));
+        }
+        let taken = encode_data(self.number, fits, &mut state.out);
+        entry.sent += taken;
+        let driver = state.driver.take();
+        drop(locked);
+        wake(driver);
+        Poll::Ready(Ok(Written::Bytes(taken)))
+    }
+
+    /// Completes our direction, if it is not finished.
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        self.finish(Step::End, FrameType::End)
+    }
+
+    /// Marks that our direction goes on elsewhere, if it is not finished.
+    pub(super) fn move_on(&mut self) -> io::Result<()> {
+        self.finish(Step::Move, FrameType::Move)
+    }
+
+    fn finish(&mut self, step: Step, frame: FrameType) -> io::Result<()> {
+        let finished = self.with(|state, number| {
+            if let Some(broken) = state.broken {
+                return Err(io::Error::from(broken));
+            }
+            let entry = state.streams.get_mut(&number);
+            let noted = entry.is_some_and(|entry| entry.state.on_send(step).is_ok());
+            if noted {
+                encode_empty(frame, number, &mut state.out);
+            }
+            Ok(state.driver.take())
+        });
+        wake(finished.transpose()?.flatten());
+        Ok(())
+    }
+
+    /// Does something with the lane, as long as it knows the stream.
+    fn with<R>(&self, act: impl FnOnce(&mut State, u32) -> R) -> Option<R> {
+        let mut state = self.lane.0.lock();
+        let known = state.streams.contains_key(&self.number);
+        known.then(|| act(&mut state, self.number))
+    }
+}
+
+impl State {
+    /// Gives a stream up, if it has not been; the driver to wake.
+    fn reset(&mut self, number: u32, reason: Option<&wire::Error>) -> Option<Waker> {
+        let entry = self.streams.get_mut(&number)?;
+        entry.state.on_send(Step::Reset).ok()?;
+        self.unread -= entry.clear();
+        wire::lane::encode_reset(number, reason, &mut self.out);
+        self.driver.take()
+    }
+}
+
+impl Drop for LaneStream {
+    fn drop(&mut self) {
+        let driver = self.with(|state, number| {
+            let driver = state.reset(number, None);
+            if let Some(entry) = state.streams.get_mut(&number) {
+                entry.dropped = true;
+                entry.reader = None;
+                state.unread -= entry.clear();
+            }
+            state.forget_if_over(number);
+            // A lane that retires ends with its last stream.
+            let last = state.retiring && state.streams.is_empty();
+            driver.or_else(|| last.then(|| state.driver.take()).flatten())
+        });
+        wake(driver.flatten());
+    }
+}
+
+/// Keeps the waker of a task, which is mostly the one that is there.
+fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    match slot {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => *slot = Some(cx.waker().clone()),
+    }
+}
+
+impl Entry {
+    /// Takes in what has arrived; the reader to wake.
+    pub(super) fn deliver(&mut self, bytes: &[u8]) -> Option<Waker> {
+        self.inbox.extend_from_slice(bytes);
+        self.reader.take()
+    }
+}

@@ -1,0 +1,98 @@
+//! The relay's own addresses: what its sockets are bound to, and what everybody else sees.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::config::RelayConfig;
+
+/// Translates between the two, where a NAT stands between them.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    relay: RelayConfig,
+}
+
+impl Addresses {
+    pub(crate) fn new(relay: RelayConfig) -> Self {
+        Self { relay }
+    }
+
+    /// What a socket of this family (0: IPv4, 1: IPv6) is bound to.
+    pub(crate) fn bind(&self, family: usize) -> Option<IpAddr> {
+        self.relay.bind.get(family).copied().flatten()
+    }
+
+    /// What its address is to everybody else.
+    pub(crate) fn announced(&self, family: usize) -> Option<IpAddr> {
+        self.relay.announced.get(family).copied().flatten()
+    }
+
+    /// Where a packet to this peer is sent: another allocation of ours is reached directly, and
+    /// not by way of a NAT that may not turn it back.
+    pub(crate) fn outward(&self, peer: SocketAddr) -> SocketAddr {
+        self.translate(peer, |bound, announced| (announced, bound))
+    }
+
+    /// Who sent a packet, as the client knows them.
+    pub(crate) fn inward(&self, peer: SocketAddr) -> SocketAddr {
+        self.translate(peer, |bound, announced| (bound, announced))
+    }
+
+    fn translate(
+        &self,
+        peer: SocketAddr,
+        direction: impl Fn(IpAddr, IpAddr) -> (IpAddr, IpAddr),
+    ) -> SocketAddr {
+        let family = usize::from(peer.is_ipv6());
+        let (Some(bound), Some(announced)) = (self.bind(family), self.announced(family)) else {
+            return peer;
+        };
+        let (from, to) = direction(bound, announced);
+        let is_ours = peer.ip() == from && self.relay.ports.contains(&peer.port());
+        if is_ours && !bound.is_unspecified() {
+            SocketAddr::new(to, peer.port())
+        } else {
+            peer
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(bind: &str, announced: &str) -> Addresses {
+        Addresses::new(RelayConfig {
+            bind: [Some(bind.parse().unwrap()), None],
+            announced: [Some(announced.parse().unwrap()), None],
+            ports: 40_000..=49_999,
+        })
+    }
+
+    #[test]
+    fn behind_a_nat_two_clients_of_one_relay_meet() {
+        let relay = addresses("10.0.0.7", "198.41.0.4");
+        let outer: SocketAddr = "198.41.0.4:40001".parse().unwrap();
+        let inner: SocketAddr = "10.0.0.7:40001".parse().unwrap();
+        assert_eq!(relay.outward(outer), inner);
+        assert_eq!(relay.inward(inner), outer);
+        for other in [
+            "198.41.0.4:22",
+            "10.0.0.7:22",
+            "1.1.1.1:40001",
+            "[::1]:40001",
+        ] {
+            let other = other.parse().unwrap();
+            assert_eq!((relay.outward(other), relay.inward(other)), (other, other));
+        }
+    }
+
+    #[test]
+    fn without_one_nothing_is_changed() {
+        for relay in [
+            addresses("198.41.0.4", "198.41.0.4"),
+            addresses("0.0.0.0", "198.41.0.4"),
+        ] {
+            let own = "198.41.0.4:40001".parse().unwrap();
+            assert_eq!((relay.outward(own), relay.inward(own)), (own, own));
+        }
+    }
+}

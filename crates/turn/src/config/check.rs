@@ -1,0 +1,320 @@
+//! From what was written to what the relay runs with: each value, then what they say together.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use daemon::config::{ConfigError, StateDir};
+use daemon::tls::CertFiles;
+use ipnet::IpNet;
+
+use super::file::{ControlPlaneSection, LimitsSection, TlsSection, TurnFile, TurnSection};
+use super::{ControlPlane, RelayConfig, TurnConfig};
+use crate::core::{Limits, Quota};
+
+type Checked<T> = Result<T, ConfigError>;
+
+/// The conversion; the first thing that is wrong is the error.
+pub(super) fn turn(file: TurnFile, state_dir: Option<StateDir>) -> Checked<TurnConfig> {
+    let section = file.turn;
+    let listen = addresses("turn.listen_addr", &section.listen_addr)?;
+    if listen.is_empty() {
+        let message = "a relay without a listener is none; name an address";
+        return Err(ConfigError::new("turn.listen_addr", message));
+    }
+    let tls_listen = addresses("turn.tls_listen_addr", &section.tls_listen_addr)?;
+    let certificate = certificate(section.tls.clone_paths(), !tls_listen.is_empty())?;
+    let realm = realm(section.realm.as_deref())?;
+    let relay = relay(&section, &listen)?;
+    let control_plane = section.control_plane;
+    let state_dir = state_dir.map(|dir| dir.of("turn", &realm));
+    let control_plane = control_plane.map(|section| self::control_plane(section, state_dir));
+    let control_plane = control_plane.transpose()?;
+    let secret_file = optional_path("turn.secret_file", section.secret_file)?;
+    if secret_file.is_none() && control_plane.is_none() {
+        let message = "nothing tells which credentials are good: set turn.secret_file or \
+                       turn.control_plane";
+        return Err(ConfigError::new("turn.secret_file", message));
+    }
+    let (quota, limits) = limits(&section.limits)?;
+    let count = |name: &str, value| count(&format!("turn.limits.{name}"), value);
+    let config = TurnConfig {
+        log_level: section.log_level,
+        listen,
+        tls_listen,
+        certificate,
+        realm,
+        relay,
+        secret_file,
+        allowed_peers: networks("turn.allowed_peers", &section.allowed_peers)?,
+        quota,
+        limits,
+        max_connections: count("connections", section.limits.connections)?,
+        max_connections_per_source: count(
+            "connections_per_source",
+            section.limits.connections_per_source,
+        )?,
+        control_plane,
+        metrics: file.metrics.check()?,
+        drain: Duration::from_secs(
+            within("turn.drain_seconds", section.drain_seconds, 0..=3600)?.into(),
+        ),
+    };
+    ports_do_not_collide(&config)?;
+    Ok(config)
+}
+
+impl TlsSection {
+    fn clone_paths(&self) -> [Option<String>; 2] {
+        [self.cert_file.clone(), self.key_file.clone()]
+    }
+}
+
+fn certificate(files: [Option<String>; 2], is_needed: bool) -> Checked<Option<CertFiles>> {
+    let [cert, key] = files;
+    if cert.is_none() && key.is_none() && !is_needed {
+        return Ok(None);
+    }
+    let file = |key, value: Option<String>| {
+        let message = "this key is required where there is a TLS listener";
+        path(key, value.ok_or_else(|| ConfigError::new(key, message))?)
+    };
+    Ok(Some(CertFiles {
+        cert: file("turn.tls.cert_file", cert)?,
+        key: file("turn.tls.key_file", key)?,
+    }))
+}
+
+/// RFC 8489 section 14.9: fewer than 128 characters. It goes into quoted and hashed texts, so it is
+/// a name and nothing else.
+fn realm(value: Option<&str>) -> Checked<String> {
+    let key = "turn.realm";
+    let value = value.ok_or_else(|| ConfigError::new(key, "this key is required"))?;
+    let is_name = (1..128).contains(&value.len())
+        && value
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+    if !is_name {
+        let message = format!("{value:?} is not a name of letters, digits, dots and dashes");
+        return Err(ConfigError::new(key, message));
+    }
+    Ok(value.to_ascii_lowercase())
+}
+
+fn relay(section: &TurnSection, listen: &[SocketAddr]) -> Checked<RelayConfig> {
+    let given = one_of_each("turn.relay_addr", &section.relay_addr)?;
+    let bind = if given == [None, None] {
+        let first = |is_v4: bool| {
+            let mut ips = listen.iter().map(SocketAddr::ip);
+            ips.find(|ip| ip.is_ipv4() == is_v4)
+        };
+        [first(true), first(false)]
+    } else {
+        given
+    };
+    let external = one_of_each("turn.external_ip", &section.external_ip)?;
+    let mut announced = [None, None];
+    for ((announced, bind), external) in announced.iter_mut().zip(bind).zip(external) {
+        *announced = match (bind, external) {
+            (Some(ip), None) if ip.is_unspecified() => {
+                let message = format!(
+                    "relayed addresses are bound to {ip}, which is no address that a peer can \
+                     send to: name the one that it can"
+                );
+                return Err(ConfigError::new("turn.external_ip", message));
+            }
+            (None, Some(ip)) => {
+                let message = format!("there is no relayed address of the family of {ip}");
+                return Err(ConfigError::new("turn.external_ip", message));
+            }
+            (bind, external) => external.or(bind),
+        };
+        if announced.is_some_and(|ip| ip.is_unspecified() || ip.is_multicast()) {
+            let message = "this is no address that a peer can send to";
+            return Err(ConfigError::new("turn.external_ip", message));
+        }
+    }
+    Ok(RelayConfig {
+        bind,
+        announced,
+        ports: port_range("turn.relay_ports", &section.relay_ports)?,
+    })
+}
+
+/// At most one address of each family: IPv4, IPv6.
+fn one_of_each(key: &str, values: &[String]) -> Checked<[Option<IpAddr>; 2]> {
+    let [mut v4, mut v6] = [None, None];
+    for (index, value) in values.iter().enumerate() {
+        let key = format!("{key}.{index}");
+        let ip: IpAddr = value
+            .parse()
+            .map_err(|_| ConfigError::new(&*key, format!("{value:?} is not an address")))?;
+        let place = if ip.is_ipv4() { &mut v4 } else { &mut v6 };
+        if place.replace(ip).is_some() {
+            return Err(ConfigError::new(key, "there is one of this family already"));
+        }
+    }
+    Ok([v4, v6])
+}
+
+fn limits(section: &LimitsSection) -> Checked<(Quota, Limits)> {
+    let count = |name: &str, value| count(&format!("turn.limits.{name}"), value);
+    let quota = Quota {
+        whole: count("allocations", section.allocations)?,
+        per_project: count("allocations_per_project", section.allocations_per_project)?,
+        per_user: count("allocations_per_user", section.allocations_per_user)?,
+        per_source: count("allocations_per_source", section.allocations_per_source)?,
+    };
+    // They are looked through with each packet.
+    let few = |name: &str, value| {
+        let value = within(&format!("turn.limits.{name}"), value, 1..=4096)?;
+        Ok::<_, ConfigError>(usize::try_from(value).unwrap_or(usize::MAX))
+    };
+    let limits = Limits {
+        permissions: few(
+            "permissions_per_allocation",
+            section.permissions_per_allocation,
+        )?,
+        channels: few("channels_per_allocation", section.channels_per_allocation)?,
+    };
+    Ok((quota, limits))
+}
+
+fn control_plane(
+    section: ControlPlaneSection,
+    state_dir: Option<PathBuf>,
+) -> Checked<ControlPlane> {
+    let required = |name: &str, value: Option<String>| {
+        let key = format!("turn.control_plane.{name}");
+        value.ok_or_else(|| ConfigError::new(key, "this key is required"))
+    };
+    let url = required("url", section.url)?;
+    link::Endpoint::check_address(&url)
+        .map_err(|problem| ConfigError::new("turn.control_plane.url", problem))?;
+    let token_file = required("token_file", section.token_file)?;
+    let key = "turn.control_plane.data_dir";
+    let data_dir = match optional_path(key, section.data_dir)? {
+        Some(given) => given,
+        None => state_dir.ok_or_else(|| {
+            let message = "this key is required where $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME \
+                           are not set";
+            ConfigError::new(key, message)
+        })?,
+    };
+    Ok(ControlPlane {
+        url,
+        token_file: path("turn.control_plane.token_file", token_file)?,
+        ca_file: optional_path("turn.control_plane.ca_file", section.ca_file)?,
+        data_dir,
+    })
+}
+
+fn addresses(key: &str, values: &[String]) -> Checked<Vec<SocketAddr>> {
+    let address = |(index, value): (usize, &String)| {
+        value.parse().map_err(|_| {
+            let message =
+                format!("{value:?} is not an address and a port, such as 203.0.113.7:3478");
+            ConfigError::new(format!("{key}.{index}"), message)
+        })
+    };
+    values.iter().enumerate().map(address).collect()
+}
+
+fn networks(key: &str, values: &[String]) -> Checked<Vec<IpNet>> {
+    let network = |(index, value): (usize, &String)| {
+        let refused = |problem: String| ConfigError::new(format!("{key}.{index}"), problem);
+        let network = value
+            .parse::<IpNet>()
+            .or_else(|_| value.parse::<IpAddr>().map(IpNet::from))
+            .map_err(|_| refused(format!("{value:?} is not an address or a network")))?;
+        if network != network.trunc() {
+            let meant = network.trunc();
+            return Err(refused(format!(
+                "{value:?} is not the start of a network; is {meant} meant?"
+            )));
+        }
+        Ok(network)
+    };
+    values.iter().enumerate().map(network).collect()
+}
+
+fn port_range(key: &str, value: &str) -> Checked<RangeInclusive<u16>> {
+    let refused = |problem: &str| ConfigError::new(key, format!("{value:?} {problem}"));
+    let parsed = value.split_once('-').and_then(|(low, high)| {
+        Some((
+            low.trim().parse::<u16>().ok()?,
+            high.trim().parse::<u16>().ok()?,
+        ))
+    });
+    match parsed {
+        None => Err(refused(
+            "is not a first and a last port, such as 49152-65535",
+        )),
+        Some((0, _)) => Err(refused("begins with port 0, which is no port")),
+        Some((low, high)) if low > high => Err(refused("ends before it begins")),
+        Some((low, high)) => Ok(low..=high),
+    }
+}
+
+fn path(key: &str, value: String) -> Checked<PathBuf> {
+    if value.is_empty() {
+        return Err(ConfigError::new(key, "a path must not be empty"));
+    }
+    Ok(PathBuf::from(value))
+}
+
+fn optional_path(key: &str, value: Option<String>) -> Checked<Option<PathBuf>> {
+    value.map(|value| path(key, value)).transpose()
+}
+
+/// More than any machine holds; a larger number is a slip.
+const MAX_COUNT: u32 = 10_000_000;
+
+fn count(key: &str, value: u32) -> Checked<usize> {
+    let value = within(key, value, 1..=MAX_COUNT)?;
+    Ok(usize::try_from(value).unwrap_or(usize::MAX))
+}
+
+fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> Checked<u32> {
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    let (low, high) = range.into_inner();
+    let message = format!("{value} is not between {low} and {high}");
+    Err(ConfigError::new(key, message))
+}
+
+/// A listener among the ports of relays would be bound by chance, or not.
+fn ports_do_not_collide(config: &TurnConfig) -> Checked<()> {
+    let plain = config
+        .listen
+        .iter()
+        .map(|address| ("turn.listen_addr", address));
+    let tls = config
+        .tls_listen
+        .iter()
+        .map(|address| ("turn.tls_listen_addr", address));
+    for (key, address) in plain.chain(tls) {
+        if config.relay.ports.contains(&address.port()) {
+            let message = format!("the range holds port {} of {key}", address.port());
+            return Err(ConfigError::new("turn.relay_ports", message));
+        }
+    }
+    for address in &config.tls_listen {
+        let is_taken = |other: &&SocketAddr| {
+            let any = other.ip().is_unspecified() || address.ip().is_unspecified();
+            address.port() != 0
+                && other.port() == address.port()
+                && (any || other.ip() == address.ip())
+        };
+        if config.listen.iter().find(is_taken).is_some() {
+            let message = format!(
+                "port {} is that of turn.listen_addr already",
+                address.port()
+            );
+            return Err(ConfigError::new("turn.tls_listen_addr", message));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! The shape of the file: strings and numbers as they are written. The doc of a field is its
+//! description in the JSON Schema and in `docs/configuration.md`; its default comes from `Default`.
+
+use daemon::logs::Level;
+use daemon::metrics::MetricsSection;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The configuration of `svc turn`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "svc turn")]
+pub(super) struct TurnFile {
+    /// The relay.
+    pub(super) turn: TurnSection,
+    /// What the relay tells about itself.
+    pub(super) metrics: MetricsSection,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TurnSection {
+    /// Addresses and ports where clients come in, over UDP and TCP. With several addresses of one
+    /// machine, name each: answers leave from where the request came in.
+    #[schemars(example = ["203.0.113.7:3478", "[2001:db8::7]:3478"])]
+    pub(super) listen_addr: Vec<String>,
+    /// Addresses and ports where clients come in over TLS on TCP; they need
+    /// `turn.tls.cert_file` and `turn.tls.key_file`. There is no DTLS.
+    #[schemars(example = ["203.0.113.7:5349"])]
+    pub(super) tls_listen_addr: Vec<String>,
+    /// The certificate for TLS.
+    pub(super) tls: TlsSection,
+    /// The realm of credentials: the cluster's domain, unless the platform says otherwise
+    /// (`turn.realm` there). Required.
+    #[schemars(example = "engine.example.com")]
+    pub(super) realm: Option<String>,
+    /// The ports of relayed addresses, as `low-high`. Peers send to them, so a firewall lets them
+    /// in over UDP.
+    pub(super) relay_ports: String,
+    /// The addresses, one of each family, that sockets of relayed addresses are bound to; without
+    /// this key, those of `listen_addr`.
+    #[schemars(example = ["10.0.0.7"])]
+    pub(super) relay_addr: Vec<String>,
+    /// The addresses, one of each family, under which peers reach relayed addresses: behind a NAT
+    /// that maps one to one, its outer ones. Required where `relay_addr` is unspecified
+    /// (`0.0.0.0`).
+    #[schemars(example = ["203.0.113.7"])]
+    pub(super) external_ip: Vec<String>,
+    /// The file of the secret that the platform shares with its relays (`turn.secret_file` there),
+    /// of at least 32 bytes. Without this key the platform tells it over the link.
+    #[schemars(example = "/etc/svc/turn-secret")]
+    pub(super) secret_file: Option<String>,
+    /// Networks that may be peers though they are not of the public internet: loopback, private,
+    /// link-local and all others of IANA's special-purpose registries are refused unless they are
+    /// listed here.
+    #[schemars(example = ["10.1.0.0/16"])]
+    pub(super) allowed_peers: Vec<String>,
+    /// What is held at most. Whoever comes when a limit is reached is refused.
+    pub(super) limits: LimitsSection,
+    /// The platform that the relay follows. Without this section the relay serves what it can
+    /// check with `secret_file` alone: credentials that the platform issued.
+    pub(super) control_plane: Option<ControlPlaneSection>,
+    /// How much is logged to standard error: `error`, `warn`, `info` or `debug`.
+    pub(super) log_level: Level,
+    /// How long allocations may go on when the relay is told to stop.
+    pub(super) drain_seconds: u32,
+}
+
+impl Default for TurnSection {
+    fn default() -> Self {
+        Self {
+            listen_addr: vec!["0.0.0.0:3478".to_owned()],
+            tls_listen_addr: Vec::new(),
+            tls: TlsSection::default(),
+            realm: None,
+            // The dynamic ports (RFC 6335 section 6), as RFC 8656 section 7.2 recommends.
+            relay_ports: "49152-65535".to_owned(),
+            relay_addr: Vec::new(),
+            external_ip: Vec::new(),
+            secret_file: None,
+            allowed_peers: Vec::new(),
+            limits: LimitsSection::default(),
+            control_plane: None,
+            log_level: Level::default(),
+            drain_seconds: 30,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TlsSection {
+    /// The certificate chain, PEM. It is looked at again when a handshake comes, at most once a
+    /// second, so replacing it needs no restart.
+    #[schemars(example = "/etc/svc/tls/fullchain.pem")]
+    pub(super) cert_file: Option<String>,
+    /// The private key, PEM.
+    #[schemars(example = "/etc/svc/tls/privkey.pem")]
+    pub(super) key_file: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct LimitsSection {
+    /// Allocations at once.
+    pub(super) allocations: u32,
+    /// Allocations of one project.
+    pub(super) allocations_per_project: u32,
+    /// Allocations of one user, token or application in one project.
+    pub(super) allocations_per_user: u32,
+    /// Allocations from one IPv4 address, or one IPv6 network of 64 bits.
+    pub(super) allocations_per_source: u32,
+    /// Permissions of one allocation: peers that it may exchange data with.
+    pub(super) permissions_per_allocation: u32,
+    /// Channels of one allocation.
+    pub(super) channels_per_allocation: u32,
+    /// Connections (TCP and TLS) at once.
+    pub(super) connections: u32,
+    /// Connections from one IPv4 address, or one IPv6 network of 64 bits.
+    pub(super) connections_per_source: u32,
+}
+
+impl Default for LimitsSection {
+    fn default() -> Self {
+        Self {
+            allocations: 10_000,
+            allocations_per_project: 5_000,
+            allocations_per_user: 1_000,
+            // Many people can be behind one NAT.
+            allocations_per_source: 2_000,
+            permissions_per_allocation: 128,
+            channels_per_allocation: 128,
+            connections: 10_000,
+            connections_per_source: 1_000,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ControlPlaneSection {
+    /// The address of the platform: https, or http on loopback. Required in this section.
+    #[schemars(example = "https://platform.example.com")]
+    pub(super) url: Option<String>,
+    /// The file that holds the secret of the cluster's relays (`engines[].relay_secret_file` of
+    /// the platform). It is read whenever the relay connects. Required in this section.
+    #[schemars(example = "/etc/svc/relay-token")]
+    pub(super) token_file: Option<String>,
+    /// A PEM file of authorities that the platform's certificate is checked against, instead of
+    /// the system's.
+    #[schemars(example = "/etc/svc/platform-ca.pem")]
+    pub(super) ca_file: Option<String>,
+    /// The directory in which the relay keeps what the platform told, its keys among it, and what
+    /// it has to report: readable for the relay alone. Without this key it is the first of
+    /// `$STATE_DIRECTORY` (as systemd sets it), else `svc/turn/<realm>` in `$XDG_STATE_HOME` or
+    /// `~/.local/state`.
+    #[schemars(example = "/var/lib/svc/turn")]
+    pub(super) data_dir: Option<String>,
+}

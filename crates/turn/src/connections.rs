@@ -1,0 +1,294 @@
+//! Connections of clients: how many there may be, and how each is served.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::core::frame::{Frame, frame};
+use crate::core::{Client, place};
+use crate::outbound::Outbound;
+use crate::worker::Worker;
+
+/// Counts connections.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    most: usize,
+    most_per_source: usize,
+    held: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    whole: Arc<Mutex<usize>>,
+}
+
+/// The right to one connection, given back when it is dropped.
+#[derive(Debug)]
+struct Permit {
+    source: IpAddr,
+    held: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    whole: Arc<Mutex<usize>>,
+}
+
+/// Which limit is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    Whole,
+    Source,
+}
+
+impl Connections {
+    pub(crate) fn new(most: usize, most_per_source: usize) -> Self {
+        Self {
+            most,
+            most_per_source,
+            held: Arc::default(),
+            whole: Arc::default(),
+        }
+    }
+
+    fn take(&self, source: IpAddr) -> Result<Permit, Full> {
+        let source = place(source);
+        let (mut whole, mut held) = (self.whole.lock(), self.held.lock());
+        if *whole >= self.most {
+            return Err(Full::Whole);
+        }
+        let of_source = held.get(&source).copied().unwrap_or(0);
+        if of_source >= self.most_per_source {
+            return Err(Full::Source);
+        }
+        *whole += 1;
+        held.insert(source, of_source + 1);
+        Ok(Permit {
+            source,
+            held: Arc::clone(&self.held),
+            whole: Arc::clone(&self.whole),
+        })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let (mut whole, mut held) = (self.whole.lock(), self.held.lock());
+        *whole = whole.saturating_sub(1);
+        if let Some(count) = held.get_mut(&self.source) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.source);
+            }
+        }
+    }
+}
+
+/// Accepts connections until everything ends.
+pub(crate) async fn serve(listener: TcpListener, worker: Arc<Worker>, tls: Option<TlsAcceptor>) {
+    let stop = worker.server.stop.clone();
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                // Running out of descriptors ends when connections end, not by trying harder.
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let metrics = &worker.server.metrics;
+        let permit = match worker.server.connections.take(address.ip()) {
+            Ok(permit) => permit,
+            Err(Full::Whole) => {
+                metrics.refused_full.increment(1);
+                continue;
+            }
+            Err(Full::Source) => {
+                metrics.refused_source.increment(1);
+                continue;
+            }
+        };
+        let at = Arc::clone(&worker);
+        let (tls, stop) = (tls.clone(), stop.clone());
+        worker.server.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = connection(at, stream, address, tls) => {}
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn connection(
+    worker: Arc<Worker>,
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+) {
+    if let Err(error) = tune(&stream) {
+        tracing::debug!(%error, "a connection is gone already");
+        return;
+    }
+    let client = Client {
+        address: SocketAddr::new(address.ip().to_canonical(), address.port()),
+        listener: u16::MAX,
+        connection: worker.server.next_connection(),
+    };
+    let metrics = &worker.server.metrics;
+    let gauge = match &tls {
+        Some(_) => &metrics.connections_tls,
+        None => &metrics.connections_tcp,
+    };
+    gauge.increment(1.0);
+    let outbound = Arc::new(Outbound::default());
+    worker.stream_began(client, Arc::clone(&outbound));
+    let _ended = Ended {
+        worker: Arc::clone(&worker),
+        client,
+        gauge,
+    };
+    let Some(acceptor) = tls else {
+        exchange(&worker, client, stream, &outbound, false)
+            .await
+            .ok();
+        return;
+    };
+    match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            exchange(&worker, client, stream, &outbound, true)
+                .await
+                .ok();
+        }
+        _ => metrics.refused_handshake.increment(1),
+    }
+}
+
+/// What is done when a connection ends, however that comes about.
+struct Ended<'a> {
+    worker: Arc<Worker>,
+    client: Client,
+    gauge: &'a metrics::Gauge,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.gauge.decrement(1.0);
+        self.worker.stream_ended(self.client);
+    }
+}
+
+/// Reads frames and writes what waits, until either side is over.
+async fn exchange<S: AsyncRead + AsyncWrite>(
+    worker: &Arc<Worker>,
+    client: Client,
+    stream: S,
+    outbound: &Outbound,
+    is_tls: bool,
+) -> io::Result<()> {
+    let (read, write) = tokio::io::split(stream);
+    tokio::select! {
+        read = read_frames(worker, client, read, outbound) => read,
+        written = write_frames(write, outbound, is_tls) => written,
+        () = idle(worker, client) => Ok(()),
+    }
+}
+
+async fn read_frames(
+    worker: &Arc<Worker>,
+    client: Client,
+    mut stream: impl AsyncRead + Unpin,
+    outbound: &Outbound,
+) -> io::Result<()> {
+    let mut buffer: Vec<u8> = Vec::new();
+    loop {
+        // A frame is never longer than a whole one, so neither is what is kept of it.
+        buffer.reserve(READ_BYTES);
+        if stream.read_buf(&mut buffer).await? == 0 {
+            return Ok(());
+        }
+        let now = worker.server.now();
+        let mut start = 0;
+        loop {
+            let rest = buffer.get(start..).unwrap_or_default();
+            match frame(rest) {
+                Frame::Whole { bytes, padding } => {
+                    let message = rest.get(..bytes).unwrap_or_default();
+                    if let Some(answer) = worker.take(now, client, message) {
+                        outbound.answer(&answer);
+                    }
+                    start += bytes + padding;
+                }
+                Frame::Partial => break,
+                Frame::Broken => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+        buffer.drain(..start);
+        if buffer.is_empty() {
+            buffer.shrink_to(READ_BYTES);
+        }
+    }
+}
+
+/// Over TLS each frame has a record of its own: there are clients that take a record for a frame
+/// (coturn's is one), and coturn always gave them that.
+async fn write_frames(
+    mut stream: impl AsyncWrite + Unpin,
+    outbound: &Outbound,
+    is_tls: bool,
+) -> io::Result<()> {
+    let (mut buffer, mut lengths) = (Vec::new(), Vec::new());
+    while outbound.take(&mut buffer, &mut lengths).await {
+        if is_tls {
+            let mut rest = buffer.as_slice();
+            for length in lengths.drain(..) {
+                let (frame, others) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+                stream.write_all(frame).await?;
+                rest = others;
+            }
+        } else {
+            stream.write_all(&buffer).await?;
+        }
+        stream.flush().await?;
+        lengths.clear();
+        buffer.clear();
+        buffer.shrink_to(READ_BYTES);
+    }
+    Ok(())
+}
+
+/// Ends when the client has had no allocation for a while.
+async fn idle(worker: &Arc<Worker>, client: Client) {
+    let mut without = 0;
+    while without < 2 {
+        tokio::time::sleep(IDLE).await;
+        without = if worker.has_allocation(client) {
+            0
+        } else {
+            without + 1
+        };
+    }
+}
+
+/// Small packets leave at once, and who reads nothing is let go.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    SockRef::from(stream).set_tcp_user_timeout(Some(STALL))?;
+    Ok(())
+}
+
+/// A good client has its first frame under way.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Half of what a client may do without an allocation: it comes for one.
+const IDLE: Duration = Duration::from_secs(30);
+/// How long what was sent may go unconfirmed.
+const STALL: Duration = Duration::from_secs(30);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const READ_BYTES: usize = 4096;

@@ -1,0 +1,143 @@
+//! Answers, as they are written.
+
+use stun_types::AddressFamily;
+use stun_types::attribute::{
+    AttributeWrite, ErrorCode, Nonce, PasswordAlgorithmValue, PasswordAlgorithms, Realm,
+    UnknownAttributes, XorMappedAddress,
+};
+use stun_types::message::{Message, MessageWriteExt as _, MessageWriteVec};
+use turn_types::attribute::{AddressErrorCode, Lifetime, ReservationToken, XorRelayedAddress};
+
+use super::allocation::Owner;
+use super::attributes::Fault;
+use super::integrity::{Integrity, Key, finish};
+use super::request::MAX_LIFETIME;
+use super::{Client, Millis, NotOpened, Now, Open, Opened, Shared};
+
+/// The answer to a request that is refused.
+pub(super) fn refusal(
+    shared: &Shared,
+    now: Now,
+    client: Client,
+    message: &Message<'_>,
+    fault: &Fault,
+    signer: Option<(&Key, Integrity)>,
+) -> Vec<u8> {
+    let mut out = Message::builder_error(message, MessageWriteVec::with_capacity(160));
+    let code = match fault {
+        Fault::Code(code) | Fault::Challenge(code) => *code,
+        Fault::Unknown(_) => 420,
+    };
+    // Codes and reasons are ours, and there is room.
+    if let Ok(error) = ErrorCode::new(code, reason(code)) {
+        out.add_attribute(&error).ok();
+    }
+    match fault {
+        Fault::Code(_) => {}
+        Fault::Unknown(kinds) => {
+            out.add_attribute(&UnknownAttributes::new(kinds)).ok();
+        }
+        Fault::Challenge(_) => {
+            let nonce = shared.nonces.mint(now, client.address);
+            if let (Ok(realm), Ok(nonce)) = (Realm::new(&shared.realm), Nonce::new(&nonce)) {
+                out.add_attribute(&realm).ok();
+                out.add_attribute(&nonce).ok();
+            }
+            out.add_attribute(&PasswordAlgorithms::new(&OFFERED)).ok();
+        }
+    }
+    if let Some((key, integrity)) = signer {
+        key.sign(integrity, &mut out);
+    }
+    finish(out, message)
+}
+
+/// In the order in which we like them.
+const OFFERED: [PasswordAlgorithmValue; 2] =
+    [PasswordAlgorithmValue::SHA256, PasswordAlgorithmValue::MD5];
+
+/// The answer to an Allocate request, once it is known what was opened.
+pub(super) fn allocated<S>(
+    request: &[u8],
+    owner: &Owner,
+    integrity: Integrity,
+    lifetime: Millis,
+    open: &Open,
+    opened: &Result<Opened<S>, NotOpened>,
+) -> Vec<u8> {
+    // It was read before.
+    let Ok(message) = Message::from_bytes(request) else {
+        return Vec::new();
+    };
+    let transaction = message.transaction_id();
+    let signer = Some((&owner.key, integrity));
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(NotOpened::Capacity) => {
+            let mut out = Message::builder_error(&message, MessageWriteVec::with_capacity(96));
+            if let Ok(error) = ErrorCode::new(508, reason(508)) {
+                out.add_attribute(&error).ok();
+            }
+            owner.key.sign(integrity, &mut out);
+            return finish(out, &message);
+        }
+    };
+    let relayed = opened.relays.iter().flatten();
+    let relayed: Vec<XorRelayedAddress> = relayed
+        .map(|(address, _)| XorRelayedAddress::new(*address, transaction))
+        .collect();
+    let seconds = u32::try_from(lifetime.seconds()).unwrap_or(MAX_LIFETIME);
+    let lifetime = Lifetime::new(seconds);
+    let mapped = XorMappedAddress::new(owner.client.address, transaction);
+    let token = opened.token.map(ReservationToken::new);
+    let lacks_v6 = open.is_v6_optional && opened.relays.last().is_some_and(Option::is_none);
+    let missing = ErrorCode::new(440, reason(440)).ok().filter(|_| lacks_v6);
+    let missing = missing.map(|error| AddressErrorCode::new(AddressFamily::IPV6, error));
+    let mut attributes: Vec<&dyn AttributeWrite> = Vec::with_capacity(6);
+    attributes.extend(relayed.iter().map(|address| address as &dyn AttributeWrite));
+    attributes.push(&lifetime);
+    attributes.push(&mapped);
+    attributes.extend(token.as_ref().map(|token| token as &dyn AttributeWrite));
+    attributes.extend(
+        missing
+            .as_ref()
+            .map(|missing| missing as &dyn AttributeWrite),
+    );
+    success(&message, &attributes, signer)
+}
+
+/// The answer to a request that succeeded.
+pub(super) fn success(
+    request: &Message<'_>,
+    attributes: &[&dyn AttributeWrite],
+    signer: Option<(&Key, Integrity)>,
+) -> Vec<u8> {
+    let mut out = Message::builder_success(request, MessageWriteVec::with_capacity(160));
+    for attribute in attributes {
+        // They fit: a message has 64 KiB.
+        out.add_attribute(*attribute).ok();
+    }
+    if let Some((key, integrity)) = signer {
+        key.sign(integrity, &mut out);
+    }
+    finish(out, request)
+}
+
+/// Short ones: what is sent to who did not prove anything should not be long.
+fn reason(code: u16) -> &'static str {
+    match code {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        420 => "Unknown Attribute",
+        437 => "Allocation Mismatch",
+        438 => "Stale Nonce",
+        440 => "Address Family not Supported",
+        441 => "Wrong Credentials",
+        442 => "Unsupported Transport Protocol",
+        443 => "Peer Address Family Mismatch",
+        486 => "Allocation Quota Reached",
+        508 => "Insufficient Capacity",
+        _ => "Server Error",
+    }
+}

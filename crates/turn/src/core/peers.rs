@@ -1,0 +1,224 @@
+//! To whom may be relayed.
+//!
+//! A relay stands inside somebody's network and sends what strangers tell it to: without this it
+//! would be their way in.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
+
+/// The rules for peers.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    /// Networks that are let through though they are special.
+    pub allowed: Vec<IpNet>,
+    /// Addresses of the relay itself, as its clients and their peers see them.
+    pub own: Vec<IpAddr>,
+    /// The ports of allocations, on every one of `own`.
+    pub relay_ports: RangeInclusive<u16>,
+    /// Where clients come in: never a peer.
+    pub listeners: Vec<SocketAddr>,
+}
+
+impl Peers {
+    /// Whether there may be a permission for this address at all.
+    pub fn permits(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.own.contains(&ip) || self.is_allowed(ip) || !is_special(ip)
+    }
+
+    /// Whether something may be sent there. Of the relay itself only the ports of allocations can
+    /// be reached: two clients of one relay may meet there, and nothing else of this machine is a
+    /// peer.
+    pub fn reaches(&self, peer: SocketAddr) -> bool {
+        let ip = peer.ip().to_canonical();
+        if peer.port() == 0 || self.is_listener(ip, peer.port()) {
+            return false;
+        }
+        if self.own.contains(&ip) && !self.is_allowed(ip) {
+            return self.relay_ports.contains(&peer.port());
+        }
+        self.permits(ip)
+    }
+
+    fn is_allowed(&self, ip: IpAddr) -> bool {
+        self.allowed.iter().any(|network| network.contains(&ip))
+    }
+
+    fn is_listener(&self, ip: IpAddr, port: u16) -> bool {
+        self.listeners.iter().any(|listener| {
+            let is_here = listener.ip() == ip
+                || self.own.contains(&ip)
+                || listener.ip().is_unspecified() && ip.is_loopback();
+            listener.port() == port && is_here
+        })
+    }
+}
+
+/// Whether an address is of a network that is not the public one: this machine, the local
+/// network, the provider's services, groups (IANA's special-purpose registries, RFC 6890).
+fn is_special(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => is_special_v4(ip),
+        IpAddr::V6(ip) => is_special_v6(ip),
+    }
+}
+
+fn is_special_v4(ip: Ipv4Addr) -> bool {
+    // Azure's service for virtual machines has a public address.
+    const WIRE_SERVER: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
+    let [a, b, c, _] = ip.octets();
+    match (a, b, c) {
+        // This network, this machine, private.
+        (0 | 10 | 127, ..) => true,
+        // Behind carriers' NAT; some providers' metadata is here.
+        (100, 64..=127, _) => true,
+        // Link-local, most providers' metadata.
+        (169, 254, _) => true,
+        (172, 16..=31, _) | (192, 168, _) => true,
+        // Protocol assignments, documentation, 6to4 relays, benchmarks.
+        (192, 0, 0 | 2) | (192, 88, 99) | (198, 18..=19, _) => true,
+        (198, 51, 100) | (203, 0, 113) => true,
+        // Multicast, reserved, broadcast.
+        (224.., ..) => true,
+        _ => ip == WIRE_SERVER,
+    }
+}
+
+fn is_special_v6(ip: Ipv6Addr) -> bool {
+    match ip.segments() {
+        // Unspecified, loopback, and forms that hold an IPv4 address.
+        [0, 0, 0, 0, ..] => true,
+        // NAT64: an IPv4 address of whoever translates.
+        [0x64, 0xff9b, ..] => true,
+        // Discard.
+        [0x100, 0, 0, 0 | 1, ..] => true,
+        // Protocol assignments, Teredo among them; documentation; 6to4.
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] => true,
+        // Documentation, segment routing.
+        [0x3fff, 0..=0xfff, ..] | [0x5f00, ..] => true,
+        // Unique local, link-local, site-local, multicast.
+        [0xfc00..=0xfdff | 0xfe80..=0xffff, ..] => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allowed: &[&str]) -> Peers {
+        Peers {
+            allowed: allowed.iter().map(|net| net.parse().unwrap()).collect(),
+            own: vec!["198.41.0.4".parse().unwrap(), "2a00::1".parse().unwrap()],
+            relay_ports: 40_000..=49_999,
+            listeners: vec![
+                "198.41.0.4:3478".parse().unwrap(),
+                "[2a00::1]:5349".parse().unwrap(),
+            ],
+        }
+    }
+
+    #[test]
+    fn special_addresses_are_no_peers() {
+        let rules = rules(&[]);
+        for special in [
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "100.100.100.200",
+            "127.0.0.1",
+            "127.9.9.9",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.1",
+            "192.0.2.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.51.100.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "168.63.129.16",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "100::1",
+            "2001::1",
+            "2001:db8::1",
+            "2002:7f00:1::",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+            "3fff::1",
+        ] {
+            let ip = special.parse().unwrap();
+            assert!(!rules.permits(ip), "{special}");
+            assert!(!rules.reaches(SocketAddr::new(ip, 9)), "{special}");
+        }
+        for public in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "172.32.0.1",
+            "100.128.0.1",
+            "2606:4700::1",
+            "2a00::2",
+        ] {
+            let ip = public.parse().unwrap();
+            assert!(rules.permits(ip), "{public}");
+            assert!(rules.reaches(SocketAddr::new(ip, 9)), "{public}");
+            assert!(!rules.reaches(SocketAddr::new(ip, 0)), "port 0");
+        }
+    }
+
+    #[test]
+    fn what_is_listed_is_let_through_and_nothing_beside_it() {
+        let rules = rules(&["127.0.0.0/8", "10.1.0.0/16"]);
+        for (address, passes) in [
+            ("127.0.0.1:9", true),
+            ("[::ffff:127.0.0.1]:9", true),
+            ("10.1.2.3:9", true),
+            ("10.2.2.3:9", false),
+            ("[::1]:9", false),
+        ] {
+            assert_eq!(rules.reaches(address.parse().unwrap()), passes, "{address}");
+        }
+    }
+
+    /// Two clients of one relay meet on it; nothing else of it is a peer.
+    #[test]
+    fn of_the_relay_itself_only_allocations_are_reached() {
+        for rules in [rules(&[]), rules(&["2a00::/16"])] {
+            for (address, passes) in [
+                ("198.41.0.4:40000", true),
+                ("198.41.0.4:49999", true),
+                ("198.41.0.4:39999", false),
+                ("198.41.0.4:22", false),
+                ("198.41.0.4:3478", false),
+                ("198.41.0.4:5349", false),
+                ("[2a00::1]:5349", false),
+                ("[2a00::1]:40000", true),
+            ] {
+                assert_eq!(rules.reaches(address.parse().unwrap()), passes, "{address}");
+            }
+        }
+        let anywhere = Peers {
+            allowed: vec!["127.0.0.0/8".parse().unwrap()],
+            own: vec![],
+            relay_ports: 1..=65_535,
+            listeners: vec!["0.0.0.0:3478".parse().unwrap()],
+        };
+        assert!(!anywhere.reaches("127.0.0.1:3478".parse().unwrap()));
+        assert!(anywhere.reaches("127.0.0.1:3479".parse().unwrap()));
+    }
+}

@@ -1,0 +1,429 @@
+//! Requests and Send indications: read, authenticated, judged, answered.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use credentials::turn::{PasswordKey, Username};
+use stun_types::attribute::{
+    Attribute as _, AttributeFromRaw as _, AttributeStaticType as _, Nonce, Realm, XorMappedAddress,
+};
+use stun_types::message::{BINDING, Message, MessageClass};
+use turn_types::attribute::{ChannelNumber, Lifetime, RequestedAddressFamily, XorPeerAddress};
+use turn_types::message::{ALLOCATE, CHANNEL_BIND, CREATE_PERMISSION, REFRESH, SEND};
+
+use super::allocation::{Owner, Refused};
+use super::answer::{refusal, success};
+use super::attributes::{
+    Fault, Wanted, attribute, check_attributes, index_of, key_algorithm, lifetime, read_send, text,
+};
+use super::authority::Authority;
+use super::integrity::{Integrity, Key, is_signed};
+use super::{Client, Core, Millis, Now, Open, Pending, Step};
+
+/// Longest request: the longest user name, realm and nonce that there may be, and the rest.
+const MAX_REQUEST_BYTES: usize = 4096;
+/// RFC 8656 section 3.2: what is given where nothing, or less, is asked for.
+const DEFAULT_LIFETIME: u32 = 600;
+/// As long as a credential lasts.
+pub(super) const MAX_LIFETIME: u32 = 3600;
+/// RFC 8656 section 12 gives clients the numbers up to 0x4fff, RFC 5766 section 11 those up to
+/// 0x7ffe: clients that are in use choose among all of them.
+const CHANNELS: std::ops::RangeInclusive<u16> = 0x4000..=0x7ffe;
+/// Peers in one `CreatePermission`.
+const MAX_PEERS: usize = 64;
+
+/// A request whose writer has the password of its username.
+#[derive(Debug)]
+struct Signed {
+    username: String,
+    key: Key,
+    secret: Arc<PasswordKey>,
+    integrity: Integrity,
+}
+
+impl<S> Core<S> {
+    pub(super) fn message<'a>(
+        &'a mut self,
+        now: Now,
+        client: Client,
+        bytes: &'a [u8],
+    ) -> Step<'a, S> {
+        let Some(&[kind_high, kind_low, high, low]) = bytes.first_chunk() else {
+            return self.drop_it();
+        };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        // What is behind the end is nobody's.
+        if bytes.len() != super::frame::HEADER_BYTES + length || !length.is_multiple_of(4) {
+            return self.drop_it();
+        }
+        // Only a client with an allocation sends; so a stranger's bytes are not even read.
+        let is_send = [kind_high, kind_low] == SEND_INDICATION;
+        let is_welcome = if is_send {
+            self.by_client.contains_key(&client)
+        } else {
+            bytes.len() <= MAX_REQUEST_BYTES
+        };
+        let message = match Message::from_bytes(bytes) {
+            Ok(message) if is_welcome => message,
+            _ => return self.drop_it(),
+        };
+        match message.class() {
+            MessageClass::Request => self.request(now, client, &message),
+            MessageClass::Indication if message.has_method(SEND) => self.send(now, client, bytes),
+            // A Binding indication keeps a NAT's mapping alive.
+            MessageClass::Indication if message.has_method(BINDING) => Step::Nothing,
+            _ => self.drop_it(),
+        }
+    }
+
+    fn request<'a>(&'a mut self, now: Now, client: Client, message: &Message<'_>) -> Step<'a, S> {
+        if message.has_method(BINDING) {
+            return Step::Answer(match check_attributes(message) {
+                Ok(()) => {
+                    let mapped = XorMappedAddress::new(client.address, message.transaction_id());
+                    success(message, &[&mapped], None)
+                }
+                Err(fault) => refusal(&self.shared, now, client, message, &fault, None),
+            });
+        }
+        if ![ALLOCATE, REFRESH, CREATE_PERMISSION, CHANNEL_BIND].contains(&message.method()) {
+            return self.drop_it();
+        }
+        let signed = match self.authenticate(now, client, message) {
+            Ok(signed) => signed,
+            Err(fault) => {
+                // The first request of everybody is refused, to be told realm and nonce.
+                self.counts.refused += u64::from(is_signed(message));
+                return Step::Answer(refusal(&self.shared, now, client, message, &fault, None));
+            }
+        };
+        let (key, integrity) = (signed.key.clone(), signed.integrity);
+        let done = check_attributes(message).and_then(|()| match message.method() {
+            ALLOCATE => self.allocate(now, client, message, signed),
+            REFRESH => self.refresh(now, client, message, &signed),
+            CREATE_PERMISSION => self.create_permission(now, client, message, &signed),
+            _ => self.channel_bind(now, client, message, &signed),
+        });
+        match done {
+            Ok(Done::Answer(bytes)) => Step::Answer(bytes),
+            Ok(Done::Open(open)) => Step::Open(open),
+            Err(fault) => {
+                let signer = Some((&key, integrity));
+                Step::Answer(refusal(&self.shared, now, client, message, &fault, signer))
+            }
+        }
+    }
+
+    /// RFC 8489 section 9.2.4.
+    fn authenticate(
+        &self,
+        now: Now,
+        client: Client,
+        message: &Message<'_>,
+    ) -> Result<Signed, Fault> {
+        if !is_signed(message) {
+            return Err(Fault::Challenge(401));
+        }
+        let text = |kind| text(message, kind).ok_or(Fault::Code(400));
+        let username = text(stun_types::attribute::Username::TYPE)?;
+        let (realm, nonce) = (text(Realm::TYPE)?, text(Nonce::TYPE)?);
+        if !self.shared.nonces.is_fresh(&nonce, now, client.address) {
+            return Err(Fault::Challenge(438));
+        }
+        let algorithm = key_algorithm(message)?;
+        let unauthorised = Fault::Challenge(401);
+        let read = Username::parse(&username).filter(|_| realm == *self.shared.realm);
+        let read = read.ok_or_else(|| unauthorised.clone())?;
+        // Whoever has an allocation is known already.
+        let slot = self.by_client.get(&client);
+        let known = slot
+            .and_then(|slot| self.allocations.get(*slot))
+            .filter(|known| *known.username == *username && known.key.algorithm() == algorithm);
+        let (key, secret) = if let Some(known) = known {
+            (known.key.clone(), Arc::clone(&known.secret))
+        } else {
+            let secret = self.shared.authority.password_key(&read);
+            let secret = secret.ok_or_else(|| unauthorised.clone())?;
+            let password = secret.password(&username);
+            (Key::new(algorithm, &username, &realm, &password), secret)
+        };
+        let integrity = key.verify(message).ok_or(unauthorised)?;
+        Ok(Signed {
+            username,
+            key,
+            secret,
+            integrity,
+        })
+    }
+
+    /// Whether the credential of a request is good at this time (TU-4), and allows to allocate.
+    fn admit(&mut self, now: Now, signed: &Signed) -> Result<(super::Account, Millis), Fault> {
+        let judged = Username::parse(&signed.username)
+            .filter(|username| username.check_time(now.unix).is_ok())
+            .ok_or(Fault::Challenge(401))
+            .and_then(|username| {
+                let account = self.shared.authority.admit(&username, now.unix);
+                let account = account.map_err(|super::Denied| Fault::Code(403))?;
+                let until = account.until.unwrap_or(i64::MAX).min(username.expires_at);
+                let left = u64::try_from(until.saturating_sub(now.unix)).unwrap_or(0);
+                Ok((account, Millis::from_seconds(left)))
+            });
+        self.counts.refused += u64::from(judged.is_err());
+        judged
+    }
+
+    /// RFC 8656 section 7.2.
+    fn allocate(
+        &mut self,
+        now: Now,
+        client: Client,
+        message: &Message<'_>,
+        signed: Signed,
+    ) -> Result<Done, Fault> {
+        if let Some(known) = self.of_client(client) {
+            // The answer was lost: the same again.
+            return if known.transaction == message.transaction_id()
+                && *known.username == *signed.username
+            {
+                Ok(Done::Answer(known.answer.to_vec()))
+            } else {
+                Err(Fault::Code(437))
+            };
+        }
+        let wanted = Wanted::read(message, self.shared.families)?;
+        let (account, left) = self.admit(now, &signed)?;
+        if self.is_draining {
+            return Err(Fault::Code(508));
+        }
+        let source = client.address.ip();
+        let permit = self
+            .shared
+            .quotas
+            .take(&account.project, &account.holder, source);
+        let permit = permit.ok_or(Fault::Code(486))?;
+        let lifetime = lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
+        let open = Open {
+            id: self.next_id(),
+            families: wanted.families,
+            is_v6_optional: wanted.is_v6_optional,
+            even: wanted.even,
+            reserve: wanted.reserve,
+            token: wanted.token,
+            holder: Arc::clone(&account.holder),
+        };
+        self.pending = Some(Pending {
+            open: open.clone(),
+            owner: Owner {
+                client,
+                transaction: message.transaction_id(),
+                username: signed.username.into(),
+                key: signed.key,
+                secret: signed.secret,
+                account,
+                permit,
+            },
+            integrity: signed.integrity,
+            lifetime: granted(lifetime, left),
+            request: message.as_bytes().to_vec(),
+        });
+        Ok(Done::Open(open))
+    }
+
+    /// RFC 8656 section 8.2.
+    fn refresh(
+        &mut self,
+        now: Now,
+        client: Client,
+        message: &Message<'_>,
+        signed: &Signed,
+    ) -> Result<Done, Fault> {
+        let known = self.own(now, client, signed)?;
+        let (id, before) = (known.id, known.expires);
+        let has = known.relays.each_ref().map(Option::is_some);
+        let asked = lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
+        let family = attribute::<RequestedAddressFamily>(message)?;
+        let index = family.as_ref().map(|family| index_of(family.family()));
+        if index.is_some_and(|index| !has.get(index).copied().unwrap_or(false)) {
+            return Err(Fault::Code(443));
+        }
+        let given = if asked == 0 {
+            match index {
+                // One of two addresses is given back.
+                Some(index) if has == [true, true] => {
+                    let known = self.allocations.get_mut(id.slot as usize);
+                    let relay = known.and_then(|known| known.relays.get_mut(index));
+                    if let Some(relay) = relay {
+                        *relay = None;
+                    }
+                }
+                _ => self.end(id),
+            }
+            0
+        } else {
+            let (_, left) = self.admit(now, signed)?;
+            let given = granted(asked, left);
+            let expires = now.at.after(given);
+            self.ends.remove(&(before, id));
+            self.ends.insert((expires, id));
+            if let Some(known) = self.allocations.get_mut(id.slot as usize) {
+                known.expires = expires;
+            }
+            u32::try_from(given.seconds()).unwrap_or(MAX_LIFETIME)
+        };
+        let signer = Some((&signed.key, signed.integrity));
+        Ok(Done::Answer(success(
+            message,
+            &[&Lifetime::new(given)],
+            signer,
+        )))
+    }
+
+    /// RFC 8656 section 10.2.
+    fn create_permission(
+        &mut self,
+        now: Now,
+        client: Client,
+        message: &Message<'_>,
+        signed: &Signed,
+    ) -> Result<Done, Fault> {
+        let known = self.own(now, client, signed)?;
+        let id = known.id;
+        let mut peers: Vec<IpAddr> = Vec::new();
+        for (_, raw) in message.iter_attributes() {
+            if raw.get_type() != XorPeerAddress::TYPE {
+                continue;
+            }
+            let peer = XorPeerAddress::from_raw_ref(&raw).map_err(|_| Fault::Code(400))?;
+            let ip = peer.addr(message.transaction_id()).ip();
+            known.relay_for(ip).ok_or(Fault::Code(443))?;
+            if !self.shared.peers.permits(ip) {
+                return Err(Fault::Code(403));
+            }
+            if peers.len() >= MAX_PEERS {
+                return Err(Fault::Code(508));
+            }
+            peers.push(ip);
+        }
+        if peers.is_empty() {
+            return Err(Fault::Code(400));
+        }
+        let most = self.shared.limits.permissions;
+        let known = self.allocations.get_mut(id.slot as usize);
+        let known = known.ok_or(Fault::Code(437))?;
+        known.permit(&peers, now.at, most).map_err(fault_of)?;
+        let signer = Some((&signed.key, signed.integrity));
+        Ok(Done::Answer(success(message, &[], signer)))
+    }
+
+    /// RFC 8656 section 12.2.
+    fn channel_bind(
+        &mut self,
+        now: Now,
+        client: Client,
+        message: &Message<'_>,
+        signed: &Signed,
+    ) -> Result<Done, Fault> {
+        let known = self.own(now, client, signed)?;
+        let id = known.id;
+        let number = attribute::<ChannelNumber>(message)?.ok_or(Fault::Code(400))?;
+        let peer = attribute::<XorPeerAddress>(message)?.ok_or(Fault::Code(400))?;
+        let peer = peer.addr(message.transaction_id());
+        if !CHANNELS.contains(&number.channel()) {
+            return Err(Fault::Code(400));
+        }
+        known.relay_for(peer.ip()).ok_or(Fault::Code(443))?;
+        if !self.shared.peers.reaches(peer) {
+            return Err(Fault::Code(403));
+        }
+        let limits = self.shared.limits;
+        let known = self.allocations.get_mut(id.slot as usize);
+        let known = known.ok_or(Fault::Code(437))?;
+        let bound = known.bind(number.channel(), peer, now.at, limits);
+        bound.map_err(fault_of)?;
+        let signer = Some((&signed.key, signed.integrity));
+        Ok(Done::Answer(success(message, &[], signer)))
+    }
+
+    /// RFC 8656 section 11.2.
+    fn send<'a>(&'a mut self, now: Now, client: Client, bytes: &'a [u8]) -> Step<'a, S> {
+        let Some((peer, data)) = read_send(bytes) else {
+            return self.drop_it();
+        };
+        let is_reachable = self.shared.peers.reaches(peer);
+        let slot = self.by_client.get(&client).copied();
+        let known = slot
+            .and_then(|slot| self.allocations.get(slot))
+            .filter(|known| {
+                is_reachable && now.at < known.expires && known.permits(peer.ip(), now.at)
+            });
+        let relay = known.and_then(|known| Some((known, known.relay_for(peer.ip())?)));
+        let Some((known, relay)) = relay else {
+            self.counts.dropped += 1;
+            return Step::Nothing;
+        };
+        known.account.meter.relay(data.len());
+        self.counts.relayed += data.len() as u64;
+        Step::Send {
+            socket: relay,
+            peer,
+            data,
+        }
+    }
+
+    fn of_client(&self, client: Client) -> Option<&super::Allocation<S>> {
+        self.allocations.get(*self.by_client.get(&client)?)
+    }
+
+    /// The allocation of a client whose request is authenticated.
+    fn own(
+        &self,
+        now: Now,
+        client: Client,
+        signed: &Signed,
+    ) -> Result<&super::Allocation<S>, Fault> {
+        let known = self
+            .of_client(client)
+            .filter(|known| now.at < known.expires);
+        let known = known.ok_or(Fault::Code(437))?;
+        if *known.username == *signed.username {
+            Ok(known)
+        } else {
+            Err(Fault::Code(441))
+        }
+    }
+}
+
+/// What a request that was not refused leads to.
+enum Done {
+    Answer(Vec<u8>),
+    Open(Open),
+}
+
+/// Send indication (RFC 8656 section 18: method 6, class indication).
+const SEND_INDICATION: [u8; 2] = [0x00, 0x16];
+
+/// Whether an allocation could be made now by who has made it.
+pub(super) fn still_allowed(
+    authority: &dyn Authority,
+    username: &str,
+    secret: &Arc<PasswordKey>,
+    now: Now,
+) -> bool {
+    Username::parse(username).is_some_and(|username| {
+        let known = authority.password_key(&username);
+        known.is_some_and(|known| known == *secret) && authority.admit(&username, now.unix).is_ok()
+    })
+}
+
+/// What is given of what was asked for: no allocation outlives the credential that it was made
+/// with.
+fn granted(asked: u32, left: Millis) -> Millis {
+    Millis::from_seconds(u64::from(asked.clamp(DEFAULT_LIFETIME, MAX_LIFETIME))).min(left)
+}
+
+fn fault_of(refused: Refused) -> Fault {
+    Fault::Code(match refused {
+        Refused::Full => 508,
+        Refused::Taken => 400,
+    })
+}

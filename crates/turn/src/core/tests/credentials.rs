@@ -1,0 +1,197 @@
+//! Who is believed.
+
+use super::*;
+
+/// Makes a good request a bad one.
+type Change = dyn Fn(&mut Caller);
+
+/// TU-4: at Allocate, and again at Refresh; and no allocation outlives its credential.
+#[test]
+fn tu_4_credentials_are_good_for_an_hour_at_most_and_until_they_end() {
+    let mut relay = Relay::new();
+    let named = |exp: i64| format!("v1:{exp}:api:{ENDPOINT}:usr_1");
+    for (left, expected) in [(0, 401), (-1, 401), (3601, 401), (i64::from(u32::MAX), 401)] {
+        let mut caller = Caller::new(&mut relay, here(), &named(START + left));
+        assert_eq!(caller.allocate(&mut relay), expected, "{left} s");
+    }
+    assert!(relay.core.is_empty());
+    let mut caller = Caller::new(&mut relay, here(), &named(START + 700));
+    assert_eq!(caller.allocate(&mut relay), 0);
+    assert_eq!(
+        caller.refresh(&mut relay, 3600),
+        (0, 700),
+        "no longer than the credential"
+    );
+    relay.pass(500);
+    assert_eq!(caller.refresh(&mut relay, 600), (0, 200));
+    relay.pass(199);
+    caller.greet(&mut relay);
+    assert_eq!(caller.refresh(&mut relay, 600), (0, 1));
+    // The clock of the day is what counts, whatever the other one says.
+    relay.now.unix += 1;
+    assert_eq!(caller.refresh(&mut relay, 600).0, 401, "expired");
+    relay.pass(1);
+    assert!(relay.core.is_empty());
+    let user = named(relay.now.unix + 3600);
+    let mut caller = Caller::new(&mut relay, here(), &user);
+    assert_eq!(caller.allocate(&mut relay), 0);
+    relay.now.unix -= 1;
+    assert_eq!(
+        caller.refresh(&mut relay, 600).0,
+        401,
+        "3601 s left, as the clock was set back"
+    );
+}
+
+#[test]
+fn who_has_not_the_password_is_asked_for_it() {
+    let mut relay = Relay::new();
+    let good = Caller::new(&mut relay, here(), USER);
+    let wrong: [(&str, &Change, u16); 6] = [
+        ("password", &|caller| caller.password.push('x'), 401),
+        (
+            "username",
+            &|caller| "user".clone_into(&mut caller.username),
+            401,
+        ),
+        (
+            "other user",
+            &|caller| caller.username = USER.replace("usr_1", "usr_2"),
+            401,
+        ),
+        (
+            "kind",
+            &|caller| caller.username = USER.replace("api", "pat"),
+            401,
+        ),
+        (
+            "realm",
+            &|caller| "other".clone_into(&mut caller.realm),
+            401,
+        ),
+        (
+            "nonce",
+            &|caller| "other".clone_into(&mut caller.nonce),
+            438,
+        ),
+    ];
+    for (what, change, expected) in wrong {
+        let mut caller = good.clone();
+        change(&mut caller);
+        assert_eq!(caller.allocate(&mut relay), expected, "{what}");
+    }
+    for method in [REFRESH, CREATE_PERMISSION, CHANNEL_BIND] {
+        let bytes = message(method, 3.into(), &[]);
+        let Out::Answer(answer) = relay.give(here(), &bytes) else {
+            panic!("an answer");
+        };
+        assert_eq!(code(&Message::from_bytes(&answer).unwrap()), 401);
+    }
+    assert!(relay.core.is_empty());
+    assert_eq!(relay.core.shared.quotas.taken(), 0);
+}
+
+/// What is missing beside an integrity is a bad request.
+#[test]
+fn a_signature_without_what_it_is_of_is_a_bad_request() {
+    let mut relay = Relay::new();
+    let caller = Caller::new(&mut relay, here(), USER);
+    let username = stun_types::attribute::Username::new(USER).unwrap();
+    let (realm, nonce) = (
+        Realm::new(REALM).unwrap(),
+        Nonce::new(&caller.nonce).unwrap(),
+    );
+    let all: [&dyn AttributeWrite; 3] = [&username, &realm, &nonce];
+    for missing in 0..3 {
+        let kind = MessageType::from_class_method(MessageClass::Request, ALLOCATE);
+        let mut out = Message::builder(kind, 3.into(), MessageWriteVec::new());
+        for (index, attribute) in all.iter().enumerate() {
+            if index != missing {
+                out.add_attribute(*attribute).unwrap();
+            }
+        }
+        caller.key().sign(Integrity::Sha1, &mut out);
+        let Out::Answer(answer) = relay.give(here(), &out.finish()) else {
+            panic!("an answer");
+        };
+        assert_eq!(code(&Message::from_bytes(&answer).unwrap()), 400);
+    }
+}
+
+#[test]
+fn a_nonce_grows_stale_and_is_of_its_source() {
+    let mut relay = Relay::new();
+    let mut caller = allocated(&mut relay);
+    let mut spoofer = caller.clone();
+    spoofer.client = at("192.0.2.10:5000");
+    assert_eq!(
+        spoofer.allocate(&mut relay),
+        438,
+        "a source that got no answer"
+    );
+    relay.pass(599);
+    assert_eq!(caller.refresh(&mut relay, 600).0, 0);
+    relay.pass(1);
+    let (code, answer) = caller.ask(&mut relay, REFRESH, &[&Lifetime::new(600)]);
+    assert_eq!(code, 438);
+    let answer = Message::from_bytes(&answer).unwrap();
+    let nonce: Nonce = answer.attribute().unwrap();
+    nonce.nonce().clone_into(&mut caller.nonce);
+    assert_eq!(caller.refresh(&mut relay, 600).0, 0);
+}
+
+/// Who proves nothing gets little: an answer of a few times what they sent, with the packets'
+/// own headers counted (28 bytes of IPv4 and UDP).
+#[test]
+fn strangers_are_no_lever_for_spoofed_sources() {
+    let mut relay = Relay::new();
+    let unknown: Vec<_> = (0x7000_u16..0x7100)
+        .map(|kind| RawAttribute::new(AttributeType::new(kind), &[]))
+        .collect();
+    let unknown: Vec<&dyn AttributeWrite> = unknown.iter().map(|raw| raw as _).collect();
+    let transport = RequestedTransport::new(17);
+    let requests = [
+        message(ALLOCATE, 1.into(), &[&transport]),
+        message(ALLOCATE, 1.into(), &[]),
+        message(REFRESH, 1.into(), &[]),
+        message(BINDING, 1.into(), &[]),
+        message(BINDING, 1.into(), &unknown[..1]),
+        message(BINDING, 1.into(), &unknown),
+    ];
+    for request in requests {
+        let Out::Answer(answer) = relay.give(here(), &request) else {
+            panic!("an answer");
+        };
+        let (asked, answered) = (request.len() + 28, answer.len() + 28);
+        assert!(answered <= 4 * asked, "{answered} bytes for {asked}");
+    }
+    assert!(relay.core.is_empty(), "and nothing is kept of them");
+}
+
+#[test]
+fn sha_256_and_its_downgrade_protection() {
+    let mut relay = Relay::new();
+    let mut caller = Caller::new(&mut relay, here(), USER);
+    caller.algorithm = KeyAlgorithm::Sha256;
+    caller.integrity = Integrity::Sha256;
+    assert_eq!(caller.allocate(&mut relay), 0);
+    assert_eq!(caller.refresh(&mut relay, 600).0, 0);
+    assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
+
+    let sha256 = PasswordAlgorithmValue::SHA256;
+    let md5 = PasswordAlgorithmValue::MD5;
+    let caller = Caller::new(&mut relay, at("192.0.2.9:6000"), USER);
+    let chosen = PasswordAlgorithm::new(sha256);
+    let whole = PasswordAlgorithms::new(&[sha256, md5]);
+    let turned = PasswordAlgorithms::new(&[md5, sha256]);
+    let cut = PasswordAlgorithms::new(&[md5]);
+    let refused: [&[&dyn AttributeWrite]; 4] =
+        [&[&chosen], &[&whole], &[&turned, &chosen], &[&cut, &chosen]];
+    for with in refused {
+        let bytes = caller.signed(ALLOCATE, 9.into(), with);
+        let Out::Answer(answer) = relay.give(caller.client, &bytes) else {
+            panic!("an answer");
+        };
+        assert_eq!(code(&Message::from_bytes(&answer).unwrap()), 400);
+    }
+}

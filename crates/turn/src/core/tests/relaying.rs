@@ -1,0 +1,345 @@
+//! What an allocation does, and when it ends.
+
+use super::*;
+
+#[test]
+fn a_binding_request_is_answered_with_where_it_came_from() {
+    let mut relay = Relay::new();
+    for client in [here(), at("[2001:db8::9]:5000")] {
+        let bytes = message(BINDING, 5.into(), &[]);
+        let Out::Answer(answer) = relay.give(client, &bytes) else {
+            panic!("an answer");
+        };
+        let answer = Message::from_bytes(&answer).unwrap();
+        let mapped: XorMappedAddress = answer.attribute().unwrap();
+        assert_eq!(mapped.addr(5.into()), client.address);
+        assert!(!answer.has_attribute(Fingerprint::TYPE));
+    }
+    let kind = MessageType::from_class_method(MessageClass::Request, BINDING);
+    let mut out = Message::builder(kind, 5.into(), MessageWriteVec::new());
+    out.add_fingerprint().unwrap();
+    let Out::Answer(answer) = relay.give(here(), &out.finish()) else {
+        panic!("an answer");
+    };
+    assert!(
+        Message::from_bytes(&answer)
+            .unwrap()
+            .has_attribute(Fingerprint::TYPE)
+    );
+}
+
+#[test]
+fn an_allocation_relays_both_ways() {
+    let mut relay = Relay::new();
+    let mut caller = Caller::new(&mut relay, here(), USER);
+    let (code, answer) = caller.ask(&mut relay, ALLOCATE, &[&RequestedTransport::new(17)]);
+    assert_eq!(code, 0);
+    let relay_address = relayed(&answer)[0];
+    let message = Message::from_bytes(&answer).unwrap();
+    let mapped: XorMappedAddress = message.attribute().unwrap();
+    assert_eq!(mapped.addr(message.transaction_id()), here().address);
+    assert_eq!(message.attribute::<Lifetime>().unwrap().seconds(), 600);
+    let id = relay.asked.as_ref().unwrap().id;
+
+    let peer: SocketAddr = "1.1.1.1:9".parse().unwrap();
+    assert_eq!(
+        caller.send(&mut relay, "1.1.1.1:9", b"x"),
+        Out::Nothing,
+        "no permission"
+    );
+    assert_eq!(
+        relay.core.from_peer(relay.now, id, peer, 1),
+        None,
+        "no permission"
+    );
+    assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
+    let sent = caller.send(&mut relay, "1.1.1.1:9", b"hello");
+    assert_eq!(sent, Out::Peer(relay_address, peer, b"hello".to_vec()));
+    // A permission is for every port of the address, and for no other address.
+    assert!(matches!(
+        caller.send(&mut relay, "1.1.1.1:10", b"x"),
+        Out::Peer(..)
+    ));
+    assert_eq!(caller.send(&mut relay, "1.1.1.2:9", b"x"), Out::Nothing);
+    let (client, wrap) = relay.core.from_peer(relay.now, id, peer, 5).unwrap();
+    assert_eq!(client, here());
+    assert!(matches!(wrap, Wrap::Indication { peer: from, .. } if from == peer));
+
+    assert_eq!(caller.bind(&mut relay, 0x4001, "1.1.1.1:9"), 0);
+    let data = [&[0x40, 1, 0, 5][..], b"hello"].concat();
+    let sent = Out::Peer(relay_address, peer, b"hello".to_vec());
+    assert_eq!(relay.give(here(), &data), sent);
+    assert_eq!(
+        relay.give(here(), &[0x40, 2, 0, 0]),
+        Out::Nothing,
+        "unbound"
+    );
+    assert_eq!(
+        relay.give(at("192.0.2.9:5001"), &data),
+        Out::Nothing,
+        "another client"
+    );
+    let wrap = relay.core.from_peer(relay.now, id, peer, 5).unwrap().1;
+    assert_eq!(wrap, Wrap::Channel(0x4001));
+    // 1 for the unpermitted is not counted: 5, 1, 5 out by Send and channel, 5 + 5 in.
+    assert_eq!(relay.book.meter.take(), (1, 5 + 1 + 5 + 5 + 5));
+}
+
+#[test]
+fn times_end_at_their_edge() {
+    let mut relay = Relay::new();
+    let mut caller = allocated(&mut relay);
+    let id = relay.asked.as_ref().unwrap().id;
+    let peer: SocketAddr = "1.1.1.1:9".parse().unwrap();
+    assert_eq!(caller.bind(&mut relay, 0x4000, "1.1.1.1:9"), 0);
+    relay.pass(299);
+    assert!(relay.core.from_peer(relay.now, id, peer, 1).is_some());
+    relay.pass(1);
+    assert!(
+        relay.core.from_peer(relay.now, id, peer, 1).is_none(),
+        "permission: 300 s"
+    );
+    assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
+    relay.pass(299);
+    assert_eq!(caller.refresh(&mut relay, 600), (0, 600));
+    assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
+    let wrap = |relay: &mut Relay| relay.core.from_peer(relay.now, id, peer, 1).unwrap().1;
+    assert_eq!(wrap(&mut relay), Wrap::Channel(0x4000));
+    relay.pass(1);
+    assert!(
+        matches!(wrap(&mut relay), Wrap::Indication { .. }),
+        "channel: 600 s"
+    );
+    relay.pass(597);
+    assert_eq!(relay.core.len(), 1);
+    relay.pass(1);
+    assert_eq!(relay.core.len(), 1);
+    relay.pass(1);
+    assert!(relay.core.is_empty(), "allocation: 600 s after its refresh");
+    caller.greet(&mut relay);
+    assert_eq!(caller.refresh(&mut relay, 600).0, 437);
+}
+
+#[test]
+fn lifetimes_are_what_was_asked_for_within_bounds() {
+    let mut relay = Relay::new();
+    let mut caller = allocated(&mut relay);
+    for (asked, given) in [(0x7fff_ffff, 3600), (1800, 1800), (601, 601), (1, 600)] {
+        assert_eq!(caller.refresh(&mut relay, asked), (0, given), "{asked}");
+    }
+    assert_eq!(caller.refresh(&mut relay, 0), (0, 0));
+    assert!(relay.core.is_empty());
+    assert_eq!(relay.core.shared.quotas.taken(), 0);
+    assert_eq!(
+        caller.refresh(&mut relay, 0).0,
+        437,
+        "as RFC 8656 section 8.2 says"
+    );
+}
+
+#[test]
+fn without_a_port_there_is_no_allocation() {
+    let mut relay = Relay::new();
+    relay.ports = vec![Err(NotOpened::Capacity)];
+    let mut caller = Caller::new(&mut relay, here(), USER);
+    assert_eq!(caller.allocate(&mut relay), 508);
+    assert_eq!(
+        relay.core.shared.quotas.taken(),
+        0,
+        "the place is given back"
+    );
+    assert_eq!(caller.allocate(&mut relay), 0);
+}
+
+#[test]
+fn the_same_request_gets_the_same_answer_and_another_one_a_mismatch() {
+    let mut relay = Relay::new();
+    let mut caller = Caller::new(&mut relay, here(), USER);
+    let udp = RequestedTransport::new(17);
+    let bytes = caller.signed(ALLOCATE, 99.into(), &[&udp]);
+    let first = relay.give(here(), &bytes);
+    relay.pass(3);
+    assert_eq!(
+        relay.give(here(), &bytes),
+        first,
+        "as if the answer was lost"
+    );
+    assert_eq!(relay.core.len(), 1);
+    assert_eq!(caller.allocate(&mut relay), 437);
+    let mut other = Caller::new(&mut relay, here(), &USER.replace("usr_1", "usr_2"));
+    assert_eq!(other.allocate(&mut relay), 437);
+    assert_eq!(other.refresh(&mut relay, 600).0, 441);
+    assert_eq!(other.permit(&mut relay, &["1.1.1.1:0"]), 441);
+    assert_eq!(other.bind(&mut relay, 0x4000, "1.1.1.1:9"), 441);
+    let mut nobody = Caller::new(&mut relay, at("192.0.2.9:7"), USER);
+    assert_eq!(nobody.permit(&mut relay, &["1.1.1.1:0"]), 437);
+    assert_eq!(nobody.bind(&mut relay, 0x4000, "1.1.1.1:9"), 437);
+}
+
+#[test]
+fn special_peers_are_refused() {
+    let mut relay = Relay::new();
+    let mut caller = allocated(&mut relay);
+    for special in [
+        "127.0.0.1:9",
+        "10.0.0.1:9",
+        "169.254.169.254:80",
+        "224.0.0.1:9",
+    ] {
+        assert_eq!(caller.permit(&mut relay, &[special]), 403, "{special}");
+        assert_eq!(
+            caller.permit(&mut relay, &["1.1.1.1:0", special]),
+            403,
+            "{special}"
+        );
+        assert_eq!(caller.bind(&mut relay, 0x4000, special), 403, "{special}");
+    }
+    assert_eq!(
+        caller.send(&mut relay, "1.1.1.1:9", b"x"),
+        Out::Nothing,
+        "none of them was made"
+    );
+    // Of the relay itself: other allocations, and nothing else.
+    assert_eq!(caller.permit(&mut relay, &["198.41.0.4:0"]), 0);
+    assert!(matches!(
+        caller.send(&mut relay, "198.41.0.4:40000", b"x"),
+        Out::Peer(..)
+    ));
+    for own in ["198.41.0.4:22", "198.41.0.4:3478", "198.41.0.4:0"] {
+        assert_eq!(caller.send(&mut relay, own, b"x"), Out::Nothing, "{own}");
+        assert_eq!(caller.bind(&mut relay, 0x4000, own), 403, "{own}");
+    }
+}
+
+#[test]
+fn channels_and_permissions_have_their_rules_and_limits() {
+    let mut relay = Relay::new();
+    let mut caller = allocated(&mut relay);
+    for number in [0, 0x3fff, 0x7fff, 0x8000, 0xffff] {
+        assert_eq!(
+            caller.bind(&mut relay, number, "1.1.1.1:9"),
+            400,
+            "{number:#x}"
+        );
+    }
+    assert_eq!(caller.bind(&mut relay, 0x4000, "[2606:4700::1]:9"), 443);
+    assert_eq!(caller.permit(&mut relay, &["[2606:4700::1]:9"]), 443);
+    assert_eq!(caller.permit(&mut relay, &[]), 400);
+    assert_eq!(caller.ask(&mut relay, CHANNEL_BIND, &[]).0, 400);
+    assert_eq!(caller.bind(&mut relay, 0x4000, "1.1.1.1:9"), 0);
+    assert_eq!(caller.bind(&mut relay, 0x4000, "1.1.1.1:9"), 0, "again");
+    assert_eq!(
+        caller.bind(&mut relay, 0x4000, "1.1.1.1:10"),
+        400,
+        "number taken"
+    );
+    assert_eq!(
+        caller.bind(&mut relay, 0x4001, "1.1.1.1:9"),
+        400,
+        "peer taken"
+    );
+    assert_eq!(caller.bind(&mut relay, 0x4001, "1.1.1.1:10"), 0);
+    assert_eq!(caller.bind(&mut relay, 0x7ffe, "1.1.1.2:9"), 0);
+    assert_eq!(
+        caller.bind(&mut relay, 0x4003, "1.1.1.3:9"),
+        508,
+        "three channels"
+    );
+    assert_eq!(caller.permit(&mut relay, &["1.1.1.3:0", "1.1.1.4:0"]), 0);
+    assert_eq!(
+        caller.permit(&mut relay, &["1.1.1.4:0", "1.1.1.4:0"]),
+        0,
+        "again"
+    );
+    assert_eq!(
+        caller.permit(&mut relay, &["1.1.1.5:0"]),
+        508,
+        "four permissions"
+    );
+    relay.pass(300);
+    assert_eq!(
+        caller.permit(&mut relay, &["1.1.1.5:0", "1.1.1.6:0"]),
+        0,
+        "the others ended"
+    );
+    assert_eq!(relay.core.allocations[0].kept(), (2, 3));
+}
+
+#[test]
+fn quotas_hold() {
+    let mut relay = Relay::with(Quota {
+        whole: 3,
+        per_project: 3,
+        per_user: 2,
+        per_source: 3,
+    });
+    let mut callers: Vec<_> = (0..5)
+        .map(|index| {
+            let user = if index < 3 { "usr_1" } else { "usr_2" };
+            let client = at(&format!("192.0.2.{index}:5000"));
+            Caller::new(&mut relay, client, &USER.replace("usr_1", user))
+        })
+        .collect();
+    let codes: Vec<_> = callers
+        .iter_mut()
+        .map(|caller| caller.allocate(&mut relay))
+        .collect();
+    assert_eq!(codes, [0, 0, 486, 0, 486]);
+    assert_eq!(callers[0].refresh(&mut relay, 0).0, 0);
+    assert_eq!(callers[4].allocate(&mut relay), 0);
+}
+
+/// What was let in ends when it would not be let in any more (TU-3, TU-5).
+#[test]
+fn tu_5_what_is_no_longer_allowed_ends() {
+    let mut relay = Relay::new();
+    let mut caller = allocated(&mut relay);
+    let mut other = Caller::new(
+        &mut relay,
+        at("192.0.2.9:7"),
+        &USER.replace("usr_1", "usr_2"),
+    );
+    assert_eq!(other.allocate(&mut relay), 0);
+    relay.core.review(relay.now);
+    assert_eq!(relay.core.len(), 2);
+    relay.book.barred.lock().insert("usr_1".to_owned());
+    assert_eq!(caller.refresh(&mut relay, 600).0, 403);
+    relay.core.review(relay.now);
+    assert_eq!(relay.core.len(), 1);
+    assert_eq!(relay.core.take_counts().revoked, 1);
+    assert_eq!(caller.allocate(&mut relay), 403);
+    assert_eq!(other.refresh(&mut relay, 600).0, 0);
+}
+
+#[test]
+fn a_drain_lets_nobody_in_and_nobody_down() {
+    let mut relay = Relay::new();
+    let mut caller = allocated(&mut relay);
+    relay.core.drain();
+    assert_eq!(caller.refresh(&mut relay, 600).0, 0);
+    let mut late = Caller::new(&mut relay, at("192.0.2.9:7"), USER);
+    assert_eq!(late.allocate(&mut relay), 508);
+}
+
+#[test]
+fn a_connection_that_closes_takes_its_allocation_with_it() {
+    let mut relay = Relay::new();
+    let client = Client {
+        connection: 7,
+        ..here()
+    };
+    let mut caller = Caller::new(&mut relay, client, USER);
+    assert_eq!(caller.allocate(&mut relay), 0);
+    let id = relay.asked.as_ref().unwrap().id;
+    relay.core.client_gone(here());
+    assert_eq!(relay.core.len(), 1, "another client");
+    relay.core.client_gone(client);
+    assert!(relay.core.is_empty());
+    // Whoever comes to its place is not taken for it.
+    assert_eq!(caller.allocate(&mut relay), 0);
+    assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
+    let peer = "1.1.1.1:9".parse().unwrap();
+    assert!(relay.core.from_peer(relay.now, id, peer, 1).is_none());
+    let id = relay.asked.as_ref().unwrap().id;
+    assert!(relay.core.from_peer(relay.now, id, peer, 1).is_some());
+}

@@ -1,0 +1,412 @@
+//! Who may allocate (TU-3, TU-4, TU-5): what the platform told, and the secret of the
+//! configuration.
+//!
+//! Until the platform has told everything once, credentials that it issued are taken at their
+//! word, as they are where there is no platform; from then on a project or a person that it did
+//! not name is nobody. What a client derived from its own token or key is only ever good while
+//! the platform says that the token or key is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use api::link::{CredentialProof, Item, RelayKeys};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use credentials::Secret;
+use credentials::turn::{ApplicationKey, Kind, PasswordKey, RelayPrivateKey, Username};
+use parking_lot::RwLock;
+use serde_json::json;
+use types::boundary::Boundary;
+use types::permission::{Permission, Permissions};
+
+use crate::core::{Account, Authority, Denied, Meter};
+
+/// Everything that decides about credentials. One writer, many readers, all from memory.
+#[derive(Debug)]
+pub struct Directory {
+    realm: String,
+    /// Of the secret in a file; it stands above what the platform tells.
+    own: Option<Arc<PasswordKey>>,
+    known: RwLock<Known>,
+    /// By id of the project; it stays when the project goes.
+    meters: RwLock<HashMap<Arc<str>, Arc<Meter>>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Whether everything was told once.
+    is_informed: bool,
+    keys: Option<Keys>,
+    projects: HashMap<String, Project>,
+    /// Endpoint to id.
+    endpoints: HashMap<String, String>,
+    people: HashMap<String, Vec<(String, Permissions)>>,
+    credentials: HashMap<String, Credential>,
+    /// `token_endpoint` to id.
+    tokens: HashMap<String, String>,
+}
+
+/// Made of what relays are told.
+#[derive(Debug)]
+struct Keys {
+    told: RelayKeys,
+    api: Option<Arc<PasswordKey>>,
+    relay: Option<RelayPrivateKey>,
+}
+
+#[derive(Debug)]
+struct Project {
+    id: Arc<str>,
+    endpoint: String,
+    workspace_id: String,
+    is_suspended: bool,
+}
+
+#[derive(Debug)]
+struct Credential {
+    user_id: String,
+    proof: Proof,
+    permissions: Option<Permissions>,
+    boundary: Boundary,
+    expires_at: Option<i64>,
+    /// Made when it is asked for first.
+    key: OnceLock<Option<Arc<PasswordKey>>>,
+}
+
+#[derive(Debug)]
+enum Proof {
+    Token { digest: [u8; 32], endpoint: String },
+    Application(ApplicationKey),
+}
+
+impl Directory {
+    /// Nothing is told yet.
+    pub fn new(realm: &str, secret: Option<&Secret>) -> Self {
+        let own = secret.and_then(|secret| PasswordKey::api(secret, realm));
+        Self {
+            realm: realm.to_owned(),
+            own: own.map(Arc::new),
+            known: RwLock::default(),
+            meters: RwLock::default(),
+        }
+    }
+
+    /// Everything that there is; what is not in it is no more.
+    ///
+    /// # Errors
+    /// A sentence for the operator: the platform's relays have another realm.
+    pub fn replace(&self, items: Vec<Item>) -> Result<(), String> {
+        let other = items.iter().find_map(|item| match item {
+            Item::RelayKeys(keys) if keys.realm != self.realm => Some(&keys.realm),
+            _ => None,
+        });
+        if let Some(other) = other {
+            let realm = &self.realm;
+            return Err(format!(
+                "credentials of the platform are for the realm {other}, and `turn.realm` is {realm}"
+            ));
+        }
+        let mut fresh = Known {
+            is_informed: true,
+            ..Known::default()
+        };
+        for item in items {
+            fresh.put(item, &self.realm);
+        }
+        *self.known.write() = fresh;
+        Ok(())
+    }
+
+    /// Changes, in their order.
+    pub fn apply(&self, items: Vec<Item>) {
+        let mut known = self.known.write();
+        for item in items {
+            known.put(item, &self.realm);
+        }
+    }
+
+    /// Whether everything was told once.
+    pub fn is_informed(&self) -> bool {
+        self.known.read().is_informed
+    }
+
+    /// What every project used since the last time: id, allocations, bytes.
+    pub fn take_usage(&self) -> Vec<(Arc<str>, u64, u64)> {
+        let meters = self.meters.read();
+        let used = meters.iter().map(|(project, meter)| {
+            let (allocations, bytes) = meter.take();
+            (Arc::clone(project), allocations, bytes)
+        });
+        used.filter(|(_, allocations, bytes)| *allocations > 0 || *bytes > 0)
+            .collect()
+    }
+
+    fn account(&self, project: &Arc<str>, username: &Username<'_>, until: Option<i64>) -> Account {
+        let known = self.meters.read().get(project).map(Arc::clone);
+        let meter = known.unwrap_or_else(|| {
+            let mut meters = self.meters.write();
+            Arc::clone(meters.entry(Arc::clone(project)).or_default())
+        });
+        let kind = match username.kind {
+            Kind::Api => "api",
+            Kind::Pat => "pat",
+            Kind::App => "app",
+        };
+        Account {
+            project: Arc::clone(project),
+            holder: format!("{project}:{kind}:{}", username.subject).into(),
+            meter,
+            until,
+        }
+    }
+}
+
+impl Authority for Directory {
+    fn password_key(&self, username: &Username<'_>) -> Option<Arc<PasswordKey>> {
+        let known = self.known.read();
+        match username.kind {
+            Kind::Api => {
+                let told = || known.keys.as_ref().and_then(|keys| keys.api.clone());
+                self.own.clone().or_else(told)
+            }
+            Kind::Pat | Kind::App => known.credential(username)?.key(&known, &self.realm),
+        }
+    }
+
+    fn admit(&self, username: &Username<'_>, unix: i64) -> Result<Account, Denied> {
+        let known = self.known.read();
+        if !known.is_informed {
+            // Who may allocate is not known; a platform stood behind what it issued.
+            let project: Arc<str> = username.project_endpoint.into();
+            return match username.kind {
+                Kind::Api => Ok(self.account(&project, username, None)),
+                Kind::Pat | Kind::App => Err(Denied),
+            };
+        }
+        let project = known.project(username.project_endpoint).ok_or(Denied)?;
+        if project.is_suspended {
+            return Err(Denied);
+        }
+        let workspace = &project.workspace_id;
+        let until = match username.kind {
+            // What the credential behind it allowed was asked when it was issued (TU-3).
+            Kind::Api => known
+                .role(username.subject, workspace)
+                .ok_or(Denied)
+                .map(|_| None)?,
+            Kind::Pat | Kind::App => {
+                let credential = known.credential(username).ok_or(Denied)?;
+                credential.admits(&known, project, unix)?;
+                credential.expires_at
+            }
+        };
+        Ok(self.account(&project.id, username, until))
+    }
+}
+
+impl Known {
+    fn project(&self, endpoint: &str) -> Option<&Project> {
+        self.projects.get(self.endpoints.get(endpoint)?)
+    }
+
+    /// What a person's role in a workspace allows.
+    fn role(&self, person: &str, workspace: &str) -> Option<&Permissions> {
+        let memberships = self.people.get(person)?;
+        let found = memberships.iter().find(|(id, _)| id == workspace);
+        found.map(|(_, permissions)| permissions)
+    }
+
+    fn credential(&self, username: &Username<'_>) -> Option<&Credential> {
+        let subject = username.subject;
+        match username.kind {
+            Kind::Api => None,
+            Kind::Pat => self.credentials.get(self.tokens.get(subject)?),
+            Kind::App => self
+                .credentials
+                .get(subject)
+                .filter(|credential| matches!(credential.proof, Proof::Application(_))),
+        }
+    }
+
+    fn put(&mut self, item: Item, realm: &str) {
+        match item {
+            Item::Project(told) => {
+                self.forget_project(&told.id);
+                self.endpoints
+                    .insert(told.endpoint.clone(), told.id.clone());
+                let project = Project {
+                    id: told.id.as_str().into(),
+                    endpoint: told.endpoint,
+                    workspace_id: told.workspace_id,
+                    is_suspended: told.suspended,
+                };
+                self.projects.insert(told.id, project);
+            }
+            Item::ProjectGone { id } => self.forget_project(&id),
+            Item::Person(told) => {
+                let parts = told.memberships.into_iter().map(|part| {
+                    let names = part.permissions.iter();
+                    // A name that is not known here gives nothing.
+                    let allowed = names.filter_map(|name| name.parse::<Permission>().ok());
+                    (part.workspace_id, allowed.collect())
+                });
+                self.people.insert(told.id, parts.collect());
+            }
+            Item::PersonGone { id } => {
+                self.people.remove(&id);
+            }
+            Item::Credential(told) => {
+                self.forget_credential(&told.id);
+                let id = told.id.clone();
+                let Some(credential) = Credential::compile(*told) else {
+                    return;
+                };
+                if let Proof::Token { endpoint, .. } = &credential.proof {
+                    self.tokens.insert(endpoint.clone(), id.clone());
+                }
+                self.credentials.insert(id, credential);
+            }
+            Item::CredentialGone { id } => self.forget_credential(&id),
+            Item::RelayKeys(told) => {
+                if self.keys.as_ref().is_none_or(|known| known.told != told) {
+                    self.keys = Some(Keys::compile(told, realm));
+                    for credential in self.credentials.values_mut() {
+                        credential.key = OnceLock::new();
+                    }
+                }
+            }
+            // Tokens that were minted from credentials are nothing that a relay is shown.
+            Item::Keys(_) | Item::Ended(_) | Item::Unknown => {}
+        }
+    }
+
+    fn forget_project(&mut self, id: &str) {
+        if let Some(gone) = self.projects.remove(id)
+            && self
+                .endpoints
+                .get(&gone.endpoint)
+                .is_some_and(|known| known == id)
+        {
+            self.endpoints.remove(&gone.endpoint);
+        }
+    }
+
+    fn forget_credential(&mut self, id: &str) {
+        if let Some(gone) = self.credentials.remove(id)
+            && let Proof::Token { endpoint, .. } = gone.proof
+            && self.tokens.get(&endpoint).is_some_and(|known| known == id)
+        {
+            self.tokens.remove(&endpoint);
+        }
+    }
+}
+
+impl Keys {
+    fn compile(told: RelayKeys, realm: &str) -> Self {
+        let decode = |text: &str| STANDARD.decode(text).ok().map(Secret::new);
+        let secret = decode(&told.secret).filter(|secret| !secret.expose().is_empty());
+        let api = secret.and_then(|secret| PasswordKey::api(&secret, realm));
+        let relay = decode(&told.private_key).and_then(|der| RelayPrivateKey::from_der(&der));
+        if told.realm != realm || api.is_none() || relay.is_none() {
+            tracing::error!("keys that the platform told cannot be used");
+        }
+        let is_ours = told.realm == realm;
+        Self {
+            told,
+            api: api.filter(|_| is_ours).map(Arc::new),
+            relay: relay.filter(|_| is_ours),
+        }
+    }
+}
+
+impl Credential {
+    /// `None` where no TURN credential can come of it: it has no token of its own, or it is a
+    /// certificate.
+    fn compile(told: api::link::Credential) -> Option<Self> {
+        let proof = match told.proof {
+            CredentialProof::Pat {
+                sha256,
+                token_endpoint: Some(endpoint),
+            } => Proof::Token {
+                digest: digest(&sha256)?,
+                endpoint,
+            },
+            CredentialProof::App { public_key } => {
+                Proof::Application(ApplicationKey::from_pem(&public_key)?)
+            }
+            CredentialProof::Pat { .. }
+            | CredentialProof::Certificate { .. }
+            | CredentialProof::Authority { .. }
+            | CredentialProof::Unknown => return None,
+        };
+        let permissions = told.permissions.as_ref().map(|names| {
+            let names = names.iter();
+            names
+                .filter_map(|name| name.parse::<Permission>().ok())
+                .collect()
+        });
+        let mut boundary = Boundary::parse(told.resources.as_ref(), true);
+        if let Some(workspace) = &told.workspace_id {
+            let own = json!({"tunnels": {"workspaces": [workspace]}});
+            boundary = boundary.and(&Boundary::parse(Some(&own), true));
+        }
+        Some(Self {
+            user_id: told.user_id,
+            proof,
+            permissions,
+            boundary,
+            expires_at: told.expires_at,
+            key: OnceLock::new(),
+        })
+    }
+
+    fn key(&self, known: &Known, realm: &str) -> Option<Arc<PasswordKey>> {
+        let make = || match &self.proof {
+            Proof::Token { digest, .. } => PasswordKey::pat(digest, realm),
+            Proof::Application(key) => {
+                let relay = known.keys.as_ref()?.relay.as_ref()?;
+                PasswordKey::app(relay, key, realm)
+            }
+        };
+        self.key.get_or_init(|| make().map(Arc::new)).clone()
+    }
+
+    /// TU-5: the credential is in force, it and its owner's role allow to allocate, and its
+    /// boundary reaches the project.
+    fn admits(&self, known: &Known, project: &Project, unix: i64) -> Result<(), Denied> {
+        let needed = Permission::TurnRelayAllocate;
+        let is_current = self.expires_at.is_none_or(|end| unix < end);
+        let is_allowed = self
+            .permissions
+            .as_ref()
+            .is_none_or(|own| own.contains(needed));
+        let role = known.role(&self.user_id, &project.workspace_id);
+        let has_role = role.is_some_and(|role| role.contains(needed));
+        let is_within = self
+            .boundary
+            .reaches(&project.id, Some(&project.workspace_id));
+        if is_current && is_allowed && has_role && is_within {
+            Ok(())
+        } else {
+            Err(Denied)
+        }
+    }
+}
+
+/// 64 hexadecimal digits in lower case.
+fn digest(text: &str) -> Option<[u8; 32]> {
+    let is_hexadecimal = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if text.len() != 64 || !text.bytes().all(is_hexadecimal) {
+        return None;
+    }
+    let mut digest = [0; 32];
+    let mut digits = text.as_bytes().chunks_exact(2);
+    for byte in &mut digest {
+        let pair = std::str::from_utf8(digits.next()?).ok()?;
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    Some(digest)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,20 @@
+//! The TURN relay (RFC 8656, RFC 8489): `svc turn`.
+//!
+//! [`core`] is the relay as a function, without sockets and without a clock. Around it: [`config`],
+//! the workers with their sockets, [`directory`], which knows whose credentials are good, and the
+//! link to the platform, which tells it.
+
+mod addresses;
+pub mod config;
+mod connections;
+pub mod core;
+pub mod directory;
+mod managed;
+mod metrics;
+mod outbound;
+mod ports;
+mod relay;
+mod server;
+mod worker;
+
+pub use server::{Running, StartError, start, start_with_clock};

@@ -1,0 +1,169 @@
+//! The relay's metrics: which there are, and their handles.
+
+use daemon::metrics::{Kind, Metric, metric};
+use metrics::{Counter, Gauge, counter, gauge};
+
+/// Every metric there is. `docs/metrics.md` is made from this.
+pub(crate) const METRICS: &[Metric] = &[
+    metric(ALLOCATIONS, Kind::Gauge, &[], "Allocations that there are."),
+    metric(
+        ALLOCATIONS_MADE,
+        Kind::Counter,
+        &[],
+        "Allocations that were made.",
+    ),
+    metric(
+        CONNECTIONS,
+        Kind::Gauge,
+        &[("transport", &["tcp", "tls"])],
+        "Connections of clients.",
+    ),
+    metric(
+        CONNECTIONS_REFUSED,
+        Kind::Counter,
+        &[("reason", &["full", "source", "handshake"])],
+        "Connections that were closed at once: there were as many as there may be, or as many of \
+         their source, or no TLS session came about.",
+    ),
+    metric(
+        RELAYED,
+        Kind::Counter,
+        &[],
+        "Bytes of data that were relayed, both ways together.",
+    ),
+    metric(
+        DROPPED,
+        Kind::Counter,
+        &[],
+        "Packets that were dropped: of no allocation, to or from a peer without a permission, or \
+         of no sense.",
+    ),
+    metric(
+        REFUSED,
+        Kind::Counter,
+        &[],
+        "Requests with credentials that were refused: wrong, expired, too long, or not allowed. \
+         The first request of a client, which asks for realm and nonce, is not counted.",
+    ),
+    metric(
+        REVOKED,
+        Kind::Counter,
+        &[],
+        "Allocations that ended because what had allowed them was revoked or suspended.",
+    ),
+    metric(
+        LINK_CONNECTED,
+        Kind::Gauge,
+        &[],
+        "1 while the link to the platform stands. Only with `turn.control_plane`, as those below.",
+    ),
+    metric(
+        LINK_VERSION,
+        Kind::Gauge,
+        &[],
+        "Version of what is known of the platform.",
+    ),
+    metric(
+        REPORTS_WAITING,
+        Kind::Gauge,
+        &[],
+        "Records of usage that wait for the platform.",
+    ),
+];
+
+const ALLOCATIONS: &str = "svc_turn_allocations";
+const ALLOCATIONS_MADE: &str = "svc_turn_allocations_total";
+const CONNECTIONS: &str = "svc_turn_connections";
+const CONNECTIONS_REFUSED: &str = "svc_turn_connections_refused_total";
+const RELAYED: &str = "svc_turn_relayed_bytes_total";
+const DROPPED: &str = "svc_turn_dropped_packets_total";
+const REFUSED: &str = "svc_turn_refused_requests_total";
+const REVOKED: &str = "svc_turn_revoked_allocations_total";
+const LINK_CONNECTED: &str = "svc_turn_control_plane_connected";
+const LINK_VERSION: &str = "svc_turn_control_plane_version";
+const REPORTS_WAITING: &str = "svc_turn_control_plane_reports_waiting";
+
+/// Handles of what is counted. All are brought up to date every second.
+#[derive(Debug)]
+pub(crate) struct TurnMetrics {
+    pub(crate) allocations: Gauge,
+    pub(crate) allocations_made: Counter,
+    pub(crate) connections_tcp: Gauge,
+    pub(crate) connections_tls: Gauge,
+    pub(crate) refused_full: Counter,
+    pub(crate) refused_source: Counter,
+    pub(crate) refused_handshake: Counter,
+    pub(crate) relayed: Counter,
+    pub(crate) dropped: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) revoked: Counter,
+}
+
+impl TurnMetrics {
+    pub(crate) fn new() -> Self {
+        daemon::metrics::describe(METRICS);
+        Self {
+            allocations: gauge!(ALLOCATIONS),
+            allocations_made: counter!(ALLOCATIONS_MADE),
+            connections_tcp: gauge!(CONNECTIONS, "transport" => "tcp"),
+            connections_tls: gauge!(CONNECTIONS, "transport" => "tls"),
+            refused_full: counter!(CONNECTIONS_REFUSED, "reason" => "full"),
+            refused_source: counter!(CONNECTIONS_REFUSED, "reason" => "source"),
+            refused_handshake: counter!(CONNECTIONS_REFUSED, "reason" => "handshake"),
+            relayed: counter!(RELAYED),
+            dropped: counter!(DROPPED),
+            refused: counter!(REFUSED),
+            revoked: counter!(REVOKED),
+        }
+    }
+}
+
+/// Brings what there is to say about the link up to date.
+#[expect(clippy::cast_precision_loss, reason = "versions stay below 2^52")]
+pub(crate) fn control_plane(link: &link::Status, reports: link::ReportCounts) {
+    gauge!(LINK_CONNECTED).set(f64::from(u8::from(link.is_connected())));
+    gauge!(LINK_VERSION).set(link.version() as f64);
+    gauge!(REPORTS_WAITING).set(reports.waiting as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// With `BLESS=1` in the environment the test writes the table instead of comparing it.
+    #[test]
+    fn every_metric_is_documented_and_every_documented_one_exists() {
+        const BEGIN: &str = "<!-- table: made from crates/turn/src/metrics.rs -->\n";
+        const END: &str = "<!-- end of the relay's table -->\n";
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (before, rest) = text.split_once(BEGIN).unwrap();
+        let (_, after) = rest.split_once(END).unwrap();
+        let rows: Vec<_> = METRICS.iter().map(Metric::row).collect();
+        let rows = rows.join("\n");
+        let head = "| name | type | labels | meaning |\n|---|---|---|---|";
+        let expected = format!("{before}{BEGIN}\n{head}\n{rows}\n\n{END}{after}");
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&path, expected).unwrap();
+        } else {
+            assert!(text == expected, "docs/metrics.md: BLESS=1 writes it");
+        }
+    }
+
+    /// <https://prometheus.io/docs/practices/naming/>
+    #[test]
+    fn names_keep_the_conventions() {
+        for metric in METRICS {
+            let name = metric.name;
+            assert!(name.starts_with("svc_turn_"), "{name}");
+            assert_eq!(
+                name.ends_with("_total"),
+                metric.kind == Kind::Counter,
+                "{name}"
+            );
+            assert!(metric.help.ends_with('.'), "{name}");
+        }
+    }
+}

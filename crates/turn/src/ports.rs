@@ -1,0 +1,184 @@
+//! Which ports of relayed addresses are free: one set for all workers.
+
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// The free ports of one address family. Cheap to clone; clones are one.
+#[derive(Clone, Debug)]
+pub(crate) struct Ports {
+    free: Arc<Mutex<Box<[u64; WORDS]>>>,
+    /// The words that hold ports of the range.
+    words: Range<usize>,
+}
+
+/// A port that is taken, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Port {
+    number: u16,
+    free: Arc<Mutex<Box<[u64; WORDS]>>>,
+}
+
+/// 64 ports a word.
+const WORDS: usize = 1024;
+/// Bits of even ports.
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+impl Ports {
+    pub(crate) fn new(range: RangeInclusive<u16>) -> Self {
+        let word = |port: u16| usize::from(port / 64);
+        let words = word(*range.start())..word(*range.end()) + 1;
+        let mut free = Box::new([0; WORDS]);
+        for port in range {
+            set(&mut free, port, true);
+        }
+        Self {
+            free: Arc::new(Mutex::new(free)),
+            words,
+        }
+    }
+
+    /// A free port. `random` says where to look first, so that who sends to one that was given
+    /// back seldom meets whoever has the next.
+    pub(crate) fn take(&self, random: u64) -> Option<Port> {
+        let [port] = self.find(random, |word| word, |port| [port])?;
+        Some(port)
+    }
+
+    /// A free port that is even.
+    pub(crate) fn take_even(&self, random: u64) -> Option<Port> {
+        let [port] = self.find(random, |word| word & EVEN, |port| [port])?;
+        Some(port)
+    }
+
+    /// A free port that is even, and the one after it.
+    pub(crate) fn take_pair(&self, random: u64) -> Option<[Port; 2]> {
+        // An even port and its next are always in one word.
+        self.find(
+            random,
+            |word| word & (word >> 1) & EVEN,
+            |port| [port, port | 1],
+        )
+    }
+
+    /// Takes those ports that `which` makes of the first one that `fits`.
+    fn find<const N: usize>(
+        &self,
+        random: u64,
+        fits: impl Fn(u64) -> u64,
+        which: impl Fn(u16) -> [u16; N],
+    ) -> Option<[Port; N]> {
+        let mut free = self.free.lock();
+        let [bit, high, low, ..] = random.to_le_bytes();
+        let turn = u32::from(bit) % u64::BITS;
+        let place = usize::from(u16::from_be_bytes([high, low]));
+        let Range { start, end } = self.words;
+        let first = start + place % self.words.len().max(1);
+        for index in (first..end).chain(start..first) {
+            let candidates = fits(free.get(index).copied().unwrap_or(0));
+            if candidates == 0 {
+                continue;
+            }
+            // Beginning at a bit of chance in the word, too.
+            let offset = candidates.rotate_right(turn).trailing_zeros();
+            let offset = (offset + turn) % u64::BITS;
+            let port = u16::try_from(index * 64).ok()? | u16::try_from(offset).ok()?;
+            let ports = which(port);
+            for port in ports {
+                set(&mut free, port, false);
+            }
+            return Some(ports.map(|number| Port {
+                number,
+                free: Arc::clone(&self.free),
+            }));
+        }
+        None
+    }
+}
+
+impl Port {
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        set(&mut self.free.lock(), self.number, true);
+    }
+}
+
+fn set(free: &mut [u64; WORDS], port: u16, is_free: bool) {
+    if let Some(word) = free.get_mut(usize::from(port / 64)) {
+        let bit = 1 << (port % 64);
+        *word = if is_free { *word | bit } else { *word & !bit };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_port_of_the_range_is_taken_once_and_given_back() {
+        let ports = Ports::new(49_000..=49_199);
+        let mut taken = Vec::new();
+        for random in 0..200_u64 {
+            taken.push(
+                ports
+                    .take(random.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+                    .unwrap(),
+            );
+        }
+        let numbers: HashSet<u16> = taken.iter().map(Port::number).collect();
+        assert_eq!(numbers, (49_000..=49_199).collect());
+        assert!(ports.take(7).is_none());
+        taken.pop();
+        assert!(ports.take(7).is_some());
+    }
+
+    /// Whoever has a port among them already is met seldom, not each time.
+    #[test]
+    fn ports_are_taken_from_all_over_the_range() {
+        let ports = Ports::new(40_000..=60_900);
+        let numbers: HashSet<u16> = (0..1000_u64)
+            .filter_map(|index| {
+                let random = index.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
+                ports.take(random).map(|port| port.number() / 64)
+            })
+            .collect();
+        assert!(numbers.len() > 250, "{} of 327 words", numbers.len());
+    }
+
+    #[test]
+    fn pairs_begin_even_and_lie_in_the_range() {
+        let ports = Ports::new(49_001..=49_008);
+        let mut pairs = Vec::new();
+        for random in [0, u64::MAX, 3] {
+            pairs.push(ports.take_pair(random).unwrap());
+        }
+        assert!(ports.take_pair(0).is_none());
+        for [first, second] in &pairs {
+            assert_eq!(first.number() % 2, 0);
+            assert_eq!(second.number(), first.number() + 1);
+        }
+        assert_eq!(ports.take_even(9).unwrap().number(), 49_008);
+        let mut rest = [ports.take(0).unwrap(), ports.take(0).unwrap()];
+        rest.sort_by_key(Port::number);
+        assert_eq!(rest.each_ref().map(Port::number), [49_001, 49_008]);
+        assert!(ports.take(0).is_none());
+        drop((pairs, rest));
+        let again: Vec<_> = (0..9).filter_map(|_| ports.take(5)).collect();
+        assert_eq!(again.len(), 8, "all were given back");
+    }
+
+    #[test]
+    fn the_last_port_is_one_too() {
+        let ports = Ports::new(65_535..=65_535);
+        assert!(ports.take_even(0).is_none() && ports.take_pair(0).is_none());
+        assert_eq!(ports.take(0).unwrap().number(), 65_535);
+    }
+}

@@ -1,0 +1,232 @@
+//! The sockets of relayed addresses: opened, read, and kept for later.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::UdpSocket;
+use tokio::task::AbortHandle;
+
+use crate::addresses::Addresses;
+use crate::config::RelayConfig;
+use crate::core::{Millis, NotOpened, Open, Opened};
+use crate::ports::{Port, Ports};
+
+/// Opens relayed addresses for all workers.
+#[derive(Debug)]
+pub(crate) struct Relays {
+    pub(crate) addresses: Addresses,
+    ports: [Ports; 2],
+    reserved: Mutex<HashMap<u64, Reservation>>,
+    most_reserved: usize,
+}
+
+/// A socket that waits for the holder's next allocation (RFC 8656 section 7.2).
+#[derive(Debug)]
+struct Reservation {
+    socket: Socket,
+    port: Port,
+    holder: Arc<str>,
+    until: Millis,
+}
+
+/// A socket of a relayed address. Dropping it ends its task and gives its port back.
+#[derive(Debug)]
+pub(crate) struct RelaySocket {
+    socket: Arc<UdpSocket>,
+    receiving: AbortHandle,
+    _port: Port,
+}
+
+/// RFC 8656 section 7.2.
+const RESERVED_FOR: Millis = Millis::from_seconds(30);
+
+/// A port that another program of this machine has is passed over, this often.
+const TRIES: usize = 8;
+
+impl Relays {
+    pub(crate) fn new(relay: RelayConfig, most_reserved: usize) -> Self {
+        let ports = [
+            Ports::new(relay.ports.clone()),
+            Ports::new(relay.ports.clone()),
+        ];
+        Self {
+            addresses: Addresses::new(relay),
+            ports,
+            reserved: Mutex::default(),
+            most_reserved,
+        }
+    }
+
+    /// Opens what is asked for. `receive` begins to read a socket on the runtime of the caller.
+    pub(crate) fn open(
+        &self,
+        open: &Open,
+        now: Millis,
+        receive: impl Fn(Arc<UdpSocket>) -> AbortHandle,
+    ) -> Result<Opened<RelaySocket>, NotOpened> {
+        if let Some(token) = open.token {
+            let (socket, port) = self.claim(token, &open.holder, now)?;
+            let relay = self.serve(0, socket, port, &receive)?;
+            return Ok(Opened {
+                relays: [Some(relay), None],
+                token: None,
+            });
+        }
+        let mut relays = [None, None];
+        let mut kept = None;
+        for (family, relay) in relays.iter_mut().enumerate() {
+            if !open.families.get(family).copied().unwrap_or(false) {
+                continue;
+            }
+            let opened = if open.reserve {
+                let [(socket, port), next] = self.bind_pair(family)?;
+                kept = self.keep(next, &open.holder, now);
+                self.serve(family, socket, port, &receive)
+            } else {
+                self.bind_one(family, open.even)
+                    .and_then(|(socket, port)| self.serve(family, socket, port, &receive))
+            };
+            match opened {
+                Ok(opened) => *relay = Some(opened),
+                Err(_) if family == 1 && open.is_v6_optional => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if open.reserve && kept.is_none() {
+            return Err(NotOpened::Capacity);
+        }
+        Ok(Opened {
+            relays,
+            token: kept,
+        })
+    }
+
+    /// Gives up what nobody came for.
+    pub(crate) fn expire(&self, now: Millis) {
+        self.reserved.lock().retain(|_, kept| now < kept.until);
+    }
+
+    fn bind_one(&self, family: usize, even: bool) -> Result<(Socket, Port), NotOpened> {
+        let ip = self.addresses.bind(family).ok_or(NotOpened::Capacity)?;
+        let ports = self.ports.get(family).ok_or(NotOpened::Capacity)?;
+        // Held until the search is over, so that none is tried twice.
+        let mut passed_over = Vec::new();
+        for _ in 0..TRIES {
+            let random = random();
+            let port = if even {
+                ports.take_even(random)
+            } else {
+                ports.take(random)
+            };
+            let port = port.ok_or(NotOpened::Capacity)?;
+            match bind(ip, port.number()) {
+                Ok(socket) => return Ok((socket, port)),
+                Err(_taken) => passed_over.push(port),
+            }
+        }
+        Err(NotOpened::Capacity)
+    }
+
+    fn bind_pair(&self, family: usize) -> Result<[(Socket, Port); 2], NotOpened> {
+        let ip = self.addresses.bind(family).ok_or(NotOpened::Capacity)?;
+        let ports = self.ports.get(family).ok_or(NotOpened::Capacity)?;
+        let mut passed_over = Vec::new();
+        for _ in 0..TRIES {
+            let [first, second] = ports.take_pair(random()).ok_or(NotOpened::Capacity)?;
+            match (bind(ip, first.number()), bind(ip, second.number())) {
+                (Ok(one), Ok(other)) => return Ok([(one, first), (other, second)]),
+                _ => passed_over.push([first, second]),
+            }
+        }
+        Err(NotOpened::Capacity)
+    }
+
+    fn serve(
+        &self,
+        family: usize,
+        socket: Socket,
+        port: Port,
+        receive: &impl Fn(Arc<UdpSocket>) -> AbortHandle,
+    ) -> Result<(SocketAddr, RelaySocket), NotOpened> {
+        let ip = self
+            .addresses
+            .announced(family)
+            .ok_or(NotOpened::Capacity)?;
+        let socket = UdpSocket::from_std(socket.into()).map_err(|_| NotOpened::Capacity)?;
+        let socket = Arc::new(socket);
+        let address = SocketAddr::new(ip, port.number());
+        let receiving = receive(Arc::clone(&socket));
+        Ok((
+            address,
+            RelaySocket {
+                socket,
+                receiving,
+                _port: port,
+            },
+        ))
+    }
+
+    /// Keeps the second of two ports; `None` where as many are kept as may be.
+    fn keep(&self, next: (Socket, Port), holder: &Arc<str>, now: Millis) -> Option<u64> {
+        let (socket, port) = next;
+        let token = random();
+        let mut reserved = self.reserved.lock();
+        if reserved.len() >= self.most_reserved {
+            return None;
+        }
+        let kept = Reservation {
+            socket,
+            port,
+            holder: Arc::clone(holder),
+            until: now.after(RESERVED_FOR),
+        };
+        reserved.insert(token, kept);
+        Some(token)
+    }
+
+    fn claim(&self, token: u64, holder: &str, now: Millis) -> Result<(Socket, Port), NotOpened> {
+        let mut reserved = self.reserved.lock();
+        let is_theirs = |kept: &Reservation| *kept.holder == *holder && now < kept.until;
+        if !reserved.get(&token).is_some_and(is_theirs) {
+            return Err(NotOpened::Capacity);
+        }
+        let kept = reserved.remove(&token).ok_or(NotOpened::Capacity)?;
+        Ok((kept.socket, kept.port))
+    }
+}
+
+impl RelaySocket {
+    /// Sends a datagram to a peer. One that cannot be sent now is lost, as datagrams are.
+    pub(crate) fn send(&self, data: &[u8], peer: SocketAddr) -> io::Result<usize> {
+        self.socket.try_send_to(data, peer)
+    }
+}
+
+impl Drop for RelaySocket {
+    fn drop(&mut self) {
+        self.receiving.abort();
+    }
+}
+
+fn bind(ip: IpAddr, port: u16) -> io::Result<Socket> {
+    let address = SocketAddr::new(ip, port);
+    let kind = Type::DGRAM.nonblocking();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
+    if ip.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// 64 bits that nobody can guess; without randomness of the system there is no relay, so what it
+/// is then does not matter.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).ok();
+    u64::from_ne_bytes(bytes)
+}

@@ -1,0 +1,489 @@
+//! Start and stop of a relay.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+use daemon::clock::{Clock, SystemClock};
+use daemon::config::ConfigError;
+use daemon::metrics::{MetricsError, MetricsServer, Readiness};
+use daemon::shutdown::Shutdown;
+use daemon::tls::{CertFiles, ReloadingCert, TlsError};
+use rustls::ServerConfig;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+use transport::Workers;
+
+use crate::config::TurnConfig;
+use crate::connections::{self, Connections};
+use crate::core::{Nonces, Peers, Quotas, Shared};
+use crate::directory::Directory;
+use crate::managed::{Following, Managed};
+use crate::metrics::TurnMetrics;
+use crate::relay::Relays;
+use crate::worker::{Server, Worker};
+
+/// Why a relay does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener's address cannot be had.
+    #[error("`{key}`: cannot listen on {address}")]
+    Listen {
+        /// The key that names the address.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file that a key names cannot be used.
+    #[error(transparent)]
+    Key(#[from] ConfigError),
+    /// The certificate cannot be used.
+    #[error("`turn.tls`")]
+    Certificate(#[from] TlsError),
+    /// The TLS library refuses its configuration.
+    #[error("TLS cannot be set up")]
+    Tls(#[from] rustls::Error),
+    /// The metrics listener is refused (MX-3) or cannot listen.
+    #[error("`metrics.prometheus`")]
+    Metrics(#[from] MetricsError),
+    /// What is kept of the platform cannot be: the directory is not there, or another relay's.
+    #[error("`turn.control_plane.data_dir`: {}", .path.display())]
+    DataDir {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The system has no randomness.
+    #[error("the system has no random numbers")]
+    Random,
+    /// The system refuses threads or descriptors.
+    #[error("the workers cannot be started")]
+    Workers(#[source] io::Error),
+}
+
+/// A relay that runs. It stops when its [`Shutdown`] says so; dropping this does not stop it.
+#[derive(Debug)]
+pub struct Running {
+    listeners: Vec<SocketAddr>,
+    tls_listeners: Vec<SocketAddr>,
+    metrics: Option<SocketAddr>,
+    link: Option<Arc<link::Status>>,
+    stopping: JoinHandle<()>,
+}
+
+impl Running {
+    /// Where clients come in over UDP and TCP.
+    pub fn listen_addrs(&self) -> &[SocketAddr] {
+        &self.listeners
+    }
+
+    /// Where clients come in over TLS.
+    pub fn tls_listen_addrs(&self) -> &[SocketAddr] {
+        &self.tls_listeners
+    }
+
+    /// The metrics listener, if there is one.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// How the link to the platform does, where there is one.
+    pub fn link(&self) -> Option<&Arc<link::Status>> {
+        self.link.as_ref()
+    }
+
+    /// Waits until the relay has stopped: drained, or cut off at the deadline.
+    pub async fn stopped(self) {
+        if let Err(error) = self.stopping.await {
+            warn!(%error, "the relay did not stop in order");
+        }
+    }
+}
+
+/// Starts a relay. Everything that can be refused is refused before this returns.
+///
+/// # Errors
+/// [`StartError`], which names the configuration's key.
+pub async fn start(config: TurnConfig, shutdown: Shutdown) -> Result<Running, StartError> {
+    start_with_clock(config, shutdown, Arc::new(SystemClock)).await
+}
+
+/// As [`start`], with another clock: for tests that move it.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_with_clock(
+    config: TurnConfig,
+    shutdown: Shutdown,
+    clock: Arc<dyn Clock>,
+) -> Result<Running, StartError> {
+    // Before anything that is counted: what is said without a recorder is lost.
+    let recorder = daemon::metrics::recorder()?;
+    let readiness = Readiness::default();
+    let secret = config.secret()?;
+    let directory = Arc::new(Directory::new(&config.realm, secret.as_ref()));
+    let managed = match &config.control_plane {
+        None => None,
+        Some(platform) => {
+            let to = Arc::clone(&directory);
+            Some(Managed::open(platform, to, readiness.clone()).await?)
+        }
+    };
+    let acceptor = config.certificate.clone().map(acceptor).transpose()?;
+    let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
+    let workers = Workers::per_core("svc-turn").map_err(StartError::Workers)?;
+    let bound = Bound::bind(&config, workers.count())?;
+    let server = server(&config, &bound, Arc::clone(&directory), Arc::clone(&clock))?;
+
+    let (listeners, tls_listeners) = (bound.plain.clone(), bound.tls.clone());
+    let serving = serve(bound, &server, &workers, acceptor).await?;
+    let changes = managed.as_ref().map(Managed::changes);
+    if let Some(changes) = changes {
+        tokio::spawn(keep_judging(
+            Arc::clone(&serving),
+            changes,
+            server.stop.clone(),
+        ));
+    }
+    // With its own secret a relay is of use at once; without, when it knows the platform's.
+    readiness.set_ready(secret.is_some() || directory.is_informed());
+    let following = managed.map(|managed| managed.follow(clock));
+    info!(listeners = ?listeners, tls = ?tls_listeners, realm = config.realm, "the relay serves");
+
+    let link = following.as_ref().map(Following::status);
+    let metrics_addr = metrics.as_ref().map(MetricsServer::local_addr);
+    let parts = Parts {
+        server,
+        serving,
+        workers,
+        following,
+        metrics,
+        readiness,
+    };
+    let stopping = tokio::spawn(run_until_stopped(parts, shutdown));
+    Ok(Running {
+        listeners,
+        tls_listeners,
+        metrics: metrics_addr,
+        link,
+        stopping,
+    })
+}
+
+fn server(
+    config: &TurnConfig,
+    bound: &Bound,
+    directory: Arc<Directory>,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<Server>, StartError> {
+    let mut key = [0; 32];
+    aws_lc_rs::rand::fill(&mut key).map_err(|_| StartError::Random)?;
+    let relay = config.relay.clone();
+    let listeners = bound.plain.iter().chain(&bound.tls).copied();
+    let announced = relay.announced.iter().flatten();
+    let own = announced.chain(relay.bind.iter().flatten()).copied();
+    let peers = Peers {
+        allowed: config.allowed_peers.clone(),
+        own: own.filter(|ip| !ip.is_unspecified()).collect(),
+        relay_ports: relay.ports.clone(),
+        listeners: listeners.collect(),
+    };
+    let core = Arc::new(Shared {
+        realm: config.realm.clone().into(),
+        nonces: Nonces::new(&key),
+        quotas: Quotas::new(config.quota),
+        peers,
+        families: relay.announced.map(|ip| ip.is_some()),
+        limits: config.limits,
+        authority: directory,
+    });
+    Ok(Arc::new(Server {
+        core,
+        relays: Relays::new(relay, config.quota.whole),
+        connections: Connections::new(config.max_connections, config.max_connections_per_source),
+        metrics: TurnMetrics::new(),
+        clock,
+        started: Instant::now(),
+        last_connection: AtomicU32::new(1),
+        stop: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+    }))
+}
+
+/// Gives every worker its sockets.
+async fn serve(
+    bound: Bound,
+    server: &Arc<Server>,
+    workers: &Workers,
+    acceptor: Option<TlsAcceptor>,
+) -> Result<Arc<[Arc<Worker>]>, StartError> {
+    let mut all = Vec::new();
+    for (index, share) in bound.shares.into_iter().enumerate() {
+        let (server, acceptor) = (Arc::clone(server), acceptor.clone());
+        let starting = workers.run(index, async move {
+            let worker = Worker::new(server, share.udp)?;
+            worker.run();
+            let plain = share.tcp.into_iter().map(|listener| (listener, None));
+            let tls = share.tls.into_iter();
+            let tls = tls.map(|listener| (listener, acceptor.clone()));
+            for (listener, acceptor) in plain.chain(tls) {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                let serving = connections::serve(listener, Arc::clone(&worker), acceptor);
+                worker.server.tasks.spawn(serving);
+            }
+            Ok(worker)
+        });
+        let started = starting.await.map_err(io::Error::other);
+        all.push(
+            started
+                .and_then(|started| started)
+                .map_err(StartError::Workers)?,
+        );
+    }
+    Ok(all.into())
+}
+
+/// The sockets of all listeners.
+struct Bound {
+    plain: Vec<SocketAddr>,
+    tls: Vec<SocketAddr>,
+    shares: Vec<Share>,
+}
+
+/// Those of one worker.
+#[derive(Default)]
+struct Share {
+    udp: Vec<UdpSocket>,
+    tcp: Vec<TcpListener>,
+    tls: Vec<TcpListener>,
+}
+
+impl Bound {
+    fn bind(config: &TurnConfig, workers: usize) -> Result<Self, StartError> {
+        let mut bound = Self {
+            plain: Vec::new(),
+            tls: Vec::new(),
+            shares: (0..workers).map(|_| Share::default()).collect(),
+        };
+        for address in &config.listen {
+            let listened = bound
+                .listen(*address)
+                .map_err(|source| StartError::Listen {
+                    key: "turn.listen_addr",
+                    address: *address,
+                    source,
+                })?;
+            bound.plain.push(listened);
+        }
+        for address in &config.tls_listen {
+            let listened = bound.listen_tls(*address);
+            let listened = listened.map_err(|source| StartError::Listen {
+                key: "turn.tls_listen_addr",
+                address: *address,
+                source,
+            })?;
+            bound.tls.push(listened);
+        }
+        Ok(bound)
+    }
+
+    /// UDP and TCP on one port, which the system chooses where it is 0.
+    fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let tries = if address.port() == 0 { PORT_TRIES } else { 1 };
+        let mut tried = Err(io::ErrorKind::AddrInUse.into());
+        for _ in 0..tries {
+            tried = listen_both(address, self.shares.len());
+            if tried.is_ok() {
+                break;
+            }
+        }
+        let (address, udp, tcp) = tried?;
+        for ((share, udp), tcp) in self.shares.iter_mut().zip(udp).zip(tcp) {
+            share.udp.push(udp);
+            share.tcp.push(tcp);
+        }
+        Ok(address)
+    }
+
+    fn listen_tls(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let mut address = address;
+        for share in &mut self.shares {
+            let listener = listen_tcp(address)?;
+            address = listener.local_addr()?;
+            share.tls.push(listener);
+        }
+        Ok(address)
+    }
+}
+
+/// Another program may have the port that the system chose for UDP.
+const PORT_TRIES: usize = 16;
+const BACKLOG: i32 = 1024;
+/// Bytes that may wait in a listener's socket: what comes in some milliseconds.
+const RECEIVE_BUFFER: usize = 4 * 1024 * 1024;
+
+type Both = (SocketAddr, Vec<UdpSocket>, Vec<TcpListener>);
+
+fn listen_both(address: SocketAddr, workers: usize) -> io::Result<Both> {
+    let mut address = address;
+    let (mut udp, mut tcp) = (Vec::new(), Vec::new());
+    for _ in 0..workers {
+        let socket = reusable(address, Type::DGRAM, Protocol::UDP)?;
+        // What the system allows of it is enough.
+        socket.set_recv_buffer_size(RECEIVE_BUFFER).ok();
+        socket.bind(&address.into())?;
+        let socket: UdpSocket = socket.into();
+        address = socket.local_addr()?;
+        udp.push(socket);
+    }
+    for _ in 0..workers {
+        tcp.push(listen_tcp(address)?);
+    }
+    Ok((address, udp, tcp))
+}
+
+fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = reusable(address, Type::STREAM, Protocol::TCP)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn reusable(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        kind.nonblocking(),
+        Some(protocol),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_port(true)?;
+    Ok(socket)
+}
+
+fn acceptor(files: CertFiles) -> Result<TlsAcceptor, StartError> {
+    let provider = daemon::tls::provider();
+    let certificate = ReloadingCert::load(files, Arc::clone(&provider))?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(certificate));
+    config.ignore_client_order = true;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Judges all allocations again whenever something was told, at most once in [`JUDGE_PAUSE`].
+async fn keep_judging(
+    workers: Arc<[Arc<Worker>]>,
+    mut changes: watch::Receiver<u64>,
+    stop: CancellationToken,
+) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = changes.changed() => if changed.is_err() {
+                return;
+            },
+        }
+        for worker in &*workers {
+            worker.review();
+        }
+        tokio::time::sleep(JUDGE_PAUSE).await;
+    }
+}
+
+/// A platform that tells much must not keep the relay from relaying.
+const JUDGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is taken down at the end, in this order.
+struct Parts {
+    server: Arc<Server>,
+    serving: Arc<[Arc<Worker>]>,
+    workers: Workers,
+    following: Option<Following>,
+    metrics: Option<MetricsServer>,
+    readiness: Readiness,
+}
+
+/// Keeps the gauges true while the relay runs, then takes it down: no new allocations, those that
+/// are there go on until the deadline, then everything ends and what was used is reported.
+async fn run_until_stopped(parts: Parts, shutdown: Shutdown) {
+    let Parts {
+        server,
+        serving,
+        workers,
+        following,
+        metrics,
+        readiness,
+    } = parts;
+    let allocations = || {
+        serving
+            .iter()
+            .map(|worker| worker.allocations())
+            .sum::<usize>()
+    };
+    let mut refresh = tokio::time::interval(REFRESH);
+    let mut is_draining = false;
+    loop {
+        tokio::select! {
+            () = shutdown.hard().cancelled() => break,
+            () = shutdown.drain().cancelled(), if !is_draining => {
+                info!(allocations = allocations(), "draining");
+                is_draining = true;
+                readiness.set_ready(false);
+                for worker in &*serving {
+                    worker.drain();
+                }
+            }
+            _ = refresh.tick() => {
+                let count = u32::try_from(allocations()).unwrap_or(u32::MAX);
+                server.metrics.allocations.set(f64::from(count));
+                server.relays.expire(server.now().at);
+                if let Some(following) = &following {
+                    following.refresh();
+                }
+            }
+        }
+        if is_draining && allocations() == 0 {
+            break;
+        }
+    }
+    server.stop.cancel();
+    server.tasks.close();
+    tokio::select! {
+        () = server.tasks.wait() => {}
+        () = tokio::time::sleep(FAREWELL) => warn!("something does not end"),
+    }
+    if let Some(following) = following {
+        tokio::select! {
+            () = following.finish() => {}
+            () = tokio::time::sleep(FAREWELL) => {}
+        }
+    }
+    // Joins threads, so it must not hold up this one.
+    tokio::task::spawn_blocking(move || drop(workers))
+        .await
+        .ok();
+    if let Some(metrics) = metrics {
+        metrics.stop().await;
+    }
+    info!("stopped");
+}
+
+/// How often gauges are brought up to date.
+const REFRESH: Duration = Duration::from_secs(1);
+/// How long tasks may take to notice that they are over.
+const FAREWELL: Duration = Duration::from_secs(5);

@@ -1,0 +1,283 @@
+//! One worker: its share of the allocations, and the sockets around it.
+//!
+//! The kernel gives every datagram of one five-tuple to the same worker (`SO_REUSEPORT`), and a
+//! connection stays where it was accepted. So the lock around the core is taken by its own thread
+//! alone, but for the moments in which allocations are judged again.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use daemon::clock::Clock;
+use parking_lot::Mutex;
+use tokio::net::UdpSocket;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::connections::Connections;
+use crate::core::packet::{HEADROOM, TAILROOM};
+use crate::core::{self, AllocationId, Client, Core, Millis, Now, Step};
+use crate::metrics::TurnMetrics;
+use crate::outbound::Outbound;
+use crate::relay::{RelaySocket, Relays, random};
+
+/// What all workers of a relay share.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) core: Arc<core::Shared>,
+    pub(crate) relays: Relays,
+    pub(crate) connections: Connections,
+    pub(crate) metrics: TurnMetrics,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) started: Instant,
+    pub(crate) last_connection: AtomicU32,
+    /// Cancelled when everything has to end.
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+impl Server {
+    pub(crate) fn now(&self) -> Now {
+        let at = self.started.elapsed().as_millis();
+        Now {
+            unix: self.clock.now().as_second(),
+            at: Millis(u64::try_from(at).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// A number that no other connection has: it takes hours to come round.
+    pub(crate) fn next_connection(&self) -> u32 {
+        loop {
+            let number = self.last_connection.fetch_add(1, Ordering::Relaxed);
+            if number != 0 {
+                return number;
+            }
+        }
+    }
+}
+
+/// One worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) server: Arc<Server>,
+    core: Mutex<Core<RelaySocket>>,
+    /// Where datagrams of clients come in, by the number of the listener.
+    udp: Box<[UdpSocket]>,
+    streams: Mutex<HashMap<u32, Arc<Outbound>>>,
+}
+
+/// Datagrams that one socket is read for before the others have their turn.
+const BURST: usize = 64;
+/// A datagram has no more.
+const MAX_DATAGRAM: usize = 65_535;
+
+thread_local! {
+    /// Where datagrams are received, with room for what is put around them.
+    static BUFFER: RefCell<Box<[u8]>> =
+        RefCell::new(vec![0; HEADROOM + MAX_DATAGRAM + TAILROOM].into());
+}
+
+impl Worker {
+    /// Takes its sockets. Call it on the worker's runtime.
+    ///
+    /// # Errors
+    /// The sockets cannot be polled.
+    pub(crate) fn new(
+        server: Arc<Server>,
+        udp: Vec<std::net::UdpSocket>,
+    ) -> std::io::Result<Arc<Self>> {
+        let udp: std::io::Result<Box<[UdpSocket]>> =
+            udp.into_iter().map(UdpSocket::from_std).collect();
+        Ok(Arc::new(Self {
+            core: Mutex::new(Core::new(Arc::clone(&server.core), random())),
+            udp: udp?,
+            streams: Mutex::default(),
+            server,
+        }))
+    }
+
+    /// Serves clients over UDP, and keeps time, until everything ends.
+    pub(crate) fn run(self: &Arc<Self>) {
+        for index in 0..self.udp.len() {
+            let worker = Arc::clone(self);
+            self.server.tasks.spawn(async move {
+                let stop = worker.server.stop.clone();
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = worker.receive_clients(index) => {}
+                }
+            });
+        }
+        let worker = Arc::clone(self);
+        self.server.tasks.spawn(async move {
+            let mut tick = tokio::time::interval(TICK);
+            loop {
+                tokio::select! {
+                    () = worker.server.stop.cancelled() => break,
+                    _ = tick.tick() => worker.tick(),
+                }
+            }
+            worker.core.lock().end_all();
+        });
+    }
+
+    fn tick(&self) {
+        let now = self.server.now();
+        let mut core = self.core.lock();
+        core.expire(now);
+        let counts = core.take_counts();
+        drop(core);
+        let metrics = &self.server.metrics;
+        metrics.dropped.increment(counts.dropped);
+        metrics.refused.increment(counts.refused);
+        metrics.revoked.increment(counts.revoked);
+        metrics.relayed.increment(counts.relayed);
+        metrics.allocations_made.increment(counts.allocated);
+    }
+
+    async fn receive_clients(self: &Arc<Self>, index: usize) {
+        let Some(socket) = self.udp.get(index) else {
+            return;
+        };
+        while socket.readable().await.is_ok() {
+            self.pull_clients(index, socket);
+        }
+    }
+
+    /// Reads what clients sent, as far as it is there.
+    fn pull_clients(self: &Arc<Self>, index: usize, socket: &UdpSocket) {
+        let listener = u16::try_from(index).unwrap_or(u16::MAX);
+        let now = self.server.now();
+        BUFFER.with_borrow_mut(|buffer| {
+            for _ in 0..BURST {
+                match socket.try_recv_from(buffer) {
+                    Ok((length, address)) => {
+                        let client = Client {
+                            address,
+                            listener,
+                            connection: 0,
+                        };
+                        let bytes = buffer.get(..length).unwrap_or_default();
+                        if let Some(answer) = self.take(now, client, bytes) {
+                            // Lost, as datagrams are: the client asks again.
+                            socket.try_send_to(&answer, address).ok();
+                        }
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                    // What came of an earlier packet; the socket is as good as before.
+                    Err(_) => {}
+                }
+            }
+        });
+    }
+
+    /// A datagram or a frame of a client; returns what is answered.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        now: Now,
+        client: Client,
+        bytes: &[u8],
+    ) -> Option<Vec<u8>> {
+        let mut core = self.core.lock();
+        match core.from_client(now, client, bytes) {
+            Step::Nothing => None,
+            Step::Answer(answer) => Some(answer),
+            Step::Send { socket, peer, data } => {
+                let peer = self.server.relays.addresses.outward(peer);
+                // Lost, as datagrams are.
+                socket.send(data, peer).ok();
+                None
+            }
+            Step::Open(open) => {
+                let receive = |socket| self.receive_peers(open.id, socket);
+                let opened = self.server.relays.open(&open, now.at, receive);
+                Some(core.opened(now, opened))
+            }
+        }
+    }
+
+    /// Begins to read a relay's socket.
+    fn receive_peers(self: &Arc<Self>, id: AllocationId, socket: Arc<UdpSocket>) -> AbortHandle {
+        let worker = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            while socket.readable().await.is_ok() {
+                worker.pull_peers(id, &socket);
+            }
+        });
+        task.abort_handle()
+    }
+
+    /// Reads what peers sent to a relay, as far as it is there.
+    fn pull_peers(&self, id: AllocationId, socket: &UdpSocket) {
+        let now = self.server.now();
+        BUFFER.with_borrow_mut(|buffer| {
+            let mut core = self.core.lock();
+            for _ in 0..BURST {
+                let Some(place) = buffer.get_mut(HEADROOM..HEADROOM + MAX_DATAGRAM) else {
+                    return;
+                };
+                let (length, peer) = match socket.try_recv_from(place) {
+                    Ok(received) => received,
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                    // A peer's host said that nobody is there (ICMP).
+                    Err(_) => continue,
+                };
+                let peer = self.server.relays.addresses.inward(peer);
+                let Some((client, wrap)) = core.from_peer(now, id, peer, length) else {
+                    continue;
+                };
+                let Some(range) = wrap.apply(buffer, length, client.is_stream()) else {
+                    continue;
+                };
+                let bytes = buffer.get(range).unwrap_or_default();
+                self.send_to_client(client, bytes);
+            }
+        });
+    }
+
+    /// Data for a client: it is lost where it cannot be sent now.
+    fn send_to_client(&self, client: Client, bytes: &[u8]) {
+        if client.is_stream() {
+            if let Some(stream) = self.streams.lock().get(&client.connection) {
+                stream.offer(bytes);
+            }
+        } else if let Some(socket) = self.udp.get(usize::from(client.listener)) {
+            socket.try_send_to(bytes, client.address).ok();
+        }
+    }
+
+    /// A connection that data can be sent on.
+    pub(crate) fn stream_began(&self, client: Client, outbound: Arc<Outbound>) {
+        self.streams.lock().insert(client.connection, outbound);
+    }
+
+    /// It is closed: what it had allocated ends.
+    pub(crate) fn stream_ended(&self, client: Client) {
+        self.streams.lock().remove(&client.connection);
+        self.core.lock().client_gone(client);
+    }
+
+    pub(crate) fn has_allocation(&self, client: Client) -> bool {
+        self.core.lock().has_allocation(client)
+    }
+
+    pub(crate) fn allocations(&self) -> usize {
+        self.core.lock().len()
+    }
+
+    /// Ends what is no longer allowed.
+    pub(crate) fn review(&self) {
+        let now = self.server.now();
+        self.core.lock().review(now);
+    }
+
+    pub(crate) fn drain(&self) {
+        self.core.lock().drain();
+    }
+}
+
+/// How often what has run out is looked for.
+const TICK: Duration = Duration::from_secs(1);

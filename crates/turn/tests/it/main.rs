@@ -1,0 +1,16 @@
+//! The relay from outside its crate.
+
+#[cfg(test)]
+mod client;
+#[cfg(test)]
+mod corpus;
+#[cfg(test)]
+#[path = "../fuzz_targets/mod.rs"]
+mod fuzz_targets;
+#[cfg(test)]
+mod invented;
+#[cfg(test)]
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+#[cfg(test)]
+mod serving;

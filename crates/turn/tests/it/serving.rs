@@ -1,0 +1,180 @@
+//! A relay on real sockets.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use daemon::shutdown::Shutdown;
+use serde_json::json;
+use stun_types::AddressFamily;
+use stun_types::message::Message;
+use tokio::net::UdpSocket;
+use turn::Running;
+use turn::config::TurnConfig;
+use turn_types::attribute::{
+    AdditionalAddressFamily, ChannelNumber, EvenPort, Lifetime, RequestedAddressFamily,
+    RequestedTransport, ReservationToken, XorPeerAddress, XorRelayedAddress,
+};
+use turn_types::message::{ALLOCATE, CHANNEL_BIND, REFRESH};
+
+use crate::client::{Client, REALM, SECRET};
+
+struct Relay {
+    running: Running,
+    shutdown: Shutdown,
+}
+
+impl Relay {
+    /// On both loopback addresses, with peers there.
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let secret = directory.path().join("secret");
+        std::fs::write(&secret, SECRET).unwrap();
+        let file = json!({ "turn": {
+            "listen_addr": ["127.0.0.1:0", "[::1]:0"],
+            "realm": REALM,
+            "secret_file": secret,
+            // Above those that systems give to programs that ask for any.
+            "relay_ports": "61000-65535",
+            "allowed_peers": ["127.0.0.0/8", "::1/128"],
+        } });
+        let path = directory.path().join("turn.yaml");
+        std::fs::write(&path, file.to_string()).unwrap();
+        let config = TurnConfig::load(Some(&path), std::iter::empty()).unwrap();
+        let shutdown = Shutdown::new(Duration::from_secs(5));
+        let running = turn::start(config, shutdown.clone()).await.unwrap();
+        Self { running, shutdown }
+    }
+
+    fn v4(&self) -> SocketAddr {
+        self.running.listen_addrs()[0]
+    }
+
+    fn v6(&self) -> SocketAddr {
+        self.running.listen_addrs()[1]
+    }
+}
+
+const UDP: u8 = 17;
+
+fn relayed(answer: &[u8]) -> Vec<SocketAddr> {
+    let message = Message::from_bytes(answer).unwrap();
+    let addresses = message.iter_attributes().filter_map(|(_, raw)| {
+        let address = XorRelayedAddress::try_from(&raw).ok()?;
+        Some(address.addr(message.transaction_id()))
+    });
+    addresses.collect()
+}
+
+/// Binds a channel to a peer that echoes, and sends through it.
+async fn echoes(client: &mut Client, ip: IpAddr) {
+    let peer = UdpSocket::bind(SocketAddr::new(ip, 0)).await.unwrap();
+    let address = XorPeerAddress::new(peer.local_addr().unwrap(), client.transaction().into());
+    let number = if ip.is_ipv4() { 0x4000_u16 } else { 0x4001 };
+    let bound = client
+        .ask(CHANNEL_BIND, &[&ChannelNumber::new(number), &address])
+        .await;
+    assert_eq!(bound.0, 0);
+    for size in [0_u16, 1, 5, 1200, 60_000] {
+        let data = vec![7; size.into()];
+        let padding = vec![0; data.len().next_multiple_of(4) - data.len()];
+        let head = [number.to_be_bytes(), size.to_be_bytes()].concat();
+        client.send(&[&head[..], &data, &padding].concat()).await;
+        let mut buffer = vec![0; 65_536];
+        let (length, from) = peer.recv_from(&mut buffer).await.unwrap();
+        assert_eq!((&buffer[..length], from.ip()), (&data[..], ip));
+        peer.send_to(&data, from).await.unwrap();
+        assert_eq!(client.receive().await, [head, data].concat());
+    }
+}
+
+#[tokio::test]
+async fn both_families_over_both_transports() {
+    let relay = Relay::start().await;
+    let (v4, v6) = (relay.v4(), relay.v6());
+    let clients = [
+        (Client::udp(v4, "a").await, v4),
+        (Client::udp(v6, "b").await, v6),
+        (Client::tcp(v4, "c").await, v4),
+        (Client::tcp(v6, "d").await, v6),
+    ];
+    for (mut client, at) in clients {
+        let both = AdditionalAddressFamily::new(AddressFamily::IPV6);
+        let udp = RequestedTransport::new(UDP);
+        let (code, answer) = client.ask(ALLOCATE, &[&udp, &both]).await;
+        let addresses = relayed(&answer);
+        assert_eq!((code, addresses.len()), (0, 2), "{at}");
+        for address in addresses {
+            assert!((61_000..=65_535).contains(&address.port()));
+            echoes(&mut client, address.ip()).await;
+        }
+        let v6 = RequestedAddressFamily::new(AddressFamily::IPV6);
+        let (code, _) = client.ask(REFRESH, &[&Lifetime::new(0), &v6]).await;
+        assert_eq!(code, 0, "one of two addresses is given back");
+        let (code, _) = client.ask(REFRESH, &[&Lifetime::new(600), &v6]).await;
+        assert_eq!(code, 443);
+        echoes_still(&mut client).await;
+        assert_eq!(client.ask(REFRESH, &[&Lifetime::new(0)]).await.0, 0);
+        assert_eq!(client.ask(REFRESH, &[&Lifetime::new(600)]).await.0, 437);
+    }
+}
+
+async fn echoes_still(client: &mut Client) {
+    assert_eq!(client.ask(REFRESH, &[&Lifetime::new(600)]).await.0, 0);
+}
+
+/// RFC 8656 section 7.2: the port after an even one, for the same user and for nobody else.
+#[tokio::test]
+async fn a_port_is_kept_for_whoever_asked_for_it() {
+    let relay = Relay::start().await;
+    let udp = RequestedTransport::new(UDP);
+    let mut first = Client::udp(relay.v4(), "a").await;
+    let (code, answer) = first.ask(ALLOCATE, &[&udp, &EvenPort::new(true)]).await;
+    assert_eq!(code, 0);
+    let port = relayed(&answer)[0].port();
+    assert_eq!(port % 2, 0);
+    let token: ReservationToken = Message::from_bytes(&answer).unwrap().attribute().unwrap();
+    let mut other = Client::udp(relay.v4(), "b").await;
+    assert_eq!(
+        other.ask(ALLOCATE, &[&udp, &token]).await.0,
+        508,
+        "another user"
+    );
+    let mut second = Client::udp(relay.v4(), "a").await;
+    let (code, answer) = second.ask(ALLOCATE, &[&udp, &token]).await;
+    assert_eq!((code, relayed(&answer)[0].port()), (0, port + 1));
+    let mut third = Client::udp(relay.v4(), "a").await;
+    assert_eq!(
+        third.ask(ALLOCATE, &[&udp, &token]).await.0,
+        508,
+        "it is given once"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_frame_ends_a_connection() {
+    let relay = Relay::start().await;
+    let mut client = Client::tcp(relay.v4(), "a").await;
+    client.send(&[0x16, 3, 1, 0, 4, 0, 0, 0]).await;
+    client.closed().await;
+}
+
+#[tokio::test]
+async fn a_relay_that_stops_lets_its_clients_finish() {
+    let relay = Relay::start().await;
+    let udp = RequestedTransport::new(UDP);
+    let mut client = Client::udp(relay.v4(), "a").await;
+    assert_eq!(client.ask(ALLOCATE, &[&udp]).await.0, 0);
+    relay.shutdown.request();
+    let mut late = Client::udp(relay.v4(), "a").await;
+    // The workers hear of it a moment later.
+    loop {
+        match late.ask(ALLOCATE, &[&udp]).await.0 {
+            0 => assert_eq!(late.ask(REFRESH, &[&Lifetime::new(0)]).await.0, 0),
+            code => break assert_eq!(code, 508),
+        }
+    }
+    echoes_still(&mut client).await;
+    assert_eq!(client.ask(REFRESH, &[&Lifetime::new(0)]).await.0, 0);
+    let stopped = tokio::time::timeout(Duration::from_secs(20), relay.running.stopped());
+    stopped.await.expect("nothing is left to wait for");
+}

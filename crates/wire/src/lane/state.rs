@@ -1,0 +1,175 @@
+use super::head::FrameType;
+use crate::pool::Side;
+
+/// A frame about a stream that has begun, without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Bytes of the stream.
+    Data,
+    /// The sender's direction is complete.
+    End,
+    /// The sender gives up both directions.
+    Reset,
+    /// The sender's direction goes on elsewhere.
+    Move,
+    /// The next exchange begins.
+    Next,
+}
+
+/// What one end knows about one stream of a lane, from its `OPEN` on.
+///
+/// The rules, which both ends keep:
+/// - Each side finishes its direction once, with `END`, `MOVE` or `RESET`; no `DATA` and no `NEXT`
+///   follows. The stream is over on the lane when both sides have.
+/// - A side that gives up sends `RESET`, also after its own `END` or `MOVE`, and throws away what
+///   still arrives until the peer has finished its direction. A side that receives `RESET` sends
+///   no further `DATA`; if it has not finished its direction, it does so now.
+/// - A `RESET` for a stream that is over means nothing: it crossed the peer's last frame.
+/// - Whoever receives `MOVE` sends `MOVE` too, unless its direction is finished. The engine brings
+///   the standing connection. What comes there is read after the `MOVE` on the lane.
+///
+/// [`on_send`](Self::on_send) is called before a frame is sent, [`on_receive`](Self::on_receive)
+/// when one arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamState {
+    side: Side,
+    ours: Direction,
+    theirs: Direction,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Open,
+    Ended,
+    Moved,
+    GivenUp,
+}
+
+/// What a frame that arrived means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Bytes of the stream.
+    Data,
+    /// Bytes of a stream that we gave up: to be thrown away.
+    Discard,
+    /// The peer's direction is complete.
+    End,
+    /// The peer gave the stream up: send nothing more, finish our direction.
+    Reset,
+    /// A `RESET` of a stream that is over.
+    Late,
+    /// The peer's direction goes on elsewhere.
+    Move,
+    /// The next exchange begins.
+    Next,
+}
+
+impl StreamState {
+    /// A stream after its `OPEN`.
+    pub fn new(side: Side) -> Self {
+        Self {
+            side,
+            ours: Direction::Open,
+            theirs: Direction::Open,
+        }
+    }
+
+    /// Notes that this frame is about to be sent.
+    ///
+    /// # Errors
+    /// A frame that may not be sent now; the state is unchanged.
+    pub fn on_send(&mut self, step: Step) -> Result<(), Violation> {
+        match step {
+            Step::Data if self.may_send() => {}
+            Step::Next if self.may_send() && self.side == Side::Engine => {}
+            Step::End if self.ours == Direction::Open => self.ours = Direction::Ended,
+            Step::Move if self.may_send() => self.ours = Direction::Moved,
+            Step::Reset if !self.is_over() && self.ours != Direction::GivenUp => {
+                self.ours = Direction::GivenUp;
+            }
+            _ => return Err(Violation(step.frame())),
+        }
+        Ok(())
+    }
+
+    /// Notes that this frame has arrived.
+    ///
+    /// # Errors
+    /// A frame that the peer may not send now: the lane is to be closed.
+    pub fn on_receive(&mut self, step: Step) -> Result<Received, Violation> {
+        let open = self.theirs == Direction::Open;
+        let given_up = self.ours == Direction::GivenUp;
+        match step {
+            Step::Data if open && given_up => Ok(Received::Discard),
+            Step::Data if open => Ok(Received::Data),
+            Step::Next if open && self.side == Side::Agent => Ok(Received::Next),
+            Step::End if open => {
+                self.theirs = Direction::Ended;
+                Ok(Received::End)
+            }
+            Step::Move if open => {
+                self.theirs = Direction::Moved;
+                Ok(Received::Move)
+            }
+            Step::Reset if self.theirs == Direction::GivenUp => Err(Violation(step.frame())),
+            Step::Reset if self.is_over() => Ok(Received::Late),
+            Step::Reset => {
+                self.theirs = Direction::GivenUp;
+                Ok(Received::Reset)
+            }
+            _ => Err(Violation(step.frame())),
+        }
+    }
+
+    /// Whether both directions are finished on the lane.
+    pub fn is_over(&self) -> bool {
+        self.ours != Direction::Open && self.theirs != Direction::Open
+    }
+
+    /// Whether `DATA` may be sent.
+    pub fn may_send(&self) -> bool {
+        self.ours == Direction::Open && self.theirs != Direction::GivenUp
+    }
+
+    /// Whether our direction is not finished on the lane.
+    pub fn is_sending(&self) -> bool {
+        self.ours == Direction::Open
+    }
+
+    /// Whether the peer has given the stream up.
+    pub fn is_reset(&self) -> bool {
+        self.theirs == Direction::GivenUp
+    }
+
+    /// Whether we have given the stream up.
+    pub fn is_given_up(&self) -> bool {
+        self.ours == Direction::GivenUp
+    }
+
+    /// Whether the peer's direction is complete.
+    pub fn is_ended(&self) -> bool {
+        self.theirs == Direction::Ended
+    }
+
+    /// Whether the peer's direction goes on elsewhere.
+    pub fn is_moved(&self) -> bool {
+        self.theirs == Direction::Moved
+    }
+}
+
+impl Step {
+    fn frame(self) -> FrameType {
+        match self {
+            Self::Data => FrameType::Data,
+            Self::End => FrameType::End,
+            Self::Reset => FrameType::Reset,
+            Self::Move => FrameType::Move,
+            Self::Next => FrameType::Next,
+        }
+    }
+}
+
+/// A frame at a moment that does not allow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a {0:?} frame is not allowed here")]
+pub struct Violation(pub FrameType);

@@ -1,0 +1,104 @@
+//! The target of lanes.
+
+use wire::lane::{
+    Decoder, Event, FrameType, LaneError, Side, Step, StreamState, encode_data, encode_empty,
+    encode_open, encode_reset,
+};
+
+/// Frames of a lane; the first byte is the size of the pieces. The decoder tells the same in any
+/// cut, what it tells is told again when it is written, and a stream's state takes any order.
+pub(super) fn check(data: &[u8]) {
+    let Some((size, bytes)) = data.split_first() else {
+        return;
+    };
+    let (told, error) = read(bytes, bytes.len().max(1));
+    let (in_pieces, same_error) = read(bytes, usize::from(*size) + 1);
+    assert_eq!(joined(&told), joined(&in_pieces));
+    assert_eq!(error, same_error);
+
+    let mut written = Vec::new();
+    for event in &told {
+        write(event, &mut written);
+    }
+    let (again, error) = read(&written, written.len().max(1));
+    assert_eq!(error, None);
+    assert_eq!(joined(&told), joined(&again));
+
+    for side in [Side::Engine, Side::Agent] {
+        let mut state = StreamState::new(side);
+        for event in &told {
+            let Event::Step { step, .. } = event else {
+                continue;
+            };
+            let was_over = state.is_over();
+            state.on_receive(*step).ok();
+            state.on_send(*step).ok();
+            assert!(state.is_over() || !was_over, "what is over stays over");
+        }
+    }
+}
+
+/// An event that owns its bytes.
+type Told = (u32, Option<Step>, Vec<u8>, String);
+
+fn read(bytes: &[u8], cut: usize) -> (Vec<Event<'_>>, Option<LaneError>) {
+    let mut decoder = Decoder::new();
+    let mut told = Vec::new();
+    for mut piece in bytes.chunks(cut) {
+        loop {
+            match decoder.next(&mut piece) {
+                Ok(Some(event)) => told.push(event),
+                Ok(None) => break assert!(piece.is_empty()),
+                Err(error) => return (told, Some(error)),
+            }
+        }
+    }
+    (told, None)
+}
+
+/// The same with the pieces of a `DATA` frame, and `DATA` frames of a stream in a row, as one.
+fn joined(events: &[Event<'_>]) -> Vec<Told> {
+    let mut joined: Vec<Told> = Vec::new();
+    for event in events {
+        match event {
+            Event::Open { stream, open } => {
+                joined.push((*stream, None, Vec::new(), format!("{open:?}")));
+            }
+            Event::Step {
+                stream,
+                step,
+                bytes,
+                error,
+            } => match joined.last_mut() {
+                Some((last, Some(Step::Data), all, _)) if last == stream && *step == Step::Data => {
+                    all.extend_from_slice(bytes);
+                }
+                _ => joined.push((*stream, Some(*step), bytes.to_vec(), format!("{error:?}"))),
+            },
+        }
+    }
+    joined
+}
+
+fn write(event: &Event<'_>, out: &mut Vec<u8>) {
+    match event {
+        Event::Open { stream, open } => {
+            // An opening without any field has no bytes, and no frame.
+            encode_open(*stream, open, out).ok();
+        }
+        Event::Step {
+            stream,
+            step,
+            bytes,
+            error,
+        } => match step {
+            Step::Data => {
+                encode_data(*stream, bytes, out);
+            }
+            Step::Reset => encode_reset(*stream, error.as_ref(), out),
+            Step::End => encode_empty(FrameType::End, *stream, out),
+            Step::Move => encode_empty(FrameType::Move, *stream, out),
+            Step::Next => encode_empty(FrameType::Next, *stream, out),
+        },
+    }
+}

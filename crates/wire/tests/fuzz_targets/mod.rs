@@ -1,0 +1,104 @@
+//! What must hold for any bytes of a peer. `fuzz/` feeds these functions with what it invents, the
+//! tests with what is kept in `tests/corpus`.
+
+mod lanes;
+
+use wire::pool::{
+    FrameType, HEAD_LEN, Head, MAX_CHUNK, Side, Step, StreamOpen, StreamReset, StreamState,
+};
+use wire::{Decoder, FrameError, Message, encode};
+
+/// Frames of the control channel; the first byte is the size of the pieces. The decoder answers
+/// the same in any cut, and what it accepts survives being written and read again.
+pub(crate) fn frame(data: &[u8]) {
+    let Some((size, bytes)) = data.split_first() else {
+        return;
+    };
+    let whole = read(bytes, bytes.len().max(1));
+    assert_eq!(whole, read(bytes, usize::from(*size) + 1));
+    for message in whole.0 {
+        if message.kind.is_none() {
+            continue;
+        }
+        let mut again = Vec::new();
+        // A message may be longer when written than it was when read: varints have one spelling
+        // here and many on the wire.
+        if encode(&message, &mut again).is_ok() {
+            assert_eq!(read(&again, again.len()), (vec![message], None));
+        }
+    }
+}
+
+fn read(bytes: &[u8], piece: usize) -> (Vec<Message>, Option<FrameError>) {
+    let mut decoder = Decoder::new();
+    let mut messages = Vec::new();
+    for piece in bytes.chunks(piece) {
+        decoder.push(piece);
+        loop {
+            match decoder.next() {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break,
+                Err(error) => return (messages, Some(error)),
+            }
+        }
+    }
+    (messages, None)
+}
+
+/// Frames of a standing connection, into the state machine of the side that the first byte
+/// chooses: no payload beyond its limit, and no stream number that goes back.
+pub(crate) fn pool(data: &[u8]) {
+    let Some((side, mut bytes)) = data.split_first() else {
+        return;
+    };
+    let mut state = StreamState::new(if side % 2 == 1 {
+        Side::Engine
+    } else {
+        Side::Agent
+    });
+    while let Some((head, rest)) = bytes.split_first_chunk::<HEAD_LEN>() {
+        let Ok(head) = Head::decode(*head) else {
+            return;
+        };
+        assert!(head.payload_len() <= MAX_CHUNK);
+        let Some((payload, rest)) = rest.split_at_checked(head.payload_len()) else {
+            return;
+        };
+        bytes = rest;
+        let Some(step) = step(head, payload) else {
+            return;
+        };
+        let before = state.stream();
+        if state.on_receive(step).is_err() {
+            return;
+        }
+        assert!(state.stream() >= before);
+        // Our side answers in turn, so that streams end and others begin.
+        for answer in [Step::Open, Step::End] {
+            if state.on_send(answer).is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+fn step(head: Head, payload: &[u8]) -> Option<Step> {
+    Some(match head.kind() {
+        FrameType::Open => StreamOpen::decode_payload(payload)
+            .map(|_| Step::Open)
+            .ok()?,
+        FrameType::Data => Step::Data,
+        FrameType::End => Step::End,
+        FrameType::Reset => {
+            let stream = StreamReset::decode_payload(payload).ok()?.stream;
+            Step::Reset { stream }
+        }
+        FrameType::Retire => Step::Retire,
+        FrameType::Lane => Step::Lane,
+    })
+}
+
+/// Frames of a lane.
+pub(crate) fn lane(data: &[u8]) {
+    lanes::check(data);
+}

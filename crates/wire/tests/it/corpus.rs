@@ -1,0 +1,19 @@
+//! The kept inputs of the fuzz targets.
+
+use crate::replay::replay;
+use crate::targets;
+
+#[test]
+fn frame() {
+    replay("frame", targets::frame);
+}
+
+#[test]
+fn pool() {
+    replay("pool", targets::pool);
+}
+
+#[test]
+fn lane() {
+    replay("lane", targets::lane);
+}

@@ -1,0 +1,20 @@
+"""The person's part of a grant alone, for clients that are not written in Python."""
+
+import json
+import os
+
+from person import Person
+
+WORLD = json.loads(os.environ["SVC_TEST_WORLD"])
+
+
+def main():
+    given = WORLD["given"]
+    if "user_code" in given:
+        Person(WORLD).let_in(given["address"], given["user_code"])
+        print(json.dumps({}))
+    else:
+        print(json.dumps({"returned": Person(WORLD).approve(given["address"])}))
+
+
+main()

@@ -1,0 +1,218 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::svc::{free_ports, program};
+use crate::{Answer, Curl, Process};
+
+/// A running `svc platform`: one process of a control plane. It is killed when the value is
+/// dropped.
+pub struct Control {
+    process: Process,
+    config: PathBuf,
+    log: PathBuf,
+    port: u16,
+    ready: Value,
+}
+
+impl Control {
+    /// Starts the first process of a platform on a free port, with an administrator whose password
+    /// is in [`ready`](Self::ready). Its files are in `directory`; without an address of a
+    /// database it has an embedded one. `sections` are laid over those of its configuration.
+    ///
+    /// # Errors
+    /// The program is not there, ends, or is not ready in time; its log is part of the error.
+    pub(crate) fn first(
+        directory: &Path,
+        database: Option<&str>,
+        engine_port: u16,
+        sections: &Value,
+    ) -> Result<Self> {
+        let (port, _) = free_ports(1)?;
+        let secret = directory.join(ENROLMENT);
+        fs::write(
+            &secret,
+            "a-secret-of-the-tests-that-nobody-else-has-any-use-for\n",
+        )?;
+        let mut config = json!({
+            "platform": {
+                "base_url": format!("http://localhost:{port}"),
+                "listen_addr": format!("127.0.0.1:{port}"),
+                "data_dir": directory.join("platform"),
+                "database_url": database,
+                "log_level": "debug",
+            },
+            "engines": [{"cluster_domain": "engine.localhost", "enrolment_secret_file": secret}],
+            "catalog": {
+                // What a test does in a second is more than people do.
+                "plans": [{"plan": "basic", "webhooks": true, "limits": {
+                    "clients": 0, "tunnels": 0,
+                    "requests_per_second": 0, "tunnel_requests_per_second": 0,
+                    "bytes_per_second": 0, "tunnel_bytes_per_second": 0,
+                }}],
+                "regions": [{"provider": "other", "region": "local", "engine_port": engine_port}],
+            },
+        });
+        if let (Some(config), Some(sections)) = (config.as_object_mut(), sections.as_object()) {
+            config.extend(sections.clone());
+        }
+        let file = directory.join("platform.yaml");
+        // JSON is YAML.
+        fs::write(&file, format!("{config:#}"))?;
+        let admin = ["--create-admin", EMAIL];
+        Self::start(file, directory.join("platform.log"), port, &admin)
+    }
+
+    /// A second process of the same platform on a port of its own: same database, same secrets.
+    ///
+    /// # Errors
+    /// As [`first`](Self::first).
+    pub fn second(&self) -> Result<Self> {
+        let (port, _) = free_ports(1)?;
+        let mut config: Value = serde_json::from_slice(&fs::read(&self.config)?)?;
+        config["platform"]["listen_addr"] = json!(format!("127.0.0.1:{port}"));
+        let file = self.config.with_file_name("second.yaml");
+        fs::write(&file, format!("{config:#}"))?;
+        Self::start(file, self.log.with_file_name("second.log"), port, &[])
+    }
+
+    /// Starts it again on the same port, after [`Process::kill`].
+    ///
+    /// # Errors
+    /// As [`first`](Self::first).
+    pub fn start_again(&mut self) -> Result<()> {
+        self.process.kill();
+        *self = Self::start(self.config.clone(), self.log.clone(), self.port, &[])?;
+        Ok(())
+    }
+
+    fn start(config: PathBuf, log: PathBuf, port: u16, more: &[&str]) -> Result<Self> {
+        let mut command = Command::new(program()?);
+        command
+            .args(["platform", "--output", "json", "-c"])
+            .arg(&config)
+            .args(more)
+            .env_clear();
+        let process = Process::start(&mut command, &log)?;
+        let ready = process.json("base_url", |_first| true)?;
+        Ok(Self {
+            process,
+            config,
+            log,
+            port,
+            ready,
+        })
+    }
+
+    /// Calls the API of this process with a token.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    pub fn call(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer> {
+        let (bearer, url) = (format!("Authorization: Bearer {token}"), self.url(path));
+        let mut args = vec!["-X", method, "-H", bearer.as_str(), url.as_str()];
+        let body = body.map(ToString::to_string);
+        if let Some(body) = &body {
+            args.extend([
+                "-H",
+                "Content-Type: application/json",
+                "--data-binary",
+                body,
+            ]);
+        }
+        Curl::plain().get(&args)
+    }
+
+    /// Signs the administrator in; the session is kept in the file `jar`, as a browser would.
+    ///
+    /// # Errors
+    /// They are not let in.
+    pub(crate) fn sign_in(&self, jar: &str) -> Result<()> {
+        let base = self.base_url();
+        let (login, origin) = (format!("{base}/login"), format!("Origin: {base}"));
+        let password = self.ready["admin_password"]
+            .as_str()
+            .context("no password")?;
+        let (email, password) = (format!("email={EMAIL}"), format!("password={password}"));
+        let answer = Curl::plain().get(&[
+            "-c",
+            jar,
+            "-H",
+            &origin,
+            "--data-urlencode",
+            &email,
+            "--data-urlencode",
+            &password,
+            &login,
+        ])?;
+        ensure!(answer.status == 303, "not signed in: {answer:?}");
+        Ok(())
+    }
+
+    /// A personal access token of the administrator who is signed in by `jar`.
+    pub(crate) fn token(&self, jar: &str) -> Result<String> {
+        let base = self.base_url();
+        let (url, origin) = (format!("{base}/api/credentials"), format!("Origin: {base}"));
+        let body = json!({"type": "pat", "name": "test"}).to_string();
+        let answer = Curl::plain().get(&[
+            "-b",
+            jar,
+            "-H",
+            &origin,
+            "-H",
+            "Content-Type: application/json",
+            "--data-binary",
+            &body,
+            &url,
+        ])?;
+        let issued = answer.json();
+        Ok(issued["token"]
+            .as_str()
+            .with_context(|| format!("no token: {answer:?}"))?
+            .to_owned())
+    }
+
+    /// What people and programs call the whole platform.
+    pub fn base_url(&self) -> &str {
+        self.ready["base_url"].as_str().unwrap_or_default()
+    }
+
+    /// The address of `path` at this process.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://localhost:{}{path}", self.port)
+    }
+
+    /// Where it listens, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What it said when it was ready.
+    pub fn ready(&self) -> &Value {
+        &self.ready
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// The end of what it logged, for messages of failed tests.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+}
+
+/// The file of the cluster's secret, beside the configuration.
+pub(crate) const ENROLMENT: &str = "enrolment.secret";
+
+const EMAIL: &str = "ada@example.com";

@@ -1,0 +1,55 @@
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::script::command;
+
+/// What a judge found.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Cases that it ran.
+    pub ran: u64,
+    /// Those that turned out otherwise than its table says.
+    pub wrong: Vec<String>,
+}
+
+/// Runs a judge, a script of `tests/e2e/python` or of `tests/node`, in `world`.
+///
+/// # Errors
+/// It cannot go on; what it wrote is part of the error.
+pub fn judge(name: &str, world: &Value) -> Result<Verdict> {
+    let output = command(name)?
+        .arg(world.to_string())
+        .output()
+        .with_context(|| format!("running {name}"))?;
+    ensure!(
+        output.status.success(),
+        "{name} in {world} failed:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let found: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{name} printed no JSON"))?;
+    let wrong = found["wrong"]
+        .as_array()
+        .context("no list of what is wrong")?;
+    let wrong = wrong.iter().map(|case| match case.as_str() {
+        Some(text) => text.to_owned(),
+        None => case.to_string(),
+    });
+    Ok(Verdict {
+        ran: found["ran"].as_u64().context("no count")?,
+        wrong: wrong.collect(),
+    })
+}
+
+/// A program that `cargo xtask provision` installs, by the variable that says where it is.
+///
+/// # Errors
+/// It was not installed.
+pub fn provided(variable: &str) -> Result<PathBuf> {
+    match std::env::var_os(variable) {
+        Some(program) => Ok(program.into()),
+        None => bail!("{variable} is not set: run `cargo xtask test`"),
+    }
+}

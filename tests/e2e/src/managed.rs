@@ -1,0 +1,420 @@
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+use crate::control::{Control, ENROLMENT};
+use crate::svc::{free_ports, program};
+use crate::{Agent, Answer, CLIENT, Curl, Postgres, Relay, Svc};
+
+/// A managed pair: `svc platform` and `svc engine` as processes of their own, with a network
+/// between them that can be cut, and one project.
+pub struct Managed {
+    /// The engine, a process.
+    pub engine: Svc,
+    /// The platform, a process.
+    pub control: Control,
+    /// The network between the engine and the platform.
+    pub link: Relay,
+    /// The database, where it is not an embedded one.
+    pub postgres: Option<Postgres>,
+    token: String,
+    project: Value,
+    directory: TempDir,
+}
+
+impl Managed {
+    /// With an embedded database.
+    ///
+    /// # Errors
+    /// A part does not start, or they do not find each other; logs are part of the error.
+    pub fn on_sqlite() -> Result<Self> {
+        Self::start(None, &json!({}), &json!({}))
+    }
+
+    /// With an embedded database, everything that is ever logged, webhooks to this machine, and an
+    /// OAuth client, [`CLIENT`](crate::CLIENT), with `callback`.
+    ///
+    /// # Errors
+    /// As [`on_sqlite`](Self::on_sqlite).
+    pub fn telling_all(callback: &str) -> Result<Self> {
+        let platform = json!({
+            "oauth": {"clients": [{"id": CLIENT, "name": "Someone", "redirect_uris": [callback]}]},
+            "webhooks": {"allowed_targets": ["127.0.0.0/8"]},
+        });
+        let engine = json!({"access_log": {"path": ACCESS_LOG}, "compat": {"rstream": true}});
+        Self::start(None, &platform, &engine)
+    }
+
+    /// With a PostgreSQL server of its own.
+    ///
+    /// # Errors
+    /// As [`on_sqlite`](Self::on_sqlite).
+    pub fn on_postgres() -> Result<Self> {
+        Self::start(Some(Postgres::start()?), &json!({}), &json!({}))
+    }
+
+    /// `platform` and `engine` are laid over the sections of their configurations.
+    fn start(postgres: Option<Postgres>, platform: &Value, engine: &Value) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let (engine_port, _) = free_ports(1)?;
+        let url = postgres.as_ref().map(Postgres::url);
+        let control = Control::first(directory.path(), url.as_deref(), engine_port, platform)?;
+        let link = Relay::start(control.port())?;
+        let mut sections = json!({
+            "tls": {"enabled": true, "listen_addr": format!("127.0.0.1:{engine_port}")},
+            "auth": null,
+            "metrics": {"prometheus": {"enabled": true, "listen_addr": "127.0.0.1:0"}},
+            "control_plane": {
+                "url": format!("http://127.0.0.1:{}", link.port()),
+                "token_file": directory.path().join(ENROLMENT),
+                "data_dir": directory.path().join("engine"),
+            },
+        });
+        if let (Some(sections), Some(engine)) = (sections.as_object_mut(), engine.as_object()) {
+            sections.extend(engine.clone());
+        }
+        let engine = Svc::engine_with(&sections)?;
+        let jar = jar(&directory);
+        control.sign_in(&jar)?;
+        let token = control.token(&jar)?;
+        let project = create_project(&control, &token)?;
+        let managed = Self {
+            engine,
+            control,
+            link,
+            postgres,
+            token,
+            project,
+            directory,
+        };
+        managed.until_in_force(&managed.token)?;
+        Ok(managed)
+    }
+
+    /// Waits until the engine takes a token: it hears of it over its link.
+    ///
+    /// # Errors
+    /// It does not in time.
+    pub fn until_in_force(&self, token: &str) -> Result<()> {
+        eventually("the token in force", || Ok(self.asks(token)? == 204))
+            .with_context(|| format!("{}\n{}", self.engine.log(), self.control.log()))
+    }
+
+    /// The status that the engine's API answers to a token.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn asks(&self, token: &str) -> Result<u64> {
+        let bearer = format!("Authorization: Bearer {token}");
+        let url = format!("https://{}/api/auth", self.address()?);
+        Ok(Curl::new(&self.engine).get(&["-H", &bearer, &url])?.status)
+    }
+
+    /// `host:port` of the project's engine.
+    ///
+    /// # Errors
+    /// The engine has no address.
+    pub fn address(&self) -> Result<String> {
+        let endpoint = self.project["endpoint"].as_str().context("no endpoint")?;
+        let (host, port) = self.engine.address().rsplit_once(':').context("no port")?;
+        Ok(format!("{endpoint}.{host}:{port}"))
+    }
+
+    /// A running `svc forward` of the administrator.
+    ///
+    /// # Errors
+    /// As [`Agent::forward`].
+    pub fn forward(&self, target: &str, args: &[&str]) -> Result<Agent> {
+        Agent::start(&self.engine, &self.address()?, &self.token, target, args)
+    }
+
+    /// All that a `svc forward` says which the engine refuses.
+    ///
+    /// # Errors
+    /// It is not refused in time.
+    pub fn refused(&self, target: &str, token: &str) -> Result<Vec<u8>> {
+        let (engine, args) = (&self.engine, ["--http"]);
+        let mut agent = Agent::begin(engine, &self.address()?, token, target, &args)?;
+        let ended = agent.process().ended()?;
+        ensure!(ended == Some(3), "{ended:?}: {}", agent.log());
+        agent.whole_log()
+    }
+
+    /// As many of them, of which some start at once.
+    ///
+    /// # Errors
+    /// As [`Agent::forward`].
+    pub fn forward_many(&self, count: usize, target: &str, args: &[&str]) -> Result<Vec<Agent>> {
+        let address = self.address()?;
+        let begin = || Agent::begin(&self.engine, &address, &self.token, target, args);
+        let mut agents = Vec::new();
+        while agents.len() < count {
+            let begun = agents.len()..count.min(agents.len() + AT_ONCE);
+            let mut begun = begun.map(|_| begin()).collect::<Result<Vec<_>>>()?;
+            for agent in &mut begun {
+                agent.online_again()?;
+            }
+            agents.append(&mut begun);
+        }
+        Ok(agents)
+    }
+
+    /// Every file that the processes keep and write, with its name: logs, the access log,
+    /// databases, what the engine knows and what it has yet to report. What an operator gave them is
+    /// left out, and so are mails, which are for whom they are addressed to.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn written(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+        let mut files = Vec::new();
+        let mut places = vec![
+            self.directory.path().join("platform"),
+            self.directory.path().join("platform.log"),
+            self.directory.path().join("engine"),
+            self.engine.directory().join("engine.log"),
+            self.engine.directory().join(ACCESS_LOG),
+        ];
+        while let Some(place) = places.pop() {
+            if !place.is_dir() {
+                files.push((place.clone(), fs::read(&place)?));
+                continue;
+            }
+            for entry in fs::read_dir(&place)? {
+                let entry = entry?;
+                if entry.file_name() != "mail" {
+                    places.push(entry.path());
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    /// The texts of the mails that the platform has sent.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn mails(&self) -> Result<Vec<String>> {
+        let folder = self.directory.path().join("platform/mail");
+        let mails = fs::read_dir(folder)?;
+        mails
+            .map(|mail| Ok(fs::read_to_string(mail?.path())?))
+            .collect()
+    }
+
+    /// The secret that engine and platform share.
+    ///
+    /// # Errors
+    /// Its file cannot be read.
+    pub fn enrolment_secret(&self) -> Result<String> {
+        let secret = fs::read_to_string(self.directory.path().join(ENROLMENT))?;
+        Ok(secret.trim().to_owned())
+    }
+
+    /// The administrator's token, which may do everything.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The id of the project.
+    pub fn project(&self) -> &str {
+        self.project["id"].as_str().unwrap_or_default()
+    }
+
+    /// The cookies of the administrator's browser, who is signed in to the platform: a file for
+    /// `curl -b` and `-c`.
+    pub fn jar(&self) -> String {
+        jar(&self.directory)
+    }
+
+    /// Calls the platform's API as the administrator.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
+        self.control.call(&self.token, method, path, body)
+    }
+
+    /// Issues a personal access token, and gives it with its id.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub fn issue(&self, through: &Control) -> Result<(String, String)> {
+        let body = json!({"type": "pat", "name": "another"});
+        let answer = through.call(&self.token, "POST", "/api/credentials", Some(&body))?;
+        let issued = answer.json();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        text(&issued["token"])
+            .zip(text(&issued["credential"]["id"]))
+            .with_context(|| format!("no token: {answer:?}"))
+    }
+
+    /// Revokes a credential through one process of the platform.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub fn revoke(&self, through: &Control, id: &str) -> Result<()> {
+        let path = format!("/api/credentials/{id}");
+        let answer = through.call(&self.token, "DELETE", &path, None)?;
+        ensure!(answer.status == 204, "{answer:?}");
+        Ok(())
+    }
+
+    /// Whether the engine has the administrator's token and the project on disk: what it serves
+    /// with when it starts without its platform.
+    ///
+    /// # Errors
+    /// The platform does not say which credential the token is.
+    pub fn is_kept(&self) -> Result<bool> {
+        let listed = self.call("GET", "/api/credentials", None)?.json();
+        let credential = listed["credentials"][0]["id"]
+            .as_str()
+            .context("no credential")?;
+        let kept = fs::read(self.directory.path().join("engine/link/state")).unwrap_or_default();
+        let kept = String::from_utf8_lossy(&kept);
+        Ok(kept.contains(credential) && kept.contains(self.project()))
+    }
+
+    /// What the project has: `logs`, `events`, `usage`, as the command line shows it.
+    ///
+    /// # Errors
+    /// The command fails.
+    pub fn shown(&self, what: &str, more: &[&str]) -> Result<Value> {
+        let output = Command::new(program()?)
+            .args([
+                "project",
+                what,
+                "--output",
+                "json",
+                "--project",
+                self.project(),
+            ])
+            .args(more)
+            .env_clear()
+            .env("HOME", self.directory.path())
+            .env("SVC_API_URL", self.control.base_url())
+            .env("SVC_TOKEN", &self.token)
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "svc project {what}: {said}");
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// What `svc doctor` finds at the project's engine: the status of each check.
+    ///
+    /// # Errors
+    /// The command writes no findings, or ends as if all were well when it is not.
+    pub fn doctor(&self) -> Result<Value> {
+        let output = Command::new(program()?)
+            .args(["doctor", "--output", "json", "--engine", &self.address()?])
+            .arg("--ca-file")
+            .arg(self.engine.ca_file())
+            .env_clear()
+            .env("HOME", self.directory.path())
+            .env("SVC_TOKEN", &self.token)
+            .output()?;
+        let found: Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(
+            output.status.success() == (found["summary"]["fail"] == 0),
+            "{found}"
+        );
+        let checks = found["checks"].as_array().context("no checks")?;
+        let check =
+            |check: &Value| Some((check["name"].as_str()?.to_owned(), check["status"].clone()));
+        Ok(checks
+            .iter()
+            .filter_map(check)
+            .collect::<Map<_, _>>()
+            .into())
+    }
+
+    /// A gauge or counter of the engine, without labels, as it is now. The engine brings them up to
+    /// date every few seconds: this waits for the next time.
+    ///
+    /// # Errors
+    /// The engine does not answer, or has no such metric.
+    pub fn metric(&self, name: &str) -> Result<u64> {
+        let before = self.scraped(SILENCE)?;
+        eventually("fresh metrics", || Ok(self.scraped(SILENCE)? != before))?;
+        self.scraped(name)?.parse().context(name.to_owned())
+    }
+
+    /// As it was when it was brought up to date last.
+    fn scraped(&self, name: &str) -> Result<String> {
+        let scraped = Curl::plain().get(&[&self.metrics_url("/metrics")])?.text();
+        let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(' ')?.to_owned());
+        scraped
+            .lines()
+            .find_map(value)
+            .with_context(|| format!("no {name}"))
+    }
+
+    /// An address of the engine's metrics listener.
+    pub fn metrics_url(&self, path: &str) -> String {
+        let base = self.engine.ready()["metrics_url"]
+            .as_str()
+            .unwrap_or_default();
+        format!("{base}{path}")
+    }
+}
+
+/// Asks again and again until it is so. For what tells nobody when it happens.
+///
+/// # Errors
+/// It is not so in time, or asking fails.
+pub fn eventually(what: &str, mut so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !so()? {
+        ensure!(Instant::now() < deadline, "never: {what}");
+    }
+    Ok(())
+}
+
+fn jar(directory: &TempDir) -> String {
+    directory.path().join("cookies").display().to_string()
+}
+
+/// On the plan that costs nothing.
+fn create_project(control: &Control, token: &str) -> Result<Value> {
+    let listed = control.call(token, "GET", "/api/workspaces?type=personal", None)?;
+    let workspace = listed.json()["workspaces"][0]["id"]
+        .as_str()
+        .map(str::to_owned);
+    let workspace = workspace.with_context(|| format!("no workspace: {listed:?}"))?;
+    let path = format!("/api/workspaces/{workspace}/projects/tunnels");
+    let preview = control
+        .call(token, "GET", &format!("{path}/plan/config"), None)?
+        .json();
+    let plans = preview["plans"].as_array().context("no plans")?;
+    let plan = plans
+        .iter()
+        .find(|plan| plan["plan"] == "basic")
+        .context("no plan basic")?;
+    let order = json!({
+        "name": "test",
+        "plan": "basic",
+        "provider": plan["providers"][0]["provider"],
+        "region": plan["providers"][0]["regions"][0]["region"],
+        "creationFingerprint": plan["creationFingerprint"],
+        "idempotencyKey": "test",
+    });
+    let made = control.call(token, "POST", &path, Some(&order))?;
+    ensure!(made.status == 201, "{made:?}");
+    Ok(made.json())
+}
+
+/// The engine's access log, in its own directory.
+const ACCESS_LOG: &str = "access.log";
+
+/// Changes whenever metrics are brought up to date.
+const SILENCE: &str = "svc_control_plane_silence_seconds";
+
+/// Processes that start at once: more only take the processors from each other.
+const AT_ONCE: usize = 20;
+
+/// A debug build on a busy machine with two processors needs less.
+const PATIENCE: Duration = Duration::from_mins(1);

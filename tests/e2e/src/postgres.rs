@@ -1,0 +1,132 @@
+use std::env;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::unistd::{Uid, User, chown};
+
+/// A PostgreSQL server of one test: its own directory, its own socket, no network. It ends with the
+/// value, and with the test, however that ends.
+pub struct Postgres {
+    directory: PathBuf,
+    /// Reads commands until the end of its input; then it stops the server and removes the
+    /// directory.
+    watch: Child,
+    tell: ChildStdin,
+    said: BufReader<ChildStdout>,
+}
+
+impl Postgres {
+    /// Starts one with an empty database.
+    ///
+    /// # Errors
+    /// PostgreSQL is not there or does not start; its log is part of the error.
+    pub fn start() -> Result<Self> {
+        let programs = env::var_os("SVC_TEST_PG_BIN")
+            .context("SVC_TEST_PG_BIN is not set: run `cargo xtask test`")?;
+        let directory = tempfile::Builder::new().prefix("svc-pg-").tempdir()?.keep();
+        let mut shell = Command::new("/bin/sh");
+        // PostgreSQL refuses to run as root.
+        if Uid::effective().is_root() {
+            let user = User::from_name("nobody")?.context("nobody is nobody")?;
+            chown(&directory, Some(user.uid), Some(user.gid))?;
+            shell.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+        }
+        let mut watch = shell
+            .args(["-ec", SCRIPT])
+            .env("PATH", path(Path::new(&programs))?)
+            .env("DIRECTORY", &directory)
+            .env("LC_ALL", "C")
+            .env_remove("PGDATA")
+            .current_dir(&directory)
+            // An interrupt at the terminal ends the tests; the watch ends itself after them.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut server = Self {
+            directory,
+            tell: watch.stdin.take().context("no standard input")?,
+            said: BufReader::new(watch.stdout.take().context("no standard output")?),
+            watch,
+        };
+        server.expect_done()?;
+        Ok(server)
+    }
+
+    /// Stops it; whoever is connected is sent away.
+    ///
+    /// # Errors
+    /// It does not stop.
+    pub fn stop(&mut self) -> Result<()> {
+        self.command("stop")
+    }
+
+    /// Starts it again after [`Self::stop`].
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_again(&mut self) -> Result<()> {
+        self.command("start")
+    }
+
+    /// The address of its database.
+    pub fn url(&self) -> String {
+        let socket = self.directory.display().to_string().replace('/', "%2F");
+        format!("postgres://svc@localhost/postgres?host={socket}")
+    }
+
+    fn command(&mut self, command: &str) -> Result<()> {
+        writeln!(self.tell, "{command}")?;
+        self.expect_done()
+    }
+
+    fn expect_done(&mut self) -> Result<()> {
+        let mut said = String::new();
+        self.said.read_line(&mut said)?;
+        let log = || std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+        ensure!(said == "done\n", "PostgreSQL does not obey: {}", log());
+        Ok(())
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // The end of its work, and of the directory.
+        writeln!(self.tell, "end").ok();
+        self.watch.wait().ok();
+    }
+}
+
+fn path(programs: &Path) -> Result<std::ffi::OsString> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let rest = env::split_paths(&path);
+    let all = std::iter::once(programs.to_owned()).chain(rest);
+    Ok(env::join_paths(all)?)
+}
+
+/// Durability is switched off as far as it concerns the machine: nobody reads these files after it
+/// went down.
+const SCRIPT: &str = r#"
+stop() {
+    pg_ctl stop --silent --wait --mode fast --pgdata "$DIRECTORY/data" </dev/null >/dev/null 2>&1
+}
+start() {
+    pg_ctl start --silent --wait --pgdata "$DIRECTORY/data" --log "$DIRECTORY/log" --options "-k $DIRECTORY \
+        -c listen_addresses= -c fsync=off -c full_page_writes=off" </dev/null >/dev/null 2>&1
+}
+trap 'stop || :; cd /; rm -rf "$DIRECTORY"' EXIT
+initdb --pgdata "$DIRECTORY/data" --username svc --auth trust --encoding UTF8 --no-sync >"$DIRECTORY/log" 2>&1
+start
+echo done
+while read -r command; do
+    case $command in
+        stop) stop ;;
+        start) start ;;
+        *) exit ;;
+    esac
+    echo done
+done
+"#;

@@ -1,0 +1,190 @@
+//! The platform, its database or the network to it is away: the engine serves with what it knows,
+//! and nothing of what happened meanwhile is lost on either side.
+
+use anyhow::Result;
+use e2e::{Curl, Managed, eventually};
+
+use super::{every_record_is_there, publish, visited_with, visits};
+
+#[test]
+fn a_platform_that_was_killed_is_not_missed_and_catches_up_on_sqlite() -> Result<()> {
+    let mut managed = Managed::on_sqlite()?;
+    let (ended, id) = managed.issue(&managed.control)?;
+    managed.until_in_force(&ended)?;
+    let agent = publish(&managed)?;
+    let session = signed_in(&managed, &agent.url("/session"))?;
+    let visits = visits(&managed, &agent);
+    visits.more(10)?;
+
+    managed.control.process().kill();
+    let lost = || Ok(managed.metric("svc_control_plane_connected")? == 0);
+    eventually("the loss of the platform", lost)?;
+    visits.more(10)?;
+    assert_eq!(session.visit(&managed)?, 200, "who is signed in stays so");
+    assert_eq!(visited_with(&managed, &agent, &ended)?, 200);
+
+    managed.control.start_again()?;
+    managed.revoke(&managed.control, &id)?;
+    eventually("the end of the token", || Ok(managed.asks(&ended)? == 401))?;
+    assert_eq!(visited_with(&managed, &agent, &ended)?, 401);
+    assert_eq!(
+        managed.metric("svc_control_plane_snapshots_total")?,
+        1,
+        "there was a gap"
+    );
+    visits.more(10)?;
+    every_record_is_there(&managed, visits.stop()?)
+}
+
+/// The database is the platform: what another process of it changed while the engine's own was
+/// dead arrives with the next one, in order.
+#[test]
+fn a_platform_that_was_killed_is_not_missed_and_catches_up_on_postgres() -> Result<()> {
+    let mut managed = Managed::on_postgres()?;
+    let second = managed.control.second()?;
+    let (ended, id) = managed.issue(&second)?;
+    managed.until_in_force(&ended)?;
+    let agent = publish(&managed)?;
+    let visits = visits(&managed, &agent);
+    visits.more(10)?;
+
+    managed.control.process().kill();
+    let (new, _) = managed.issue(&second)?;
+    managed.revoke(&second, &id)?;
+    visits.more(10)?;
+    assert_eq!(
+        managed.asks(&ended)?,
+        204,
+        "nobody could have told the engine"
+    );
+    assert_eq!(managed.asks(&new)?, 401);
+
+    managed.control.start_again()?;
+    managed.until_in_force(&new)?;
+    assert_eq!(managed.asks(&ended)?, 401);
+    assert_eq!(
+        managed.metric("svc_control_plane_snapshots_total")?,
+        1,
+        "there was a gap"
+    );
+    visits.more(10)?;
+    every_record_is_there(&managed, visits.stop()?)
+}
+
+/// A link on which nothing arrives and nothing is refused: a short cut is not noticed, a long one
+/// is, and after either everything arrives.
+#[test]
+fn a_link_that_is_cut_stops_nothing() -> Result<()> {
+    let managed = Managed::on_sqlite()?;
+    let (ended, id) = managed.issue(&managed.control)?;
+    managed.until_in_force(&ended)?;
+    let agent = publish(&managed)?;
+    let visits = visits(&managed, &agent);
+
+    managed.link.cut();
+    managed.revoke(&managed.control, &id)?;
+    visits.more(10)?;
+    assert_eq!(managed.asks(&ended)?, 204, "the link was not cut");
+    managed.link.mend();
+    eventually("the end of the token", || Ok(managed.asks(&ended)? == 401))?;
+
+    managed.link.cut();
+    let (new, _) = managed.issue(&managed.control)?;
+    let lost = || Ok(managed.metric("svc_control_plane_connected")? == 0);
+    eventually("the loss of the platform", lost)?;
+    let found = managed.doctor()?;
+    assert_eq!(found["control_plane"], "warn", "{found}");
+    visits.more(10)?;
+    assert!(managed.metric("svc_control_plane_reports_waiting")? > 0);
+    managed.link.mend();
+    managed.until_in_force(&new)?;
+    let found = managed.doctor()?;
+    let well = [
+        "engine",
+        "token",
+        "control_plane",
+        "engine_tunnels",
+        "engine_clients",
+    ];
+    assert!(well.iter().all(|check| found[*check] == "pass"), "{found}");
+    assert_eq!(
+        managed.metric("svc_control_plane_snapshots_total")?,
+        1,
+        "there was a gap"
+    );
+    every_record_is_there(&managed, visits.stop()?)
+}
+
+#[test]
+fn a_database_that_is_gone_stops_no_visitor() -> Result<()> {
+    let mut managed = Managed::on_postgres()?;
+    let agent = publish(&managed)?;
+    let visits = visits(&managed, &agent);
+    visits.more(10)?;
+
+    if let Some(postgres) = &mut managed.postgres {
+        postgres.stop()?;
+    }
+    let readyz = managed.control.url("/readyz");
+    let ready = |wanted| move |status: u64| status == wanted;
+    let becomes = |so: &dyn Fn(u64) -> bool| {
+        eventually("readiness", || {
+            Ok(so(Curl::plain().get(&[&readyz])?.status))
+        })
+    };
+    becomes(&ready(503))?;
+    assert_eq!(
+        Curl::plain()
+            .get(&[&managed.control.url("/healthz")])?
+            .status,
+        200
+    );
+    visits.more(10)?;
+
+    if let Some(postgres) = &mut managed.postgres {
+        postgres.start_again()?;
+    }
+    becomes(&ready(200))?;
+    let (new, _) = managed.issue(&managed.control)?;
+    managed.until_in_force(&new)?;
+    assert_eq!(
+        managed.metric("svc_control_plane_snapshots_total")?,
+        1,
+        "there was a gap"
+    );
+    visits.more(10)?;
+    every_record_is_there(&managed, visits.stop()?)
+}
+
+/// A browser with a session at the tunnel.
+struct Session {
+    jar: String,
+    url: String,
+}
+
+/// Goes to the platform and back, as the administrator's browser.
+fn signed_in(managed: &Managed, url: &str) -> Result<Session> {
+    let session = Session {
+        jar: managed.jar(),
+        url: url.to_owned(),
+    };
+    let jar = session.jar.as_str();
+    let visited = Curl::new(&managed.engine).get(&["-L", "-b", jar, "-c", jar, HTML, url])?;
+    assert_eq!(visited.status, 200, "{visited:?}");
+    assert!(
+        visited.heads.contains("/edge/sign-in"),
+        "nobody had to sign in: {visited:?}"
+    );
+    Ok(session)
+}
+
+impl Session {
+    /// The status of one more visit, without a detour.
+    fn visit(&self, managed: &Managed) -> Result<u64> {
+        let curl = Curl::new(&managed.engine);
+        Ok(curl.get(&["-b", &self.jar, HTML, &self.url])?.status)
+    }
+}
+
+/// What browsers send.
+const HTML: &str = "-HAccept: text/html";

@@ -1,0 +1,87 @@
+//! What happened is shown by the platform.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result};
+use e2e::{Curl, Managed, eventually};
+use serde_json::Value;
+
+use super::{COUNTED, every_record_is_there, publish};
+
+/// CP-11: logs, events and usage of a project tell the same story as its visitors.
+#[test]
+fn logs_events_and_usage_add_up() -> Result<()> {
+    let managed = Managed::on_sqlite()?;
+    let mut agent = publish(&managed)?;
+    let curl = Curl::new(&managed.engine);
+    let bearer = format!("Authorization: Bearer {}", managed.token());
+    let mut bodies = 0;
+    for _ in 0..ALLOWED {
+        let answer = curl.get(&["-H", &bearer, &agent.url(COUNTED)])?;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        bodies += answer.body.len();
+    }
+    for _ in 0..DENIED {
+        let answer = curl.get(&["-HAuthorization: Bearer a.b.c", &agent.url(COUNTED)])?;
+        assert_eq!(answer.status, 401, "{answer:?}");
+    }
+    every_record_is_there(&managed, ALLOWED + DENIED)?;
+    let outcome = |outcome| -> Result<Vec<Value>> {
+        let shown = managed.shown("logs", &["--outcome", outcome, "--page-size", "100"])?;
+        Ok(shown["logs"].as_array().context("no logs")?.clone())
+    };
+    let connected = outcome("connected")?;
+    assert_eq!(
+        (connected.len(), outcome("denied")?.len()),
+        (ALLOWED, DENIED)
+    );
+
+    // Who was kept out used nothing. Bytes of the streams are those of the project, and hold at least what visitors read.
+    let sum = |field: &str| -> u64 {
+        let streams = connected.iter().map(|log| &log["payload"]);
+        streams
+            .filter_map(|stream| stream["response"]["metrics"][field].as_u64())
+            .sum()
+    };
+    let total = |usage: &Value, field: &str| usage["total"][field].as_u64();
+    eventually("usage", || {
+        Ok(total(&managed.shown("usage", &[])?, "streams") == Some(ALLOWED as u64))
+    })
+    .with_context(|| format!("{:?}", managed.shown("usage", &[])))?;
+    let usage = managed.shown("usage", &[])?;
+    assert_eq!(
+        total(&usage, "downstreamBytes"),
+        Some(sum("downstream_bytes")),
+        "{usage} {connected:?}"
+    );
+    assert!(sum("downstream_bytes") >= bodies as u64);
+
+    let tunnel = agent.online()["tunnel_id"].clone();
+    agent.process().terminate()?;
+    let told = || -> Result<Vec<Value>> {
+        let shown = managed.shown("events", &[])?;
+        Ok(shown["events"].as_array().context("no events")?.clone())
+    };
+    let kinds = || -> Result<BTreeSet<String>> {
+        let kind = |event: &Value| Some(event["eventType"].as_str()?.to_owned());
+        Ok(told()?.iter().filter_map(kind).collect())
+    };
+    let story = [
+        "client.created",
+        "client.deleted",
+        "tunnel.created",
+        "tunnel.deleted",
+    ];
+    let story = BTreeSet::from(story.map(str::to_owned));
+    eventually("the last event", || Ok(story.is_subset(&kinds()?)))
+        .with_context(|| format!("{:?}", kinds()))?;
+    let events = told()?;
+    assert!(
+        events.iter().any(|event| event["payload"]["id"] == tunnel),
+        "{events:?}"
+    );
+    Ok(())
+}
+
+const ALLOWED: usize = 12;
+const DENIED: usize = 3;

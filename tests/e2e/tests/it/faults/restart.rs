@@ -1,0 +1,63 @@
+//! The engine was killed.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use e2e::{Agent, Managed, Service, eventually};
+
+use super::{publish, visited_with};
+
+/// EN-9: all of them are back, each under its name.
+#[test]
+fn two_hundred_tunnels_are_back_under_their_names() -> Result<()> {
+    let mut managed = Managed::on_sqlite()?;
+    let service = Service::mirror()?.to_string();
+    let mut agents = managed.forward_many(TUNNELS, &service, &["--http"])?;
+    let names = |agents: &[Agent]| -> Result<BTreeSet<String>> {
+        agents
+            .iter()
+            .map(|agent| Ok(agent.hostname()?.to_owned()))
+            .collect()
+    };
+    let before = names(&agents)?;
+    assert_eq!(before.len(), TUNNELS);
+
+    managed.engine.process().kill();
+    managed.engine.start_again()?;
+    for agent in &mut agents {
+        let name = agent.hostname()?.to_owned();
+        agent.online_again()?;
+        assert_eq!(agent.hostname()?, name);
+    }
+    let visited = visited_with(&managed, &agents[TUNNELS / 2], managed.token())?;
+    assert_eq!(visited, 200);
+    Ok(())
+}
+
+#[test]
+fn an_engine_that_starts_without_its_platform_serves_what_it_knew() -> Result<()> {
+    let mut managed = Managed::on_sqlite()?;
+    let mut agent = publish(&managed)?;
+    eventually("what is known on disk", || managed.is_kept())?;
+
+    managed.control.process().kill();
+    managed.engine.process().kill();
+    managed.engine.start_again()?;
+    agent.online_again()?;
+    assert_eq!(visited_with(&managed, &agent, managed.token())?, 200);
+    assert_eq!(visited_with(&managed, &agent, "a.b.c")?, 401);
+    assert_eq!(managed.metric("svc_control_plane_connected")?, 0);
+
+    // And it takes up where it was.
+    managed.control.start_again()?;
+    let (new, _) = managed.issue(&managed.control)?;
+    managed.until_in_force(&new)?;
+    assert_eq!(
+        managed.metric("svc_control_plane_snapshots_total")?,
+        0,
+        "it was told all again"
+    );
+    Ok(())
+}
+
+const TUNNELS: usize = 200;

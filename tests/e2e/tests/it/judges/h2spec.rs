@@ -1,0 +1,72 @@
+//! h2spec, a conformance tool for HTTP/2 servers (RFC 9113 and RFC 7541), in its strict mode.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write as _};
+use std::process::Command;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{Agent, Curl, Service, Svc};
+
+/// Cases that may fail at the engine's own host, which answers a POST without waiting for its body:
+/// whether the answer or the body's end comes first is chance (RFC 9113 section 8.1 allows it).
+const EARLY: &[&str] = &["http2/8.1.2.6"];
+
+#[test]
+fn a_tunnel_is_what_h2spec_expects() -> Result<()> {
+    let svc = Svc::engine()?;
+    let (service, requests) = Service::counting_mirror()?;
+    let agent = Agent::forward(&svc, &service.to_string(), &["--http"])?;
+    let ran = run(&svc, agent.hostname()?, "/", &[])?;
+    // It was the tunnel that answered.
+    let requests = requests.load(Ordering::SeqCst);
+    assert!(!ran || requests > 50, "the service saw {requests} requests");
+    // Somebody with good manners is served all the same.
+    assert_eq!(Curl::new(&svc).status(&[&agent.url("/")])?, 200);
+    Ok(())
+}
+
+#[test]
+fn the_engines_own_host_is_what_h2spec_expects() -> Result<()> {
+    let svc = Svc::engine()?;
+    run(&svc, "engine.localhost", "/api/openapi.json", EARLY)?;
+    Ok(())
+}
+
+/// Runs it, where it is; says whether it did. No case fails but those that may.
+fn run(svc: &Svc, host: &str, path: &str, may_fail: &[&str]) -> Result<bool> {
+    let Some(h2spec) = env::var_os("SVC_TEST_H2SPEC") else {
+        tell("h2spec: not run, there is no Go here that builds it")?;
+        return Ok(false);
+    };
+    let (_, port) = svc.address().rsplit_once(':').context("no port")?;
+    let (mut failed, line) = verdict(&h2spec, [host, port, path])?;
+    tell(&format!("h2spec at {host}: {line}"))?;
+    failed.retain(|case| !may_fail.iter().any(|may| case.contains(may)));
+    assert!(failed.is_empty(), "{failed:?} {}", svc.log());
+    Ok(true)
+}
+
+/// The cases that failed, and the line that counts all.
+fn verdict(h2spec: &OsStr, at: [&str; 3]) -> Result<(Vec<String>, String)> {
+    let directory = tempfile::tempdir()?;
+    let report = directory.path().join("report.xml");
+    let output = Command::new(h2spec).args(at).arg(&report).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let line = said.lines().find(|line| line.contains(" tests, "));
+    let line = line.with_context(|| format!("no verdict: {said}"))?;
+    ensure!(line.starts_with("146 tests, "), "not all of it ran: {line}");
+    let report = fs::read_to_string(&report)?;
+    let cases = report.split("<testcase ").skip(1);
+    let failed = cases
+        .filter(|case| case.contains("<failure") || case.contains("<error"))
+        .map(|case| case.split(" time=").next().unwrap_or(case).to_owned());
+    Ok((failed.collect(), line.to_owned()))
+}
+
+/// Says something that a test's captured output would hide: whether this judge ran.
+fn tell(line: &str) -> Result<()> {
+    Ok(writeln!(io::stderr(), "{line}")?)
+}

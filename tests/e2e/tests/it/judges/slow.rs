@@ -1,0 +1,236 @@
+//! slowhttptest: hundreds of visitors that take their time, at the edge of an engine with short
+//! deadlines. What they hold is let go at the deadline, others are served all along, and in the end
+//! the engine has what it had before.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{Agent, Curl, Nginx, Service, Svc, eventually, provided};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, ServerName};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+
+/// Visitors of one attack; they come within two seconds.
+const VISITORS: &str = "100";
+const RATE: &str = "50";
+
+/// An attack: its flags, the path that it wants, and how it ends.
+struct Attack {
+    name: &'static str,
+    flags: &'static [&'static str],
+    path: &'static str,
+    end: &'static str,
+}
+
+/// The deadlines closed every connection before the tool's own time was over.
+const CLOSED: &str = "No open connections left";
+/// The tool held what it had until its time was over.
+const HELD: &str = "Hit test time limit";
+
+const ATTACKS: [Attack; 5] = [
+    Attack {
+        name: "slowloris: a head that never ends",
+        flags: &["-H", "-i", "2", "-l", "30"],
+        path: "/seen",
+        end: CLOSED,
+    },
+    Attack {
+        name: "R-U-Dead-Yet: a body that stands still for longer than the deadline",
+        flags: &["-B", "-i", "12", "-l", "30"],
+        path: "/read",
+        end: CLOSED,
+    },
+    // Each byte begins the deadline anew, but all of them are fewer than `limits.min_body_rate`.
+    Attack {
+        name: "R-U-Dead-Yet: a byte a second",
+        flags: &["-B", "-i", "1", "-x", "2", "-l", "30"],
+        path: "/read",
+        end: CLOSED,
+    },
+    // A reader that takes a little now and then is no fault. What waits for it is bounded; one that takes
+    // nothing for two minutes is let go by TCP.
+    Attack {
+        name: "slow read",
+        flags: &[
+            "-X", "-n", "1", "-z", "5", "-w", "10", "-y", "20", "-l", "8",
+        ],
+        path: "/large",
+        end: HELD,
+    },
+    Attack {
+        name: "Apache killer: thousands of ranges",
+        flags: &["-R", "-a", "5", "-b", "2000", "-l", "20"],
+        path: "/large",
+        end: CLOSED,
+    },
+];
+
+#[test]
+fn slow_visitors_by_the_hundred_stop_nobody_and_leave_nothing() -> Result<()> {
+    let mut svc = Svc::engine_with(&json!({
+        "timeouts": {"stream_request_seconds": 5, "http_idle_seconds": 2},
+        "metrics": {"prometheus": {"enabled": true, "listen_addr": "127.0.0.1:0"}},
+    }))?;
+    let nginx = Nginx::start()?;
+    fs::write(nginx.root().join("large"), vec![b'x'; 16 << 20])?;
+    let agent = Agent::forward(&svc, &nginx.http1(), &["--http"])?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let relay = runtime.block_on(relay(&svc, agent.hostname()?))?;
+    let curl = Curl::new(&svc);
+    let seen = agent.url("/seen");
+    assert_eq!(curl.status(&[&seen])?, 200);
+    // Another tunnel of the engine: how its service bears the attack is nginx's own business.
+    let other = Agent::forward(&svc, &Service::mirror()?.to_string(), &["--http"])?;
+    let others = other.url("/");
+    assert_eq!(curl.status(&[&others])?, 200);
+    let before = Held::by(&mut svc)?;
+
+    let over = AtomicBool::new(false);
+    let (ended, served) = thread::scope(|scope| {
+        let visitor = scope.spawn(|| -> Result<Vec<Duration>> {
+            let mut took = Vec::new();
+            while !over.load(Ordering::SeqCst) {
+                let begun = Instant::now();
+                ensure!(curl.status(&["--max-time", "20", &others])? == 200);
+                took.push(begun.elapsed());
+            }
+            Ok(took)
+        });
+        let attacks = ATTACKS.each_ref().map(|attack| {
+            let command = command(attack, relay, &agent);
+            scope.spawn(move || -> Result<Output> { Ok(command?.output()?) })
+        });
+        let ended: Vec<_> = attacks
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
+        over.store(true, Ordering::SeqCst);
+        (ended, visitor.join())
+    });
+    for (attack, ended) in ATTACKS.iter().zip(ended) {
+        let output = ended.expect("an attack")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(attack.end), "{}: {said}", attack.name);
+    }
+    let took = served.expect("the other visitor")?;
+    assert!(took.len() > 50, "others were served {} times", took.len());
+    let longest = took.iter().max().context("nobody was served")?;
+    assert!(*longest < Duration::from_secs(10), "one waited {longest:?}");
+    assert_eq!(curl.status(&[&seen])?, 200);
+
+    let mut after = before;
+    eventually("what the visitors held is let go", || {
+        after = Held::by(&mut svc)?;
+        // Connections of the agents stay for a minute for visitors to come.
+        let kept = after.pooled.saturating_sub(before.pooled);
+        Ok(after.streams == 0 && after.descriptors <= before.descriptors + kept + 8)
+    })?;
+    assert!(
+        after.memory < before.memory + 64,
+        "{before:?}, then {after:?}"
+    );
+    Ok(())
+}
+
+fn command(attack: &Attack, relay: SocketAddr, agent: &Agent) -> Result<Command> {
+    let mut command = Command::new(provided("SVC_TEST_SLOWHTTPTEST")?);
+    command
+        .args(["-c", VISITORS, "-r", RATE, "-v", "1", "-p", "5"])
+        .args(attack.flags)
+        .args(["-d", &relay.to_string()])
+        .args(["-u", &agent.url(attack.path).replace("https://", "http://")]);
+    Ok(command)
+}
+
+/// Puts TLS around what comes: the tool cannot name the server in its handshake, and without a name
+/// the edge knows no tunnel. It takes no more than either side does, so a slow reader stays one.
+async fn relay(svc: &Svc, name: &str) -> Result<SocketAddr> {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_file_iter(svc.ca_file())? {
+        roots.add(authority?)?;
+    }
+    let config = ClientConfig::builder_with_provider(default_provider().into())
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = TlsConnector::from(Arc::new(config));
+    let name = ServerName::try_from(name.to_owned())?;
+    let (_, port) = svc.address().rsplit_once(':').context("no port")?;
+    let engine = SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse()?));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move {
+        while let Ok((mut visitor, _)) = listener.accept().await {
+            let (connector, name) = (connector.clone(), name.clone());
+            tokio::spawn(async move {
+                let stream = TcpStream::connect(engine).await?;
+                let mut stream = connector.connect(name, stream).await?;
+                tokio::io::copy_bidirectional(&mut visitor, &mut stream).await
+            });
+        }
+    });
+    Ok(address)
+}
+
+/// What the engine holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    descriptors: usize,
+    /// MiB in memory; like the descriptors known on Linux alone.
+    memory: u64,
+    /// Requests that are being served.
+    streams: usize,
+    /// Standing connections of the agents.
+    pooled: usize,
+}
+
+impl Held {
+    fn by(svc: &mut Svc) -> Result<Self> {
+        let metrics = svc.ready()["metrics_url"].as_str();
+        let metrics = format!("{}/metrics", metrics.context("no metrics")?);
+        let metrics = Curl::plain().get(&[&metrics])?.text();
+        ensure!(
+            metrics.contains("svc_streams_active "),
+            "no metrics: {metrics}"
+        );
+        let count = |name: &str| -> usize {
+            let lines = metrics.lines().filter(|line| line.starts_with(name));
+            let values = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<usize>().ok());
+            values.sum()
+        };
+        let (descriptors, memory) = if cfg!(target_os = "linux") {
+            in_process(svc.process().id())?
+        } else {
+            (0, 0)
+        };
+        Ok(Self {
+            descriptors,
+            memory,
+            streams: count("svc_streams_active "),
+            pooled: count("svc_pool_connections{"),
+        })
+    }
+}
+
+/// Open descriptors, and MiB in memory, as Linux tells them.
+fn in_process(id: u32) -> Result<(usize, u64)> {
+    let process = format!("/proc/{id}");
+    let status = fs::read_to_string(format!("{process}/status"))?;
+    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let memory = memory.and_then(|line| line.trim().strip_suffix(" kB"));
+    let memory: u64 = memory.context("no VmRSS")?.parse()?;
+    Ok((
+        fs::read_dir(format!("{process}/fd"))?.count(),
+        memory / 1024,
+    ))
+}

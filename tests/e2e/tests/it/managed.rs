@@ -1,0 +1,297 @@
+//! A platform and its engine as `svc up` runs them: who gets to a published tunnel, and who does
+//! not. Visitors are Chromium, curl, and curl with a certificate that OpenSSL made; whoever is
+//! refused never reaches the service, and can ask why.
+
+use std::env;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::{Agent, Answer, Platform, Service};
+use serde_json::{Value, json};
+
+/// A service behind a tunnel, which counts.
+struct Published {
+    agent: Agent,
+    count: Arc<AtomicUsize>,
+}
+
+impl Published {
+    fn new(platform: &Platform, args: &[&str]) -> Result<Self> {
+        let (service, count) = Service::counting_mirror()?;
+        let agent = platform.forward(&service.to_string(), args)?;
+        Ok(Self { agent, count })
+    }
+
+    fn url(&self, path: &str) -> String {
+        self.agent.url(path)
+    }
+
+    /// How many requests the service has seen since it was asked last.
+    fn seen(&self) -> usize {
+        self.count.swap(0, Ordering::SeqCst)
+    }
+}
+
+/// ED-2, ED-4, ED-6: a person signs in with the administrator's account, sees the service, signs out
+/// and is refused; a program meets the answers for programs.
+#[test]
+fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
+    let platform = Platform::up()?;
+    let session = Published::new(&platform, &["--name", "team", "--svc-auth"])?;
+    let challenge = Published::new(&platform, &["--name", "door", "--challenge-mode"])?;
+    let (at_session, at_challenge) = (session.url(""), challenge.url(""));
+
+    let curl = platform.curl();
+    refused(
+        &curl.get(&[&session.url("/reports")])?,
+        401,
+        "unauthenticated",
+    );
+    let answer = curl.get(&[&challenge.url("/deep")])?;
+    refused(&answer, 403, "challenge_required");
+    assert_eq!((session.seen(), challenge.seen()), (0, 0));
+
+    let given = json!({"session": at_session, "challenge": at_challenge});
+    let results = platform.node_with("managed.mjs", given)?;
+    let seen = results["session"]["seen"].as_str().unwrap_or_default();
+    assert!(seen.starts_with("GET /reports?page=2 HTTP/1.1"), "{seen}");
+    assert!(seen.contains("svc-auth-method: session"), "{seen}");
+    assert!(!seen.contains("__Host-svc"), "{seen}");
+    assert_eq!(results["session"]["refused"]["status"], 401);
+    let paths = (session.seen(), challenge.seen());
+    // One page each; a browser may ask for an icon too, with what it has.
+    assert!(
+        (1..=2).contains(&paths.0) && (1..=2).contains(&paths.1),
+        "{paths:?}"
+    );
+    let seen = results["challenge"]["seen"].as_str().unwrap_or_default();
+    assert!(seen.starts_with("GET /deep?x=1 HTTP/1.1"), "{seen}");
+
+    // The refusal of the person who had signed out, told by its reference.
+    let reference = results["session"]["refused"]["reference"].as_str();
+    let told = platform.svc_json(&["explain", reference.context("no reference")?])?;
+    assert_eq!(told["record"]["rule"], "session", "{told}");
+    assert_eq!(told["record"]["request"]["path"], "/again", "{told}");
+    Ok(())
+}
+
+/// ED-1, ED-1b, ED-1c, ED-4: a script passes with a token of the project, in either place, and with
+/// no other; `svc explain` says which rule it was, from the reference and from the address.
+#[test]
+fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
+    let platform = Platform::up()?;
+    let tunnel = Published::new(&platform, &["--name", "api", "--token-auth", "--svc-auth"])?;
+    let curl = platform.curl();
+    let url = tunnel.url("/v1");
+
+    let token = platform.svc(&["token", "create", "--ttl", "5m"])?;
+    let answer = curl.get(&[&url, "-H", &bearer(&token)])?;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(
+        answer.text().contains("svc-auth-method: token"),
+        "{answer:?}"
+    );
+    assert!(!answer.text().contains(&token), "{answer:?}");
+    let in_query = format!("{url}?a=b&svc.token={token}");
+    let answer = curl.get(&[&in_query])?;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(
+        answer.text().starts_with("GET /v1?a=b HTTP/1.1"),
+        "{answer:?}"
+    );
+    assert_eq!(tunnel.seen(), 2);
+
+    // Nobody's, of a stranger's key, malformed, and of another project.
+    refused(&curl.get(&[&url])?, 401, "unauthenticated");
+    let strangers = platform.svc(&["token", "mint", "--secret", STRANGERS])?;
+    let answer = curl.get(&[&url, "-H", &bearer(&strangers)])?;
+    let wrong = refused(&answer, 401, "invalid_token");
+    let twice = format!("{in_query}&svc.token={token}");
+    refused(&curl.get(&[&twice])?, 400, "invalid_request");
+    let elsewhere = of_another_project(&platform)?;
+    let answer = curl.get(&[&url, "-H", &bearer(&elsewhere)])?;
+    let outside = refused(&answer, 403, "insufficient_scope");
+    assert_eq!(tunnel.seen(), 0);
+
+    // Expired: it is good for a moment, and then for nothing.
+    let brief = platform.svc(&["token", "create", "--ttl", "1s"])?;
+    let deadline = Instant::now() + PATIENCE;
+    while curl.status(&[&url, "-H", &bearer(&brief)])? != 401 {
+        ensure!(Instant::now() < deadline, "it does not expire");
+    }
+    tunnel.seen();
+    refused(
+        &curl.get(&[&url, "-H", &bearer(&brief)])?,
+        401,
+        "invalid_token",
+    );
+    assert_eq!(tunnel.seen(), 0);
+
+    let told = platform.svc_json(&["explain", &wrong])?;
+    let record = &told["record"];
+    assert_eq!(record["rule"], "token", "{told}");
+    assert_eq!(
+        (&record["outcome"], &record["status"]),
+        (&json!("denied"), &json!(401))
+    );
+    assert!(
+        record["reason"].is_string() && told["next_step"].is_string(),
+        "{told}"
+    );
+    assert!(!told.to_string().contains(&strangers), "no token is told");
+    let logs = platform.svc(&["project", "logs", "--outcome", "denied"])?;
+    let line = logs.lines().find(|line| line.ends_with(&wrong));
+    assert!(
+        line.is_some_and(|line| line.contains("\t/v1\t401\t127.0.0.1\t")),
+        "{logs}"
+    );
+    let told = platform.svc(&["explain", &outside])?;
+    assert!(told.contains("rule        boundary"), "{told}");
+
+    // By address: what is seen here stands beside what the engine reported.
+    let told = platform.svc_json(&["explain", &url, "--token", &elsewhere])?;
+    assert_eq!(told["visit"]["answer"]["status"], 403, "{told}");
+    assert_eq!(told["token"]["boundary"], "excludes_project", "{told}");
+    assert_eq!(told["visit"]["certificate"]["trusted"], true, "{told}");
+    assert_eq!(told["record"]["rule"], "boundary", "{told}");
+    assert_eq!(tunnel.seen(), 0);
+    let told = platform.svc_json(&["explain", &url, "--token", &token])?;
+    assert_eq!(told["visit"]["answer"]["status"], 200, "{told}");
+    assert!(told["visit"]["answer"]["edge_ms"].is_number(), "{told}");
+    assert_eq!(told["token"]["boundary"], "none", "{told}");
+    Ok(())
+}
+
+/// ED-3, ED-4, ED-5: a machine passes with a certificate that is registered, by itself or beside
+/// other guards; a stranger's does not, nor does one together with a token.
+#[test]
+fn ed_3_a_machine_passes_with_its_certificate_and_with_no_other() -> Result<()> {
+    let platform = Platform::up()?;
+    let only = Published::new(&platform, &["--name", "machines", "--mtls-auth"])?;
+    let guards = ["--token-auth", "--svc-auth", "--mtls-auth"];
+    let any = Published::new(&platform, &[&["--name", "any"], &guards[..]].concat())?;
+    let known = client_certificate(&platform, "known")?;
+    let stranger = client_certificate(&platform, "stranger")?;
+    let register = ["credential", "create", "door", "--type", "mtls"];
+    let credential = platform
+        .svc_json(&[&register[..], &["--certificate-file", &known.certificate]].concat())?;
+
+    let curl = platform.curl();
+    let with = |certificate: &ClientCertificate, url: &str, more: &[&str]| {
+        let own = [
+            "--cert",
+            &certificate.certificate,
+            "--key",
+            &certificate.key,
+        ];
+        curl.get(&[&[url], &own[..], more].concat())
+    };
+    // The engine hears of it over the link.
+    let deadline = Instant::now() + PATIENCE;
+    let answer = loop {
+        let answer = with(&known, &only.url("/"), &[])?;
+        if answer.status == 200 {
+            break answer;
+        }
+        ensure!(Instant::now() < deadline, "{answer:?}");
+    };
+    assert!(
+        answer.text().contains("svc-auth-method: mtls"),
+        "{answer:?}"
+    );
+    let id = credential["credential"]["id"].as_str().context("no id")?;
+    assert!(answer.text().contains(&format!("svc-credential-id: {id}")));
+    assert_eq!(with(&known, &any.url("/"), &[])?.status, 200);
+    let token = platform.svc(&["token", "create", "--ttl", "5m"])?;
+    assert_eq!(curl.status(&[&any.url("/"), "-H", &bearer(&token)])?, 200);
+    assert_eq!((only.seen(), any.seen()), (1, 2));
+
+    assert!(curl.get(&[&only.url("/")]).is_err(), "no handshake without");
+    refused(
+        &with(&stranger, &only.url("/"), &[])?,
+        401,
+        "invalid_certificate",
+    );
+    refused(
+        &with(&stranger, &any.url("/"), &[])?,
+        401,
+        "invalid_certificate",
+    );
+    let both = with(&known, &any.url("/"), &["-H", &bearer(&token)])?;
+    refused(&both, 400, "ambiguous_credentials");
+    assert_eq!((only.seen(), any.seen()), (0, 0));
+
+    // Revoked: in force at the engine within moments, on a new connection.
+    platform.svc(&["credential", "revoke", id])?;
+    let deadline = Instant::now() + PATIENCE;
+    while with(&known, &only.url("/"), &[])?.status != 401 {
+        ensure!(Instant::now() < deadline, "it is not revoked");
+    }
+    Ok(())
+}
+
+/// The answer is a refusal of the edge with this status and code. Gives its reference.
+#[track_caller]
+fn refused(answer: &Answer, status: u64, code: &str) -> String {
+    assert_eq!(answer.status, status, "{answer:?}");
+    assert_eq!(answer.json()["code"], code, "{answer:?}");
+    let reference = answer.header("svc-reference").unwrap_or_default();
+    assert_eq!(reference.len(), 24, "{answer:?}");
+    assert_eq!(answer.json()["reference"], reference, "{answer:?}");
+    reference.to_owned()
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}")
+}
+
+/// A token that reaches another project of the same person, and that alone.
+fn of_another_project(platform: &Platform) -> Result<String> {
+    let preview = platform.svc_json(&["project", "create", "--preview"])?;
+    let plans = preview["plans"].as_array().context("no plans")?;
+    let basic = plans.iter().find(|plan| plan["plan"] == "basic");
+    let fingerprint = basic.and_then(|plan| plan["creationFingerprint"].as_str());
+    let fingerprint = fingerprint.context("no fingerprint")?;
+    let create = ["project", "create", "other", "--plan", "basic"];
+    let other: Value = platform.svc_json(&[&create[..], &["--confirm", fingerprint]].concat())?;
+    let resources = json!({"tunnels": {"projects": [other["id"]]}}).to_string();
+    platform.svc(&["token", "create", "--resources", &resources])
+}
+
+/// Files of a client certificate and its key.
+struct ClientCertificate {
+    certificate: String,
+    key: String,
+}
+
+/// A self-signed one, as machines have them.
+fn client_certificate(platform: &Platform, name: &str) -> Result<ClientCertificate> {
+    let Some(openssl) = env::var_os("SVC_TEST_OPENSSL") else {
+        bail!("SVC_TEST_OPENSSL is not set: run `cargo xtask test`");
+    };
+    let file = |kind: &str| {
+        let path = platform.directory().join(format!("{name}.{kind}"));
+        path.to_string_lossy().into_owned()
+    };
+    let (certificate, key) = (file("pem"), file("key"));
+    let made = Command::new(openssl)
+        .args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"])
+        .args(["-pkeyopt", "ec_paramgen_curve:P-256"])
+        .args(["-subj", &format!("/CN={name}")])
+        .args(["-keyout", &key, "-out", &certificate])
+        .output()?;
+    ensure!(
+        made.status.success(),
+        "openssl: {}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+    Ok(ClientCertificate { certificate, key })
+}
+
+/// Of nobody that the platform knows; long enough for HS256.
+const STRANGERS: &str = "a secret of a stranger, of no worth anywhere at all";
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);

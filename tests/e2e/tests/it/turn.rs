@@ -1,0 +1,269 @@
+//! The TURN relay of `svc up`: clients that others wrote reach each other through it, with
+//! credentials that the platform issued and with ones that they derived themselves; whoever may
+//! not is refused.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail, ensure};
+use e2e::{Platform, TurnClient, eventually, node, python, relay_of};
+use serde_json::{Value, json};
+
+/// coturn's client, over every transport, in pairs that send to each other.
+#[test]
+fn coturns_client_relays_over_udp_tcp_and_tls() -> Result<()> {
+    let platform = Platform::up()?;
+    let (host, [port, tls_port]) = relay_of(&platform)?;
+    let pat = derived_from_token(&platform, 600)?;
+    let issued = platform.svc_json(&["turn-credentials"])?;
+    for credential in [issued, pat] {
+        let text = |key: &str| credential[key].as_str().unwrap_or_default();
+        for flags in [&[][..], &["-s"], &["-c"], &["-t"], &["-t", "-S"]] {
+            let port = if flags.contains(&"-S") {
+                tls_port
+            } else {
+                port
+            };
+            let output = Command::new(uclient()?)
+                .args(["-y", "-n", "10", "-m", "2", "-u", text("username")])
+                .args(["-w", text("credential"), "-p", &port.to_string()])
+                .args(flags)
+                .arg(&host)
+                .output()?;
+            let said = String::from_utf8_lossy(&output.stdout);
+            ensure!(
+                output.status.success() && said.contains("Total lost packets 0 (0.000000%)"),
+                "{flags:?}: {said}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// aiortc: two peers with relay candidates alone, and a data channel between them.
+#[test]
+fn aiortc_meets_on_the_relay() -> Result<()> {
+    let platform = Platform::up()?;
+    let mut issued = platform.svc_json(&["turn-credentials"])?;
+    let urls = issued["urls"].as_array().cloned().unwrap_or_default();
+    // It takes one, and no TLS with an authority of our own.
+    for url in urls.iter().take(2) {
+        issued["urls"] = json!([url]);
+        let mut command = Command::new(python()?);
+        command.arg(here().join("python/turn_aiortc.py"));
+        let result = printed(command.env("TURN_CREDENTIAL", issued.to_string()))?;
+        assert_eq!(
+            result,
+            json!({"text": "good day to you", "kinds": ["relay"]})
+        );
+    }
+    Ok(())
+}
+
+/// Chromium, with `iceTransportPolicy: relay`, over UDP, TCP and TLS.
+#[test]
+fn chromium_meets_on_the_relay() -> Result<()> {
+    let platform = Platform::up()?;
+    let mut credential = derived_from_token(&platform, 600)?;
+    let urls = platform.ready()["turn_urls"].as_array().cloned();
+    // Not TLS over UDP: the relay has no DTLS.
+    let mut urls = urls.unwrap_or_default();
+    urls.retain(|url| url.as_str().is_some_and(|url| !is_dtls(url)));
+    credential["urls"] = json!(urls);
+    let mut command = Command::new(node()?);
+    command.arg(here().join("../node/turn.mjs"));
+    let result = printed(command.env("TURN_CREDENTIAL", credential.to_string()))?;
+    assert_eq!(result, json!({"met": 3}));
+    Ok(())
+}
+
+fn is_dtls(url: &str) -> bool {
+    url.starts_with("turns:") && url.ends_with("transport=udp")
+}
+
+/// TU-4: more than an hour to live, or expired, and it is refused, whoever made it.
+#[test]
+fn tu_4_credentials_that_are_not_of_this_hour_are_refused() -> Result<()> {
+    let platform = Platform::up()?;
+    let mut client = TurnClient::start(&platform)?;
+    for (ttl, code) in [
+        (600, 0),
+        (3595, 0),
+        (0, 401),
+        (-60, 401),
+        (3700, 401),
+        (86_400, 401),
+    ] {
+        let credential = derived_from_token(&platform, ttl)?;
+        assert_eq!(client.allocate("one", &credential, "udp")?, code, "{ttl} s");
+    }
+    Ok(())
+}
+
+/// TU-5: credentials that a token's holder or an application made are as good as the token or the
+/// application: its permissions and its boundary count, and when it is revoked, what was
+/// allocated ends within a second.
+#[test]
+fn tu_5_derived_credentials_are_checked_and_end_with_what_they_came_of() -> Result<()> {
+    let platform = Platform::up()?;
+    let mut client = TurnClient::start(&platform)?;
+    let pat = |name: &str, flags: &[&str]| {
+        let create = ["credential", "create", name, "--ttl", "24h"];
+        platform.svc_json(&[&create[..], flags].concat())
+    };
+    let good = pat("good", &["--permission", "turn.relay.allocate"])?;
+    let weak = pat("weak", &["--permission", "turn.credentials.create"])?;
+    let other = json!({"tunnels": {"projects": ["prj_01h455vb4pex5vsknk084sn02q"]}});
+    let elsewhere = pat("elsewhere", &["--resources", &other.to_string()])?;
+    let text = |value: &Value| value["token"].as_str().unwrap_or_default().to_owned();
+    let credential = |client: &mut TurnClient, token: &Value| {
+        client.order(&derive_pat(&platform, &text(token), 600)?)
+    };
+    let derived = credential(&mut client, &good)?;
+    // The relay hears of a token when the platform has made it.
+    eventually("the token is known", || {
+        Ok(client.allocate("one", &derived, "udp")? == 0)
+    })?;
+    assert_eq!(client.allocate("two", &derived, "tls")?, 0);
+    let echoed = client.order(&json!({"echo": ["one", "two"], "bytes": 40}))?;
+    assert_eq!(echoed, json!({"codes": [0, 0], "echoed": 40}));
+    for (token, what) in [(&weak, "permission"), (&elsewhere, "boundary")] {
+        let derived = credential(&mut client, token)?;
+        eventually(what, || Ok(client.allocate("x", &derived, "udp")? == 403))?;
+    }
+    let mut foreign = derived.clone();
+    let username = derived["username"].as_str().unwrap_or_default();
+    let endpoint = platform.ready()["project_endpoint"]
+        .as_str()
+        .unwrap_or_default();
+    foreign["username"] = json!(username.replace(endpoint, "00000000"));
+    assert_eq!(
+        client.allocate("x", &foreign, "udp")?,
+        401,
+        "the password is of another username"
+    );
+
+    let id = good["credential"]["id"].as_str().unwrap_or_default();
+    platform.svc(&["credential", "revoke", id])?;
+    let ended = client.order(&json!({"ended": "one", "within": 5}))?;
+    let seconds = ended["ended"].as_f64().unwrap_or(f64::MAX);
+    assert!(seconds < 1.0 && ended["code"] != 0, "{ended}");
+    assert_eq!(client.allocate("three", &derived, "udp")?, 401);
+    Ok(())
+}
+
+/// TU-5: an application agrees on a key with the relay, whose public half everybody can read.
+#[test]
+fn tu_5_an_application_makes_its_own_credentials() -> Result<()> {
+    let platform = Platform::up()?;
+    let mut client = TurnClient::start(&platform)?;
+    let pair = client.order(&json!({"keypair": true}))?;
+    let file = platform.directory().join("application.pem");
+    std::fs::write(&file, pair["public_key"].as_str().unwrap_or_default())?;
+    let file = file.display().to_string();
+    let create = [
+        "credential",
+        "create",
+        "calls",
+        "--type",
+        "app",
+        "--ttl",
+        "24h",
+    ];
+    let made = platform.svc_json(&[&create[..], &["--public-key-file", &file]].concat())?;
+    let realm = platform.ready()["turn_realm"].as_str().unwrap_or_default();
+    let url = format!("{}/keyrings/turn/{realm}.spki.der.hex", platform.base_url());
+    let relay_key = platform.curl().get(&[&url])?.text().trim().to_owned();
+    let derived = client.order(&json!({
+        "derive": "app",
+        "endpoint": platform.ready()["project_endpoint"],
+        "subject": made["credential"]["id"],
+        "realm": realm,
+        "ttl": 600,
+        "private_key": pair["private_key"],
+        "relay_key": relay_key,
+    }))?;
+    eventually("the application is known", || {
+        Ok(client.allocate("one", &derived, "udp")? == 0)
+    })?;
+    assert_eq!(client.allocate("two", &derived, "tcp")?, 0);
+    let echoed = client.order(&json!({"echo": ["one", "two"], "bytes": 20}))?;
+    assert_eq!(echoed, json!({"codes": [0, 0], "echoed": 20}));
+    let id = made["credential"]["id"].as_str().unwrap_or_default();
+    platform.svc(&["credential", "revoke", id])?;
+    let ended = client.order(&json!({"ended": "one", "within": 5}))?;
+    assert!(ended["ended"].as_f64().unwrap_or(f64::MAX) < 1.0, "{ended}");
+    Ok(())
+}
+
+/// What is relayed is the project's TURN usage.
+#[test]
+fn what_is_relayed_is_told_as_usage() -> Result<()> {
+    let platform = Platform::up()?;
+    let mut client = TurnClient::start(&platform)?;
+    let issued = platform.svc_json(&["turn-credentials"])?;
+    assert_eq!(client.allocate("one", &issued, "udp")?, 0);
+    assert_eq!(client.allocate("two", &issued, "tcp")?, 0);
+    let echoed = client.order(&json!({"echo": ["one", "two"], "bytes": 100}))?;
+    assert_eq!(echoed["echoed"], 100);
+    let peer = json!({"peer": "one", "address": "10.0.0.1", "port": 9});
+    assert_eq!(
+        client.order(&peer)?,
+        json!({"code": 403}),
+        "a private network"
+    );
+    // 4950 bytes there and back, out of one relay and into the other.
+    eventually("usage is told", || {
+        let usage = platform.svc_json(&["project", "usage", "--turn", "--timeline", "1h"])?;
+        Ok(usage.to_string().contains("19800"))
+    })
+}
+
+/// A credential of the administrator's own token.
+fn derived_from_token(platform: &Platform, ttl: i64) -> Result<Value> {
+    let token = platform.ready()["token"].as_str().unwrap_or_default();
+    TurnClient::start(platform)?.order(&derive_pat(platform, token, ttl)?)
+}
+
+fn derive_pat(platform: &Platform, token: &str, ttl: i64) -> Result<Value> {
+    Ok(json!({
+        "derive": "pat",
+        "endpoint": platform.ready()["project_endpoint"],
+        "subject": token_endpoint(token)?,
+        "realm": platform.ready()["turn_realm"],
+        "ttl": ttl,
+        "token": token,
+    }))
+}
+
+/// What a token says of itself.
+fn token_endpoint(token: &str) -> Result<String> {
+    let output = Command::new(python()?)
+        .args(["-c", "import base64,json,sys; p=sys.argv[1].split('.')[1]; print(json.loads(base64.urlsafe_b64decode(p+'=='))['token_endpoint'])", token])
+        .output()?;
+    ensure!(output.status.success(), "a token without an endpoint");
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+fn uclient() -> Result<PathBuf> {
+    match env::var_os("SVC_TEST_UCLIENT") {
+        Some(program) => Ok(program.into()),
+        None => bail!("SVC_TEST_UCLIENT is not set: run `cargo xtask test`"),
+    }
+}
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn printed(command: &mut Command) -> Result<Value> {
+    let output = command.env("PYTHONDONTWRITEBYTECODE", "1").output()?;
+    ensure!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(serde_json::from_slice(&output.stdout)?)
+}

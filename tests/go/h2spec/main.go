@@ -1,0 +1,88 @@
+// Runs h2spec at a name that this machine's resolver does not know: every name is this machine.
+//
+// The edge finds a tunnel by its name, so the judge has to come by that name. h2spec itself has no
+// way to say where a name is.
+//
+// Arguments: host, port, path, file of the report. The certificate is of a test and not checked.
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"log"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/summerwind/h2spec"
+	"github.com/summerwind/h2spec/config"
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+func main() {
+	port, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		log.Fatal(err)
+	}
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: here}
+	_, err = h2spec.Run(&config.Config{
+		Host:         os.Args[1],
+		Port:         port,
+		Path:         os.Args[3],
+		JUnitReport:  os.Args[4],
+		Timeout:      2 * time.Second,
+		MaxHeaderLen: 4000,
+		Strict:       true,
+		TLS:          true,
+		Insecure:     true,
+		Sections:     os.Args[5:],
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A name server of our own at the other end of a pipe.
+func here(context.Context, string, string) (net.Conn, error) {
+	asking, answering := net.Pipe()
+	go serve(answering)
+	return asking, nil
+}
+
+// Answers questions as they come over a stream, each behind its length (RFC 1035, 4.2.2).
+func serve(stream net.Conn) {
+	defer stream.Close()
+	for {
+		length := make([]byte, 2)
+		if _, err := io.ReadFull(stream, length); err != nil {
+			return
+		}
+		question := make([]byte, binary.BigEndian.Uint16(length))
+		if _, err := io.ReadFull(stream, question); err != nil {
+			return
+		}
+		var message dnsmessage.Message
+		if err := message.Unpack(question); err != nil {
+			return
+		}
+		message.Response = true
+		message.Additionals = nil
+		for _, asked := range message.Questions {
+			if asked.Type == dnsmessage.TypeA {
+				head := dnsmessage.ResourceHeader{Name: asked.Name, Class: asked.Class, TTL: 60}
+				body := &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}}
+				message.Answers = append(message.Answers, dnsmessage.Resource{Header: head, Body: body})
+			}
+		}
+		answer, err := message.Pack()
+		if err != nil {
+			return
+		}
+		framed := binary.BigEndian.AppendUint16(nil, uint16(len(answer)))
+		if _, err := stream.Write(append(framed, answer...)); err != nil {
+			return
+		}
+	}
+}

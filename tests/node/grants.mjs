@@ -1,0 +1,176 @@
+// The pages on which people let clients and devices in, as people see them: consent, the code of a
+// device, its approval, and what they say afterwards.
+
+import assert from "node:assert/strict";
+
+import { drive, focused } from "./browser.mjs";
+import { LOOKS, lookAt, signIn } from "./looks.mjs";
+
+const READ = "account.projects.read-only";
+/** Some of each group: a bundle of the interface, what stands out, and more. */
+const MUCH =
+  "account.projects.read-only tunnels.tunnels.create-delete account.credentials.read-write " +
+  "network.webhooks.read-only";
+
+await drive(async (world) => {
+  for (const [visit, { look, options }] of LOOKS.entries()) {
+    // Wrong codes are counted by person.
+    const person = `${world.given.people[visit]}@example.com`;
+    await consent(world, options, look, person);
+    await device(world, options, look, person);
+  }
+  await withoutScripts(world, `${world.given.people.at(-1)}@example.com`);
+});
+
+async function consent(world, options, look, person) {
+  const page = await world.open(options);
+  const see = (name) => lookAt(world, page, `${name}-${look}`);
+  // First the sign-in, and then what was asked for.
+  await page.goto(authorize(world, MUCH));
+  await focused(page, "Email");
+  await page.keyboard.type(person);
+  await page.keyboard.press("Tab");
+  await page.keyboard.type(world.given.password);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Let Web Client in?" }).waitFor();
+  await see("consent");
+  assert.equal((await decide(world, page, "Deny")).get("error"), "access_denied");
+
+  await page.goto(authorize(world, READ));
+  await see("consent-small");
+  assert.ok((await decide(world, page, "Approve")).get("code"));
+
+  const unregistered = authorize(world, READ).replace("client_id=web", "client_id=nobody");
+  const answer = await page.goto(unregistered);
+  assert.equal(answer.status(), 400);
+  await page.getByRole("heading", { name: "This link does not work" }).waitFor();
+  await see("consent-unregistered");
+  page.clean();
+}
+
+async function device(world, options, look, person) {
+  const page = await world.open(options);
+  const see = (name) => lookAt(world, page, `${name}-${look}`);
+  await signIn(world, page, person);
+  for (const [button, heading] of [
+    ["Approve", "Approved"],
+    ["Deny", "Denied"],
+  ]) {
+    const code = await begin(world, page);
+    await page.goto("/device");
+    await see("device");
+    await page.keyboard.type("BCDF-GHJK");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").waitFor();
+    await focused(page, "Code");
+    await see("device-wrong");
+    // What was wrong is kept, selected by who replaces it.
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type(code.toLowerCase());
+    await page.keyboard.press("Enter");
+    await page.getByText(code, { exact: true }).waitFor();
+    await page.getByText("The device says of itself:").waitFor();
+    await see("device-approval");
+    await press(page, button);
+    await page.getByRole("heading", { name: heading, exact: true }).waitFor();
+    await see(`device-${heading.toLowerCase()}`);
+  }
+
+  // A second window that was left open is too late.
+  const code = await begin(world, page);
+  const late = await page.context().newPage();
+  for (const window of [page, late]) {
+    await window.goto(`/device?user_code=${code}`);
+    await window.getByRole("button", { name: "Continue" }).press("Enter");
+    await window.getByRole("button", { name: "Approve" }).waitFor();
+  }
+  await press(late, "Deny");
+  await late.getByRole("heading", { name: "Denied" }).waitFor();
+  await press(page, "Approve");
+  await page.getByRole("heading", { name: "There is nothing to decide" }).waitFor();
+  await see("device-gone");
+
+  await page.getByRole("link", { name: "Enter another code" }).press("Enter");
+  for (let attempt = 0; attempt < 5; attempt += 1) {
+    await page.getByLabel("Code").fill("BCDF-GHJK");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").waitFor();
+    if (await page.getByText("Too many attempts").count()) break;
+  }
+  await page.getByText("Too many attempts").waitFor();
+  await see("device-throttled");
+  page.clean();
+}
+
+/** Both ways with scripts off. */
+async function withoutScripts(world, person) {
+  const page = await world.open({ javaScriptEnabled: false });
+  await signIn(world, page, person);
+  await page.goto(authorize(world, READ));
+  assert.ok((await decide(world, page, "Approve")).get("code"));
+  const code = await begin(world, page);
+  await page.goto("/device");
+  await page.getByLabel("Code").fill(code);
+  await page.keyboard.press("Enter");
+  await press(page, "Approve");
+  await page.getByRole("heading", { name: "Approved" }).waitFor();
+  page.clean();
+}
+
+/** What a client sends people to. */
+function authorize(world, scope) {
+  const asked = new URLSearchParams({
+    response_type: "code",
+    client_id: "web",
+    redirect_uri: world.given.callback,
+    scope,
+    state: "xyz",
+    code_challenge: "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+    code_challenge_method: "S256",
+  });
+  return `/oauth/authorize?${asked}`;
+}
+
+/** What a device does first; the code that it shows. */
+async function begin(world, page) {
+  const answer = await page.context().request.post("/oauth/device_authorization", {
+    form: {
+      client_id: "svc-cli",
+      scope: MUCH,
+      svc_source: JSON.stringify([
+        { key: "host", value: `${"a-rather-long-name.".repeat(6)}example`, label: "Host" },
+        { key: "os", value: "linux", label: "System" },
+      ]),
+    },
+  });
+  assert.equal(answer.status(), 200, await answer.text());
+  return (await answer.json()).user_code;
+}
+
+/**
+ * Decides on the consent page. The client is nowhere: what counts is what the browser asks it for,
+ * when the policy of the page lets it.
+ */
+async function decide(world, page, button) {
+  const returned = page.waitForRequest((request) => request.url().startsWith(world.given.callback));
+  await press(page, button);
+  const back = new URL((await returned).url());
+  assert.equal(back.searchParams.get("state"), "xyz");
+  assert.equal(back.searchParams.get("iss"), world.url);
+  // The browser shows its own page about a name that there is not.
+  await page.waitForEvent("load");
+  return back.searchParams;
+}
+
+/** Goes to a button by the keyboard and presses it. */
+async function press(page, name) {
+  const button = await page.getByRole("button", { name, exact: true }).elementHandle();
+  for (let stop = 0; stop < 8; stop += 1) {
+    await page.keyboard.press("Tab");
+    if (await button.evaluate((node) => node === document.activeElement)) {
+      await page.keyboard.press("Enter");
+      return;
+    }
+  }
+  assert.fail(`the keyboard does not reach ${name}`);
+}

@@ -1,0 +1,49 @@
+// A person at the tunnels of `svc up`: signing in with the administrator's mail address and
+// password, signing out, and a challenge. What it saw is printed for the test.
+
+import assert from "node:assert/strict";
+
+import { drive } from "./browser.mjs";
+import { signIn } from "./person.mjs";
+
+// The development CA is one that no browser knows.
+const TRUSTING = { ignoreHTTPSErrors: true };
+
+await drive(async (world) => {
+  const { given } = world;
+  const session = await throughTheSignIn(world, given.session);
+  const challenge = await throughTheChallenge(world, given.challenge);
+  console.log(JSON.stringify({ session, challenge }));
+});
+
+/** In, out, and refused. */
+async function throughTheSignIn(world, address) {
+  const page = await world.open({ ...TRUSTING, expected: [401] });
+  await page.goto(`${address}/reports?page=2`);
+  assert.ok(page.url().startsWith(`${world.url}/login?`), page.url());
+  await signIn(page, world.given);
+  await page.waitForURL(`${address}/reports?page=2`);
+  const seen = await page.locator("body").textContent();
+
+  await page.goto(`${address}/.well-known/svc/logout`);
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "You are signed out" }).waitFor();
+  // From a page of the edge that lets a script ask: the answer for programs, not the next sign-in.
+  await page.goto(`${address}/.well-known/svc/session`);
+  const refused = await page.evaluate(async (at) => {
+    const answer = await fetch(at);
+    return { status: answer.status, reference: answer.headers.get("svc-reference") };
+  }, `${address}/again`);
+  page.clean();
+  return { seen, refused };
+}
+
+/** The page works it out by itself, and the service follows. */
+async function throughTheChallenge(world, address) {
+  const page = await world.open(TRUSTING);
+  await page.goto(`${address}/deep?x=1`);
+  await page.waitForURL(`${address}/deep?x=1`);
+  const seen = await page.locator("body").textContent();
+  page.clean();
+  return { seen };
+}

@@ -1,0 +1,52 @@
+//! h2spec, a judge of HTTP/2 servers. It is published as source in Go, so it is there where a Go
+//! and its module proxy are; its test tells in its output whether it ran.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::program;
+use crate::repository::Repository;
+
+/// Builds `tests/go/h2spec` in `directory`, or leaves it alone when it was built of the same sources
+/// by the same Go. `None` where there is no Go, or one that cannot build it.
+pub(super) fn h2spec(repository: &Repository, directory: &Path) -> Result<Option<PathBuf>> {
+    let Some(go) = go() else {
+        eprintln!("    no Go here: h2spec will not run");
+        return Ok(None);
+    };
+    let stamp = directory.join("stamp");
+    let mut wanted = program::output(Command::new(&go).arg("version"))?;
+    for file in ["main.go", "go.mod", "go.sum"] {
+        wanted += &repository.read(&format!("{SOURCE}/{file}"))?;
+    }
+    let binary = directory.join("h2spec");
+    if binary.is_file() && fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
+        return Ok(Some(binary));
+    }
+    fs::create_dir_all(directory)?;
+    let built = program::run(
+        Command::new(&go)
+            .current_dir(repository.root().join(SOURCE))
+            .args(["build", "-mod=readonly", "-o"])
+            .arg(&binary),
+    );
+    if let Err(error) = built {
+        // Too old a Go, or no way to its modules.
+        eprintln!("    h2spec will not run: {error:#}");
+        return Ok(None);
+    }
+    // Written last: an installation that broke off is begun again.
+    fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
+    Ok(Some(binary))
+}
+
+/// On `PATH`, or where Go's own installation instructions put it.
+fn go() -> Option<PathBuf> {
+    program::find("go").or_else(|| Some(PathBuf::from(INSTRUCTED)).filter(|go| go.is_file()))
+}
+
+const SOURCE: &str = "tests/go/h2spec";
+const INSTRUCTED: &str = "/usr/local/go/bin/go";
