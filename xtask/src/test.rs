@@ -11,6 +11,9 @@ use crate::provision::{self, Provisions};
 use crate::repository::Repository;
 use crate::tidy;
 
+/// What `svc` leaves out unless it is asked for.
+const KEYRING: &str = "svc/keyring";
+
 /// Provisions the machine and runs every step. A failure names the step it happened in. The last
 /// step's own last line is the last line of a good run.
 pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
@@ -24,44 +27,18 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     steps.step("rustfmt", || {
         run_cargo(repository, &["fmt", "--all", "--check"])
     })?;
-    steps.step("clippy", || {
-        run_cargo(
-            repository,
-            &[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--locked",
-                "--",
-                "-D",
-                "warnings",
-            ],
-        )
-    })?;
+    steps.step("clippy", || clippy(repository, &[]))?;
     steps.step("clippy, with a keyring", || {
-        run_cargo(
-            repository,
-            &[
-                "clippy",
-                "-p",
-                "svc",
-                "--features",
-                "keyring",
-                "--all-targets",
-                "--locked",
-                "--",
-                "-D",
-                "warnings",
-            ],
-        )
+        clippy(repository, &["--features", KEYRING])
     })?;
     steps.step("tidy", || tidy::run(repository))?;
-    steps.step("build", || {
-        run_cargo(repository, &["build", "--locked", "-p", "svc"])
-    })?;
-    steps.step("the keyring", || keyring(repository, &provisions))?;
     steps.step("fuzz, briefly", || fuzz::briefly(repository))?;
-    steps.step("cargo test", || tests(repository, &provisions))
+    steps.step("cargo test", || tests(repository, &provisions, &[]))?;
+    // Last, because it puts another `svc` in the place of the one that the tests above run.
+    steps.step("the keyring", || {
+        let named = ["--features", KEYRING, "--test", "it", "--", "keyring::"];
+        tests(repository, &provisions, &named)
+    })
 }
 
 /// The two parts of a Rust installation that a minimal one leaves out.
@@ -80,25 +57,25 @@ fn components() -> Result<()> {
     )
 }
 
-fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
+fn clippy(repository: &Repository, features: &[&str]) -> Result<()> {
+    let mut cargo = in_repository(repository);
+    cargo
+        .args(["clippy", "--workspace", "--all-targets", "--locked"])
+        .args(features)
+        .args(["--", "-D", "warnings"]);
+    program::run(&mut cargo)
+}
+
+/// The whole workspace each time: cargo unites the features of what is selected, and another
+/// selection would compile the dependencies once more.
+fn tests(repository: &Repository, provisions: &Provisions, more: &[&str]) -> Result<()> {
     let svc = repository.target_directory()?.join("debug").join("svc");
     let mut cargo = in_repository(repository);
     cargo
         // One broken test must not hide those of the packages after it.
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
+        .args(more)
         .env("SVC_BIN", svc);
-    provided(cargo, provisions)
-}
-
-/// The one feature that the workspace's tests are built without.
-fn keyring(repository: &Repository, provisions: &Provisions) -> Result<()> {
-    let mut cargo = in_repository(repository);
-    cargo.args(["test", "-p", "svc", "--features", "keyring", "--locked"]);
-    cargo.args(["--test", "it", "keyring"]);
-    provided(cargo, provisions)
-}
-
-fn provided(mut cargo: Command, provisions: &Provisions) -> Result<()> {
     for (name, value) in provisions.environment() {
         cargo.env(name, value);
     }
