@@ -5,6 +5,7 @@
 
 mod error;
 mod events;
+mod websocket;
 
 pub use error::{ApiError, Problem};
 pub use events::{Event, Events};
@@ -33,6 +34,16 @@ pub struct Api {
 /// What a list or an event stream is narrowed to: the `filters` of one kind of object, as the
 /// Engine API writes them.
 pub type Filters = serde_json::Map<String, Value>;
+
+/// How events travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Server-sent events, an answer that does not end.
+    #[default]
+    Sse,
+    /// A text frame for each event.
+    WebSocket,
+}
 
 /// How an engine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,10 +127,23 @@ impl Api {
         self.list("/api/tunnels", filters, limit).await
     }
 
-    /// `GET /api/sse` (EN-3): the snapshot, then every change. Without filters of a kind, all of
+    /// The snapshot, then every change (`GET /api/sse`, EN-3). Without filters of a kind, all of
     /// that kind.
     pub async fn events(
         &self,
+        clients: Option<&Filters>,
+        tunnels: Option<&Filters>,
+    ) -> Result<Events, ApiError> {
+        self.events_over(Transport::Sse, clients, tunnels).await
+    }
+
+    /// The same over the transport of choice (`GET /api/websocket`, EN-4).
+    ///
+    /// # Errors
+    /// As every call; the engine's refusal is [`ApiError::Refused`] over both.
+    pub async fn events_over(
+        &self,
+        transport: Transport,
         clients: Option<&Filters>,
         tunnels: Option<&Filters>,
     ) -> Result<Events, ApiError> {
@@ -129,8 +153,19 @@ impl Api {
                 params.insert(key.to_owned(), Value::Object(filters.clone()));
             }
         }
-        let response = self.get("/api/sse", params, "text/event-stream").await?;
-        Ok(Events::new(response.into_body()))
+        match transport {
+            Transport::Sse => {
+                let response = self.get("/api/sse", params, "text/event-stream").await?;
+                Ok(Events::of_body(response.into_body()))
+            }
+            Transport::WebSocket => {
+                let host = authority(self.connector.address());
+                let url = format!("wss://{host}{}", target("/api/websocket", params));
+                let stream = self.connector.connect().await?;
+                let socket = websocket::open(&url, &self.token, &self.agent, stream).await?;
+                Ok(Events::of_socket(socket))
+            }
+        }
     }
 
     async fn list(
@@ -158,15 +193,8 @@ impl Api {
         params: serde_json::Map<String, Value>,
         accept: &str,
     ) -> Result<http::Response<Incoming>, ApiError> {
-        let target = if params.is_empty() {
-            path.to_owned()
-        } else {
-            format!(
-                "{path}?params={}",
-                percent_encoded(&Value::Object(params).to_string())
-            )
-        };
-        self.send(target, accept, StatusCode::OK).await
+        self.send(target(path, params), accept, StatusCode::OK)
+            .await
     }
 
     /// One request; anything but what is expected is an error.
@@ -216,6 +244,15 @@ impl std::fmt::Debug for Api {
             .field("engine", self.connector.address())
             .finish_non_exhaustive()
     }
+}
+
+/// A path with its `params`.
+fn target(path: &str, params: serde_json::Map<String, Value>) -> String {
+    if params.is_empty() {
+        return path.to_owned();
+    }
+    let params = percent_encoded(&Value::Object(params).to_string());
+    format!("{path}?params={params}")
 }
 
 async fn read(body: Incoming) -> Result<Bytes, ApiError> {

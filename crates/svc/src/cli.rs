@@ -1,15 +1,28 @@
 //! The command line: commands and what all of them take.
 
-use clap::{Parser, Subcommand, ValueEnum};
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{
+    ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+};
 
 use crate::commands::{
-    audit, clients, credential, dial, doctor, engine, events, explain, forward, login, logout, mcp,
-    platform, project, token, tunnels, turn, turn_credentials, up, workspace,
+    audit, clients, completions, context, credential, dial, doctor, engine, events, explain,
+    forward, login, logout, man, mcp, platform, project, token, tunnels, turn, turn_credentials, up,
+    workspace,
 };
+use crate::failure::Failure;
 
 /// Publish a private service, or dial one.
 #[derive(Debug, Parser)]
-#[command(name = "svc", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "svc",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    disable_help_flag = true,
+    after_help = "`svc help <command>` tells more than --help; `svc help exit-codes` tells how commands end."
+)]
 pub(crate) struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -24,6 +37,11 @@ pub(crate) struct Cli {
         hide_env_values = true
     )]
     pub(crate) log: Option<String>,
+
+    // The short form, which fits a screen; the long one is that of `svc help`.
+    /// Print help
+    #[arg(long, short, global = true, action = ArgAction::HelpShort)]
+    help: Option<bool>,
 }
 
 /// What svc can do.
@@ -75,6 +93,51 @@ pub(crate) enum Command {
     /// Make tokens, and look into them
     #[command(subcommand)]
     Token(token::Command),
+    /// Contexts: where commands connect and with what
+    #[command(subcommand)]
+    Context(context::Command),
+    /// Print what makes a shell complete commands and flags
+    Completions(completions::Args),
+    /// Print the manual page, or write those of all commands
+    Man(man::Args),
+}
+
+/// Reads the command line, and how data and failures are written with it. Help is printed and a
+/// wrong command line told here; what is left is the exit code.
+pub(crate) fn read() -> Result<(Cli, Format), ExitCode> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if man::is_topic(&arguments) {
+        return Err(man::topic());
+    }
+    let mut command = Cli::command();
+    let read = command
+        .try_get_matches_from_mut(&arguments)
+        .and_then(|matches| {
+            let format = Format::of(&matches);
+            let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+            Ok((cli, format))
+        });
+    read.map_err(|error| {
+        if error.use_stderr() && Format::is_asked_for(&arguments) {
+            return Failure::usage(first_line(&error.to_string()))
+                .hint("see --help")
+                .report(Format::Json);
+        }
+        // A reader that is gone needs no help.
+        drop(error.print());
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    })
+}
+
+/// What clap says went wrong, without its advice.
+fn first_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    text.split("\n\n")
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// How a command writes its data.
@@ -87,9 +150,32 @@ pub(crate) enum Format {
     Json,
 }
 
+impl Format {
+    /// That of the command which is run, where it has one.
+    fn of(matches: &ArgMatches) -> Self {
+        let mut matches = matches;
+        while let Some((_name, inner)) = matches.subcommand() {
+            matches = inner;
+        }
+        let asked = matches.try_get_one::<Self>("output").ok().flatten();
+        asked.copied().unwrap_or_default()
+    }
+
+    /// Whether a command line that cannot be read asks for JSON.
+    fn is_asked_for(arguments: &[OsString]) -> bool {
+        let mut before = None;
+        arguments.iter().any(|argument| {
+            let text = argument.to_str().unwrap_or_default();
+            let behind_flag = matches!(before.replace(text), Some("-o" | "--output"));
+            (behind_flag && text == "json")
+                || matches!(text, "--output=json" | "-ojson" | "-o=json")
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use std::{collections::BTreeSet, path::Path};
 
     use super::*;
 
@@ -98,29 +184,79 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// One snapshot for each command: a command that is new has none, and fails.
     #[test]
     fn help_says_what_there_is() {
-        let mut root = Cli::command();
-        root.build();
-        let help: Vec<_> = walk(&root)
-            .iter()
-            .map(|(name, help)| format!("---- {name}\n{help}"))
-            .collect();
-        insta::assert_snapshot!(help.join("\n"));
+        let mut names = BTreeSet::new();
+        for (name, command) in all() {
+            let name = name.replace(' ', "-");
+            insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+                insta::assert_snapshot!(format!("help-{name}"), help(&command));
+            });
+            names.insert(format!("help-{name}.snap"));
+        }
+        // And a snapshot of a command that is gone goes, too.
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/snapshots");
+        for file in std::fs::read_dir(folder).unwrap() {
+            let file = file.unwrap().file_name().into_string().unwrap();
+            let is_of_help = file.starts_with("help-") && file.ends_with(".snap");
+            assert!(!is_of_help || names.contains(&file), "{file} is of no command");
+        }
     }
 
-    /// Every command with its long help.
-    fn walk(command: &clap::Command) -> Vec<(String, String)> {
-        let name = command.get_bin_name().unwrap_or("svc").to_owned();
-        // A fixed width, and no environment of the machine that runs the test.
-        let mut alone = command.clone().term_width(100);
-        let mut all = vec![(name, alone.render_long_help().to_string())];
-        for sub in command
-            .get_subcommands()
-            .filter(|sub| sub.get_name() != "help")
-        {
-            all.extend(walk(sub));
+    /// Of those that a person uses every day.
+    #[test]
+    fn daily_help_fits_a_screen_and_has_examples() {
+        const DAILY: [&str; 8] = [
+            "tunnels", "clients", "events", "dial", "token", "context", "doctor", "completions",
+        ];
+        for (name, command) in all() {
+            let first = name.split(' ').nth(1).unwrap_or_default();
+            if !DAILY.contains(&first) || name.split(' ').nth(1) == Some("help") {
+                continue;
+            }
+            let help = help(&command);
+            let lines = help.lines().count();
+            assert!(lines <= SCREEN, "{name}: {lines} lines\n{help}");
+            assert!(help.contains("Example"), "{name} has no example");
         }
-        all
     }
+
+    #[test]
+    fn json_is_written_where_it_is_asked_for() {
+        let asked = |line: &str| {
+            let arguments: Vec<_> = line.split(' ').map(OsString::from).collect();
+            Format::is_asked_for(&arguments)
+        };
+        assert!(asked("svc tunnels -o json --nonsense"));
+        assert!(asked("svc tunnels --output=json --nonsense"));
+        assert!(!asked("svc tunnels --output text json"));
+        assert!(!asked("svc tunnels --filter json"));
+    }
+
+    /// Every command that can be called, by its full name.
+    fn all() -> Vec<(String, clap::Command)> {
+        fn walk(command: &clap::Command, all: &mut Vec<(String, clap::Command)>) {
+            let name = command.get_bin_name().unwrap_or("svc").to_owned();
+            all.push((name, command.clone()));
+            for sub in command.get_subcommands() {
+                if sub.get_name() != "help" {
+                    walk(sub, all);
+                }
+            }
+        }
+        let mut root = Cli::command();
+        root.build();
+        let mut commands = Vec::new();
+        walk(&root, &mut commands);
+        commands
+    }
+
+    /// What `--help` prints at a fixed width, and without the environment of the machine.
+    fn help(command: &clap::Command) -> String {
+        command.clone().term_width(100).render_help().to_string()
+    }
+
+    /// Lines of a terminal window that somebody has made a little larger.
+    const SCREEN: usize = 40;
 }

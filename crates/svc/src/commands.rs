@@ -2,6 +2,8 @@
 
 pub(crate) mod audit;
 pub(crate) mod clients;
+pub(crate) mod completions;
+pub(crate) mod context;
 pub(crate) mod credential;
 pub(crate) mod dial;
 pub(crate) mod doctor;
@@ -11,6 +13,7 @@ pub(crate) mod explain;
 pub(crate) mod forward;
 pub(crate) mod login;
 pub(crate) mod logout;
+pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod platform;
 pub(crate) mod project;
@@ -103,6 +106,12 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
             set_up_logs(Level::Error, log)?;
             doctor::run(args).await
         }
+        Command::Context(command) => {
+            set_up_logs(Level::Error, log)?;
+            context::run(command)
+        }
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
         Command::Audit(args) => {
             set_up_logs(Level::Error, log)?;
             audit::run(args).await

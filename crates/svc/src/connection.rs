@@ -56,7 +56,9 @@ impl Connection {
         let context = self.read_context()?;
         // Nothing is sent anywhere, so it does not matter whom it is for.
         let context = context.ok_or_else(|| {
-            Failure::usage("no token is known").hint("give one, or sign in with `svc login`")
+            Failure::usage("no token is known")
+                .named("no_token")
+                .hint("give one, or sign in with `svc login`")
         })?;
         context.token.token()
     }
@@ -75,7 +77,7 @@ impl Connection {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let kept_engine = context.as_ref().and_then(|context| context.engine.clone());
         let Some(engine) = given(&self.engine).or(kept_engine) else {
-            let failure = Failure::usage("no engine is known");
+            let failure = Failure::usage("no engine is known").named("no_engine");
             return Err(match &context {
                 // Signed in: the platform knows the engine of each project.
                 Some(_) => {
@@ -93,11 +95,14 @@ impl Connection {
         let (kept_token, kept_ca) = context
             .map(|context| (context.token, context.ca_file))
             .unzip();
+        let kept_token = kept_token.filter(|kept| !kept.is_none());
         let token = match (given(&self.token), kept_token) {
             (Some(token), _) => Token::new(&token),
             (None, Some(kept)) => kept.token()?,
             (None, None) => {
-                return Err(Failure::usage("no token is given").hint("give --token (or SVC_TOKEN)"));
+                return Err(Failure::usage("no token is given")
+                    .named("no_token")
+                    .hint("give --token (or SVC_TOKEN), or sign in with `svc login`"));
             }
         };
         let mut config = Config::new(engine, token);

@@ -17,13 +17,14 @@ use serde::{Deserialize, Serialize};
 use crate::{
     failure::{Code, Failure},
     keyring::Account,
+    suggest,
 };
 
 /// The context of a running `svc up`. It is used where none is named, because who starts that
 /// wants to try it.
 pub(crate) const LOCAL: &str = "local";
 
-/// The context that is used where none is named and no `svc up` runs.
+/// The context that is used where none is named or selected and no `svc up` runs.
 pub(crate) const DEFAULT: &str = "default";
 
 /// Where to connect and with what.
@@ -68,24 +69,106 @@ pub(crate) struct SelectedProject {
     pub(crate) endpoint: String,
 }
 
-/// The context that is named, which must be there; else that of a running `svc up`, else the
-/// default one. The name comes with it.
+/// Why a context is the one that is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// A flag or a variable names it.
+    Named,
+    /// `svc context use` selected it.
+    Selected,
+    /// `svc up` runs.
+    Running,
+    /// Nothing else says so.
+    Fallback,
+}
+
+/// The context that is named, which must be there; else the selected one, else that of a running
+/// `svc up`, else the default one. The name comes with it.
 pub(crate) fn pick(
     directory: &Path,
     name: Option<&str>,
 ) -> Result<(String, Option<Context>), Failure> {
+    let (name, _why) = choose(directory, name)?;
+    let context = Context::read(directory, &name)?;
+    Ok((name, context))
+}
+
+/// Which context is used, and why.
+pub(crate) fn choose(directory: &Path, name: Option<&str>) -> Result<(String, Why), Failure> {
     if let Some(name) = name.filter(|name| !name.is_empty()) {
-        let context = Context::read(directory, name)?;
-        let missing = || {
-            Failure::usage(format!("there is no context `{name}`"))
-                .hint(format!("`svc login --context {name}` writes it"))
+        return match Context::read(directory, name)? {
+            Some(_) => Ok((name.to_owned(), Why::Named)),
+            None => Err(unknown(directory, name)),
         };
-        return Ok((name.to_owned(), Some(context.ok_or_else(missing)?)));
     }
-    if let Some(context) = Context::read(directory, LOCAL)? {
-        return Ok((LOCAL.to_owned(), Some(context)));
+    if let Some(name) = selected(directory) {
+        return match Context::read(directory, &name)? {
+            Some(_) => Ok((name, Why::Selected)),
+            None => Err(unknown(directory, &name)
+                .hint("`svc context use` without a name forgets what was selected")),
+        };
     }
-    Ok((DEFAULT.to_owned(), Context::read(directory, DEFAULT)?))
+    match Context::read(directory, LOCAL)? {
+        Some(_) => Ok((LOCAL.to_owned(), Why::Running)),
+        None => Ok((DEFAULT.to_owned(), Why::Fallback)),
+    }
+}
+
+/// The failure of a name that no context has.
+pub(crate) fn unknown(directory: &Path, name: &str) -> Failure {
+    let known = names(directory).unwrap_or_default();
+    let failure =
+        Failure::usage(format!("there is no context `{name}`")).named("context_not_found");
+    match suggest::nearest(name, known.iter().map(String::as_str)) {
+        Some(known) => failure.hint(format!("did you mean `{known}`?")),
+        None => failure.hint(format!(
+            "`svc login --context {name}` or `svc context set {name}` writes it"
+        )),
+    }
+}
+
+/// The names of all contexts, in order.
+pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Failure> {
+    let folder = directory.join("contexts");
+    let failed =
+        |error| Failure::of(&format!("cannot read {}", folder.display()), error);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        // A file that is being written has another ending.
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        if let Some(name) = stem.filter(|name| is_json && is_name(name)) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The context that `svc context use` selected.
+pub(crate) fn selected(directory: &Path) -> Option<String> {
+    let text = fs::read_to_string(directory.join(SELECTED)).ok()?;
+    let name = text.trim();
+    is_name(name).then(|| name.to_owned())
+}
+
+/// Selects a context, or none.
+pub(crate) fn select(directory: &Path, name: Option<&str>) -> Result<(), Failure> {
+    let path = directory.join(SELECTED);
+    let written = match name {
+        Some(name) => write_private(&path, format!("{name}\n").as_bytes()),
+        None => match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+    };
+    written.map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))
 }
 
 impl Kept {
@@ -101,6 +184,11 @@ impl Kept {
                 .hint("sign in again with `svc login`")
             }),
         }
+    }
+
+    /// Whether there is no token yet.
+    pub(crate) fn is_none(&self) -> bool {
+        matches!(self, Self::Token(token) if token.trim().is_empty())
     }
 
     /// The account in the keyring, where the token is there.
@@ -238,16 +326,24 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&unfinished, path)
 }
 
-fn file(directory: &Path, name: &str) -> Result<PathBuf, Failure> {
-    let plain = !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    if !plain {
-        return Err(Failure::usage(format!("`{name}` is no name of a context")));
+/// The file of a context.
+pub(crate) fn file(directory: &Path, name: &str) -> Result<PathBuf, Failure> {
+    if !is_name(name) {
+        return Err(Failure::usage(format!("`{name}` is no name of a context"))
+            .hint("letters, digits, `-` and `_`"));
     }
     Ok(directory.join("contexts").join(format!("{name}.json")))
 }
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+/// The file with the name of the selected context, beside `contexts/`.
+const SELECTED: &str = "selected";
 
 #[cfg(test)]
 mod tests {
@@ -318,6 +414,27 @@ mod tests {
         assert_eq!(picked(Some(DEFAULT)).unwrap(), DEFAULT);
         let missing = picked(Some("work")).unwrap_err();
         assert!(missing.to_string().contains("`work`"), "{missing}");
+    }
+
+    #[test]
+    fn a_selection_stands_above_a_running_up_and_below_a_name() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [DEFAULT, LOCAL, "work"] {
+            context().save(dir.path(), name).unwrap();
+        }
+        assert_eq!(names(dir.path()).unwrap(), [DEFAULT, LOCAL, "work"]);
+        select(dir.path(), Some("work")).unwrap();
+        let chosen = |name| choose(dir.path(), name).unwrap();
+        assert_eq!(chosen(None), ("work".to_owned(), Why::Selected));
+        assert_eq!(chosen(Some(LOCAL)), (LOCAL.to_owned(), Why::Named));
+        Context::remove(dir.path(), "work").unwrap();
+        let gone = choose(dir.path(), None).unwrap_err();
+        assert!(gone.to_string().contains("svc context use"), "{gone}");
+        select(dir.path(), None).unwrap();
+        select(dir.path(), None).unwrap();
+        assert_eq!(chosen(None), (LOCAL.to_owned(), Why::Running));
+        let slip = choose(dir.path(), Some("defualt")).unwrap_err();
+        assert!(slip.to_string().contains("`default`?"), "{slip}");
     }
 
     #[test]

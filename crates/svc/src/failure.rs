@@ -1,13 +1,19 @@
-//! How a command fails: one line, a next step, and an exit code that scripts can tell apart.
+//! How a command fails: a code with its name, the cause in one line, the next step in another, and
+//! an exit code that scripts can tell apart. Text and JSON say the same.
 
-use std::{error::Error, fmt, process::ExitCode};
+use std::{borrow::Cow, error::Error, fmt, process::ExitCode};
 
-use client::{ConnectError, Refusal, RefusalKind, api::ApiError};
+use client::{ConnectError, Refusal, RefusalKind, api::ApiError, error::Step};
+use rustls::{AlertDescription, CertificateError};
+use serde_json::{Value, json};
+
+use crate::{cli::Format, filters};
 
 /// Why a command ended.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: Code,
+    name: Option<Cow<'static, str>>,
     message: String,
     hint: Option<String>,
 }
@@ -30,11 +36,26 @@ pub(crate) enum Code {
     NotAvailable = 5,
 }
 
+impl Code {
+    /// What a failure is called that has no name of its own.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::OutputClosed => "output_closed",
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Refused => "refused",
+            Self::Conflict => "conflict",
+            Self::NotAvailable => "feature_unavailable",
+        }
+    }
+}
+
 impl Failure {
     /// A failure with its code.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
+            name: None,
             message: message.into(),
             hint: None,
         }
@@ -48,6 +69,16 @@ impl Failure {
     /// A wrong command line or configuration.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
+    }
+
+    /// Gives it a stable name, which says more than its exit code.
+    #[must_use]
+    pub(crate) fn named(self, name: impl Into<Cow<'static, str>>) -> Self {
+        let name = name.into();
+        Self {
+            name: (!name.is_empty()).then_some(name),
+            ..self
+        }
     }
 
     /// Adds the next step.
@@ -74,11 +105,37 @@ impl Failure {
         &self.message
     }
 
-    /// Tells the person and gives the process its code.
+    /// The stable name: the code of the problem, where an API answered with one.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.code.name())
+    }
+
+    /// The next step.
+    pub(crate) fn next_step(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// The same as one object.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut error = json!({
+            "code": self.name(),
+            "message": self.message,
+            "exit_code": self.code as u8,
+        });
+        if let (Some(hint), Some(error)) = (&self.hint, error.as_object_mut()) {
+            error.insert("hint".to_owned(), json!(hint));
+        }
+        json!({ "error": error })
+    }
+
+    /// Tells the person or the program, and gives the process its code.
     #[expect(clippy::print_stderr, reason = "the one place that tells a failure")]
-    pub(crate) fn report(&self) -> ExitCode {
+    pub(crate) fn report(&self, format: Format) -> ExitCode {
         if self.code != Code::OutputClosed {
-            eprintln!("{self}");
+            match format {
+                Format::Text => eprintln!("{self}"),
+                Format::Json => eprintln!("{}", self.to_json()),
+            }
         }
         ExitCode::from(self.code as u8)
     }
@@ -86,7 +143,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.message)?;
+        write!(f, "error[{}]: {}", self.name(), self.message)?;
         if let Some(hint) = &self.hint {
             write!(f, "\nhint: {hint}")?;
         }
@@ -99,16 +156,19 @@ impl From<&Refusal> for Failure {
         let message = refusal.message.as_str();
         match refusal.kind {
             RefusalKind::Unauthorized => Self::new(Code::Refused, message)
-                .hint("`svc token inspect` shows what the token allows and until when"),
+                .named("unauthorized")
+                .hint(TOKEN),
             RefusalKind::Conflict => Self::new(Code::Conflict, message)
                 .hint("`svc tunnels` shows who holds it; take another with --name or --hostname"),
             RefusalKind::TakenOver => Self::new(Code::Conflict, message)
+                .named("taken_over")
                 .hint("`svc clients` shows the agents; give each its own --name to run several"),
             RefusalKind::NotAvailable => Self::new(Code::NotAvailable, message)
                 .hint("leave the option out, or use an engine that has it"),
             RefusalKind::NotFound => Self::new(Code::Failed, message)
+                .named("tunnel_not_found")
                 .hint("`svc tunnels` shows the names that are online"),
-            RefusalKind::Invalid => Self::new(Code::Failed, message),
+            RefusalKind::Invalid => Self::new(Code::Failed, message).named("invalid_request"),
             _ => Self::new(Code::Failed, message),
         }
     }
@@ -116,23 +176,79 @@ impl From<&Refusal> for Failure {
 
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
+        let failed = |name: &'static str| Self::new(Code::Failed, chain(&error)).named(name);
         match &error {
             ConnectError::Refused(refusal) => Self::from(refusal),
-            ConnectError::Trust(_) | ConnectError::Address(_) => {
-                Self::usage(chain(&error)).hint("check --engine and --ca-file")
-            }
+            ConnectError::Trust(_) => Self::usage(chain(&error))
+                .named("ca_file")
+                .hint("check --ca-file: the CA that signed the engine's certificate, in PEM form"),
+            ConnectError::Address(_) => Self::usage(chain(&error)).hint("check --engine"),
             ConnectError::Network {
-                step: client::error::Step::Handshake,
+                step: Step::Handshake,
+                source,
+            } => of_handshake(source).unwrap_or_else(|| {
+                failed("engine_handshake").hint("an engine with a private CA needs --ca-file")
+            }),
+            ConnectError::Network {
+                step: Step::Resolve,
                 ..
-            } => Self::new(Code::Failed, chain(&error))
-                .hint("an engine with a private CA needs --ca-file"),
-            ConnectError::Network { .. } | ConnectError::TimedOut(_) => {
-                Self::new(Code::Failed, chain(&error))
-                    .hint("is the engine running, and is --engine its address?")
             }
+            | ConnectError::TimedOut(Step::Resolve) => failed("engine_not_resolved")
+                .hint("is the name in --engine written right? it has no address here"),
+            ConnectError::TimedOut(Step::Handshake) => failed("engine_timeout")
+                .hint("something listens there and says nothing: is it the engine's port?"),
+            ConnectError::Network { .. } => failed("engine_unreachable")
+                .hint("is the engine running, and is --engine its address? `svc up` starts one here"),
+            ConnectError::TimedOut(_) => failed("engine_timeout")
+                .hint("is the engine running, and does a firewall let you through? see `svc doctor`"),
+            ConnectError::Protocol(_) => failed("engine_protocol")
+                .hint("is --engine the address of an engine? `svc doctor` looks closer"),
+            ConnectError::Unavailable(_) => {
+                failed("engine_unavailable").hint("try again in a moment")
+            }
+            ConnectError::DataPath => failed("data_path")
+                .hint("a firewall lets one connection through and no further ones"),
             _ => Self::new(Code::Failed, chain(&error)),
         }
     }
+}
+
+/// What a failed handshake says about the peer, where it says something.
+fn of_handshake(source: &std::io::Error) -> Option<Failure> {
+    let error = source.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let failed = |name, message: &str| Failure::new(Code::Failed, message).named(name);
+    Some(match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => failed(
+            "engine_not_trusted",
+            "the engine's certificate is signed by an authority that is not trusted here",
+        )
+        .hint("an engine with a private CA needs --ca-file; `svc doctor` shows who signed it"),
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => failed(
+            "engine_wrong_name",
+            "the engine's certificate is for other names than the one in --engine",
+        )
+        .hint("use a name that it is for; `svc doctor` shows them"),
+        rustls::Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => failed(
+            "engine_certificate_expired",
+            "the engine's certificate has expired",
+        )
+        .hint("it is renewed at the engine; or the clock here is wrong, which `svc doctor` compares"),
+        rustls::Error::InvalidMessage(_) => failed(
+            "engine_protocol",
+            "what listens there does not speak TLS, so it is no engine",
+        )
+        .hint("is it the engine's port? metrics and the plain listener have others"),
+        rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => failed(
+            "engine_protocol",
+            "what listens there speaks TLS, and is no engine",
+        )
+        .hint("is --engine the address of an engine? `svc doctor` looks closer"),
+        _ => return None,
+    })
 }
 
 impl From<ApiError> for Failure {
@@ -146,17 +262,26 @@ impl From<ApiError> for Failure {
                     400 => Code::Usage,
                     _ => Code::Failed,
                 };
-                let failure = Self::new(code, problem.to_string());
-                match code {
-                    Code::Refused => failure
-                        .hint("`svc token inspect` shows what the token allows and until when"),
+                let failure = Self::new(code, problem.to_string()).named(problem.code.clone());
+                match (code, problem.status) {
+                    (Code::Refused, _) => failure.hint(TOKEN),
+                    (Code::Usage, _) => filters::hint(failure, problem.field.as_deref()),
+                    (_, 404) if problem.code.is_empty() => {
+                        failure.hint("is --engine the address of an engine?")
+                    }
+                    (_, 429 | 500..) => failure.hint("try again in a moment"),
                     _ => failure,
                 }
             }
-            other => Self::new(Code::Failed, chain(&other)),
+            ApiError::Http(_) => Self::new(Code::Failed, chain(&error))
+                .named("engine_protocol")
+                .hint("is --engine the address of an engine? `svc doctor` looks closer"),
+            other => Self::new(Code::Failed, chain(&other)).named("engine_protocol"),
         }
     }
 }
+
+const TOKEN: &str = "`svc token inspect` shows what the token allows and until when";
 
 /// The error with its causes, in one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
@@ -199,6 +324,13 @@ mod tests {
     #[test]
     fn a_failure_is_a_line_and_a_next_step() {
         let failure = Failure::usage("no engine").hint("give --engine");
-        assert_eq!(failure.to_string(), "error: no engine\nhint: give --engine");
+        assert_eq!(
+            failure.to_string(),
+            "error[usage]: no engine\nhint: give --engine"
+        );
+        assert_eq!(
+            failure.named("no_engine").to_json().to_string(),
+            r#"{"error":{"code":"no_engine","exit_code":2,"hint":"give --engine","message":"no engine"}}"#
+        );
     }
 }

@@ -3,6 +3,8 @@
 use client::api::Filters;
 use serde_json::{Map, Value};
 
+use crate::{failure::Failure, suggest};
+
 /// One `key=value`; `labels.k` asks for a label, `labels.k` alone for its key.
 pub(crate) fn parse(text: &str) -> Result<(String, Option<String>), String> {
     match text.split_once('=') {
@@ -26,8 +28,8 @@ pub(crate) fn collect(pairs: &[(String, Option<String>)]) -> Filters {
         let value = value.clone().map_or(Value::Null, Value::String);
         match key.strip_prefix("labels.") {
             Some(label) => drop(labels.insert(label.to_owned(), value)),
-            // The one filter that is no text.
-            None if key == "publish" => {
+            // These two are no texts.
+            None if matches!(key.as_str(), "publish" | "svc_auth") => {
                 let flag = value.as_str().and_then(|text| text.parse().ok());
                 drop(filters.insert(key.clone(), flag.map_or(value, Value::Bool)));
             }
@@ -39,6 +41,39 @@ pub(crate) fn collect(pairs: &[(String, Option<String>)]) -> Filters {
     }
     filters
 }
+
+/// Adds what was probably meant to the engine's refusal of a filter.
+pub(crate) fn hint(failure: Failure, field: Option<&str>) -> Failure {
+    let Some((_, key)) = field.and_then(|field| field.rsplit_once('.')) else {
+        return failure;
+    };
+    match suggest::nearest(key, KEYS.iter().copied()) {
+        Some(known) if known == key => failure,
+        Some(known) => failure.hint(format!("did you mean `{known}`?")),
+        None => failure.hint(format!("there are {}", KEYS.join(", "))),
+    }
+}
+
+/// What clients and tunnels can be filtered by, beside `labels`.
+const KEYS: [&str; 17] = [
+    "agent",
+    "arch",
+    "channel",
+    "client_id",
+    "hostname",
+    "http_version",
+    "id",
+    "name",
+    "os",
+    "protocol",
+    "protocol_version",
+    "publish",
+    "status",
+    "svc_auth",
+    "type",
+    "user_id",
+    "version",
+];
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ mod descriptors;
 mod engine_api;
 mod environment;
 mod failure;
+mod feed;
 mod filters;
 mod keyring;
 mod output;
@@ -20,20 +21,23 @@ mod prompt;
 mod properties;
 mod random;
 mod signals;
+mod suggest;
 mod surfaces;
 mod time;
+mod watch;
 
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use crate::{cli::Cli, failure::Failure};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let (cli, format) = match cli::read() {
+        Ok(read) => read,
+        Err(code) => return code,
+    };
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report(format),
     }
 }
 

@@ -1,5 +1,10 @@
 //! Data on stdout.
 
+mod screen;
+mod table;
+
+pub(crate) use self::{screen::Screen, table::fitted};
+
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
@@ -27,26 +32,25 @@ pub(crate) fn message(text: &str) {
     eprintln!("{text}");
 }
 
-/// Rows under a heading, each column as wide as its widest cell; on a pipe, the rows alone with
-/// tabs between their cells.
+/// Rows under a heading, fitted to the terminal's width; on a pipe, the rows alone with tabs between
+/// their cells, whole.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
     if !io::stdout().is_terminal() {
-        return rows.iter().try_for_each(|row| {
-            line(
-                &row.iter()
-                    .map(|cell| plain(cell))
-                    .collect::<Vec<_>>()
-                    .join("\t"),
-            )
-        });
+        return rows.iter().try_for_each(|row| line(&tabbed(row)));
     }
     if rows.is_empty() {
         message("there are none");
         return Ok(());
     }
-    aligned(heading, rows)
+    table::fitted(heading, rows, screen::width())
         .iter()
         .try_for_each(|text| line(text))
+}
+
+/// Cells with tabs between them.
+pub(crate) fn tabbed(cells: &[String]) -> String {
+    let cells: Vec<_> = cells.iter().map(|cell| plain(cell)).collect();
+    cells.join("\t")
 }
 
 /// The fields of one thing, a line each; on a pipe with a tab between name and value.
@@ -63,66 +67,31 @@ pub(crate) fn record(fields: &[(&str, String)]) -> Result<(), Failure> {
     })
 }
 
-fn aligned(heading: &[&str], rows: &[Vec<String>]) -> Vec<String> {
-    let width = |column: usize| {
-        let cells = rows
-            .iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count());
-        cells
-            .chain(heading.get(column).map(|text| text.len()))
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..heading.len()).map(width).collect();
-    let write = |cells: &mut dyn Iterator<Item = &str>| {
-        let mut text = String::new();
-        for (cell, width) in cells.zip(&widths) {
-            let cell = plain(cell);
-            let gap = width.saturating_sub(cell.chars().count()) + 2;
-            text.push_str(&cell);
-            text.extend(std::iter::repeat_n(' ', gap));
-        }
-        text.trim_end().to_owned()
-    };
-    let heading = write(&mut heading.iter().copied());
-    std::iter::once(heading)
-        .chain(
-            rows.iter()
-                .map(|row| write(&mut row.iter().map(String::as_str))),
-        )
-        .collect()
-}
-
-/// What others named cannot move the cursor or break a line.
+/// What others named cannot move the cursor, break a line, or turn its direction.
 pub(crate) fn plain(cell: &str) -> String {
-    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let turns = |c: char| {
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let shown = |c: char| {
+        if c.is_control() || turns(c) {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
     cell.chars().map(shown).collect()
 }
 
+/// Whether a person reads stdout at a terminal.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// A reader that has seen enough (`| head`) is no failure.
-fn closed(error: io::Error) -> Failure {
+pub(crate) fn closed(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
         Failure::new(Code::OutputClosed, "the reader of the output is gone")
     } else {
         Failure::of("the output cannot be written", error)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_nobody_moves_the_cursor() {
-        let rows = [
-            vec!["staging".to_owned(), "pro".to_owned()],
-            vec!["a\u{1b}[2J".to_owned(), "basic".to_owned()],
-        ];
-        let lines = aligned(&["NAME", "PLAN"], &rows);
-        assert_eq!(
-            lines,
-            ["NAME     PLAN", "staging  pro", "a\u{fffd}[2J    basic"]
-        );
     }
 }

@@ -1,4 +1,4 @@
-//! The event stream as server-sent events.
+//! The event stream, as server-sent events or as frames of a WebSocket.
 
 use std::time::Duration;
 
@@ -7,14 +7,19 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::ApiError;
+use super::{ApiError, websocket::Socket};
 use crate::{ConnectError, error::Step};
 
 /// The live events of an engine: first `state.initial`, then changes.
 #[derive(Debug)]
 pub struct Events {
-    body: Incoming,
-    parser: Parser,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Body { body: Incoming, parser: Parser },
+    Socket(Box<Socket>),
 }
 
 /// One event.
@@ -27,10 +32,16 @@ pub struct Event {
 }
 
 impl Events {
-    pub(super) fn new(body: Incoming) -> Self {
+    pub(super) fn of_body(body: Incoming) -> Self {
+        let parser = Parser::default();
         Self {
-            body,
-            parser: Parser::default(),
+            source: Source::Body { body, parser },
+        }
+    }
+
+    pub(super) fn of_socket(socket: Socket) -> Self {
+        Self {
+            source: Source::Socket(Box::new(socket)),
         }
     }
 
@@ -38,31 +49,55 @@ impl Events {
     ///
     /// Cancel safe: what was read stays here.
     pub async fn next(&mut self) -> Result<Option<Event>, ApiError> {
-        loop {
-            if let Some(text) = self.parser.next() {
-                let value = serde_json::from_str(&text)
-                    .map_err(|error| ApiError::Unexpected(format!("not an event: {error}")))?;
-                return Ok(Some(Event { text, value }));
-            }
-            let frame = timeout(SILENCE, self.body.frame())
-                .await
-                .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))?;
-            let Some(frame) = frame else { return Ok(None) };
-            if let Some(bytes) = frame?.data_ref() {
-                self.parser.push(bytes)?;
-            }
+        let text = match &mut self.source {
+            Source::Socket(socket) => socket.next().await?,
+            Source::Body { body, parser } => next_of(body, parser).await?,
+        };
+        text.map(Event::read).transpose()
+    }
+
+    /// What the engine said when it ended the stream.
+    pub fn reason(&self) -> Option<&str> {
+        match &self.source {
+            Source::Body { parser, .. } => parser.reason.as_deref(),
+            Source::Socket(socket) => socket.reason(),
+        }
+    }
+}
+
+impl Event {
+    fn read(text: String) -> Result<Self, ApiError> {
+        let value = serde_json::from_str(&text)
+            .map_err(|error| ApiError::Unexpected(format!("not an event: {error}")))?;
+        Ok(Self { text, value })
+    }
+}
+
+async fn next_of(body: &mut Incoming, parser: &mut Parser) -> Result<Option<String>, ApiError> {
+    loop {
+        if let Some(text) = parser.next() {
+            return Ok(Some(text));
+        }
+        let frame = timeout(SILENCE, body.frame())
+            .await
+            .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))?;
+        let Some(frame) = frame else { return Ok(None) };
+        if let Some(bytes) = frame?.data_ref() {
+            parser.push(bytes)?;
         }
     }
 }
 
 /// Cuts the stream into the `data` of each event (WHATWG HTML section 9.2.6). Comments, which
-/// keep the connection alive, and every field but `data` are passed over.
+/// keep the connection alive, and every field but `data` are passed over; the comment that says
+/// why the stream ends is kept.
 #[derive(Debug, Default)]
 struct Parser {
     buffer: Vec<u8>,
     scanned: usize,
     data: String,
     has_data: bool,
+    reason: Option<String>,
 }
 
 impl Parser {
@@ -87,6 +122,8 @@ impl Parser {
                 }
                 self.data.push_str(rest.strip_prefix(' ').unwrap_or(rest));
                 self.has_data = true;
+            } else if let Some(reason) = line.strip_prefix(": closed: ") {
+                self.reason = Some(reason.to_owned());
             }
         }
         None
@@ -111,11 +148,11 @@ impl Parser {
     }
 }
 
-/// Three of the comments that an engine sends every 15 s.
-const SILENCE: Duration = Duration::from_secs(45);
+/// Three of the comments that an engine sends every 15 s; more than two of its pings.
+pub(super) const SILENCE: Duration = Duration::from_secs(45);
 
 /// A snapshot of ten thousand tunnels is some megabytes.
-const MAX_EVENT: usize = 64 * 1024 * 1024;
+pub(super) const MAX_EVENT: usize = 64 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -135,6 +172,14 @@ mod tests {
             }
             assert_eq!(seen, ["{\"a\":1}", "{\"b\":\n2}"], "in pieces of {size}");
         }
+    }
+
+    #[test]
+    fn the_reason_of_an_end_is_kept() {
+        let mut parser = Parser::default();
+        parser.push(b": keep-alive\n\n: closed: the token has expired\n\n").unwrap();
+        assert_eq!(parser.next(), None);
+        assert_eq!(parser.reason.as_deref(), Some("the token has expired"));
     }
 
     #[test]

@@ -4,10 +4,19 @@ use clap::Parser;
 use client::api::Api;
 use serde_json::Value;
 
-use crate::{cli::Format, connection::Connection, failure::Failure, filters, output};
+use crate::{
+    cli::Format,
+    connection::Connection,
+    failure::Failure,
+    filters, output,
+    watch::{self, Kind},
+};
 
 /// The flags of `svc clients`.
 #[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc clients --filter agent=svc --filter os=linux
+  svc clients --watch --output json")]
 pub(crate) struct Args {
     /// Only those that match: `agent=svc`, `os=linux`, `labels.k=v`, … (repeatable)
     #[arg(long = "filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
@@ -16,6 +25,10 @@ pub(crate) struct Args {
     /// At most so many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: Option<u32>,
+
+    /// Stay, and show every change: a live table, or a line for each on a pipe
+    #[arg(long, short, conflicts_with = "limit")]
+    watch: bool,
 
     /// How the list is written
     #[arg(long, short, value_enum, default_value_t)]
@@ -28,17 +41,25 @@ pub(crate) struct Args {
 /// Lists the clients.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let api = Api::new(&args.connection.resolve()?)?;
-    let clients = api
-        .clients(&filters::collect(&args.filters), args.limit)
-        .await?;
+    let filters = filters::collect(&args.filters);
+    if args.watch {
+        return watch::watch(api, &KIND, filters, args.output).await;
+    }
+    let clients = api.clients(&filters, args.limit).await?;
     match args.output {
         Format::Json => output::json(&clients),
-        Format::Text => output::table(
-            &["ID", "STATUS", "AGENT", "VERSION", "OS", "USER"],
-            &clients.iter().map(row).collect::<Vec<_>>(),
-        ),
+        Format::Text => {
+            output::table(KIND.heading, &clients.iter().map(row).collect::<Vec<_>>())
+        }
     }
 }
+
+const KIND: Kind = Kind {
+    list: "clients",
+    events: "client.",
+    heading: &["ID", "STATUS", "AGENT", "VERSION", "OS", "USER"],
+    row,
+};
 
 fn row(client: &Value) -> Vec<String> {
     ["id", "status", "agent", "version", "os", "user_id"]

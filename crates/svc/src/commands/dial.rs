@@ -1,38 +1,37 @@
-//! `svc dial`: a private tunnel on stdin and stdout, or on a local port.
+//! `svc dial`: private tunnels on stdin and stdout, or on local addresses.
 
-use std::{sync::Arc, time::Duration};
+mod local;
+mod serve;
 
 use clap::Parser;
-use client::{Config, ConnectError};
-use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
-use tokio_util::task::TaskTracker;
-use tracing::warn;
-use transport::pump;
+use client::Config;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use self::local::Local;
 use crate::{
     cli::Format,
     connection::Connection,
-    descriptors,
-    failure::{Failure, chain},
-    output, signals,
+    failure::Failure,
+    suggest,
 };
 
 /// The flags of `svc dial`.
 #[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc dial db --listen 5432
+  svc dial db=5432 cache=127.0.0.1:6379 web=unix:/tmp/web.sock
+  ssh -o ProxyCommand='svc dial ssh' me@host")]
 pub(crate) struct Args {
-    /// The tunnel, by its name or id
-    #[arg(value_name = "svc://NAME", value_parser = name)]
-    tunnel: String,
+    /// The tunnel, by its name or id (svc://NAME too). With `=LISTEN` it is served there: a port,
+    /// HOST:PORT or unix:PATH (repeatable)
+    #[arg(value_name = "NAME[=LISTEN]", required = true, value_parser = dialled)]
+    tunnels: Vec<Dialled>,
 
-    /// Serve it on this local address (or port) instead, a stream for each connection
-    #[arg(long, value_name = "HOST:PORT", value_parser = local)]
-    listen: Option<String>,
+    /// Serve the one tunnel on this local address, a stream for each connection
+    #[arg(long, value_name = "LISTEN")]
+    listen: Option<Local>,
 
-    /// How the address of --listen is written
+    /// How it is told that all of them listen
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
@@ -40,31 +39,60 @@ pub(crate) struct Args {
     connection: Connection,
 }
 
+/// A tunnel, and where it is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Dialled {
+    tunnel: String,
+    local: Option<Local>,
+}
+
 /// Dials, and joins what it gets.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    let places = places(args.tunnels, args.listen)?;
     let config = args.connection.resolve()?;
-    match args.listen {
-        None => standard_streams(&config, &args.tunnel).await,
-        Some(address) => {
-            let listener = TcpListener::bind(&address).await.map_err(|error| {
-                Failure::of(&format!("cannot listen on {address}"), error)
-                    .hint("port 0 takes a free one")
-            })?;
-            let local = listener
-                .local_addr()
-                .map_err(|error| Failure::of("the address is not known", error))?;
-            match args.output {
-                Format::Json => output::json(&json!({ "listening": local.to_string() }))?,
-                Format::Text => output::line(&format!("svc://{} on {local}", args.tunnel))?,
-            }
-            serve(listener, config, args.tunnel).await
+    match places {
+        Places::Standard(tunnel) => standard_streams(&config, &tunnel).await,
+        Places::Local(served) => serve::serve(served, config, args.output).await,
+    }
+}
+
+/// Where streams go.
+#[derive(Debug, PartialEq, Eq)]
+enum Places {
+    /// One, on stdin and stdout.
+    Standard(String),
+    /// Each tunnel on its address.
+    Local(Vec<(String, Local)>),
+}
+
+fn places(tunnels: Vec<Dialled>, listen: Option<Local>) -> Result<Places, Failure> {
+    match (tunnels.as_slice(), listen) {
+        ([Dialled { tunnel, local: None }], None) => Ok(Places::Standard(tunnel.clone())),
+        ([Dialled { tunnel, local: None }], Some(local)) => {
+            Ok(Places::Local(vec![(tunnel.clone(), local)]))
+        }
+        (_, Some(_)) => Err(Failure::usage("--listen is for one tunnel without an address")
+            .hint("write NAME=LISTEN for each of several")),
+        (_, None) => {
+            let place = |Dialled { tunnel, local }| match local {
+                Some(local) => Ok((tunnel, local)),
+                None => Err(Failure::usage(format!(
+                    "where is `{tunnel}` served? stdin and stdout are for one tunnel alone"
+                ))
+                .hint(format!("write {tunnel}=PORT"))),
+            };
+            let places: Result<_, _> = tunnels.into_iter().map(place).collect();
+            places.map(Places::Local)
         }
     }
 }
 
 /// Ends when the other side has ended and its bytes are written, as `ssh` needs of a proxy.
 async fn standard_streams(config: &Config, tunnel: &str) -> Result<(), Failure> {
-    let stream = client::dial(config, tunnel).await?;
+    let stream = match client::dial(config, tunnel).await {
+        Ok(stream) => stream,
+        Err(error) => return Err(refused(config, tunnel, error).await),
+    };
     let (mut from_tunnel, mut to_tunnel) = tokio::io::split(stream);
     let up = async {
         let mut input = tokio::io::stdin();
@@ -96,52 +124,40 @@ async fn standard_streams(config: &Config, tunnel: &str) -> Result<(), Failure> 
     ended.map_err(|error| Failure::of("the stream broke", error))
 }
 
-/// Serves until the first signal; then what runs may finish.
-async fn serve(listener: TcpListener, config: Config, tunnel: String) -> Result<(), Failure> {
-    descriptors::raise_limit();
-    let shutdown = signals::listen(signals::DRAIN)?;
-    let config = Arc::new(config);
-    let streams = TaskTracker::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = shutdown.drain().cancelled() => break,
-        };
-        match accepted {
-            Ok((local, _peer)) => {
-                let (config, tunnel) = (Arc::clone(&config), tunnel.clone());
-                let hard = shutdown.hard().clone();
-                streams.spawn(async move {
-                    let joined = hard
-                        .run_until_cancelled(join(local, &config, &tunnel))
-                        .await;
-                    if let Some(Err(error)) = joined {
-                        output::message(&format!("svc://{tunnel}: {}", chain(&error)));
-                    }
-                });
-            }
-            Err(error) => {
-                // Out of descriptors, mostly: a pause lets streams end.
-                warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
+/// Tells a refusal. For a name that is not there, the one that was probably meant is looked up.
+async fn refused(config: &Config, tunnel: &str, error: client::ConnectError) -> Failure {
+    let is_unknown = error
+        .refusal()
+        .is_some_and(|refusal| refusal.kind == client::RefusalKind::NotFound);
+    let failure = Failure::from(error);
+    if !is_unknown {
+        return failure;
     }
-    drop(listener);
-    streams.close();
-    tokio::select! {
-        () = streams.wait() => Ok(()),
-        () = shutdown.hard().cancelled() => Ok(()),
+    let names = names(config).await.unwrap_or_default();
+    match suggest::nearest(tunnel, names.iter().map(String::as_str)) {
+        Some(known) => failure.hint(format!("did you mean `{known}`? `svc tunnels` shows them all")),
+        None => failure,
     }
 }
 
-async fn join(mut local: TcpStream, config: &Config, tunnel: &str) -> Result<(), ConnectError> {
-    // Best effort: without it small messages are late, not wrong.
-    drop(local.set_nodelay(true));
-    let mut stream = client::dial(config, tunnel).await?;
-    // Either side may break off whenever it likes; both know it then.
-    drop(pump(&mut local, &mut stream).await);
-    Ok(())
+/// The names of private tunnels, as far as the token may see them.
+async fn names(config: &Config) -> Result<Vec<String>, client::api::ApiError> {
+    let filters = [("publish".to_owned(), false.into())].into_iter().collect();
+    let list = client::api::Api::new(config)?.tunnels(&filters, None).await?;
+    let name = |tunnel: &serde_json::Value| Some(tunnel.get("name")?.as_str()?.to_owned());
+    Ok(list.iter().filter_map(name).collect())
+}
+
+/// `name`, `svc://name`, and where it is served behind a `=`.
+fn dialled(text: &str) -> Result<Dialled, String> {
+    let (tunnel, local) = match text.split_once('=') {
+        Some((tunnel, local)) => (tunnel, Some(local.parse()?)),
+        None => (text, None),
+    };
+    Ok(Dialled {
+        tunnel: name(tunnel)?,
+        local,
+    })
 }
 
 /// `svc://name`, or the name alone.
@@ -154,34 +170,9 @@ fn name(text: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// `host:port`, or a port of this machine.
-fn local(text: &str) -> Result<String, String> {
-    if text.parse::<u16>().is_ok() {
-        return Ok(format!("127.0.0.1:{text}"));
-    }
-    match text.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-            Ok(text.to_owned())
-        }
-        _ => Err(format!("`{text}` is no host:port")),
-    }
-}
-
-/// Long enough that a process without descriptors does not spin.
-const PAUSE: Duration = Duration::from_millis(100);
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_local_address_may_be_a_port_alone() {
-        assert_eq!(local("15432").unwrap(), "127.0.0.1:15432");
-        assert_eq!(local("[::1]:0").unwrap(), "[::1]:0");
-        for text in ["", "localhost", ":1", "a:b", "99999"] {
-            assert!(local(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn a_tunnel_is_named_with_or_without_the_scheme() {
@@ -191,5 +182,38 @@ mod tests {
         for text in ["", "svc://", "https://db", "svc://db/x", "db:80"] {
             assert!(name(text).is_err(), "{text}");
         }
+    }
+
+    fn places_of(texts: &[&str], listen: Option<&str>) -> Result<String, Failure> {
+        let tunnels = texts.iter().map(|text| dialled(text).unwrap()).collect();
+        let listen = listen.map(|text| text.parse().unwrap());
+        places(tunnels, listen).map(|places| match places {
+            Places::Standard(tunnel) => format!("{tunnel} here"),
+            Places::Local(all) => {
+                let all = all.iter().map(|(tunnel, local)| format!("{tunnel} {local}"));
+                all.collect::<Vec<_>>().join(", ")
+            }
+        })
+    }
+
+    #[test]
+    fn each_tunnel_has_one_place() {
+        assert_eq!(places_of(&["db"], None).unwrap(), "db here");
+        assert_eq!(places_of(&["db"], Some("5432")).unwrap(), "db 127.0.0.1:5432");
+        assert_eq!(
+            places_of(&["svc://db=5432", "b=unix:/x"], None).unwrap(),
+            "db 127.0.0.1:5432, b unix:/x"
+        );
+        for (texts, listen, hint) in [
+            (&["a", "b"][..], None, "a=PORT"),
+            (&["a=1", "b"], None, "b=PORT"),
+            (&["a", "b"], Some("1"), "NAME=LISTEN"),
+            (&["a=1"], Some("1"), "NAME=LISTEN"),
+        ] {
+            let failure = places_of(texts, listen).unwrap_err();
+            assert!(failure.to_string().contains(hint), "{failure}");
+        }
+        assert!(dialled("db=").is_err());
+        assert!(dialled("=1").is_err());
     }
 }

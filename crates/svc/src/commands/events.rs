@@ -1,41 +1,98 @@
-//! `svc events`: the live stream, one JSON object a line (EV-1).
+//! `svc events`: the live stream, one JSON object a line, or posted to a receiver (EV-1).
+
+mod receiver;
+mod webhook;
 
 use std::time::Duration;
 
-use clap::Parser;
-use client::{
-    api::{Api, ApiError, Event, Filters},
-    backoff::Backoff,
-};
-use serde_json::Value;
+use clap::{Parser, ValueEnum};
+use client::api::{Api, Event, Filters, Transport};
+use credentials::webhook::WebhookSecret;
+use reqwest::Url;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use types::event::EventType;
 
+use self::{
+    receiver::{Receiver, target},
+    webhook::{Post, Signer, secret},
+};
 use crate::{
+    cli::Format,
     connection::Connection,
-    failure::{Failure, chain},
-    filters, output, signals,
+    failure::Failure,
+    feed::{Feed, News},
+    filters, output, signals, suggest,
 };
 
 /// The flags of `svc events`.
 #[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc events --events tunnel.created,tunnel.deleted --tunnels labels.site=bern
+  svc events --forward-to http://localhost:4000/events
+  svc events --webhook --webhook-secret whsec_… --forward-to http://localhost:4000/in")]
 pub(crate) struct Args {
     /// Only these types (comma-separated): `state.initial`, `tunnel.created`, …
-    #[arg(long, value_name = "TYPE", value_delimiter = ',')]
-    events: Vec<String>,
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = event_type)]
+    events: Vec<EventType>,
 
-    /// Only clients that match (repeatable)
-    #[arg(long, value_name = "KEY=VALUE", value_parser = filters::parse)]
-    client_filter: Vec<(String, Option<String>)>,
+    /// Only clients that match, as in `svc clients --filter` (repeatable)
+    #[arg(long = "clients", visible_alias = "client-filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
+    clients: Vec<(String, Option<String>)>,
 
-    /// Only tunnels that match (repeatable)
-    #[arg(long, value_name = "KEY=VALUE", value_parser = filters::parse)]
-    tunnel_filter: Vec<(String, Option<String>)>,
+    /// Only tunnels that match, as in `svc tunnels --filter` (repeatable)
+    #[arg(long = "tunnels", visible_alias = "tunnel-filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
+    tunnels: Vec<(String, Option<String>)>,
+
+    /// How events travel
+    #[arg(long, value_enum, default_value_t)]
+    transport: Way,
+
+    /// POST each event here instead, in order; what is not taken is tried again for a while
+    #[arg(long, value_name = "URL", value_parser = target)]
+    forward_to: Option<Url>,
+
+    /// Believe any certificate of the receiver
+    #[arg(long, requires = "forward_to")]
+    forward_insecure_tls: bool,
+
+    /// As webhooks come: only their types, signed
+    #[arg(long)]
+    webhook: bool,
+
+    /// The secret that signs; without it, a new one, told on stderr
+    #[arg(long, env = "SVC_WEBHOOK_SECRET", value_name = "whsec_…", hide_env_values = true, requires = "webhook", value_parser = secret)]
+    webhook_secret: Option<WebhookSecret>,
+
+    /// Write `{headers, body}` of each signed request to stdout
+    #[arg(long, requires = "webhook")]
+    include_webhook_headers: bool,
+
+    /// Send the header fields under the SDKs' names, too
+    #[arg(long, requires = "webhook")]
+    compat: bool,
 
     /// End when the stream ends, instead of following it again
     #[arg(long)]
     no_retry: bool,
 
+    /// How deliveries of --forward-to are told; events are JSON always
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
     #[command(flatten)]
     connection: Connection,
+}
+
+/// The transports under the names of the command line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// Server-sent events.
+    #[default]
+    Sse,
+    /// A WebSocket.
+    Websocket,
 }
 
 /// Follows the stream until a signal, a refusal, or the end of whoever reads.
@@ -43,58 +100,101 @@ pub(crate) struct Args {
 /// After a loss it follows again; each time begins with a snapshot (`state.initial`), so a reader
 /// misses nothing that still matters.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
-    let api = Api::new(&args.connection.resolve()?)?;
-    let shutdown = signals::listen(Duration::ZERO)?;
+    let feed = Feed {
+        api: Api::new(&args.connection.resolve()?)?,
+        transport: match args.transport {
+            Way::Sse => Transport::Sse,
+            Way::Websocket => Transport::WebSocket,
+        },
+        clients: narrowed(&args.clients),
+        tunnels: narrowed(&args.tunnels),
+        again: !args.no_retry,
+    };
+    let teller = Teller {
+        events: args.events,
+        signer: args
+            .webhook
+            .then(|| Signer::new(args.webhook_secret, args.compat))
+            .transpose()?,
+        receiver: args
+            .forward_to
+            .map(|url| Receiver::new(url, args.forward_insecure_tls))
+            .transpose()?,
+        shows_requests: args.include_webhook_headers,
+        format: args.output,
+    };
+    let shutdown = signals::listen(DELIVERY)?;
+    let drain = shutdown.drain();
     tokio::select! {
-        result = follow(&api, &args) => result,
-        () = shutdown.drain().cancelled() => Ok(()),
+        told = feed.shown_by(async |news| teller.tell(news, drain).await) => told,
+        // A delivery that is under way is finished.
+        () = async {
+            drain.cancelled().await;
+            if teller.receiver.is_some() {
+                shutdown.hard().cancelled().await;
+            }
+        } => Ok(()),
     }
 }
 
-async fn follow(api: &Api, args: &Args) -> Result<(), Failure> {
-    let clients = narrowed(&args.client_filter);
-    let tunnels = narrowed(&args.tunnel_filter);
-    let mut backoff = Backoff::default();
-    loop {
-        let (seen, error) = match api.events(clients.as_ref(), tunnels.as_ref()).await {
-            Ok(mut events) => {
-                let mut seen = false;
-                loop {
-                    match events.next().await {
-                        Ok(Some(event)) => {
-                            seen = true;
-                            if wanted(&event.value, &args.events) {
-                                print(&event)?;
-                            }
-                        }
-                        Ok(None) => break (seen, None),
-                        Err(error) => break (seen, Some(error)),
-                    }
+/// What becomes of each event.
+struct Teller {
+    events: Vec<EventType>,
+    signer: Option<Signer>,
+    receiver: Option<Receiver>,
+    shows_requests: bool,
+    format: Format,
+}
+
+impl Teller {
+    async fn tell(
+        &self,
+        mut news: mpsc::Receiver<News>,
+        drain: &CancellationToken,
+    ) -> Result<(), Failure> {
+        while let Some(Some(said)) = drain.run_until_cancelled(news.recv()).await {
+            match said {
+                News::Event(event) if self.wants(&event) => self.event(&event).await?,
+                News::Event(_) => {}
+                News::Lost { reason, wait } => {
+                    output::message(&format!("{reason}; following again in {wait:.1?}"));
                 }
             }
-            Err(error) => (false, Some(error)),
-        };
-        if args.no_retry || error.as_ref().is_some_and(|error| !error.is_transient()) {
-            return error.map_or(Ok(()), |error| Err(error.into()));
         }
-        if seen {
-            backoff.reset();
-        }
-        let wait = backoff.next_wait(client::backoff::random());
-        output::message(&format!(
-            "{}; following again in {wait:.1?}",
-            reason(error.as_ref())
-        ));
-        tokio::time::sleep(wait).await;
+        Ok(())
     }
-}
 
-/// One line, in the engine's own order of fields where it wrote one line itself.
-fn print(event: &Event) -> Result<(), Failure> {
-    if event.text.contains('\n') {
-        output::json(&event.value)
-    } else {
-        output::line(&event.text)
+    fn wants(&self, event: &Event) -> bool {
+        let name = event.value.get("type").and_then(Value::as_str);
+        let kind: Option<EventType> = name.and_then(|name| name.parse().ok());
+        let is_asked_for =
+            self.events.is_empty() || kind.is_some_and(|kind| self.events.contains(&kind));
+        // Webhooks have fewer types than the stream.
+        is_asked_for && (self.signer.is_none() || kind.is_some_and(webhook::is_delivered))
+    }
+
+    async fn event(&self, event: &Event) -> Result<(), Failure> {
+        let post = Post::of(event)?;
+        let headers = match &self.receiver {
+            Some(receiver) => {
+                let delivered = receiver.deliver(&post, self.signer.as_ref()).await?;
+                if !self.shows_requests {
+                    return match self.format {
+                        Format::Json => output::json(&delivered),
+                        Format::Text => output::line(&delivered.to_string()),
+                    };
+                }
+                delivered.headers
+            }
+            None if self.shows_requests => self.signer.as_ref().map(|signer| signer.sign(&post)),
+            None => return output::line(&post.body),
+        };
+        let headers: Map<String, Value> = headers
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect();
+        output::json(&json!({ "headers": headers, "body": post.body }))
     }
 }
 
@@ -103,17 +203,15 @@ fn narrowed(pairs: &[(String, Option<String>)]) -> Option<Filters> {
     (!pairs.is_empty()).then(|| filters::collect(pairs))
 }
 
-fn wanted(event: &Value, types: &[String]) -> bool {
-    let name = event
-        .get("type")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    types.is_empty() || types.iter().any(|wanted| wanted == name)
+fn event_type(text: &str) -> Result<EventType, String> {
+    text.parse().map_err(|_unknown| {
+        let names = EventType::ALL.iter().map(|known| known.as_str());
+        match suggest::nearest(text, names.clone()) {
+            Some(known) => format!("there is no such type; did you mean `{known}`?"),
+            None => format!("there are {}", names.collect::<Vec<_>>().join(", ")),
+        }
+    })
 }
 
-fn reason(error: Option<&ApiError>) -> String {
-    error.map_or_else(
-        || "the engine ended the stream".to_owned(),
-        |error| chain(error),
-    )
-}
+/// What a delivery that is under way may take after the first signal.
+const DELIVERY: Duration = Duration::from_secs(10);

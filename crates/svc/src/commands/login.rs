@@ -91,7 +91,9 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     let directory = config_directory(args.flags.config.as_ref())
         .ok_or_else(|| Failure::usage("there is no home directory").hint("give --config"))?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    let name = given(&args.flags.context).unwrap_or_else(|| context::DEFAULT.to_owned());
+    let name = given(&args.flags.context)
+        .or_else(|| context::selected(&directory))
+        .unwrap_or_else(|| context::DEFAULT.to_owned());
     let before = Context::read(&directory, &name)?;
     let kept_url = before.as_ref().and_then(|context| context.api_url.clone());
     let api_url = given(&args.flags.api_url).or(kept_url).ok_or_else(|| {
@@ -296,7 +298,8 @@ fn token(args: &LoginArgs) -> Result<Option<String>, Failure> {
     Ok(Some(text.to_owned()))
 }
 
-fn read(source: impl Read) -> Result<String, Failure> {
+/// Reads a token, and no more than one is long.
+pub(super) fn read(source: impl Read) -> Result<String, Failure> {
     let mut text = String::new();
     source
         .take(MAX_TOKEN)

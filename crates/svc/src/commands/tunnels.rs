@@ -4,10 +4,20 @@ use clap::Parser;
 use client::api::Api;
 use serde_json::Value;
 
-use crate::{cli::Format, connection::Connection, failure::Failure, filters, output};
+use crate::{
+    cli::Format,
+    connection::Connection,
+    failure::Failure,
+    filters, output,
+    watch::{self, Kind},
+};
 
 /// The flags of `svc tunnels`.
 #[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc tunnels --filter publish=true --filter labels.site=bern
+  svc tunnels --watch
+  svc tunnels --output json | jq -r '.[].host'")]
 pub(crate) struct Args {
     /// Only those that match: `name=web`, `labels.k=v`, `publish=true`, … (repeatable)
     #[arg(long = "filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
@@ -16,6 +26,10 @@ pub(crate) struct Args {
     /// At most so many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: Option<u32>,
+
+    /// Stay, and show every change: a live table, or a line for each on a pipe
+    #[arg(long, short, conflicts_with = "limit")]
+    watch: bool,
 
     /// How the list is written
     #[arg(long, short, value_enum, default_value_t)]
@@ -28,17 +42,25 @@ pub(crate) struct Args {
 /// Lists the tunnels.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let api = Api::new(&args.connection.resolve()?)?;
-    let tunnels = api
-        .tunnels(&filters::collect(&args.filters), args.limit)
-        .await?;
+    let filters = filters::collect(&args.filters);
+    if args.watch {
+        return watch::watch(api, &KIND, filters, args.output).await;
+    }
+    let tunnels = api.tunnels(&filters, args.limit).await?;
     match args.output {
         Format::Json => output::json(&tunnels),
-        Format::Text => output::table(
-            &["NAME", "PROTOCOL", "ADDRESS", "STATUS", "ID"],
-            &tunnels.iter().map(row).collect::<Vec<_>>(),
-        ),
+        Format::Text => {
+            output::table(KIND.heading, &tunnels.iter().map(row).collect::<Vec<_>>())
+        }
     }
 }
+
+const KIND: Kind = Kind {
+    list: "tunnels",
+    events: "tunnel.",
+    heading: &["NAME", "PROTOCOL", "ADDRESS", "STATUS", "ID"],
+    row,
+};
 
 fn row(tunnel: &Value) -> Vec<String> {
     let field = |key: &str| {

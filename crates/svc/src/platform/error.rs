@@ -91,6 +91,7 @@ impl From<PlatformError> for Failure {
             PlatformError::Unreachable { address, source } => {
                 let message = format!("cannot reach the platform at {address}: {}", chain(&source));
                 Self::new(Code::Failed, message)
+                    .named("platform_unreachable")
                     .hint("is it running, and is --api-url its address? `svc up` starts one here")
             }
             PlatformError::Unexpected(what) => Self::new(
@@ -104,7 +105,7 @@ impl From<PlatformError> for Failure {
 
 fn refused(refusal: &Refusal) -> Failure {
     let text = refusal.to_string();
-    let failure = |code| Failure::new(code, &text);
+    let failure = |code| Failure::new(code, &text).named(refusal.code.clone());
     match (refusal.status, refusal.code.as_str()) {
         (401, _) => failure(Code::Refused)
             .hint("`svc login` stores another token; `svc token inspect` shows until when one is"),

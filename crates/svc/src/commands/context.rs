@@ -1,0 +1,422 @@
+//! `svc context`: where commands connect and with what, and where each value comes from.
+
+mod effective;
+mod token;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+use client::HostPort;
+use serde::Serialize;
+
+use self::{effective::Settings, token::KeptToken};
+use super::login::read;
+use crate::{
+    cli::Format,
+    connection::{Connection, config_directory},
+    context::{self, Context, Kept},
+    failure::{Code, Failure},
+    output, prompt,
+    platform::parse,
+};
+
+/// What can be done with contexts.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  svc context set work --engine engine.example.com:443 --token-file token.txt --use
+  svc context list
+  svc context show")]
+pub(crate) enum Command {
+    /// List the contexts, and say which one is used
+    List(ListArgs),
+    /// Show each value that commands would use, and where it comes from
+    Show(Box<ShowArgs>),
+    /// Use this context where none is named; without a name, forget the choice
+    Use(UseArgs),
+    /// Make a context, or change what is given of it
+    #[command(visible_alias = "create")]
+    Set(Box<SetArgs>),
+    /// Give a context another name
+    Rename(RenameArgs),
+    /// Remove a context and the token in it; the token itself stays valid (see `svc logout`)
+    Delete(DeleteArgs),
+}
+
+/// Where contexts are kept.
+#[derive(Debug, Args)]
+struct Place {
+    /// The directory of the configuration
+    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true)]
+    config: Option<PathBuf>,
+}
+
+impl Place {
+    fn directory(&self) -> Result<PathBuf, Failure> {
+        config_directory(self.config.as_ref())
+            .ok_or_else(|| Failure::usage("there is no home directory").hint("give --config"))
+    }
+}
+
+/// The flags of `svc context list`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc context list --output json")]
+pub(crate) struct ListArgs {
+    /// How the list is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// The flags of `svc context show`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc context show
+  SVC_ENGINE=other.example.com svc context show work --output json")]
+pub(crate) struct ShowArgs {
+    // Read before the values themselves, which clap hands out once.
+    #[command(flatten)]
+    sources: effective::Sources,
+
+    /// The context; without it, the one that is used
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    /// The platform, `https://host`
+    #[arg(long, env = "SVC_API_URL", value_name = "URL", hide_env_values = true)]
+    api_url: Option<String>,
+
+    /// How it is written; secrets are never shown
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// The flags of `svc context use`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc context use work")]
+pub(crate) struct UseArgs {
+    /// The context
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// The flags of `svc context set`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc context set work --engine engine.example.com:443 --token-file token.txt --use
+  svc context set work --ca-file ''      (an empty value takes it away)")]
+pub(crate) struct SetArgs {
+    /// The context
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// The engine, `host:port`
+    #[arg(long, value_name = "HOST:PORT")]
+    engine: Option<String>,
+
+    /// The platform, `https://host`
+    #[arg(long, value_name = "URL")]
+    api_url: Option<String>,
+
+    /// The token, for both
+    #[arg(long, value_name = "TOKEN", group = "of_token")]
+    token: Option<String>,
+
+    /// Read the token from a file
+    #[arg(long, value_name = "FILE", group = "of_token")]
+    token_file: Option<PathBuf>,
+
+    /// Read the token from standard input, or ask for it at a terminal
+    #[arg(long, group = "of_token")]
+    token_stdin: bool,
+
+    /// The CA that vouches for both (PEM)
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+
+    /// Use it from now on where no context is named
+    #[arg(long = "use")]
+    select: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// The flags of `svc context rename`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc context rename default work")]
+pub(crate) struct RenameArgs {
+    /// The context
+    #[arg(value_name = "NAME")]
+    from: String,
+
+    /// What it is called from now on
+    #[arg(value_name = "NEW")]
+    to: String,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// The flags of `svc context delete`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc context delete work")]
+pub(crate) struct DeleteArgs {
+    /// The context
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs one of them.
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::List(args) => list(&args),
+        Command::Show(args) => show(&args),
+        Command::Use(args) => select(&args),
+        Command::Set(args) => set(&args),
+        Command::Rename(args) => rename(&args),
+        Command::Delete(args) => delete(&args),
+    }
+}
+
+/// A context in the list.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    /// Whether commands use it where none is named.
+    in_use: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_url: Option<String>,
+    /// The endpoint of the selected project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<KeptToken>,
+}
+
+fn list(args: &ListArgs) -> Result<(), Failure> {
+    let directory = args.place.directory()?;
+    let used = context::choose(&directory, None).map(|(name, _why)| name);
+    let mut listed = Vec::new();
+    for name in context::names(&directory)? {
+        // One broken file does not hide the others.
+        let context = match Context::read(&directory, &name) {
+            Ok(Some(context)) => context,
+            Ok(None) => continue,
+            Err(failure) => {
+                output::message(&failure.to_string());
+                continue;
+            }
+        };
+        listed.push(Listed {
+            in_use: used.as_ref().is_ok_and(|used| *used == name),
+            name,
+            token: KeptToken::of(&context.token),
+            engine: context.engine,
+            api_url: context.api_url,
+            project: context.project.map(|project| project.endpoint),
+        });
+    }
+    match args.output {
+        Format::Json => output::json(&listed),
+        Format::Text => output::table(
+            &["", "NAME", "ENGINE", "PLATFORM", "PROJECT", "TOKEN"],
+            &listed.iter().map(Listed::row).collect::<Vec<_>>(),
+        ),
+    }
+}
+
+impl Listed {
+    fn row(&self) -> Vec<String> {
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        vec![
+            if self.in_use { "*" } else { "" }.to_owned(),
+            self.name.clone(),
+            or_none(&self.engine),
+            or_none(&self.api_url),
+            or_none(&self.project),
+            self.token
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), ToString::to_string),
+        ]
+    }
+}
+
+fn show(args: &ShowArgs) -> Result<(), Failure> {
+    let settings = Settings::of(args)?;
+    match args.output {
+        Format::Json => output::json(&settings),
+        Format::Text => output::table(&["SETTING", "VALUE", "FROM"], &settings.rows()),
+    }
+}
+
+fn select(args: &UseArgs) -> Result<(), Failure> {
+    let directory = args.place.directory()?;
+    let Some(name) = &args.name else {
+        context::select(&directory, None)?;
+        let (name, _why) = context::choose(&directory, None)?;
+        output::message(&format!("no context is selected; `{name}` is used"));
+        return Ok(());
+    };
+    existing(&directory, name)?;
+    context::select(&directory, Some(name))?;
+    output::message(&format!("`{name}` is used where no context is named"));
+    Ok(())
+}
+
+fn set(args: &SetArgs) -> Result<(), Failure> {
+    let directory = args.place.directory()?;
+    let before = Context::read(&directory, &args.name)?;
+    let is_new = before.is_none();
+    let mut context = before.unwrap_or_default();
+    let token = given_token(args)?;
+    if token.is_none() && !context.token.is_none() {
+        keeps_its_token(&context, args)?;
+    }
+    if let Some(engine) = &args.engine {
+        context.engine = some(engine);
+        if let Some(engine) = &context.engine {
+            engine.parse::<HostPort>().map_err(|error| {
+                Failure::usage(format!("--engine `{engine}` is {error}"))
+            })?;
+        }
+    }
+    if let Some(url) = &args.api_url {
+        context.api_url = some(url);
+        if let Some(url) = &context.api_url {
+            parse(url)?;
+        }
+    }
+    if let Some(path) = &args.ca_file {
+        let absolute = |path: &PathBuf| {
+            std::path::absolute(path)
+                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+        };
+        let given = (!path.as_os_str().is_empty()).then_some(path);
+        context.ca_file = given.map(absolute).transpose()?;
+    }
+    if let Some(token) = token {
+        if let Some(account) = context.token.account() {
+            account.forget()?;
+        }
+        context.token = Kept::Token(token);
+    }
+    if context.engine.is_none() && context.api_url.is_none() {
+        return Err(Failure::usage("a context is for an engine or a platform")
+            .hint("give --engine or --api-url"));
+    }
+    context.save(&directory, &args.name)?;
+    if args.select {
+        context::select(&directory, Some(&args.name))?;
+    }
+    let what = if is_new { "there is now" } else { "changed" };
+    output::message(&format!("{what}: context `{}`", args.name));
+    Ok(())
+}
+
+/// A token is for the places that it was kept for; another one does not get it by a slip.
+fn keeps_its_token(context: &Context, args: &SetArgs) -> Result<(), Failure> {
+    let moves = |before: &Option<String>, now: &Option<String>| match (before, now) {
+        (Some(before), Some(now)) => !now.is_empty() && before != now,
+        _ => false,
+    };
+    if moves(&context.engine, &args.engine) || moves(&context.api_url, &args.api_url) {
+        let name = &args.name;
+        return Err(Failure::usage(format!(
+            "the token of `{name}` is for the place that it names now"
+        ))
+        .hint("give the token for the new place, too; `--token ''` goes on without one"));
+    }
+    Ok(())
+}
+
+fn given_token(args: &SetArgs) -> Result<Option<String>, Failure> {
+    let text = if let Some(token) = &args.token {
+        token.clone()
+    } else if let Some(path) = &args.token_file {
+        let file = std::fs::File::open(path)
+            .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))?;
+        read(file)?
+    } else if args.token_stdin && prompt::is_possible() {
+        prompt::secret("token (it is not shown): ")?
+    } else if args.token_stdin {
+        read(std::io::stdin().lock())?
+    } else {
+        return Ok(None);
+    };
+    let token = text.trim();
+    if !token.is_empty() && credentials::inspect(token).is_none() {
+        return Err(Failure::usage("what is given is no token")
+            .hint("a token has three parts with dots between them"));
+    }
+    Ok(Some(token.to_owned()))
+}
+
+fn rename(args: &RenameArgs) -> Result<(), Failure> {
+    let directory = args.place.directory()?;
+    let mut context = existing(&directory, &args.from)?;
+    if Context::read(&directory, &args.to)?.is_some() {
+        let message = format!("there is a context `{}` already", args.to);
+        return Err(Failure::new(Code::Conflict, message)
+            .named("context_exists")
+            .hint(format!("`svc context delete {}` removes it", args.to)));
+    }
+    let before = context.token.account().cloned();
+    if before.is_some() {
+        let account = context::account(&directory, &args.to)?;
+        account.keep(&context.token.token()?)?;
+        context.token = Kept::KeyringAccount(account);
+    }
+    context.save(&directory, &args.to)?;
+    Context::remove(&directory, &args.from)?;
+    if let Some(account) = before {
+        account.forget()?;
+    }
+    if context::selected(&directory).as_ref() == Some(&args.from) {
+        context::select(&directory, Some(&args.to))?;
+    }
+    output::message(&format!("`{}` is called `{}` now", args.from, args.to));
+    Ok(())
+}
+
+fn delete(args: &DeleteArgs) -> Result<(), Failure> {
+    let directory = args.place.directory()?;
+    // Whatever is in the file: one that cannot be read may hold a token all the same.
+    match Context::read(&directory, &args.name) {
+        Ok(None) => return Err(context::unknown(&directory, &args.name)),
+        Ok(Some(context)) => {
+            if let Some(account) = context.token.account() {
+                account.forget()?;
+            }
+        }
+        Err(_broken) => {}
+    }
+    Context::remove(&directory, &args.name)?;
+    if context::selected(&directory).as_ref() == Some(&args.name) {
+        context::select(&directory, None)?;
+    }
+    output::message(&format!("context `{}` is gone", args.name));
+    Ok(())
+}
+
+fn existing(directory: &Path, name: &str) -> Result<Context, Failure> {
+    Context::read(directory, name)?.ok_or_else(|| context::unknown(directory, name))
+}
+
+/// Nothing, where the text is empty.
+fn some(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}

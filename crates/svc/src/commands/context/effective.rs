@@ -1,0 +1,229 @@
+//! The values that commands would use, and where each of them comes from.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
+use serde::Serialize;
+
+use super::{ShowArgs, token::KeptToken};
+use crate::{
+    connection::config_directory,
+    context::{self, Context, Why},
+    failure::Failure,
+};
+
+/// Whether a flag or a variable gave a value; clap knows it, the values do not.
+#[derive(Debug)]
+pub(super) struct Sources {
+    given: Vec<(&'static str, ValueSource)>,
+}
+
+impl FromArgMatches for Sources {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let source = |id: &'static str| Some((id, matches.value_source(id)?));
+        Ok(Self {
+            given: IDS.into_iter().filter_map(source).collect(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// It has no arguments of its own.
+impl Args for Sources {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+impl Sources {
+    fn of(&self, id: &'static str) -> Source {
+        let given = self.given.iter().find(|(known, _)| *known == id);
+        match given {
+            Some((_, ValueSource::EnvVariable)) => {
+                Source::Variable(format!("SVC_{}", id.to_uppercase()))
+            }
+            _ => Source::Flag(format!("--{}", id.replace('_', "-"))),
+        }
+    }
+}
+
+/// The arguments that are looked for.
+const IDS: [&str; 6] = ["engine", "api_url", "token", "ca_file", "context", "config"];
+
+/// All that is effective.
+#[derive(Debug, Serialize)]
+pub(super) struct Settings {
+    settings: Vec<Setting>,
+    /// What is kept and not used, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Setting {
+    name: &'static str,
+    /// Absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    source: Source,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind", content = "name")]
+enum Source {
+    Flag(String),
+    Variable(String),
+    /// The file of the context.
+    Context(PathBuf),
+    /// `svc context use`.
+    Selection,
+    /// `svc up` runs.
+    Up,
+    Default,
+    /// Nothing gives it.
+    None,
+}
+
+impl Source {
+    fn text(&self) -> String {
+        match self {
+            Self::Flag(name) => format!("flag {name}"),
+            Self::Variable(name) => format!("variable {name}"),
+            Self::Context(path) => path.display().to_string(),
+            Self::Selection => "svc context use".to_owned(),
+            Self::Up => "a running svc up".to_owned(),
+            Self::Default => "default".to_owned(),
+            Self::None => "-".to_owned(),
+        }
+    }
+}
+
+impl Settings {
+    pub(super) fn of(args: &ShowArgs) -> Result<Self, Failure> {
+        let mut all = Self {
+            settings: Vec::new(),
+            notes: Vec::new(),
+        };
+        let connection = &args.connection;
+        let Some(directory) = config_directory(connection.config.as_ref()) else {
+            return Err(Failure::usage("there is no home directory").hint("give --config"));
+        };
+        let of_directory = match connection.config {
+            Some(_) => args.sources.of("config"),
+            None => Source::Default,
+        };
+        all.put("config", Some(directory.display().to_string()), of_directory);
+
+        let named = args.name.as_deref().or(connection.context.as_deref());
+        let (name, why) = context::choose(&directory, named)?;
+        let context = Context::read(&directory, &name)?;
+        let of_context = match why {
+            Why::Named if args.name.is_some() => Source::Flag("NAME".to_owned()),
+            Why::Named => args.sources.of("context"),
+            Why::Selected => Source::Selection,
+            Why::Running => Source::Up,
+            Why::Fallback => Source::Default,
+        };
+        let shown = match &context {
+            Some(_) => name.clone(),
+            None => format!("{name} (not there)"),
+        };
+        all.put("context", Some(shown), of_context);
+
+        let file = Source::Context(context::file(&directory, &name)?);
+        let kept = context.unwrap_or_default();
+        let api_url = all.pick("api_url", &args.api_url, &kept.api_url, args, &file);
+        let engine = all.pick("engine", &connection.engine, &kept.engine, args, &file);
+        all.token(args, &kept, &file, [&api_url, &engine]);
+        let path = |path: &PathBuf| path.display().to_string();
+        let (given, of_context) = (
+            connection.ca_file.as_ref().map(path),
+            kept.ca_file.as_ref().map(path),
+        );
+        all.pick("ca_file", &given, &of_context, args, &file);
+        let project = kept.project.map(|project| project.endpoint);
+        for (name, value) in [("workspace_id", kept.workspace_id), ("project", project)] {
+            let source = value.as_ref().map_or(Source::None, |_| file.clone());
+            all.put(name, value, source);
+        }
+        Ok(all)
+    }
+
+    /// What is given, else what is kept.
+    fn pick(
+        &mut self,
+        name: &'static str,
+        given: &Option<String>,
+        kept: &Option<String>,
+        args: &ShowArgs,
+        file: &Source,
+    ) -> Place {
+        // A variable that is set to nothing is as good as none.
+        let given = given.clone().filter(|text| !text.trim().is_empty());
+        let (value, source) = match (given, kept) {
+            (Some(given), _) => (Some(given), args.sources.of(name)),
+            (None, Some(kept)) => (Some(kept.clone()), file.clone()),
+            (None, None) => (None, Source::None),
+        };
+        let is_elsewhere = value.is_some() && value != *kept;
+        self.put(name, value, source);
+        Place { name, is_elsewhere }
+    }
+
+    /// A kept token is for the places of its context.
+    fn token(&mut self, args: &ShowArgs, kept: &Context, file: &Source, places: [&Place; 2]) {
+        let given = args.connection.token.as_deref().map(str::trim);
+        if let Some(token) = given.filter(|token| !token.is_empty()) {
+            let shown = KeptToken::read(token).to_string();
+            self.put("token", Some(shown), args.sources.of("token"));
+            return;
+        }
+        let Some(shown) = KeptToken::of(&kept.token) else {
+            self.put("token", None, Source::None);
+            return;
+        };
+        for Place { name, .. } in places.into_iter().filter(|place| place.is_elsewhere) {
+            self.notes.push(format!(
+                "the {name} is not that of the context, so it does not get the token that is kept"
+            ));
+        }
+        self.put("token", Some(shown.to_string()), file.clone());
+    }
+
+    fn put(&mut self, name: &'static str, value: Option<String>, source: Source) {
+        self.settings.push(Setting {
+            name,
+            value,
+            source,
+        });
+    }
+
+    pub(super) fn rows(&self) -> Vec<Vec<String>> {
+        let setting = |setting: &Setting| {
+            vec![
+                setting.name.to_owned(),
+                setting.value.clone().unwrap_or_else(|| "-".to_owned()),
+                setting.source.text(),
+            ]
+        };
+        let note = |note: &String| vec!["note".to_owned(), note.clone(), String::new()];
+        let settings = self.settings.iter().map(setting);
+        settings.chain(self.notes.iter().map(note)).collect()
+    }
+}
+
+/// A place that commands connect to.
+struct Place {
+    name: &'static str,
+    /// Whether it is another than that of the context.
+    is_elsewhere: bool,
+}

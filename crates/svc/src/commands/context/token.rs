@@ -1,0 +1,77 @@
+//! What can be said of a kept token without showing it.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::context::Kept;
+
+/// A token as it is shown: never the token itself, nor a part of it.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct KeptToken {
+    /// `file` or `keyring`.
+    kept_in: &'static str,
+    /// `pat`, `app` or `auth`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    /// Whom it speaks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
+    /// When it ends (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    expired: bool,
+}
+
+impl KeptToken {
+    /// That of a context. A keyring is not asked: it may want to be unlocked.
+    pub(super) fn of(kept: &Kept) -> Option<Self> {
+        match kept {
+            _ if kept.is_none() => None,
+            Kept::Token(token) => Some(Self::read(token)),
+            Kept::KeyringAccount(_) => Some(Self {
+                kept_in: "keyring",
+                ..Self::default()
+            }),
+        }
+    }
+
+    /// What a token says about itself; nothing is verified.
+    pub(super) fn read(token: &str) -> Self {
+        let seen = credentials::inspect(token.trim()).unwrap_or_default();
+        let claims = seen.get("claims").unwrap_or(&Value::Null);
+        let text = |name: &str| Some(claims.get(name)?.as_str()?.to_owned());
+        let ends = claims.get("exp").and_then(Value::as_i64);
+        Self {
+            kept_in: "file",
+            kind: text("type"),
+            identity: text("userId").or_else(|| text("clientId")),
+            expires_at: ends
+                .and_then(|at| Timestamp::from_second(at).ok())
+                .map(|at| at.to_string()),
+            expired: ends.is_some_and(|at| at <= Timestamp::now().as_second()),
+        }
+    }
+}
+
+impl fmt::Display for KeptToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kept_in == "keyring" {
+            return f.write_str("in the keyring");
+        }
+        match &self.kind {
+            Some(kind) => f.write_str(kind)?,
+            None => return f.write_str("no token: it cannot be read"),
+        }
+        if let Some(identity) = &self.identity {
+            write!(f, " of {identity}")?;
+        }
+        match (&self.expires_at, self.expired) {
+            (Some(at), true) => write!(f, ", expired since {at}"),
+            (Some(at), false) => write!(f, ", until {at}"),
+            (None, _) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Local addresses that tunnels are served on.
+
+use std::{fmt, io, os::unix::fs::PermissionsExt, path::PathBuf, str::FromStr};
+
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use transport::Stream;
+
+use crate::failure::Failure;
+
+/// A local address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Local {
+    /// `host:port`.
+    Tcp(String),
+    /// A socket in the file system, for its owner alone.
+    Unix(PathBuf),
+}
+
+impl FromStr for Local {
+    type Err = String;
+
+    /// `host:port`, a port of this machine, or `unix:` and a path.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return match path {
+                "" => Err(format!("`{text}` has no path")),
+                path => Ok(Self::Unix(path.into())),
+            };
+        }
+        if text.parse::<u16>().is_ok() {
+            return Ok(Self::Tcp(format!("127.0.0.1:{text}")));
+        }
+        match text.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                Ok(Self::Tcp(text.to_owned()))
+            }
+            _ => Err(format!("`{text}` is no PORT, HOST:PORT or unix:PATH")),
+        }
+    }
+}
+
+impl fmt::Display for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => f.write_str(address),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix { listener: UnixListener, path: PathBuf },
+}
+
+impl Listener {
+    pub(super) async fn bind(local: &Local) -> Result<Self, Failure> {
+        let failed = |error| Failure::of(&format!("cannot listen on {local}"), error);
+        match local {
+            Local::Tcp(address) => {
+                let listener = TcpListener::bind(address)
+                    .await
+                    .map_err(|error| failed(error).named("port_in_use").hint("port 0 takes a free one"))?;
+                Ok(Self::Tcp(listener))
+            }
+            Local::Unix(path) => {
+                // What a process left that is gone; one that still listens keeps it.
+                if UnixStream::connect(path)
+                    .await
+                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+                {
+                    std::fs::remove_file(path).map_err(failed)?;
+                }
+                let listener = UnixListener::bind(path)
+                    .map_err(|error| failed(error).hint("is the file there already?"))?;
+                let owner = std::fs::Permissions::from_mode(0o600);
+                std::fs::set_permissions(path, owner).map_err(failed)?;
+                let path = path.clone();
+                Ok(Self::Unix { listener, path })
+            }
+        }
+    }
+
+    /// Where it listens, the port that was taken with it.
+    pub(super) fn address(&self) -> io::Result<String> {
+        match self {
+            Self::Tcp(listener) => Ok(listener.local_addr()?.to_string()),
+            Self::Unix { path, .. } => Ok(format!("unix:{}", path.display())),
+        }
+    }
+
+    /// The next connection. Cancel safe.
+    pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _peer) = listener.accept().await?;
+                // Best effort: without it small messages are late, not wrong.
+                drop(stream.set_nodelay(true));
+                Ok(Box::new(stream))
+            }
+            Self::Unix { listener, .. } => {
+                let (stream, _peer) = listener.accept().await?;
+                Ok(Box::new(stream))
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix { path, .. } = self {
+            // What is left behind is taken away by the next one.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_address_may_be_a_port_alone() {
+        for (text, local) in [
+            ("15432", "127.0.0.1:15432"),
+            ("[::1]:0", "[::1]:0"),
+            ("localhost:1", "localhost:1"),
+            ("unix:/run/x", "unix:/run/x"),
+            ("unix:///run/x", "unix:/run/x"),
+            ("unix:x", "unix:x"),
+        ] {
+            assert_eq!(text.parse::<Local>().unwrap().to_string(), local);
+        }
+        for text in ["", "localhost", ":1", "a:b", "99999", "unix:", "unix://"] {
+            assert!(text.parse::<Local>().is_err(), "{text}");
+        }
+    }
+}

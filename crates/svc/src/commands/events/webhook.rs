@@ -1,0 +1,137 @@
+//! Events as webhooks come: the same types, body and signatures as the platform sends.
+
+use api::control::webhooks::WebhookEventType;
+use client::api::Event;
+use credentials::webhook::{Message, WebhookSecret, headers};
+use jiff::Timestamp;
+use serde_json::Value;
+use types::event::EventType;
+
+use crate::{failure::Failure, output, random};
+
+/// What is sent of an event.
+#[derive(Debug)]
+pub(super) struct Post {
+    pub(super) event_id: String,
+    pub(super) event_type: String,
+    pub(super) delivery_id: String,
+    /// The event as the stream has it, byte for byte what is signed.
+    pub(super) body: String,
+}
+
+impl Post {
+    pub(super) fn of(event: &Event) -> Result<Self, Failure> {
+        let text = |name: &str| event.value.get(name).and_then(Value::as_str);
+        let mut body = event.text.clone();
+        let event_id = match text("id") {
+            Some(id) => id.to_owned(),
+            // Receivers know a repeated event by its id, so there is one.
+            None => {
+                let id = format!("evt_cli_{}", random::hex::<12>()?);
+                let mut with_id = event.value.clone();
+                if let Some(members) = with_id.as_object_mut() {
+                    members.insert("id".to_owned(), id.clone().into());
+                }
+                body = with_id.to_string();
+                id
+            }
+        };
+        if body.contains('\n') {
+            body = event.value.to_string();
+        }
+        Ok(Self {
+            event_id,
+            event_type: text("type").unwrap_or_default().to_owned(),
+            delivery_id: format!("cli_del_{}", random::hex::<12>()?),
+            body,
+        })
+    }
+}
+
+/// Signs requests as one endpoint.
+#[derive(Debug)]
+pub(super) struct Signer {
+    secret: WebhookSecret,
+    webhook_id: String,
+    compat: bool,
+}
+
+impl Signer {
+    /// With this secret, or with a new one that is told.
+    pub(super) fn new(secret: Option<WebhookSecret>, compat: bool) -> Result<Self, Failure> {
+        let secret = match secret {
+            Some(secret) => secret,
+            None => {
+                let drawn = WebhookSecret::draw(&random::bytes()?)
+                    .ok_or_else(|| Failure::usage("the system gives no randomness"))?;
+                output::message(&format!("signing with {}", drawn.expose()));
+                drawn
+            }
+        };
+        Ok(Self {
+            secret,
+            webhook_id: format!("cli_we_{}", random::hex::<12>()?),
+            compat,
+        })
+    }
+
+    /// The header fields of a request that is sent now.
+    pub(super) fn sign(&self, post: &Post) -> Vec<(&'static str, String)> {
+        let message = Message {
+            event_id: &post.event_id,
+            event_type: &post.event_type,
+            webhook_id: &self.webhook_id,
+            delivery_id: &post.delivery_id,
+            sent_at: Timestamp::now().as_second(),
+            body: post.body.as_bytes(),
+        };
+        headers(&message, std::slice::from_ref(&self.secret), self.compat)
+    }
+}
+
+/// Whether webhooks are sent for events of this type.
+pub(super) fn is_delivered(kind: EventType) -> bool {
+    WebhookEventType::of(kind).is_some()
+}
+
+/// Reads a signing secret.
+pub(super) fn secret(text: &str) -> Result<WebhookSecret, String> {
+    // The text is not repeated: it may be a secret that was cut.
+    WebhookSecret::parse(text.trim())
+        .ok_or_else(|| "a signing secret is `whsec_` and base64 behind it".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_event_without_an_id_gets_one() {
+        let value = json!({"type": "tunnel.created", "object": {}});
+        let event = Event {
+            text: value.to_string(),
+            value,
+        };
+        let post = Post::of(&event).unwrap();
+        assert!(post.event_id.starts_with("evt_cli_"));
+        let body: Value = serde_json::from_str(&post.body).unwrap();
+        assert_eq!(body["id"], post.event_id);
+    }
+
+    #[test]
+    fn webhooks_are_sent_when_something_comes_or_goes() {
+        let sent = EventType::ALL.iter().filter(|kind| is_delivered(**kind));
+        let sent: Vec<_> = sent.map(|kind| kind.as_str()).collect();
+        assert_eq!(
+            sent,
+            [
+                "client.created",
+                "client.deleted",
+                "tunnel.created",
+                "tunnel.deleted"
+            ]
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! `svc man`: manual pages; `svc help exit-codes`: how commands end.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{CommandFactory, Parser};
+use clap_mangen::Man;
+
+use crate::{cli::Cli, failure::Failure, output};
+
+/// The flags of `svc man`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc man | man -l -
+  svc man --dir ~/.local/share/man/man1")]
+pub(crate) struct Args {
+    /// Write svc.1 and a page for each command into this directory
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// Prints the page of the program, or writes all of them.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut root = Cli::command();
+    // Whose text is in none of the flags.
+    root = root.after_long_help(EXIT_CODES);
+    match &args.dir {
+        None => {
+            let mut page = Vec::new();
+            Man::new(root)
+                .render(&mut page)
+                .and_then(|()| io::stdout().lock().write_all(&page))
+                .map_err(output::closed)
+        }
+        Some(directory) => {
+            let failed = |error| Failure::of(&format!("cannot write to {}", directory.display()), error);
+            std::fs::create_dir_all(directory).map_err(failed)?;
+            clap_mangen::generate_to(root, directory).map_err(failed)
+        }
+    }
+}
+
+/// Whether the command line is `svc help exit-codes`: a topic that is no command.
+pub(crate) fn is_topic(arguments: &[OsString]) -> bool {
+    matches!(arguments, [_, help, topic] if help == "help" && topic == "exit-codes")
+}
+
+/// Tells the topic.
+pub(crate) fn topic() -> ExitCode {
+    match output::line(EXIT_CODES.trim_end()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(crate::cli::Format::Text),
+    }
+}
+
+/// As `docs/command-line.md` has them.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, or stopped by a signal
+  1  something failed, was not found, or was answered with no
+  2  the command line or a configuration is wrong
+  3  refused: authentication, a permission, a boundary
+  4  a name or hostname is held by somebody else, or was taken over; an offer that was confirmed
+     has changed
+  5  the option or the plan is not available there
+
+A failure is a line on stderr, `error[code]: cause`, and mostly a second one with the next step,
+`hint: …`. With --output json it is one object there:
+`{\"error\": {\"code\", \"message\", \"hint\", \"exit_code\"}}`.
+";

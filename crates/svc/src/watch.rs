@@ -1,0 +1,262 @@
+//! A list that stays: what is there now, and every change of it.
+//!
+//! On a terminal the table is drawn anew with each change; on a pipe each change is a line. The
+//! list is the engine's event stream put together. After a loss the stream begins with what there
+//! is, and only what differs from what was shown is a change.
+
+use std::time::Duration;
+
+use client::api::{Api, Event, Filters, Transport};
+use serde_json::{Value, json};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    cli::Format,
+    failure::Failure,
+    feed::{Feed, News},
+    output::{self, Screen},
+    signals,
+};
+
+/// What is listed.
+pub(crate) struct Kind {
+    /// The list in a snapshot: `tunnels`.
+    pub(crate) list: &'static str,
+    /// How its events begin: `tunnel.`.
+    pub(crate) events: &'static str,
+    pub(crate) heading: &'static [&'static str],
+    /// The cells of one object.
+    pub(crate) row: fn(&Value) -> Vec<String>,
+}
+
+/// Shows the list until a signal or a refusal.
+pub(crate) async fn watch(
+    api: Api,
+    kind: &Kind,
+    filters: Filters,
+    format: Format,
+) -> Result<(), Failure> {
+    let shutdown = signals::listen(Duration::ZERO)?;
+    let filters = (!filters.is_empty()).then_some(filters);
+    let is_of_tunnels = kind.list == "tunnels";
+    let feed = Feed {
+        api,
+        transport: Transport::Sse,
+        clients: filters.clone().filter(|_| !is_of_tunnels),
+        tunnels: filters.filter(|_| is_of_tunnels),
+        again: true,
+    };
+    let showing = feed.shown_by(async |news| {
+        if format == Format::Text && output::is_terminal() {
+            draw(kind, news).await
+        } else {
+            tell(kind, news, format).await
+        }
+    });
+    tokio::select! {
+        shown = showing => shown,
+        () = shutdown.drain().cancelled() => Ok(()),
+    }
+}
+
+/// Writes a line for each change.
+async fn tell(
+    kind: &Kind,
+    mut news: mpsc::Receiver<News>,
+    format: Format,
+) -> Result<(), Failure> {
+    let mut list = List::default();
+    while let Some(said) = news.recv().await {
+        match said {
+            News::Event(event) => {
+                for (change, object) in list.apply(kind, &event) {
+                    match format {
+                        Format::Json => {
+                            output::json(&json!({ "change": change.word(), "object": object }))?;
+                        }
+                        Format::Text => {
+                            let cells = output::tabbed(&(kind.row)(&object));
+                            output::line(&format!("{}\t{cells}", change.word()))?;
+                        }
+                    }
+                }
+            }
+            News::Lost { reason, wait } => {
+                output::message(&format!("{reason}; following again in {wait:.1?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the table on the screen.
+async fn draw(kind: &Kind, mut news: mpsc::Receiver<News>) -> Result<(), Failure> {
+    let mut list = List::default();
+    let mut state = "connecting".to_owned();
+    let mut resized = signal(SignalKind::window_change())
+        .map_err(|error| Failure::of("signal handlers cannot be installed", error))?;
+    let mut screen = Screen::enter()?;
+    let mut next = Instant::now();
+    let mut is_stale = true;
+    loop {
+        tokio::select! {
+            said = news.recv() => match said {
+                Some(News::Event(event)) => {
+                    list.apply(kind, &event);
+                    "live".clone_into(&mut state);
+                    is_stale = true;
+                }
+                Some(News::Lost { reason, wait }) => {
+                    state = format!("{reason}; following again in {wait:.1?}");
+                    is_stale = true;
+                }
+                None => return Ok(()),
+            },
+            _ = resized.recv() => is_stale = true,
+            () = sleep_until(next), if is_stale => {
+                let rows: Vec<_> = list.objects().map(kind.row).collect();
+                let lines = output::fitted(kind.heading, &rows, screen.width());
+                let last = format!("{} {} · {state} · Ctrl-C ends", rows.len(), kind.list);
+                screen.draw(&lines, &last)?;
+                is_stale = false;
+                next = Instant::now() + FRAME;
+            }
+        }
+    }
+}
+
+/// The objects, oldest first.
+#[derive(Default)]
+struct List(Vec<(String, Value)>);
+
+/// What became of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Added,
+    Changed,
+    Removed,
+}
+
+impl Change {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+impl List {
+    fn objects(&self) -> impl Iterator<Item = &Value> {
+        self.0.iter().map(|(_, object)| object)
+    }
+
+    /// Takes an event in, and gives what it changed.
+    fn apply(&mut self, kind: &Kind, event: &Event) -> Vec<(Change, Value)> {
+        let name = event.value.get("type").and_then(Value::as_str);
+        let object = event.value.get("object").unwrap_or(&Value::Null);
+        match name {
+            Some("state.initial") => {
+                let now = object.get(kind.list).and_then(Value::as_array);
+                self.replace(now.map(Vec::as_slice).unwrap_or_default())
+            }
+            Some(name) => match name.strip_prefix(kind.events) {
+                Some("deleted") => self.remove(id(object)).into_iter().collect(),
+                Some(_) => self.put(object).into_iter().collect(),
+                None => Vec::new(),
+            },
+            None => Vec::new(),
+        }
+    }
+
+    fn replace(&mut self, now: &[Value]) -> Vec<(Change, Value)> {
+        let is_gone = |known: &String| !now.iter().any(|object| id(object) == known);
+        let gone: Vec<_> = self.0.iter().map(|(known, _)| known.clone()).collect();
+        let mut changes: Vec<_> = gone
+            .iter()
+            .filter(|known| is_gone(known))
+            .filter_map(|known| self.remove(known))
+            .collect();
+        changes.extend(now.iter().filter_map(|object| self.put(object)));
+        changes
+    }
+
+    fn put(&mut self, object: &Value) -> Option<(Change, Value)> {
+        let change = match self.0.iter_mut().find(|(known, _)| known == id(object)) {
+            Some((_, before)) if before == object => return None,
+            Some((_, before)) => {
+                before.clone_from(object);
+                Change::Changed
+            }
+            None => {
+                self.0.push((id(object).to_owned(), object.clone()));
+                Change::Added
+            }
+        };
+        Some((change, object.clone()))
+    }
+
+    fn remove(&mut self, gone: &str) -> Option<(Change, Value)> {
+        let at = self.0.iter().position(|(known, _)| known == gone)?;
+        let (_, object) = self.0.remove(at);
+        Some((Change::Removed, object))
+    }
+}
+
+fn id(object: &Value) -> &str {
+    object.get("id").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Between two drawings: more of them nobody sees.
+const FRAME: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: Kind = Kind {
+        list: "tunnels",
+        events: "tunnel.",
+        heading: &["ID"],
+        row: |object| vec![id(object).to_owned()],
+    };
+
+    fn words(list: &mut List, event: Value) -> Vec<String> {
+        let event = Event {
+            text: String::new(),
+            value: event,
+        };
+        let changes = list.apply(&KIND, &event);
+        let word = |(change, object): &(Change, Value)| format!("{} {}", change.word(), id(object));
+        changes.iter().map(word).collect()
+    }
+
+    #[test]
+    fn a_list_is_the_stream_put_together() {
+        let mut list = List::default();
+        let state = |tunnels: Value| {
+            json!({"type": "state.initial", "object": {"clients": [{"id": "c"}], "tunnels": tunnels}})
+        };
+        let event = |name: &str, object: Value| json!({"type": name, "object": object});
+        let began = words(&mut list, state(json!([{"id": "a"}, {"id": "b"}])));
+        assert_eq!(began, ["added a", "added b"]);
+        let same = words(&mut list, event("tunnel.updated", json!({"id": "a"})));
+        assert_eq!(same, [""; 0]);
+        let other = words(&mut list, event("tunnel.updated", json!({"id": "a", "x": 1})));
+        assert_eq!(other, ["changed a"]);
+        let client = words(&mut list, event("client.created", json!({"id": "d"})));
+        assert_eq!(client, [""; 0]);
+        let gone = words(&mut list, event("tunnel.deleted", json!({"id": "b"})));
+        assert_eq!(gone, ["removed b"]);
+        // After a loss only what differs is told.
+        let again = words(&mut list, state(json!([{"id": "e"}, {"id": "a", "x": 1}])));
+        assert_eq!(again, ["added e"]);
+        let none = words(&mut list, state(json!([])));
+        assert_eq!(none, ["removed a", "removed e"]);
+    }
+}
