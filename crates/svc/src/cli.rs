@@ -2,14 +2,12 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{
-    ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
-};
+use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     audit, clients, completions, context, credential, dial, doctor, engine, events, explain,
-    forward, login, logout, man, mcp, platform, project, token, tunnels, turn, turn_credentials, up,
-    workspace,
+    forward, login, logout, man, mcp, platform, project, token, tunnels, turn, turn_credentials,
+    up, workspace,
 };
 use crate::failure::Failure;
 
@@ -114,7 +112,8 @@ pub(crate) fn read() -> Result<(Cli, Format), ExitCode> {
         .try_get_matches_from_mut(&arguments)
         .and_then(|matches| {
             let format = Format::of(&matches);
-            let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+            let cli =
+                Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
             Ok((cli, format))
         });
     read.map_err(|error| {
@@ -200,7 +199,10 @@ mod tests {
         for file in std::fs::read_dir(folder).unwrap() {
             let file = file.unwrap().file_name().into_string().unwrap();
             let is_of_help = file.starts_with("help-") && file.ends_with(".snap");
-            assert!(!is_of_help || names.contains(&file), "{file} is of no command");
+            assert!(
+                !is_of_help || names.contains(&file),
+                "{file} is of no command"
+            );
         }
     }
 
@@ -208,7 +210,14 @@ mod tests {
     #[test]
     fn daily_help_fits_a_screen_and_has_examples() {
         const DAILY: [&str; 8] = [
-            "tunnels", "clients", "events", "dial", "token", "context", "doctor", "completions",
+            "tunnels",
+            "clients",
+            "events",
+            "dial",
+            "token",
+            "context",
+            "doctor",
+            "completions",
         ];
         for (name, command) in all() {
             let first = name.split(' ').nth(1).unwrap_or_default();

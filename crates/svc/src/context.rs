@@ -130,8 +130,7 @@ pub(crate) fn unknown(directory: &Path, name: &str) -> Failure {
 /// The names of all contexts, in order.
 pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Failure> {
     let folder = directory.join("contexts");
-    let failed =
-        |error| Failure::of(&format!("cannot read {}", folder.display()), error);
+    let failed = |error| Failure::of(&format!("cannot read {}", folder.display()), error);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -142,7 +141,9 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Failure> {
         let path = entry.map_err(failed)?.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         // A file that is being written has another ending.
-        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        let is_json = path
+            .extension()
+            .is_some_and(|extension| extension == "json");
         if let Some(name) = stem.filter(|name| is_json && is_name(name)) {
             names.push(name.to_owned());
         }

@@ -100,11 +100,6 @@ impl Failure {
         self.code
     }
 
-    /// What failed, without the next step.
-    pub(crate) fn text(&self) -> &str {
-        &self.message
-    }
-
     /// The stable name: the code of the problem, where an API answered with one.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(self.code.name())
@@ -197,10 +192,12 @@ impl From<ConnectError> for Failure {
                 .hint("is the name in --engine written right? it has no address here"),
             ConnectError::TimedOut(Step::Handshake) => failed("engine_timeout")
                 .hint("something listens there and says nothing: is it the engine's port?"),
-            ConnectError::Network { .. } => failed("engine_unreachable")
-                .hint("is the engine running, and is --engine its address? `svc up` starts one here"),
-            ConnectError::TimedOut(_) => failed("engine_timeout")
-                .hint("is the engine running, and does a firewall let you through? see `svc doctor`"),
+            ConnectError::Network { .. } => failed("engine_unreachable").hint(
+                "is the engine running, and is --engine its address? `svc up` starts one here",
+            ),
+            ConnectError::TimedOut(_) => failed("engine_timeout").hint(
+                "is the engine running, and does a firewall let you through? see `svc doctor`",
+            ),
             ConnectError::Protocol(_) => failed("engine_protocol")
                 .hint("is --engine the address of an engine? `svc doctor` looks closer"),
             ConnectError::Unavailable(_) => {
@@ -236,7 +233,9 @@ fn of_handshake(source: &std::io::Error) -> Option<Failure> {
             "engine_certificate_expired",
             "the engine's certificate has expired",
         )
-        .hint("it is renewed at the engine; or the clock here is wrong, which `svc doctor` compares"),
+        .hint(
+            "it is renewed at the engine; or the clock here is wrong, which `svc doctor` compares",
+        ),
         rustls::Error::InvalidMessage(_) => failed(
             "engine_protocol",
             "what listens there does not speak TLS, so it is no engine",

@@ -3,7 +3,10 @@
 mod screen;
 mod table;
 
-pub(crate) use self::{screen::Screen, table::fitted};
+pub(crate) use self::{
+    screen::{Screen, width},
+    table::fitted,
+};
 
 use std::io::{self, IsTerminal, Write};
 
@@ -42,7 +45,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failur
         message("there are none");
         return Ok(());
     }
-    table::fitted(heading, rows, screen::width())
+    table::fitted(heading, rows, width())
         .iter()
         .try_for_each(|text| line(text))
 }
@@ -69,9 +72,7 @@ pub(crate) fn record(fields: &[(&str, String)]) -> Result<(), Failure> {
 
 /// What others named cannot move the cursor, break a line, or turn its direction.
 pub(crate) fn plain(cell: &str) -> String {
-    let turns = |c: char| {
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let shown = |c: char| {
         if c.is_control() || turns(c) {
             '\u{fffd}'

@@ -64,11 +64,7 @@ pub(crate) async fn watch(
 }
 
 /// Writes a line for each change.
-async fn tell(
-    kind: &Kind,
-    mut news: mpsc::Receiver<News>,
-    format: Format,
-) -> Result<(), Failure> {
+async fn tell(kind: &Kind, mut news: mpsc::Receiver<News>, format: Format) -> Result<(), Failure> {
     let mut list = List::default();
     while let Some(said) = news.recv().await {
         match said {
@@ -119,7 +115,7 @@ async fn draw(kind: &Kind, mut news: mpsc::Receiver<News>) -> Result<(), Failure
             _ = resized.recv() => is_stale = true,
             () = sleep_until(next), if is_stale => {
                 let rows: Vec<_> = list.objects().map(kind.row).collect();
-                let lines = output::fitted(kind.heading, &rows, screen.width());
+                let lines = output::fitted(kind.heading, &rows, output::width());
                 let last = format!("{} {} · {state} · Ctrl-C ends", rows.len(), kind.list);
                 screen.draw(&lines, &last)?;
                 is_stale = false;
@@ -239,15 +235,16 @@ mod tests {
     #[test]
     fn a_list_is_the_stream_put_together() {
         let mut list = List::default();
-        let state = |tunnels: Value| {
-            json!({"type": "state.initial", "object": {"clients": [{"id": "c"}], "tunnels": tunnels}})
-        };
+        let state = |tunnels: Value| json!({"type": "state.initial", "object": {"clients": [{"id": "c"}], "tunnels": tunnels}});
         let event = |name: &str, object: Value| json!({"type": name, "object": object});
         let began = words(&mut list, state(json!([{"id": "a"}, {"id": "b"}])));
         assert_eq!(began, ["added a", "added b"]);
         let same = words(&mut list, event("tunnel.updated", json!({"id": "a"})));
         assert_eq!(same, [""; 0]);
-        let other = words(&mut list, event("tunnel.updated", json!({"id": "a", "x": 1})));
+        let other = words(
+            &mut list,
+            event("tunnel.updated", json!({"id": "a", "x": 1})),
+        );
         assert_eq!(other, ["changed a"]);
         let client = words(&mut list, event("client.created", json!({"id": "d"})));
         assert_eq!(client, [""; 0]);

@@ -177,7 +177,9 @@ mod tests {
     #[test]
     fn the_reason_of_an_end_is_kept() {
         let mut parser = Parser::default();
-        parser.push(b": keep-alive\n\n: closed: the token has expired\n\n").unwrap();
+        parser
+            .push(b": keep-alive\n\n: closed: the token has expired\n\n")
+            .unwrap();
         assert_eq!(parser.next(), None);
         assert_eq!(parser.reason.as_deref(), Some("the token has expired"));
     }

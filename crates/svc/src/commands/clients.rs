@@ -48,9 +48,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let clients = api.clients(&filters, args.limit).await?;
     match args.output {
         Format::Json => output::json(&clients),
-        Format::Text => {
-            output::table(KIND.heading, &clients.iter().map(row).collect::<Vec<_>>())
-        }
+        Format::Text => output::table(KIND.heading, &clients.iter().map(row).collect::<Vec<_>>()),
     }
 }
 

@@ -16,8 +16,9 @@ use crate::{
     connection::{Connection, config_directory},
     context::{self, Context, Kept},
     failure::{Code, Failure},
-    output, prompt,
+    output,
     platform::parse,
+    prompt,
 };
 
 /// What can be done with contexts.
@@ -288,9 +289,9 @@ fn set(args: &SetArgs) -> Result<(), Failure> {
     if let Some(engine) = &args.engine {
         context.engine = some(engine);
         if let Some(engine) = &context.engine {
-            engine.parse::<HostPort>().map_err(|error| {
-                Failure::usage(format!("--engine `{engine}` is {error}"))
-            })?;
+            engine
+                .parse::<HostPort>()
+                .map_err(|error| Failure::usage(format!("--engine `{engine}` is {error}")))?;
         }
     }
     if let Some(url) = &args.api_url {

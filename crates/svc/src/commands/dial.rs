@@ -8,12 +8,7 @@ use client::Config;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::local::Local;
-use crate::{
-    cli::Format,
-    connection::Connection,
-    failure::Failure,
-    suggest,
-};
+use crate::{cli::Format, connection::Connection, failure::Failure, suggest};
 
 /// The flags of `svc dial`.
 #[derive(Debug, Parser)]
@@ -67,12 +62,28 @@ enum Places {
 
 fn places(tunnels: Vec<Dialled>, listen: Option<Local>) -> Result<Places, Failure> {
     match (tunnels.as_slice(), listen) {
-        ([Dialled { tunnel, local: None }], None) => Ok(Places::Standard(tunnel.clone())),
-        ([Dialled { tunnel, local: None }], Some(local)) => {
-            Ok(Places::Local(vec![(tunnel.clone(), local)]))
-        }
-        (_, Some(_)) => Err(Failure::usage("--listen is for one tunnel without an address")
-            .hint("write NAME=LISTEN for each of several")),
+        (
+            [
+                Dialled {
+                    tunnel,
+                    local: None,
+                },
+            ],
+            None,
+        ) => Ok(Places::Standard(tunnel.clone())),
+        (
+            [
+                Dialled {
+                    tunnel,
+                    local: None,
+                },
+            ],
+            Some(local),
+        ) => Ok(Places::Local(vec![(tunnel.clone(), local)])),
+        (_, Some(_)) => Err(
+            Failure::usage("--listen is for one tunnel without an address")
+                .hint("write NAME=LISTEN for each of several"),
+        ),
         (_, None) => {
             let place = |Dialled { tunnel, local }| match local {
                 Some(local) => Ok((tunnel, local)),
@@ -135,7 +146,9 @@ async fn refused(config: &Config, tunnel: &str, error: client::ConnectError) -> 
     }
     let names = names(config).await.unwrap_or_default();
     match suggest::nearest(tunnel, names.iter().map(String::as_str)) {
-        Some(known) => failure.hint(format!("did you mean `{known}`? `svc tunnels` shows them all")),
+        Some(known) => failure.hint(format!(
+            "did you mean `{known}`? `svc tunnels` shows them all"
+        )),
         None => failure,
     }
 }
@@ -143,7 +156,9 @@ async fn refused(config: &Config, tunnel: &str, error: client::ConnectError) -> 
 /// The names of private tunnels, as far as the token may see them.
 async fn names(config: &Config) -> Result<Vec<String>, client::api::ApiError> {
     let filters = [("publish".to_owned(), false.into())].into_iter().collect();
-    let list = client::api::Api::new(config)?.tunnels(&filters, None).await?;
+    let list = client::api::Api::new(config)?
+        .tunnels(&filters, None)
+        .await?;
     let name = |tunnel: &serde_json::Value| Some(tunnel.get("name")?.as_str()?.to_owned());
     Ok(list.iter().filter_map(name).collect())
 }
@@ -190,7 +205,9 @@ mod tests {
         places(tunnels, listen).map(|places| match places {
             Places::Standard(tunnel) => format!("{tunnel} here"),
             Places::Local(all) => {
-                let all = all.iter().map(|(tunnel, local)| format!("{tunnel} {local}"));
+                let all = all
+                    .iter()
+                    .map(|(tunnel, local)| format!("{tunnel} {local}"));
                 all.collect::<Vec<_>>().join(", ")
             }
         })
@@ -199,7 +216,10 @@ mod tests {
     #[test]
     fn each_tunnel_has_one_place() {
         assert_eq!(places_of(&["db"], None).unwrap(), "db here");
-        assert_eq!(places_of(&["db"], Some("5432")).unwrap(), "db 127.0.0.1:5432");
+        assert_eq!(
+            places_of(&["db"], Some("5432")).unwrap(),
+            "db 127.0.0.1:5432"
+        );
         assert_eq!(
             places_of(&["svc://db=5432", "b=unix:/x"], None).unwrap(),
             "db 127.0.0.1:5432, b unix:/x"

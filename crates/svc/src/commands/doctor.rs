@@ -1,7 +1,17 @@
 //! `svc doctor`: what is wrong between here, the engine and the platform.
 //!
 //! Each check is one thing that commands need, in the order in which they need it: the first that
-//! fails is the one to look at. A check that has nothing to look at is skipped, and says why.
+//! fails is the one to look at, and nothing that needs it is looked at. A check that has nothing to
+//! look at is skipped, and says why.
+
+mod check;
+mod network;
+mod service;
+mod token;
+mod tunnel;
+mod visitor;
+
+use std::time::Duration;
 
 use api::control::whoami::{WHOAMI, Whoami};
 use clap::Parser;
@@ -9,21 +19,31 @@ use client::{
     Config,
     api::{Api, ApiError, Filters, PlatformLink, Standing},
 };
-use serde::Serialize;
 
+use self::check::{Check, Report};
 use crate::{
     cli::Format,
     connection::Connection,
     context::Context,
-    failure::{Code, Failure},
-    output,
+    failure::Failure,
     platform::{ApiUrl, Platform},
+    time,
 };
 
 /// The flags of `svc doctor`.
 #[derive(Debug, Parser)]
-#[command(after_help = "Example:\n  svc doctor --output json")]
+#[command(after_help = "Examples:
+  svc doctor
+  svc doctor --no-tunnel --output json")]
 pub(crate) struct Args {
+    /// Publish nothing: leave out the round trip through a temporary tunnel
+    #[arg(long)]
+    no_tunnel: bool,
+
+    /// The longest that one check may take
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = time::duration)]
+    timeout: Duration,
+
     /// How the findings are written
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
@@ -32,82 +52,40 @@ pub(crate) struct Args {
     connection: Connection,
 }
 
-/// What was found.
-#[derive(Serialize)]
-struct Findings {
-    /// Of this program.
-    version: &'static str,
-    /// The engine that was asked, `host:port`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    engine: Option<String>,
-    checks: Vec<Check>,
-    summary: Summary,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct Check {
-    name: &'static str,
-    status: Status,
-    message: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Status {
-    Pass,
-    /// It works, and somebody should look at it.
-    Warn,
-    Fail,
-    /// There was nothing to look at.
-    Skip,
-}
-
-/// How many checks ended how.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-struct Summary {
-    pass: usize,
-    warn: usize,
-    fail: usize,
-    skip: usize,
-}
-
 /// Looks at everything, and fails when something is wrong.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let context = args.connection.read_context();
     let config = args.connection.resolve();
-    let mut checks = vec![of_context(&context)];
+    let engine = config.as_ref().ok().map(|config| config.engine.to_string());
+    let mut report = Report::begin(args.output, engine)?;
+    report.add(of_context(&context))?;
     let context = context.ok().flatten();
-    checks.push(of_platform(&args.connection, context.as_ref()).await);
-    match &config {
-        Ok(config) => checks.extend(of_engine(config).await),
-        Err(failure) => checks.push(Check::fail("engine", failure)),
+    let of_platform = of_platform(&args.connection, context.as_ref());
+    report.add(within(args.timeout, "control_plane_auth", of_platform).await)?;
+    match config {
+        Ok(config) => of_engine(&config, &args, &mut report).await?,
+        Err(failure) => {
+            report.add(Check::failed("settings", &failure))?;
+        }
     }
-    let findings = Findings {
-        version: env!("CARGO_PKG_VERSION"),
-        engine: config.ok().map(|config| config.engine.to_string()),
-        summary: Summary::of(&checks),
-        checks,
-    };
-    match args.output {
-        Format::Json => output::json(&findings)?,
-        Format::Text => output::table(
-            &["CHECK", "STATUS", "MESSAGE"],
-            &findings.checks.iter().map(Check::row).collect::<Vec<_>>(),
-        )?,
-    }
-    match findings.summary.fail {
-        0 => Ok(()),
-        1 => Err(Failure::new(Code::Failed, "a check failed")),
-        fail => Err(Failure::new(Code::Failed, format!("{fail} checks failed"))),
-    }
+    report.end()
+}
+
+/// A check that takes too long has failed.
+async fn within(limit: Duration, name: &'static str, check: impl Future<Output = Check>) -> Check {
+    tokio::time::timeout(limit, check)
+        .await
+        .unwrap_or_else(|_elapsed| {
+            Check::fail(name, format!("no answer in {limit:?}"))
+                .next("something on the way holds it back; --timeout waits longer")
+        })
 }
 
 fn of_context(context: &Result<Option<Context>, Failure>) -> Check {
     match context {
         Ok(Some(_)) => Check::pass("context", "there is one"),
         Ok(None) => Check::skip("context", "there is none: flags and the environment decide"),
-        Err(failure) => Check::fail("context", failure),
+        Err(failure) => Check::failed("context", failure),
     }
 }
 
@@ -130,34 +108,52 @@ async fn of_platform(connection: &Connection, context: Option<&Context>) -> Chec
     };
     match asked.await {
         Ok(whoami) => Check::pass(NAME, format!("{address} knows the token of {}", whoami.id)),
-        Err(failure) => Check::fail(NAME, &failure),
+        Err(failure) => Check::failed(NAME, &failure),
     }
 }
 
-/// What needs the engine. Where it does not answer, the rest has nothing to look at.
-async fn of_engine(config: &Config) -> Vec<Check> {
+/// What needs the engine.
+async fn of_engine(config: &Config, args: &Args, report: &mut Report) -> Result<(), Failure> {
+    if !network::look(config, args.timeout, report).await? {
+        return Ok(());
+    }
     let api = match Api::new(config) {
         Ok(api) => api,
-        Err(error) => return vec![Check::fail("engine", &error.into())],
+        Err(error) => {
+            report.add(Check::failed("engine", &error.into()))?;
+            return Ok(());
+        }
     };
     let standing = match api.standing().await {
         Ok(standing) => Ok(standing),
         // It answered: it is the token that it does not take.
         Err(refused @ ApiError::Refused(_)) => Err(refused),
-        Err(error) => return vec![Check::fail("engine", &error.into())],
-    };
-    let mut checks = vec![Check::pass("engine", format!("{} answers", config.engine))];
-    match standing {
-        Ok(Standing { platform }) => {
-            checks.push(Check::pass("token", "the engine takes it"));
-            checks.push(of_link(platform));
-            let all = Filters::new();
-            checks.push(of_list("engine_tunnels", api.tunnels(&all, None).await));
-            checks.push(of_list("engine_clients", api.clients(&all, None).await));
+        Err(error) => {
+            report.add(Check::failed("engine", &error.into()))?;
+            return Ok(());
         }
-        Err(error) => checks.push(Check::fail("token", &error.into())),
+    };
+    report.add(Check::pass("engine", format!("{} answers", config.engine)))?;
+    let Standing { platform } = match standing {
+        Ok(standing) => standing,
+        Err(error) => {
+            report.add(token::refused(config, error))?;
+            return Ok(());
+        }
+    };
+    report.add(token::taken(config))?;
+    report.add(token::permissions(config))?;
+    report.add(of_link(platform))?;
+    let all = Filters::new();
+    let tunnels = async { of_list("engine_tunnels", api.tunnels(&all, None).await) };
+    report.add(within(args.timeout, "engine_tunnels", tunnels).await)?;
+    let clients = async { of_list("engine_clients", api.clients(&all, None).await) };
+    report.add(within(args.timeout, "engine_clients", clients).await)?;
+    if args.no_tunnel {
+        report.add(Check::skip("tunnel", "left out by --no-tunnel"))?;
+        return Ok(());
     }
-    checks
+    tunnel::look(config, args.timeout, report).await
 }
 
 /// Whether what the engine decides by is of now.
@@ -175,7 +171,7 @@ fn of_link(platform: Option<PlatformLink>) -> Check {
             "the engine has lost its platform, which spoke {silence} s ago: it \
              serves with what it knew, and what was issued or revoked since is not in force"
         );
-        Check::new(NAME, Status::Warn, message)
+        Check::warn(NAME, message).next("is the platform running, and does the engine reach it?")
     }
 }
 
@@ -186,64 +182,13 @@ fn of_list(name: &'static str, list: Result<Vec<serde_json::Value>, ApiError>) -
         Err(ApiError::Refused(problem)) if problem.status == 403 => {
             Check::skip(name, "the token may not list them")
         }
-        Err(error) => Check::fail(name, &error.into()),
-    }
-}
-
-impl Check {
-    fn new(name: &'static str, status: Status, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self {
-            name,
-            status,
-            message,
-        }
-    }
-
-    fn pass(name: &'static str, message: impl Into<String>) -> Self {
-        Self::new(name, Status::Pass, message)
-    }
-
-    fn skip(name: &'static str, message: impl Into<String>) -> Self {
-        Self::new(name, Status::Skip, message)
-    }
-
-    fn fail(name: &'static str, failure: &Failure) -> Self {
-        Self::new(name, Status::Fail, failure.text())
-    }
-
-    fn row(&self) -> Vec<String> {
-        let status = match self.status {
-            Status::Pass => "pass",
-            Status::Warn => "warn",
-            Status::Fail => "fail",
-            Status::Skip => "skip",
-        };
-        vec![
-            self.name.to_owned(),
-            status.to_owned(),
-            self.message.clone(),
-        ]
-    }
-}
-
-impl Summary {
-    fn of(checks: &[Check]) -> Self {
-        let count = |status| checks.iter().filter(|check| check.status == status).count();
-        Self {
-            pass: count(Status::Pass),
-            warn: count(Status::Warn),
-            fail: count(Status::Fail),
-            skip: count(Status::Skip),
-        }
+        Err(error) => Check::failed(name, &error.into()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::*;
+    use super::{check::Status, *};
 
     #[test]
     fn a_lost_platform_is_a_warning_and_no_platform_is_none() {
@@ -254,10 +199,5 @@ mod tests {
         let lost = of_link(link(false));
         assert_eq!(lost.status, Status::Warn);
         assert!(lost.message.contains("62 s"), "{}", lost.message);
-        let summary = Summary::of(&[lost, of_link(None), of_link(link(true))]);
-        assert_eq!(
-            (summary.pass, summary.warn, summary.fail, summary.skip),
-            (1, 1, 0, 1)
-        );
     }
 }

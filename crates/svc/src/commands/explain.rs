@@ -5,7 +5,7 @@
 //! from outside (certificate, answer, timing, what the token says) stands beside the record.
 
 mod advice;
-mod certificate;
+pub(super) mod certificate;
 mod record;
 mod telling;
 mod token;

@@ -37,7 +37,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 .map_err(output::closed)
         }
         Some(directory) => {
-            let failed = |error| Failure::of(&format!("cannot write to {}", directory.display()), error);
+            let failed =
+                |error| Failure::of(&format!("cannot write to {}", directory.display()), error);
             std::fs::create_dir_all(directory).map_err(failed)?;
             clap_mangen::generate_to(root, directory).map_err(failed)
         }

@@ -1,6 +1,9 @@
 //! `svc token`: make tokens, with a key of one's own or at the platform, and look into any.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use api::control::tokens::{MINT_TOKEN, MintToken, MintedToken};
 use clap::{ArgGroup, Parser, Subcommand};
@@ -16,11 +19,15 @@ use crate::{
     failure::{Code, Failure},
     output,
     platform::SessionFlags,
-    time,
+    suggest, time,
 };
 
 /// What can be done with tokens.
 #[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  svc token mint --secret-file engine.secret --type app --client ci --ttl 24h
+  svc token inspect
+  svc token permissions")]
 pub(crate) enum Command {
     /// Have the platform mint a short-lived token that holds no more than yours
     Create(CreateArgs),
@@ -28,6 +35,8 @@ pub(crate) enum Command {
     Mint(MintArgs),
     /// Show what a token says; nothing is verified
     Inspect(InspectArgs),
+    /// List the permissions that there are, and what each allows
+    Permissions(PermissionsArgs),
 }
 
 /// The flags of `svc token create`.
@@ -58,10 +67,18 @@ pub(crate) struct CreateArgs {
 /// The flags of `svc token mint`.
 #[derive(Debug, Parser)]
 #[command(group = ArgGroup::new("key").required(true), group = ArgGroup::new("identity"))]
+#[command(after_help = "Examples:
+  svc token mint --secret-file engine.secret --type app --client ci --ttl 24h
+  svc token mint --key-file app.pem --type app --client app_1 \\
+    --permission tunnels.streams.create-delete")]
 pub(crate) struct MintArgs {
     /// The secret of the engine (HS256)
     #[arg(long, value_name = "SECRET", group = "key")]
     secret: Option<String>,
+
+    /// A file with that secret, which other people's list of processes does not show; `-`: stdin
+    #[arg(long, value_name = "FILE", group = "key")]
+    secret_file: Option<PathBuf>,
 
     /// A private key (PEM, PKCS#8)
     #[arg(long, value_name = "FILE", group = "key")]
@@ -98,8 +115,11 @@ pub(crate) struct MintArgs {
 
 /// The flags of `svc token inspect`.
 #[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc token inspect
+  svc token mint --secret-file engine.secret | svc token inspect - --output json")]
 pub(crate) struct InspectArgs {
-    /// The token; without it, the one that other commands would use
+    /// The token, or `-` to read it from stdin; without it, the one that other commands would use
     value: Option<String>,
 
     /// How it is written
@@ -110,12 +130,22 @@ pub(crate) struct InspectArgs {
     connection: Connection,
 }
 
+/// The flags of `svc token permissions`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc token permissions --output json")]
+pub(crate) struct PermissionsArgs {
+    /// How the list is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+}
+
 /// Runs one of them.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Create(args) => create(args).await,
         Command::Mint(args) => output::line(&mint(&args)?),
         Command::Inspect(args) => inspect(&args),
+        Command::Permissions(args) => list(args.output),
     }
 }
 
@@ -155,20 +185,32 @@ fn mint(args: &MintArgs) -> Result<String, Failure> {
 fn signing_key(args: &MintArgs) -> Result<SigningKey, Failure> {
     let bad =
         |error: credentials::BadKey| Failure::usage(format!("the key cannot be used: {error}"));
-    let key = match (&args.secret, &args.key_file) {
-        (Some(secret), _) => SigningKey::from_secret(&Secret::new(secret.as_bytes())),
-        (None, Some(path)) => {
-            let pem = std::fs::read_to_string(path)
-                .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))?;
-            SigningKey::from_pem(&pem)
+    let key = match (&args.secret, &args.secret_file, &args.key_file) {
+        (Some(secret), _, _) => SigningKey::from_secret(&Secret::new(secret.as_bytes())),
+        (None, Some(path), _) => {
+            let secret = text_of(path)?;
+            SigningKey::from_secret(&Secret::new(secret.trim().as_bytes()))
         }
-        (None, None) => return Err(Failure::usage("give --secret or --key-file")),
+        (None, None, Some(path)) => SigningKey::from_pem(&text_of(path)?),
+        (None, None, None) => {
+            return Err(Failure::usage("give --secret-file, --secret or --key-file"));
+        }
     };
     let key = key.map_err(bad)?;
     Ok(match &args.kid {
         Some(kid) => key.with_kid(kid),
         None => key,
     })
+}
+
+/// What is in a file, or on stdin.
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let text = if path == Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(path)
+    };
+    text.map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))
 }
 
 /// An identity is needed: two agents of one identity may take over each other's names.
@@ -187,9 +229,17 @@ pub(super) fn permissions(names: &[String]) -> Result<Option<Vec<Permission>>, F
     }
     let parse = |name: &String| {
         name.parse::<Permission>().map_err(|_unknown| {
-            let known: Vec<_> = Permission::ALL.iter().map(|known| known.as_str()).collect();
-            Failure::usage(format!("there is no permission `{name}`"))
-                .hint(format!("there are {}", known.join(", ")))
+            let known = Permission::ALL.iter().map(|known| known.as_str());
+            let failure = Failure::usage(format!("there is no permission `{name}`"));
+            match suggest::nearest(name, known.clone()) {
+                Some(meant) => failure.hint(format!(
+                    "did you mean `{meant}`? `svc token permissions` lists them"
+                )),
+                None => failure.hint(format!(
+                    "there are {}",
+                    known.collect::<Vec<_>>().join(", ")
+                )),
+            }
         })
     };
     names.iter().map(parse).collect::<Result<_, _>>().map(Some)
@@ -208,7 +258,8 @@ fn seconds(ttl: Duration) -> Result<u32, Failure> {
 }
 
 fn inspect(args: &InspectArgs) -> Result<(), Failure> {
-    let token = match &args.value {
+    let token = match args.value.as_deref() {
+        Some("-") => Token::new(&text_of(Path::new("-"))?),
         Some(token) => Token::new(token),
         None => args.connection.token()?,
     };
@@ -228,7 +279,73 @@ fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     }
     match args.output {
         Format::Json => output::json(&seen),
-        Format::Text => output::line(&format!("{seen:#}")),
+        Format::Text => output::record(&told(&seen)),
+    }
+}
+
+/// The claims that people ask for, in words; JSON has them all.
+fn told(seen: &Value) -> Vec<(&'static str, String)> {
+    let claims = seen.get("claims").unwrap_or(&Value::Null);
+    let text = |name: &str| claims.get(name)?.as_str().map(str::to_owned);
+    let mut fields = vec![("type", text("type").unwrap_or_else(|| "-".to_owned()))];
+    let identity = [
+        ("user", "userId"),
+        ("client", "clientId"),
+        ("issuer", "iss"),
+    ];
+    fields.extend(
+        identity
+            .into_iter()
+            .filter_map(|(name, claim)| Some((name, text(claim)?))),
+    );
+    let ends = seen.get("expires_at").and_then(Value::as_str);
+    fields.push((
+        "expires",
+        match (ends, seen.get("expired").and_then(Value::as_bool)) {
+            (Some(at), Some(true)) => format!("{at}: it has expired"),
+            (Some(at), _) => at.to_owned(),
+            (None, _) => "never".to_owned(),
+        },
+    ));
+    let permissions = match claims.get("permissions").and_then(Value::as_array) {
+        Some(held) if held.is_empty() => vec!["none".to_owned()],
+        Some(held) => held
+            .iter()
+            .filter_map(|word| word.as_str().map(str::to_owned))
+            .collect(),
+        None => vec!["not narrowed".to_owned()],
+    };
+    fields.extend(permissions.into_iter().map(|word| ("permission", word)));
+    fields.push((
+        "resources",
+        match claims.get("resources").filter(|claim| !claim.is_null()) {
+            Some(claim) => claim.to_string(),
+            None => "not narrowed".to_owned(),
+        },
+    ));
+    let algorithm = seen.pointer("/header/alg").and_then(Value::as_str);
+    fields.push((
+        "signed",
+        format!("{} (not verified)", algorithm.unwrap_or("-")),
+    ));
+    fields
+}
+
+fn list(format: Format) -> Result<(), Failure> {
+    match format {
+        Format::Json => {
+            let permission = |known: &Permission| json!({"name": known.as_str(), "description": known.description()});
+            output::json(&Permission::ALL.iter().map(permission).collect::<Vec<_>>())
+        }
+        Format::Text => {
+            let row = |known: &Permission| {
+                vec![known.as_str().to_owned(), known.description().to_owned()]
+            };
+            output::table(
+                &["PERMISSION", "WHAT IT ALLOWS"],
+                &Permission::ALL.iter().map(row).collect::<Vec<_>>(),
+            )
+        }
     }
 }
 

@@ -49,9 +49,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let tunnels = api.tunnels(&filters, args.limit).await?;
     match args.output {
         Format::Json => output::json(&tunnels),
-        Format::Text => {
-            output::table(KIND.heading, &tunnels.iter().map(row).collect::<Vec<_>>())
-        }
+        Format::Text => output::table(KIND.heading, &tunnels.iter().map(row).collect::<Vec<_>>()),
     }
 }
 

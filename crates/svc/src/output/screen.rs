@@ -47,15 +47,8 @@ impl Drop for Screen {
 }
 
 /// The width of the terminal that stdout is, in columns.
-pub(super) fn width() -> Option<usize> {
+pub(crate) fn width() -> Option<usize> {
     size().map(|(width, _)| width)
-}
-
-impl Screen {
-    /// The width that lines may have.
-    pub(crate) fn width(&self) -> Option<usize> {
-        width()
-    }
 }
 
 /// Columns and lines.

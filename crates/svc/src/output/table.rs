@@ -21,7 +21,9 @@ pub(crate) fn fitted(heading: &[&str], rows: &[Vec<String>], most: Option<usize>
 fn widths(lines: &[Vec<String>], most: usize) -> Vec<usize> {
     let columns = lines.first().map_or(0, Vec::len);
     let widest = |column| {
-        let cells = lines.iter().filter_map(|cells: &Vec<String>| cells.get(column));
+        let cells = lines
+            .iter()
+            .filter_map(|cells: &Vec<String>| cells.get(column));
         cells.map(|cell: &String| cell.width()).max().unwrap_or(0)
     };
     let mut widths: Vec<usize> = (0..columns).map(widest).collect();
@@ -94,7 +96,10 @@ mod tests {
         let lines = fitted(&["NAME", "ADDRESS", "STATUS"], &rows, Some(30));
         assert_eq!(
             lines,
-            ["NAME  ADDRESS           STATUS", "web   https://web.t.e…  online"]
+            [
+                "NAME  ADDRESS           STATUS",
+                "web   https://web.t.e…  online"
+            ]
         );
         assert!(lines.iter().all(|line| line.width() <= 30));
         // Less than that cannot be shown.
@@ -105,6 +110,6 @@ mod tests {
     fn wide_letters_take_their_room() {
         let rows = rows(&[&["日本語日本語", "x"], &["ab", "y"]]);
         let lines = fitted(&["N", "M"], &rows, Some(11));
-        assert_eq!(lines, ["N         M", "日本語…  x", "ab        y"]);
+        assert_eq!(lines, ["N         M", "日本語…   x", "ab        y"]);
     }
 }

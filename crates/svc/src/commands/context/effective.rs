@@ -121,7 +121,11 @@ impl Settings {
             Some(_) => args.sources.of("config"),
             None => Source::Default,
         };
-        all.put("config", Some(directory.display().to_string()), of_directory);
+        all.put(
+            "config",
+            Some(directory.display().to_string()),
+            of_directory,
+        );
 
         let named = args.name.as_deref().or(connection.context.as_deref());
         let (name, why) = context::choose(&directory, named)?;

@@ -53,7 +53,10 @@ impl fmt::Display for Local {
 #[derive(Debug)]
 pub(super) enum Listener {
     Tcp(TcpListener),
-    Unix { listener: UnixListener, path: PathBuf },
+    Unix {
+        listener: UnixListener,
+        path: PathBuf,
+    },
 }
 
 impl Listener {
@@ -61,9 +64,11 @@ impl Listener {
         let failed = |error| Failure::of(&format!("cannot listen on {local}"), error);
         match local {
             Local::Tcp(address) => {
-                let listener = TcpListener::bind(address)
-                    .await
-                    .map_err(|error| failed(error).named("port_in_use").hint("port 0 takes a free one"))?;
+                let listener = TcpListener::bind(address).await.map_err(|error| {
+                    failed(error)
+                        .named("port_in_use")
+                        .hint("port 0 takes a free one")
+                })?;
                 Ok(Self::Tcp(listener))
             }
             Local::Unix(path) => {

@@ -103,9 +103,9 @@ fn ready(all: &[Served], format: Format) -> Result<(), Failure> {
             }
             output::json(&line)
         }
-        Format::Text => told
-            .iter()
-            .try_for_each(|(tunnel, address)| output::line(&format!("svc://{tunnel} on {address}"))),
+        Format::Text => told.iter().try_for_each(|(tunnel, address)| {
+            output::line(&format!("svc://{tunnel} on {address}"))
+        }),
     }
 }
 

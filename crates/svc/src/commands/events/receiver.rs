@@ -115,8 +115,7 @@ impl Receiver {
                         event_type: post.event_type.clone(),
                         status,
                         attempts,
-                        duration_ms: u64::try_from(begun.elapsed().as_millis())
-                            .unwrap_or(u64::MAX),
+                        duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
                         headers,
                     });
                 }
@@ -162,7 +161,9 @@ impl Receiver {
         let request = headers
             .unwrap_or_default()
             .iter()
-            .fold(request, |request, (name, value)| request.header(*name, value));
+            .fold(request, |request, (name, value)| {
+                request.header(*name, value)
+            });
         match request.body(post.body.clone()).send().await {
             Ok(answer) => match answer.status().as_u16() {
                 status @ 200..=299 => Ok(status),

@@ -20,31 +20,31 @@ use crate::failure::Failure;
 
 /// What a certificate says.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Certificate {
+pub(in crate::commands) struct Certificate {
     /// DNS names that it is for.
-    pub(super) names: Vec<String>,
+    pub(in crate::commands) names: Vec<String>,
     /// Who signed it.
-    pub(super) issuer: String,
+    pub(in crate::commands) issuer: String,
     /// When it ends (RFC 3339).
-    pub(super) expires_at: String,
+    pub(in crate::commands) expires_at: String,
     /// Whether it is believed for the name that was asked for.
-    pub(super) trusted: bool,
+    pub(in crate::commands) trusted: bool,
     /// Why it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) problem: Option<String>,
+    pub(in crate::commands) problem: Option<String>,
 }
 
 /// Verifies as is right, and keeps what was shown: a certificate that is refused is the very one
 /// that somebody wants to see.
 #[derive(Debug)]
-pub(super) struct Recorder {
+pub(in crate::commands) struct Recorder {
     verifier: Arc<dyn ServerCertVerifier>,
     seen: Mutex<Option<Certificate>>,
 }
 
 impl Recorder {
     /// Believes what `ca_file` (PEM) vouches for; without it, what the system does.
-    pub(super) fn new(ca_file: Option<&Path>) -> Result<Arc<Self>, Failure> {
+    pub(in crate::commands) fn new(ca_file: Option<&Path>) -> Result<Arc<Self>, Failure> {
         let cannot = |error: &dyn std::fmt::Display| {
             Failure::usage(format!("no certificate can be verified: {error}"))
                 .hint("check --ca-file")
@@ -75,7 +75,7 @@ impl Recorder {
     }
 
     /// A TLS client that verifies with it.
-    pub(super) fn client(self: &Arc<Self>) -> Result<ClientConfig, Failure> {
+    pub(in crate::commands) fn client(self: &Arc<Self>) -> Result<ClientConfig, Failure> {
         let recorder: Arc<dyn ServerCertVerifier> = Arc::clone(self) as _;
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -88,7 +88,7 @@ impl Recorder {
     }
 
     /// What was shown, where a handshake came so far.
-    pub(super) fn seen(&self) -> Option<Certificate> {
+    pub(in crate::commands) fn seen(&self) -> Option<Certificate> {
         self.seen.lock().clone()
     }
 }

@@ -1,0 +1,340 @@
+//! From the engine's name to its first answer: one step after the other.
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use client::{Config, HostPort, Trust};
+use http::{Request, header};
+use http_body_util::Empty;
+use hyper_util::rt::TokioIo;
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
+use rustls::{AlertDescription, CertificateError};
+use tokio::{net::TcpStream, time::timeout};
+use transport::{Socket, TlsStream};
+
+use super::check::{Check, Report};
+use crate::{
+    commands::explain::certificate::{Certificate, Recorder},
+    failure::{Failure, chain},
+};
+
+/// Looks at each step; whether an engine is there to be asked.
+pub(super) async fn look(
+    config: &Config,
+    limit: Duration,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let (addresses, check) = resolve(&config.engine, limit).await;
+    if !report.add(check)? {
+        return Ok(false);
+    }
+    let (socket, check) = connect(&addresses, limit).await;
+    report.add(check)?;
+    let Some(socket) = socket else {
+        return Ok(false);
+    };
+    let recorder = match Recorder::new(ca_file(config).as_deref()) {
+        Ok(recorder) => recorder,
+        Err(failure) => return report.add(Check::failed("tls", &failure)),
+    };
+    let shaken = handshake(&config.engine, &recorder, b"http/1.1", socket, limit).await;
+    report.add(of_tls(&config.engine, &recorder, &shaken, config))?;
+    let Ok(stream) = shaken else {
+        return Ok(false);
+    };
+    report.add(of_agents(config, &recorder, &addresses, limit).await)?;
+    report.add(of_clock(&config.engine, stream, limit).await)?;
+    Ok(true)
+}
+
+async fn resolve(engine: &HostPort, limit: Duration) -> (Vec<SocketAddr>, Check) {
+    const NAME: &str = "dns";
+    let host = engine.host();
+    let begun = Instant::now();
+    let found = timeout(limit, engine.resolve()).await;
+    let failed = |why: String| {
+        let check = Check::fail(NAME, format!("{host} has no address: {why}"))
+            .next("is the name written right, and does this machine reach its resolver?");
+        (Vec::new(), check)
+    };
+    match found {
+        Ok(Ok(addresses)) => {
+            let shown: Vec<_> = addresses.iter().map(|a| a.ip().to_string()).collect();
+            let message = format!("{host} is {} ({})", shown.join(", "), millis(begun));
+            (addresses, Check::pass(NAME, message))
+        }
+        Ok(Err(error)) => failed(error.to_string()),
+        Err(_elapsed) => failed(format!("no answer in {limit:?}")),
+    }
+}
+
+/// The first address that answers, as agents take it.
+async fn connect(addresses: &[SocketAddr], limit: Duration) -> (Option<Socket>, Check) {
+    const NAME: &str = "tcp";
+    let mut missed = Vec::new();
+    let mut refused = false;
+    for address in addresses {
+        let begun = Instant::now();
+        match timeout(limit, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                let reached = format!("{address} in {}", millis(begun));
+                let check = if missed.is_empty() {
+                    Check::pass(NAME, reached)
+                } else {
+                    Check::warn(NAME, format!("{reached}, but not {}", missed.join(", ")))
+                        .next("commands lose time with the address that does not answer")
+                };
+                return (Some(Socket::new(stream, *address)), check);
+            }
+            Ok(Err(error)) => {
+                refused |= error.kind() == io::ErrorKind::ConnectionRefused;
+                missed.push(format!("{address} ({error})"));
+            }
+            Err(_elapsed) => missed.push(format!("{address} (no answer in {limit:?})")),
+        }
+    }
+    let check = Check::fail(NAME, format!("cannot reach {}", missed.join(", ")));
+    let check = if refused {
+        check.next("is the engine running, and is the port right? `svc up` starts one here")
+    } else {
+        check.next("a firewall drops it, or the address is not that of the engine")
+    };
+    (None, check)
+}
+
+async fn handshake(
+    engine: &HostPort,
+    recorder: &Arc<Recorder>,
+    alpn: &[u8],
+    socket: Socket,
+    limit: Duration,
+) -> io::Result<TlsStream> {
+    let name = engine.server_name().map_err(io::Error::other)?;
+    let mut config = recorder
+        .client()
+        .map_err(|failure| io::Error::other(failure.message().to_owned()))?;
+    config.alpn_protocols = vec![alpn.to_vec()];
+    timeout(limit, transport::connect(Arc::new(config), name, socket))
+        .await
+        .map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+/// Whether the certificate is believed, and what it says.
+fn of_tls(
+    engine: &HostPort,
+    recorder: &Recorder,
+    shaken: &io::Result<TlsStream>,
+    config: &Config,
+) -> Check {
+    const NAME: &str = "tls";
+    let seen = recorder.seen();
+    let error = match shaken {
+        Ok(_) => {
+            return seen.map_or_else(
+                || Check::pass(NAME, "the certificate is believed"),
+                |certificate| of_certificate(NAME, engine, &certificate),
+            );
+        }
+        Err(error) => error,
+    };
+    let cause = error
+        .get_ref()
+        .and_then(|error| error.downcast_ref::<rustls::Error>());
+    let told = seen.unwrap_or_default();
+    match cause {
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) => {
+            let names = told.names.join(", ");
+            let message = format!(
+                "the certificate is not for {}: it is for {names}",
+                engine.host()
+            );
+            Check::fail(NAME, message).next("give --engine with a name that the certificate is for")
+        }
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        )) => Check::fail(
+            NAME,
+            format!("the certificate has expired at {}", told.expires_at),
+        )
+        .next("it is renewed at the engine; or the clock of this machine is wrong"),
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            let message = format!(
+                "the certificate is signed by {}, which is not trusted here",
+                told.issuer
+            );
+            let step = match &config.trust {
+                Trust::CaFile(path) => format!(
+                    "{} holds other authorities: take the one of this engine",
+                    path.display()
+                ),
+                _ => "an engine with a private CA needs --ca-file".to_owned(),
+            };
+            Check::fail(NAME, message).next(step)
+        }
+        Some(rustls::Error::InvalidMessage(_)) => {
+            Check::fail(NAME, "what listens there does not speak TLS")
+                .next("is it the engine's port? metrics and the plain listener have others")
+        }
+        _ => Check::fail(NAME, format!("the handshake failed: {}", chain(error)))
+            .next("is --engine the address of an engine?"),
+    }
+}
+
+fn of_certificate(name: &'static str, engine: &HostPort, certificate: &Certificate) -> Check {
+    let Certificate {
+        names,
+        issuer,
+        expires_at,
+        ..
+    } = certificate;
+    let message = format!("for {} by {issuer}, until {expires_at}", names.join(", "));
+    let ends: Option<Timestamp> = expires_at.parse().ok();
+    let is_soon = ends.is_some_and(|ends| ends.duration_since(Timestamp::now()) < RENEWAL);
+    if is_soon {
+        return Check::warn(name, message).next("it ends soon: renew it at the engine");
+    }
+    if !covers_tunnels(engine.host(), names) {
+        return Check::warn(name, message).next(format!(
+            "browsers refuse published names: the certificate needs *.t.{}",
+            engine.host()
+        ));
+    }
+    Check::pass(name, message)
+}
+
+/// Whether published names are in it: those of the engine, or of its cluster where the engine's own
+/// name is that of a project.
+fn covers_tunnels(host: &str, names: &[String]) -> bool {
+    let cluster = host.split_once('.').map_or(host, |(_, cluster)| cluster);
+    [host, cluster]
+        .iter()
+        .any(|base| names.iter().any(|name| *name == format!("*.t.{base}")))
+}
+
+/// Whether agents are spoken to: something that ends TLS before the engine knows HTTP alone.
+async fn of_agents(
+    config: &Config,
+    recorder: &Arc<Recorder>,
+    addresses: &[SocketAddr],
+    limit: Duration,
+) -> Check {
+    const NAME: &str = "alpn";
+    let (socket, check) = connect(addresses, limit).await;
+    let Some(socket) = socket else {
+        return Check {
+            name: NAME,
+            ..check
+        };
+    };
+    match handshake(&config.engine, recorder, AGENTS, socket, limit).await {
+        Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(AGENTS) => {
+            Check::pass(NAME, "agents are spoken to (svc/1), and HTTP")
+        }
+        Ok(_) => Check::fail(NAME, "it speaks HTTP, and not svc/1 to agents").next(PASS_THROUGH),
+        Err(error) => {
+            let refused = error
+                .get_ref()
+                .and_then(|error| error.downcast_ref::<rustls::Error>());
+            let is_about_alpn = matches!(
+                refused,
+                Some(rustls::Error::AlertReceived(
+                    AlertDescription::NoApplicationProtocol
+                ))
+            );
+            let why = match is_about_alpn {
+                true => "it refuses svc/1".to_owned(),
+                false => chain(&error),
+            };
+            Check::fail(NAME, format!("agents are not spoken to: {why}")).next(PASS_THROUGH)
+        }
+    }
+}
+
+/// How far the clocks are apart: tokens and certificates are judged by them.
+async fn of_clock(engine: &HostPort, stream: TlsStream, limit: Duration) -> Check {
+    const NAME: &str = "clock";
+    let begun = Timestamp::now();
+    let theirs = match timeout(limit, date(engine, stream)).await {
+        Ok(Some(theirs)) => theirs,
+        _ => return Check::skip(NAME, "the engine does not tell the time"),
+    };
+    // Their second has begun before the answer came.
+    let apart = theirs.duration_since(begun);
+    if apart.abs() <= CLOCKS {
+        return Check::pass(
+            NAME,
+            "the engine's and this machine's are the same, to some seconds",
+        );
+    }
+    let (seconds, direction) = (
+        apart.abs().as_secs(),
+        if apart.is_negative() {
+            "ahead of"
+        } else {
+            "behind"
+        },
+    );
+    let message = format!("this machine is {seconds} s {direction} the engine");
+    Check::warn(NAME, message)
+        .next("tokens that are signed here are refused: have both follow a time server")
+}
+
+async fn date(engine: &HostPort, stream: TlsStream) -> Option<Timestamp> {
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await.ok()?;
+    let request = Request::get("/api/auth")
+        .header(header::HOST, engine.to_string())
+        .body(Empty::<Bytes>::new())
+        .ok()?;
+    let answer = async {
+        let answer = sender.send_request(request).await.ok()?;
+        let date = answer.headers().get(header::DATE)?.to_str().ok()?;
+        Some(rfc2822::parse(date).ok()?.timestamp())
+    };
+    tokio::select! {
+        answer = answer => answer,
+        _ended = connection => None,
+    }
+}
+
+/// The file of the authorities, where they are not the system's.
+pub(super) fn ca_file(config: &Config) -> Option<PathBuf> {
+    match &config.trust {
+        Trust::CaFile(path) => Some(path.clone()),
+        _ => None,
+    }
+}
+
+/// A time that passed, in milliseconds.
+pub(super) fn millis(begun: Instant) -> String {
+    format!("{:.1} ms", begun.elapsed().as_secs_f64() * 1000.0)
+}
+
+const AGENTS: &[u8] = b"svc/1";
+const PASS_THROUGH: &str = "something before the engine ends TLS: have it pass TLS through";
+/// A week of warnings before it is too late.
+const RENEWAL: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// What engines tolerate of a token that is not valid yet; the header has whole seconds.
+const CLOCKS: SignedDuration = SignedDuration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_names_belong_to_the_engine_or_to_its_cluster() {
+        let names = ["engine.example".to_owned(), "*.t.engine.example".to_owned()];
+        assert!(covers_tunnels("engine.example", &names));
+        assert!(covers_tunnels("e7e8a732.engine.example", &names));
+        assert!(!covers_tunnels("other.example", &names));
+        assert!(!covers_tunnels("engine.example", &names[..1]));
+    }
+}

@@ -1,0 +1,369 @@
+//! A round trip: a temporary tunnel that is published here, and visited from here over the network.
+//!
+//! The tunnel takes the same token as proof, so nobody else reaches the service behind it. What is
+//! looked at is what breaks behind proxies that mean well: answers that are held back until they
+//! are whole, upgrades, large bodies, and fields that are changed on the way.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+use client::{
+    Agent, Closed, Config, HostPort, Properties, Refusal, RefusalKind, Status, Tunnel,
+    tunnel::Online,
+};
+use futures_util::{SinkExt, StreamExt};
+use http::header;
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+use tokio::{task::JoinSet, time::timeout};
+use tokio_tungstenite::tungstenite::Message;
+
+use super::{
+    check::{Check, Report},
+    network::{ca_file, millis},
+    service::{CHUNKS, Shared, hex, serve},
+    visitor::{Trouble, Visitor, plain},
+    within,
+};
+use crate::{commands::explain::certificate::Recorder, failure::Failure, random};
+
+/// Publishes, visits, and takes it away again.
+pub(super) async fn look(
+    config: &Config,
+    limit: Duration,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let agent = match Agent::start(config.clone()) {
+        Ok(agent) => agent,
+        Err(error) => {
+            report.add(Check::failed(PUBLISH, &error.into()))?;
+            return Ok(());
+        }
+    };
+    let mut tunnel = agent.open(Properties {
+        token_auth: Some(true),
+        ..Properties::http().named(format!("doctor-{}", random::hex::<4>()?))
+    });
+    let looked = match online(&mut tunnel, limit).await {
+        Ok((online, check)) => {
+            report.add(check)?;
+            let shared = Shared::new();
+            let visits = visits(config, &online, &shared, limit, report);
+            tokio::select! {
+                looked = visits => looked,
+                // The engine took the tunnel away; the visits that follow would all say so.
+                () = accept(&mut tunnel, &shared) => report
+                    .add(Check::fail(PUBLISH, "the engine took the tunnel away"))
+                    .map(drop),
+            }
+        }
+        Err(check) => report.add(check).map(drop),
+    };
+    agent.close(FAREWELL).await;
+    looked
+}
+
+/// Serves visitors until the tunnel is over.
+async fn accept(tunnel: &mut Tunnel, shared: &Arc<Shared>) {
+    let mut served = JoinSet::new();
+    while let Some(stream) = tunnel.accept().await {
+        served.spawn(serve(stream, Arc::clone(shared)));
+        while served.try_join_next().is_some() {}
+    }
+}
+
+async fn online(tunnel: &mut Tunnel, limit: Duration) -> Result<(Arc<Online>, Check), Check> {
+    let begun = Instant::now();
+    let status = tunnel.status();
+    match timeout(limit, tunnel.online()).await {
+        Ok(Ok(online)) => {
+            let message = format!("{} in {}", online.forwarding, millis(begun));
+            Ok((online, Check::pass(PUBLISH, message)))
+        }
+        Ok(Err(error)) => Err(match error.refusal() {
+            Some(refusal) => refused(refusal),
+            None => Check::failed(PUBLISH, &error.into()),
+        }),
+        Err(_elapsed) => {
+            let why = match &*status.borrow() {
+                Status::Disconnected { error, .. } => format!(": {error}"),
+                Status::Closed(Closed::ByEngine) => ": the engine closed it".to_owned(),
+                _ => String::new(),
+            };
+            Err(
+                Check::fail(PUBLISH, format!("not published in {limit:?}{why}"))
+                    .next("the engine's log says more; --timeout waits longer"),
+            )
+        }
+    }
+}
+
+/// A token that may not publish is good for other things.
+fn refused(refusal: &Refusal) -> Check {
+    match refusal.kind {
+        RefusalKind::Unauthorized => {
+            Check::skip(PUBLISH, format!("no round trip: {}", refusal.message))
+        }
+        _ => Check::failed(PUBLISH, &refusal.into()),
+    }
+}
+
+/// Visits, each of which looks at one thing.
+async fn visits(
+    config: &Config,
+    online: &Online,
+    shared: &Shared,
+    limit: Duration,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let hostname = online.properties.hostname.as_deref().unwrap_or_default();
+    let port = online.properties.port.unwrap_or(config.engine.port());
+    let Ok(address) = HostPort::new(hostname, port) else {
+        report.add(Check::fail(
+            LATENCY,
+            format!("`{hostname}` is no host name"),
+        ))?;
+        return Ok(());
+    };
+    let mut tls = Recorder::new(ca_file(config).as_deref())?.client()?;
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let visitor = Visitor {
+        address,
+        tls: Arc::new(tls),
+        token: config.token.clone(),
+    };
+    // Who cannot visit at all is told once.
+    let check = within(limit, LATENCY, told(LATENCY, latency(&visitor))).await;
+    if !report.add(check)? {
+        return Ok(());
+    }
+    let check = within(limit, HEADERS, told(HEADERS, headers(&visitor))).await;
+    report.add(check)?;
+    let streaming = timeout(limit, told(STREAMING, streaming(&visitor, shared))).await;
+    report.add(streaming.unwrap_or_else(|_elapsed| {
+        Check::fail(STREAMING, "the answer is held back until it is whole")
+            .next("something on the way buffers answers: event streams do not work through it")
+    }))?;
+    let check = within(limit, WEBSOCKET, told(WEBSOCKET, websocket(&visitor))).await;
+    report.add(check)?;
+    let check = within(limit, UPLOAD, told(UPLOAD, upload(&visitor))).await;
+    report.add(check)?;
+    Ok(())
+}
+
+async fn told(name: &'static str, visit: impl Future<Output = Result<Check, Trouble>>) -> Check {
+    match visit.await {
+        Ok(check) => check,
+        Err((message, step)) => {
+            let check = Check::fail(name, message);
+            check.next(step.unwrap_or_else(|| {
+                "the agent and the edge carry it elsewhere: what is between here and the engine?"
+                    .to_owned()
+            }))
+        }
+    }
+}
+
+/// How long a small request takes over a connection that is there.
+async fn latency(visitor: &Visitor) -> Result<Check, Trouble> {
+    let begun = Instant::now();
+    let mut open = visitor.open().await?;
+    let connected = millis(begun);
+    let mut took = Vec::with_capacity(REQUESTS);
+    for _ in 0..REQUESTS {
+        let begun = Instant::now();
+        let request = open.request("/ping").body(Full::default());
+        open.ask(request).await?;
+        took.push(begun.elapsed());
+    }
+    took.sort_unstable();
+    let at = |share: usize| {
+        let took = took
+            .get(REQUESTS * share / 100)
+            .copied()
+            .unwrap_or_default();
+        took.as_secs_f64() * 1000.0
+    };
+    Ok(Check::pass(
+        LATENCY,
+        format!(
+            "median {:.1} ms, 90 % within {:.1} ms; {connected} to connect",
+            at(50),
+            at(90)
+        ),
+    ))
+}
+
+/// Whether target and fields arrive as they were sent, and the token does not.
+async fn headers(visitor: &Visitor) -> Result<Check, Trouble> {
+    const TARGET: &str = "/headers?a=%2F%20b&a=2&c";
+    let mut open = visitor.open().await?;
+    let request = open
+        .request(TARGET)
+        .header("x-doctor", "one")
+        .header("x-doctor", "Two, 2")
+        .header(header::ACCEPT_ENCODING, "identity")
+        .body(Full::default());
+    let seen = open.ask(request).await?;
+    let seen: Value = serde_json::from_slice(&seen).map_err(|error| plain(&error))?;
+    let fields: Vec<(&str, &str)> = seen
+        .get("fields")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|field| Some((field.get(0)?.as_str()?, field.get(1)?.as_str()?)))
+        .collect();
+    let values = |wanted: &str| -> Vec<&str> {
+        let all = fields.iter().filter(|(name, _)| *name == wanted);
+        all.map(|(_, value)| *value).collect()
+    };
+    let changed = |what: &str| {
+        let check = Check::fail(HEADERS, format!("{what} on the way"));
+        Ok(check.next("something on the way writes requests anew"))
+    };
+    if seen.get("target").and_then(Value::as_str) != Some(TARGET) {
+        return changed("the path or the query was changed");
+    }
+    if values("x-doctor") != ["one", "Two, 2"] {
+        return changed("a field was changed");
+    }
+    if values("host") != [visitor.address.to_string()] {
+        return changed("the host was changed");
+    }
+    if !values("authorization").is_empty() {
+        return Ok(
+            Check::fail(HEADERS, "the token of the visit reached the service")
+                .next("do not trust this edge with tokens"),
+        );
+    }
+    let sent = ["host", "x-doctor", "accept-encoding"];
+    let mut added: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
+    added.retain(|name| !sent.contains(name));
+    added.dedup();
+    let message = format!(
+        "as they were sent; added: {}; taken away: authorization",
+        added.join(", ")
+    );
+    Ok(Check::pass(HEADERS, message))
+}
+
+/// Whether a chunk arrives before the next one is sent: the service sends each further one when the
+/// visitor has the one before, so an answer that is held back never ends.
+async fn streaming(visitor: &Visitor, shared: &Shared) -> Result<Check, Trouble> {
+    let mut open = visitor.open().await?;
+    let request = open.request("/stream").body(Full::default());
+    let mut body = open.send(request).await?.into_body();
+    let mut seen = String::new();
+    let mut longest = Duration::ZERO;
+    for chunk in 0..CHUNKS {
+        let begun = Instant::now();
+        if chunk > 0 {
+            shared.chunks.add_permits(1);
+        }
+        let wanted = format!("data: {chunk}\n\n");
+        while !seen.contains(&wanted) {
+            let Some(frame) = body.frame().await else {
+                return Err(("the answer broke off".to_owned(), None));
+            };
+            let frame = frame.map_err(|error| plain(&error))?;
+            let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
+            seen.push_str(&String::from_utf8_lossy(bytes));
+        }
+        if chunk > 0 {
+            longest = longest.max(begun.elapsed());
+        }
+    }
+    Ok(Check::pass(
+        STREAMING,
+        format!(
+            "{CHUNKS} chunks, each as it was sent; at most {:.1} ms on the way",
+            longest.as_secs_f64() * 1000.0
+        ),
+    ))
+}
+
+/// Whether messages come back as they were sent.
+async fn websocket(visitor: &Visitor) -> Result<Check, Trouble> {
+    let mut socket = visitor.socket().await?;
+    let begun = Instant::now();
+    let sent = [Message::text("doctor"), Message::binary(pattern(MESSAGE))];
+    for message in sent {
+        let failed = |error| plain(&error);
+        socket.send(message.clone()).await.map_err(failed)?;
+        let back = loop {
+            match socket.next().await {
+                Some(Ok(control)) if control.is_ping() || control.is_pong() => {}
+                Some(other) => break other.map_err(failed)?,
+                None => return Err(("the WebSocket was closed".to_owned(), None)),
+            }
+        };
+        if back != message {
+            return Err(("a message came back changed".to_owned(), None));
+        }
+    }
+    let took = millis(begun);
+    // A farewell that is not heard changes nothing.
+    drop(socket.close(None).await);
+    let message = format!("text and {} KiB came back in {took}", MESSAGE / 1024);
+    Ok(Check::pass(WEBSOCKET, message))
+}
+
+/// Whether a large body arrives whole.
+async fn upload(visitor: &Visitor) -> Result<Check, Trouble> {
+    let body = pattern(BODY);
+    let hash = hex(digest(&SHA256, &body).as_ref());
+    let mut open = visitor.open().await?;
+    let begun = Instant::now();
+    let request = open
+        .request("/upload")
+        .method(http::Method::PUT)
+        .body(Full::new(body));
+    let answer = open.ask(request).await?;
+    let took = begun.elapsed();
+    let answer: Value = serde_json::from_slice(&answer).map_err(|error| plain(&error))?;
+    let length = answer.get("length").and_then(Value::as_u64).unwrap_or(0);
+    if answer.get("sha256").and_then(Value::as_str) != Some(&hash) {
+        let message = format!("{length} bytes arrived of {BODY}, or others than were sent");
+        return Err((message, None));
+    }
+    let mebibytes = BODY / 1024 / 1024;
+    Ok(Check::pass(
+        UPLOAD,
+        format!(
+            "{mebibytes} MiB arrived whole in {:.0} ms",
+            took.as_secs_f64() * 1000.0
+        ),
+    ))
+}
+
+/// Bytes in which a piece that is lost or moved is seen.
+fn pattern(length: usize) -> Bytes {
+    let mut state = 0x2545_f491_u32;
+    let bytes = std::iter::repeat_with(|| {
+        // Marsaglia's xorshift.
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()
+    });
+    bytes.flatten().take(length).collect()
+}
+
+const PUBLISH: &str = "tunnel";
+const LATENCY: &str = "tunnel_latency";
+const HEADERS: &str = "tunnel_headers";
+const STREAMING: &str = "tunnel_streaming";
+const WEBSOCKET: &str = "tunnel_websocket";
+const UPLOAD: &str = "tunnel_upload";
+
+/// Enough for a median, and done in a second over a slow line.
+const REQUESTS: usize = 20;
+/// Larger than any buffer on the way.
+const MESSAGE: usize = 64 * 1024;
+const BODY: usize = 4 * 1024 * 1024;
+/// What the engine may take to hear that the tunnel is over.
+const FAREWELL: Duration = Duration::from_secs(2);

@@ -1,0 +1,172 @@
+//! A visitor of the temporary tunnel: over the network, as anybody would come.
+
+use std::{io, sync::Arc};
+
+use bytes::Bytes;
+use client::{HostPort, Token};
+use http::{HeaderValue, Request, Response, StatusCode, Uri, header, request};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{body::Incoming, client::conn::http1::SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_tungstenite::{
+    WebSocketStream, client_async,
+    tungstenite::{self, client::IntoClientRequest},
+};
+use transport::{Socket, TlsStream};
+
+use crate::failure::chain;
+
+/// Who visits, and where.
+pub(super) struct Visitor {
+    pub(super) address: HostPort,
+    pub(super) tls: Arc<ClientConfig>,
+    pub(super) token: Token,
+}
+
+/// What went wrong, and what to do.
+pub(super) type Trouble = (String, Option<String>);
+
+/// A connection that requests are sent over.
+pub(super) struct Open {
+    sender: SendRequest<Full<Bytes>>,
+    host: String,
+    bearer: HeaderValue,
+}
+
+impl Visitor {
+    /// Opens a connection for requests.
+    pub(super) async fn open(&self) -> Result<Open, Trouble> {
+        let stream = self.connect().await?;
+        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
+        let (sender, connection) = handshake.await.map_err(|error| plain(&error))?;
+        // Ends when the sender is dropped; what breaks is told to whoever waits for an answer.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(Open {
+            sender,
+            host: self.address.to_string(),
+            bearer: self.bearer()?,
+        })
+    }
+
+    /// Opens a WebSocket.
+    pub(super) async fn socket(&self) -> Result<WebSocketStream<TlsStream>, Trouble> {
+        let url = format!("wss://{}/socket", self.address);
+        let mut request = url.into_client_request().map_err(|error| plain(&error))?;
+        let bearer = self.bearer()?;
+        request.headers_mut().insert(header::AUTHORIZATION, bearer);
+        let stream = self.connect().await?;
+        match client_async(request, stream).await {
+            Ok((socket, _response)) => Ok(socket),
+            Err(tungstenite::Error::Http(response)) => {
+                let status = response.status();
+                Err((format!("the edge answered {status} to the upgrade"), None))
+            }
+            Err(error) => Err(plain(&error)),
+        }
+    }
+
+    async fn connect(&self) -> Result<TlsStream, Trouble> {
+        let host = self.address.host();
+        let addresses = self.address.resolve().await.map_err(|error| {
+            (
+                format!("{host} has no address: {error}"),
+                Some("published names need a wildcard record in DNS".to_owned()),
+            )
+        })?;
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    drop(stream.set_nodelay(true));
+                    let socket = Socket::new(stream, address);
+                    let name = self.address.server_name().map_err(|error| plain(&error))?;
+                    let shaken = transport::connect(Arc::clone(&self.tls), name, socket).await;
+                    return shaken.map_err(|error| {
+                        (
+                            format!("no TLS with {host}: {}", chain(&error)),
+                            Some("the certificate needs the published names, too".to_owned()),
+                        )
+                    });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err((format!("cannot reach {}: {last}", self.address), None))
+    }
+
+    fn bearer(&self) -> Result<HeaderValue, Trouble> {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", self.token.expose()))
+            .map_err(|_invalid| ("the token cannot be sent".to_owned(), None))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+impl Open {
+    /// A request to the tunnel, with its token.
+    pub(super) fn request(&self, target: &'static str) -> request::Builder {
+        Request::builder()
+            .uri(Uri::from_static(target))
+            .header(header::HOST, &self.host)
+            .header(header::AUTHORIZATION, &self.bearer)
+    }
+
+    /// Sends it; anything but 200 is trouble.
+    pub(super) async fn send(
+        &mut self,
+        request: Result<Request<Full<Bytes>>, http::Error>,
+    ) -> Result<Response<Incoming>, Trouble> {
+        let request = request.map_err(|error| plain(&error))?;
+        let response = self
+            .sender
+            .send_request(request)
+            .await
+            .map_err(|error| plain(&error))?;
+        match response.status() {
+            StatusCode::OK => Ok(response),
+            status => Err(refused(status, response).await),
+        }
+    }
+
+    /// Sends it and reads the whole answer.
+    pub(super) async fn ask(
+        &mut self,
+        request: Result<Request<Full<Bytes>>, http::Error>,
+    ) -> Result<Bytes, Trouble> {
+        let response = self.send(request).await?;
+        let body = Limited::new(response.into_body(), MAX_ANSWER)
+            .collect()
+            .await;
+        body.map(http_body_util::Collected::to_bytes)
+            .map_err(|error| (format!("the answer broke off: {error}"), None))
+    }
+}
+
+/// What the edge says in place of the service.
+async fn refused(status: StatusCode, response: Response<Incoming>) -> Trouble {
+    let body = Limited::new(response.into_body(), MAX_ANSWER)
+        .collect()
+        .await;
+    let problem: Value = body
+        .ok()
+        .and_then(|body| serde_json::from_slice(&body.to_bytes()).ok())
+        .unwrap_or_default();
+    let detail = problem
+        .get("detail")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let step = (status == StatusCode::FORBIDDEN)
+        .then(|| "to visit, the token needs tunnels.streams.create-delete".to_owned());
+    (format!("the edge answered {status}: {detail}"), step)
+}
+
+/// Trouble that says all by itself.
+pub(super) fn plain(error: &dyn std::error::Error) -> Trouble {
+    (chain(error), None)
+}
+
+/// What the service answers is a line.
+const MAX_ANSWER: usize = 64 * 1024;
