@@ -7,14 +7,15 @@ pub(crate) fn nearest<'a>(
 ) -> Option<&'a str> {
     candidates
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
+        .map(|candidate| (strsim::normalized_damerau_levenshtein(word, candidate), candidate))
         .filter(|(likeness, _)| *likeness > NEAR)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
 }
 
-/// Two letters that changed places or a missing one are nearer; another word is not.
-const NEAR: f64 = 0.8;
+/// Two letters that changed places or a missing one are nearer; another word is not, even if it
+/// begins alike.
+const NEAR: f64 = 0.6;
 
 #[cfg(test)]
 mod tests {
@@ -26,6 +27,7 @@ mod tests {
         assert_eq!(nearest("tunel.created", known), Some("tunnel.created"));
         assert_eq!(nearest("inital", ["initial"]), Some("initial"));
         assert_eq!(nearest("webhook", known), None);
+        assert_eq!(nearest("tunnel.all", ["tunnel.tunnels.create-delete"]), None);
         assert_eq!(nearest("", known), None);
     }
 }

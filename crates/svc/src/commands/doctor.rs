@@ -23,8 +23,8 @@ use client::{
 use self::check::{Check, Report};
 use crate::{
     cli::Format,
-    connection::Connection,
-    context::Context,
+    connection::{Connection, config_directory},
+    context::{self, Context},
     failure::Failure,
     platform::{ApiUrl, Platform},
     time,
@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let config = args.connection.resolve();
     let engine = config.as_ref().ok().map(|config| config.engine.to_string());
     let mut report = Report::begin(args.output, engine)?;
-    report.add(of_context(&context))?;
+    report.add(of_context(&args.connection, &context))?;
     let context = context.ok().flatten();
     let of_platform = of_platform(&args.connection, context.as_ref());
     report.add(within(args.timeout, "control_plane_auth", of_platform).await)?;
@@ -81,9 +81,18 @@ async fn within(limit: Duration, name: &'static str, check: impl Future<Output =
         })
 }
 
-fn of_context(context: &Result<Option<Context>, Failure>) -> Check {
+fn of_context(connection: &Connection, context: &Result<Option<Context>, Failure>) -> Check {
     match context {
-        Ok(Some(_)) => Check::pass("context", "there is one"),
+        Ok(Some(_)) => {
+            let directory = config_directory(connection.config.as_ref());
+            let chosen =
+                directory.and_then(|at| context::choose(&at, connection.context.as_deref()).ok());
+            let name = chosen.map(|(name, _why)| name).unwrap_or_default();
+            Check::pass(
+                "context",
+                format!("`{name}`; `svc context show` tells what is in it"),
+            )
+        }
         Ok(None) => Check::skip("context", "there is none: flags and the environment decide"),
         Err(failure) => Check::failed("context", failure),
     }

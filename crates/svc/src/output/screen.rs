@@ -55,7 +55,8 @@ pub(crate) fn width() -> Option<usize> {
 fn size() -> Option<(usize, usize)> {
     let (width, height) = terminal_size::terminal_size_of(io::stdout())?;
     // A terminal that does not know says 0.
-    (width.0 > 0 && height.0 > 0).then_some((width.0.into(), height.0.into()))
+    let known = |size: u16, usual| if size == 0 { usual } else { usize::from(size) };
+    Some((known(width.0, 80), known(height.0, 24)))
 }
 
 fn write(text: &str) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    installed::{alone, free_port, up},
+    installed::{alone, free_port, secret, up},
     program::{Ended, Home},
 };
 
@@ -68,17 +68,88 @@ async fn an_engine_that_is_not_there_is_the_first_to_fail() {
         .await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let last = ended.stdout.lines().last().unwrap_or_default();
-    assert!(last.starts_with("engine\tfail\t"), "{ended:?}");
+    assert!(last.starts_with("tcp\tfail\t"), "{ended:?}");
+    assert!(last.contains("\tis the engine running"), "{ended:?}");
     assert!(ended.stderr.contains("a check failed"), "{ended:?}");
 }
 
+/// The name, and who signed it: the two mistakes of trust.
+#[tokio::test]
+async fn a_certificate_that_is_not_believed_is_told_apart() {
+    let home = Home::new();
+    let alone = alone(&home, &[]).await;
+    let engine = alone.said("engine_url").to_owned();
+    let (_, port) = engine.rsplit_once(':').unwrap();
+    let ca_file = alone.said("ca_file");
+    let tls = |found: &Value| {
+        let checks = found["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["name"] == "tls").unwrap();
+        assert_eq!(check["status"], "fail", "{found}");
+        assert!(check["next_step"].is_string(), "{found}");
+        check["message"].as_str().unwrap().to_owned()
+    };
+    let here = format!("other.localhost:{port}");
+    let mut args = vec![
+        "doctor", "-o", "json", "--token", "a.b.c", "--engine", &here,
+    ];
+    let strange = findings(&home.run(&args).await);
+    assert!(tls(&strange).contains("svc development CA"), "{strange}");
+    args.extend(["--ca-file", ca_file]);
+    let other = findings(&home.run(&args).await);
+    assert!(tls(&other).contains("not for other.localhost"), "{other}");
+
+    // A port on which something else answers.
+    let metrics = alone.said("metrics_url").trim_start_matches("http://");
+    let args = [
+        "doctor", "-o", "json", "--token", "a.b.c", "--engine", metrics,
+    ];
+    let wrong = findings(&home.run(&args).await);
+    assert!(tls(&wrong).contains("does not speak TLS"), "{wrong}");
+    alone.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_that_may_not_publish_is_no_failure() {
+    let home = Home::new();
+    let alone = alone(&home, &[]).await;
+    let secret = secret(&home);
+    let reader = ["--permission", "tunnels.resources.read-only"];
+    let mint = ["token", "mint", "--secret", &secret, "--type", "app"];
+    let token = home.run(&[&mint[..], &reader].concat()).await.stdout;
+    let ended = home
+        .run(&["doctor", "-o", "json", "--token", token.trim()])
+        .await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let found = findings(&ended);
+    assert_eq!(status(&found, "tunnel"), "skip", "{found}");
+    assert_eq!(status(&found, "permissions"), "warn", "{found}");
+    assert_eq!(status(&found, "engine_tunnels"), "pass", "{found}");
+
+    let ended = home.run(&["doctor", "--no-tunnel"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("tunnel\tskip\t"), "{ended:?}");
+    assert!(!ended.stdout.contains("tunnel_latency"), "{ended:?}");
+    alone.stop().await;
+}
+
 /// In the order in which commands need them.
-const ALL: [&str; 7] = [
+const ALL: [&str; 18] = [
     "context",
     "control_plane_auth",
+    "dns",
+    "tcp",
+    "tls",
+    "alpn",
+    "clock",
     "engine",
     "token",
     "control_plane",
     "engine_tunnels",
     "engine_clients",
+    "tunnel",
+    "tunnel_latency",
+    "tunnel_headers",
+    "tunnel_streaming",
+    "tunnel_websocket",
+    "tunnel_upload",
 ];

@@ -51,6 +51,33 @@ pub(crate) async fn alone(home: &Home, more: &[&str]) -> Up {
     up(home, &[&["--community"], more].concat()).await
 }
 
+/// An engine alone, on the port that another one had.
+pub(crate) async fn alone_at(home: &Home, port: &str) -> Up {
+    let base = free_port();
+    let tcp_ports = format!("{base}-{}", base.saturating_add(9));
+    let args = [
+        "up",
+        "--community",
+        "--port",
+        port,
+        "--metrics-port",
+        "0",
+        "--tcp-ports",
+        &tcp_ports,
+        "-o",
+        "json",
+    ];
+    let mut running = home.start(&args);
+    let ready = running.json().await;
+    Up { running, ready }
+}
+
+/// The secret that signs tokens for the engine of this home.
+pub(crate) fn secret(home: &Home) -> String {
+    let file = home.path().join(".local/share/svc/jwt.secret");
+    std::fs::read_to_string(file).unwrap().trim().to_owned()
+}
+
 pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()

@@ -7,16 +7,22 @@
 )]
 
 mod backup;
+mod completions;
 mod confirmation;
+mod context;
 mod credentials;
+mod dial;
 mod doctor;
+mod events;
 mod explain;
 mod hosted;
 mod installation;
 mod installed;
 mod keyring;
+mod lists;
 mod login;
 mod mcp;
+mod mistakes;
 mod platform;
 mod platform_refusals;
 mod program;

@@ -77,4 +77,58 @@ async fn what_cannot_be_minted_is_told_with_the_next_step() {
     assert!(no_token.stdout.is_empty());
 }
 
+/// A secret on the command line is in everybody's list of processes.
+#[tokio::test]
+async fn a_secret_comes_from_a_file_or_from_stdin() {
+    let home = Home::new();
+    std::fs::write(home.path().join("secret"), format!("{SECRET}\n")).unwrap();
+    let mint = [
+        "token",
+        "mint",
+        "--type",
+        "app",
+        "--client",
+        "ci",
+        "--secret-file",
+    ];
+    let of_file = home.run(&[&mint[..], &["secret"]].concat()).await;
+    let of_stdin = home
+        .run_with_input(&[&mint[..], &["-"]].concat(), SECRET.as_bytes())
+        .await;
+    for minted in [&of_file, &of_stdin] {
+        assert_eq!(minted.code, Some(0), "{minted:?}");
+    }
+    let seen = home
+        .run_with_input(&["token", "inspect", "-"], of_file.stdout.as_bytes())
+        .await;
+    assert_eq!(seen.code, Some(0), "{seen:?}");
+    for line in [
+        "type\tapp\n",
+        "client\tci\n",
+        "permission\tnot narrowed\n",
+        "signed\tHS256",
+    ] {
+        assert!(seen.stdout.contains(line), "{seen:?}");
+    }
+    let known = home
+        .run(&["token", "permissions", "-o", "json"])
+        .await
+        .json();
+    assert!(known.as_array().unwrap().len() > 10, "{known}");
+    let slip = [
+        "token",
+        "mint",
+        "--secret",
+        SECRET,
+        "--permission",
+        "tunnels.resource.read-only",
+    ];
+    let slip = home.run(&slip).await;
+    assert!(
+        slip.stderr
+            .contains("did you mean `tunnels.resources.read-only`?"),
+        "{slip:?}"
+    );
+}
+
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";

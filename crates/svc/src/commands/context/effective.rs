@@ -197,7 +197,7 @@ impl Settings {
         };
         for Place { name, .. } in places.into_iter().filter(|place| place.is_elsewhere) {
             self.notes.push(format!(
-                "the {name} is not that of the context, so it does not get the token that is kept"
+                "the {name} is not that of the context: neither its token nor its CA is for it"
             ));
         }
         self.put("token", Some(shown.to_string()), file.clone());

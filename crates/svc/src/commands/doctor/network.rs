@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -201,7 +201,8 @@ fn of_certificate(name: &'static str, engine: &HostPort, certificate: &Certifica
     if is_soon {
         return Check::warn(name, message).next("it ends soon: renew it at the engine");
     }
-    if !covers_tunnels(engine.host(), names) {
+    let is_name = engine.host().parse::<IpAddr>().is_err();
+    if is_name && !covers_tunnels(engine.host(), names) {
         return Check::warn(name, message).next(format!(
             "browsers refuse published names: the certificate needs *.t.{}",
             engine.host()
