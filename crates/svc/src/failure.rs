@@ -265,9 +265,7 @@ impl From<ApiError> for Failure {
                 match (code, problem.status) {
                     (Code::Refused, _) => failure.hint(TOKEN),
                     (Code::Usage, _) => filters::hint(failure, problem.field.as_deref()),
-                    (_, 421) => {
-                        failure.hint("the engine has another name: give it in --engine")
-                    }
+                    (_, 421) => failure.hint("the engine has another name: give it in --engine"),
                     (_, 404) if problem.code.is_empty() => {
                         failure.hint("is --engine the address of an engine?")
                     }

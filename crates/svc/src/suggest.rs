@@ -7,7 +7,12 @@ pub(crate) fn nearest<'a>(
 ) -> Option<&'a str> {
     candidates
         .into_iter()
-        .map(|candidate| (strsim::normalized_damerau_levenshtein(word, candidate), candidate))
+        .map(|candidate| {
+            (
+                strsim::normalized_damerau_levenshtein(word, candidate),
+                candidate,
+            )
+        })
         .filter(|(likeness, _)| *likeness > NEAR)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
@@ -27,7 +32,10 @@ mod tests {
         assert_eq!(nearest("tunel.created", known), Some("tunnel.created"));
         assert_eq!(nearest("inital", ["initial"]), Some("initial"));
         assert_eq!(nearest("webhook", known), None);
-        assert_eq!(nearest("tunnel.all", ["tunnel.tunnels.create-delete"]), None);
+        assert_eq!(
+            nearest("tunnel.all", ["tunnel.tunnels.create-delete"]),
+            None
+        );
         assert_eq!(nearest("", known), None);
     }
 }

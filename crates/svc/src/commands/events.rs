@@ -155,6 +155,8 @@ impl Teller {
         while let Some(Some(said)) = drain.run_until_cancelled(news.recv()).await {
             match said {
                 News::Event(event) if self.wants(&event) => self.event(&event).await?,
+                // Who does not see the snapshot sees that it began.
+                News::Event(event) if is_snapshot(&event) => output::message("following"),
                 News::Event(_) => {}
                 News::Lost { reason, wait } => {
                     output::message(&format!("{reason}; following again in {wait:.1?}"));
@@ -196,6 +198,11 @@ impl Teller {
             .collect();
         output::json(&json!({ "headers": headers, "body": post.body }))
     }
+}
+
+fn is_snapshot(event: &Event) -> bool {
+    let name = event.value.get("type").and_then(Value::as_str);
+    name == Some(EventType::StateInitial.as_str())
 }
 
 /// No filter of a kind is none, not one that everything matches: the engine checks what it gets.

@@ -38,6 +38,7 @@ async fn ev_1_each_event_is_a_line_of_json_over_either_transport() {
     let mut snapshots = home.start(&["events", "--transport", "websocket"]);
     assert_eq!(all.json().await["type"], "state.initial");
     assert_eq!(snapshots.json().await["type"], "state.initial");
+    narrow.says("following").await;
     let web = publish(&home, "web").await;
     let api = publish(&home, "api").await;
     let mut types = Vec::new();
@@ -157,7 +158,9 @@ async fn ev_1_libraries_of_others_verify_the_signed_request() {
     ];
     let mut events = home.start(&args);
     let mut drawn = home.start(&["events", "--webhook", "--include-webhook-headers"]);
-    drawn.says("signing with whsec_").await;
+    let told = drawn.says("following").await;
+    assert!(told.contains("signing with whsec_"), "{told}");
+    events.says("following").await;
     let agent = publish(&home, "web").await;
     agent.terminate().await;
     let mut types = Vec::new();

@@ -162,8 +162,8 @@ impl Running {
         seen
     }
 
-    /// Waits until stderr holds a text.
-    pub(crate) async fn says(&mut self, text: &str) {
+    /// Waits until stderr holds a text, and gives what it held until then.
+    pub(crate) async fn says(&mut self, text: &str) -> String {
         let mut seen = Vec::new();
         while !String::from_utf8_lossy(&seen).contains(text) {
             let mut buffer = [0; 1024];
@@ -174,6 +174,7 @@ impl Running {
             assert_ne!(read, 0, "stderr ended: {}", String::from_utf8_lossy(&seen));
             seen.extend_from_slice(&buffer[..read]);
         }
+        String::from_utf8_lossy(&seen).into_owned()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
