@@ -17,7 +17,7 @@ use crate::{cli::Format, connection::Connection, failure::Failure, suggest};
   svc dial db=5432 cache=127.0.0.1:6379 web=unix:/tmp/web.sock
   ssh -o ProxyCommand='svc dial ssh' me@host")]
 pub(crate) struct Args {
-    /// The tunnel, by its name or id (svc://NAME too). With `=LISTEN` it is served there: a port,
+    /// The tunnel, by its name or id (`svc://NAME` too). With `=LISTEN` it is served there: a port,
     /// HOST:PORT or unix:PATH (repeatable)
     #[arg(value_name = "NAME[=LISTEN]", required = true, value_parser = dialled)]
     tunnels: Vec<Dialled>,

@@ -1,19 +1,25 @@
 //! A terminal that is drawn anew.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Write as _,
+    io::{self, Stdout, Write},
+};
 
 use super::closed;
 use crate::failure::Failure;
 
 /// The second screen of the terminal, for as long as this lives: what was on the first one comes
 /// back, whatever happens.
-pub(crate) struct Screen(());
+pub(crate) struct Screen {
+    out: Stdout,
+}
 
 impl Screen {
     /// Switches to it, without a cursor.
     pub(crate) fn enter() -> Result<Self, Failure> {
-        write("\x1b[?1049h\x1b[?25l")?;
-        Ok(Self(()))
+        let mut screen = Self { out: io::stdout() };
+        screen.write("\x1b[?1049h\x1b[?25l").map_err(closed)?;
+        Ok(screen)
     }
 
     /// Shows these lines, as many as fit, and a last one at the bottom of them.
@@ -32,17 +38,23 @@ impl Screen {
             text.push_str("\x1b[K\r\n");
         }
         if shown < lines.len() {
-            text.push_str(&format!("… and {} more\x1b[K\r\n", lines.len() - shown));
+            // Writing into a string does not fail.
+            let _written = write!(text, "… and {} more\x1b[K\r\n", lines.len() - shown);
         }
-        text.push_str(&format!("\x1b[K\r\n{last}\x1b[K\x1b[J"));
-        write(&text)
+        let _written = write!(text, "\x1b[K\r\n{last}\x1b[K\x1b[J");
+        self.write(&text).map_err(closed)
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         // A terminal that is gone needs nothing back.
-        drop(write("\x1b[?25h\x1b[?1049l"));
+        drop(self.write("\x1b[?25h\x1b[?1049l"));
     }
 }
 
@@ -57,11 +69,4 @@ fn size() -> Option<(usize, usize)> {
     // A terminal that does not know says 0.
     let known = |size: u16, usual| if size == 0 { usual } else { usize::from(size) };
     Some((known(width.0, 80), known(height.0, 24)))
-}
-
-fn write(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(closed)
 }

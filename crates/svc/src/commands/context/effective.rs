@@ -145,15 +145,27 @@ impl Settings {
 
         let file = Source::Context(context::file(&directory, &name)?);
         let kept = context.unwrap_or_default();
-        let api_url = all.pick("api_url", &args.api_url, &kept.api_url, args, &file);
-        let engine = all.pick("engine", &connection.engine, &kept.engine, args, &file);
+        let api_url = all.pick(
+            "api_url",
+            args.api_url.as_ref(),
+            kept.api_url.as_ref(),
+            args,
+            &file,
+        );
+        let engine = all.pick(
+            "engine",
+            connection.engine.as_ref(),
+            kept.engine.as_ref(),
+            args,
+            &file,
+        );
         all.token(args, &kept, &file, [&api_url, &engine]);
         let path = |path: &PathBuf| path.display().to_string();
         let (given, of_context) = (
             connection.ca_file.as_ref().map(path),
             kept.ca_file.as_ref().map(path),
         );
-        all.pick("ca_file", &given, &of_context, args, &file);
+        all.pick("ca_file", given.as_ref(), of_context.as_ref(), args, &file);
         let project = kept.project.map(|project| project.endpoint);
         for (name, value) in [("workspace_id", kept.workspace_id), ("project", project)] {
             let source = value.as_ref().map_or(Source::None, |_| file.clone());
@@ -166,19 +178,19 @@ impl Settings {
     fn pick(
         &mut self,
         name: &'static str,
-        given: &Option<String>,
-        kept: &Option<String>,
+        given: Option<&String>,
+        kept: Option<&String>,
         args: &ShowArgs,
         file: &Source,
     ) -> Place {
         // A variable that is set to nothing is as good as none.
-        let given = given.clone().filter(|text| !text.trim().is_empty());
+        let given = given.filter(|text| !text.trim().is_empty());
         let (value, source) = match (given, kept) {
-            (Some(given), _) => (Some(given), args.sources.of(name)),
+            (Some(given), _) => (Some(given.clone()), args.sources.of(name)),
             (None, Some(kept)) => (Some(kept.clone()), file.clone()),
             (None, None) => (None, Source::None),
         };
-        let is_elsewhere = value.is_some() && value != *kept;
+        let is_elsewhere = value.is_some() && value.as_ref() != kept;
         self.put(name, value, source);
         Place { name, is_elsewhere }
     }

@@ -134,14 +134,11 @@ fn of_tls(
 ) -> Check {
     const NAME: &str = "tls";
     let seen = recorder.seen();
-    let error = match shaken {
-        Ok(_) => {
-            return seen.map_or_else(
-                || Check::pass(NAME, "the certificate is believed"),
-                |certificate| of_certificate(NAME, engine, &certificate),
-            );
-        }
-        Err(error) => error,
+    let Err(error) = shaken else {
+        return seen.map_or_else(
+            || Check::pass(NAME, "the certificate is believed"),
+            |certificate| of_certificate(NAME, engine, &certificate),
+        );
     };
     let cause = error
         .get_ref()
@@ -250,9 +247,10 @@ async fn of_agents(
                     AlertDescription::NoApplicationProtocol
                 ))
             );
-            let why = match is_about_alpn {
-                true => "it refuses svc/1".to_owned(),
-                false => chain(&error),
+            let why = if is_about_alpn {
+                "it refuses svc/1".to_owned()
+            } else {
+                chain(&error)
             };
             Check::fail(NAME, format!("agents are not spoken to: {why}")).next(PASS_THROUGH)
         }
@@ -263,9 +261,8 @@ async fn of_agents(
 async fn of_clock(engine: &HostPort, stream: TlsStream, limit: Duration) -> Check {
     const NAME: &str = "clock";
     let begun = Timestamp::now();
-    let theirs = match timeout(limit, date(engine, stream)).await {
-        Ok(Some(theirs)) => theirs,
-        _ => return Check::skip(NAME, "the engine does not tell the time"),
+    let Ok(Some(theirs)) = timeout(limit, date(engine, stream)).await else {
+        return Check::skip(NAME, "the engine does not tell the time");
     };
     // Their second has begun before the answer came.
     let apart = theirs.duration_since(begun);

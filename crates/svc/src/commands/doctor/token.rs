@@ -107,7 +107,8 @@ fn kind(claims: &Value) -> String {
         .and_then(Value::as_array);
     if let Some(projects) = projects {
         let projects: Vec<_> = projects.iter().filter_map(Value::as_str).collect();
-        told.push_str(&format!(", for project {}", projects.join(", ")));
+        told.push_str(", for project ");
+        told.push_str(&projects.join(", "));
     } else if claims
         .get("resources")
         .is_some_and(|claim| !claim.is_null())

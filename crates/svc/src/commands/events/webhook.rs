@@ -23,18 +23,17 @@ impl Post {
     pub(super) fn of(event: &Event) -> Result<Self, Failure> {
         let text = |name: &str| event.value.get(name).and_then(Value::as_str);
         let mut body = event.text.clone();
-        let event_id = match text("id") {
-            Some(id) => id.to_owned(),
+        let event_id = if let Some(id) = text("id") {
+            id.to_owned()
+        } else {
             // Receivers know a repeated event by its id, so there is one.
-            None => {
-                let id = format!("evt_cli_{}", random::hex::<12>()?);
-                let mut with_id = event.value.clone();
-                if let Some(members) = with_id.as_object_mut() {
-                    members.insert("id".to_owned(), id.clone().into());
-                }
-                body = with_id.to_string();
-                id
+            let id = format!("evt_cli_{}", random::hex::<12>()?);
+            let mut with_id = event.value.clone();
+            if let Some(members) = with_id.as_object_mut() {
+                members.insert("id".to_owned(), id.clone().into());
             }
+            body = with_id.to_string();
+            id
         };
         if body.contains('\n') {
             body = event.value.to_string();
@@ -59,14 +58,13 @@ pub(super) struct Signer {
 impl Signer {
     /// With this secret, or with a new one that is told.
     pub(super) fn new(secret: Option<WebhookSecret>, compat: bool) -> Result<Self, Failure> {
-        let secret = match secret {
-            Some(secret) => secret,
-            None => {
-                let drawn = WebhookSecret::draw(&random::bytes()?)
-                    .ok_or_else(|| Failure::usage("the system gives no randomness"))?;
-                output::message(&format!("signing with {}", drawn.expose()));
-                drawn
-            }
+        let secret = if let Some(secret) = secret {
+            secret
+        } else {
+            let drawn = WebhookSecret::draw(&random::bytes()?)
+                .ok_or_else(|| Failure::usage("the system gives no randomness"))?;
+            output::message(&format!("signing with {}", drawn.expose()));
+            drawn
         };
         Ok(Self {
             secret,
