@@ -120,6 +120,14 @@ impl Client {
         }
     }
 
+    /// The connection itself, when it carries no messages any more.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        match self.line {
+            Line::Tcp(stream, rest) if rest.is_empty() => stream,
+            _ => panic!("no connection, or something is left of it"),
+        }
+    }
+
     /// The next message, whole and without what pads it.
     pub(crate) async fn receive(&mut self) -> Vec<u8> {
         timeout(PATIENCE, self.next())
