@@ -120,11 +120,22 @@ impl Client {
         }
     }
 
-    /// The connection itself, when it carries no messages any more.
-    pub(crate) fn into_stream(self) -> TcpStream {
+    /// A second connection, with the same credential.
+    pub(crate) async fn second(&self, relay: SocketAddr) -> Self {
+        Self {
+            line: Line::Tcp(TcpStream::connect(relay).await.unwrap(), Vec::new()),
+            username: self.username.clone(),
+            password: self.password.clone(),
+            nonce: "none".to_owned(),
+            transaction: 0,
+        }
+    }
+
+    /// The connection itself, when it carries no messages any more, and what came on it already.
+    pub(crate) fn into_stream(self) -> (TcpStream, Vec<u8>) {
         match self.line {
-            Line::Tcp(stream, rest) if rest.is_empty() => stream,
-            _ => panic!("no connection, or something is left of it"),
+            Line::Tcp(stream, rest) => (stream, rest),
+            Line::Udp(_) => panic!("no connection"),
         }
     }
 
