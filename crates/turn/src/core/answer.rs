@@ -46,7 +46,7 @@ pub(super) fn refusal(
             out.add_attribute(&UnknownAttributes::new(kinds)).ok();
         }
         Fault::Challenge(_) => {
-            let nonce = shared.nonces.mint(now, client.address);
+            let nonce = shared.nonces.mint(now, client.nonce_source());
             if let (Ok(realm), Ok(nonce)) = (Realm::new(&shared.realm), Nonce::new(&nonce)) {
                 out.add_attribute(&realm).ok();
                 out.add_attribute(&nonce).ok();

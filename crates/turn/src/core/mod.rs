@@ -136,6 +136,17 @@ impl Client {
     pub fn is_stream(&self) -> bool {
         self.connection != 0
     }
+
+    /// Whom a nonce is for. A connection has shown where it comes from, and a client's second one
+    /// (RFC 6062) begins with the nonce of its first: so the port of a connection does not count.
+    fn nonce_source(&self) -> SocketAddr {
+        let port = if self.is_stream() {
+            0
+        } else {
+            self.address.port()
+        };
+        SocketAddr::new(self.address.ip(), port)
+    }
 }
 
 /// Names an allocation, and never another one that came later to its place.

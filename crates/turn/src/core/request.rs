@@ -148,7 +148,8 @@ impl<S, P> Core<S, P> {
         let text = |kind| text(message, kind).ok_or(Fault::Code(400));
         let username = text(stun_types::attribute::Username::TYPE)?;
         let (realm, nonce) = (text(Realm::TYPE)?, text(Nonce::TYPE)?);
-        if !self.shared.nonces.is_fresh(&nonce, now, client.address) {
+        let source = client.nonce_source();
+        if !self.shared.nonces.is_fresh(&nonce, now, source) {
             return Err(Fault::Challenge(438));
         }
         let algorithm = key_algorithm(message)?;

@@ -84,7 +84,10 @@ fn packets_on(connection: u32, data: &[u8]) {
         connection,
     };
     let transport = if connection == 0 { 17 } else { 6 };
-    let nonce = Nonces::new(&[7; 32]).mint(NOW, client.address);
+    // Of a connection the port does not count.
+    let port = if connection == 0 { 5000 } else { 0 };
+    let source = SocketAddr::new(client.address.ip(), port);
+    let nonce = Nonces::new(&[7; 32]).mint(NOW, source);
     let mut rest = data;
     let mut first = true;
     while let [high, low, kind, more @ ..] = rest {

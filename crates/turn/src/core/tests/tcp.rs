@@ -140,6 +140,19 @@ fn a_client_connects_to_a_peer_and_comes_for_it() {
     assert!(caller.connect(&mut relay, PEER).is_ok());
 }
 
+/// coturn's client takes no other nonce for it.
+#[test]
+fn the_second_connection_begins_with_the_nonce_of_the_first() {
+    let mut relay = Relay::new();
+    let mut caller = allocate(&mut relay, control(), USER);
+    let number = caller.connected(&mut relay, PEER, 70);
+    let mut elsewhere = caller.clone();
+    elsewhere.client = stream("192.0.2.10:5001", 3);
+    assert_eq!(elsewhere.claim(&mut relay, number), Err(438));
+    caller.client = second();
+    assert!(caller.claim(&mut relay, number).is_ok());
+}
+
 #[test]
 fn a_peer_connects_with_a_permission_alone() {
     let mut relay = Relay::new();
