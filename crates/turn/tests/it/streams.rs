@@ -217,7 +217,7 @@ async fn a_rate_slows_connections_down() {
     let (_client, mut data, mut peer) = joined(&relay).await;
     let begun = Instant::now();
     let sending = tokio::spawn(async move {
-        data.write_all(&[7; 300_000]).await.unwrap();
+        data.write_all(&vec![7; 300_000]).await.unwrap();
         data
     });
     let mut got = vec![0; 300_000];
