@@ -20,7 +20,7 @@ use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
 use ipnet::IpNet;
 
-use crate::core::{Limits, Quota};
+use crate::core::{Bandwidth, Limits, Quota};
 
 /// What a relay runs with. Every value is checked, and so is what the values say together.
 #[derive(Clone, Debug)]
@@ -43,6 +43,8 @@ pub struct TurnConfig {
     pub allowed_peers: Vec<IpNet>,
     /// How many allocations there may be.
     pub quota: Quota,
+    /// How fast allocations are.
+    pub bandwidth: Bandwidth,
     /// What one allocation may hold.
     pub limits: Limits,
     /// How many connections there may be, TCP and TLS together.

@@ -16,7 +16,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::core::frame::{Frame, frame};
 use crate::core::{Client, place};
 use crate::outbound::Outbound;
-use crate::worker::Worker;
+use crate::streams;
+use crate::worker::{Joined, Taken, Worker};
 
 /// Counts connections.
 #[derive(Debug)]
@@ -184,34 +185,52 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Reads frames and writes what waits, until either side is over.
-async fn exchange<S: AsyncRead + AsyncWrite>(
+/// Reads frames and writes what waits, until either side is over, or the connection becomes a
+/// peer's (RFC 6062).
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
     worker: &Arc<Worker>,
     client: Client,
     stream: S,
     outbound: &Outbound,
     is_tls: bool,
 ) -> io::Result<()> {
-    let (read, write) = tokio::io::split(stream);
-    tokio::select! {
-        read = read_frames(worker, client, read, outbound) => read,
-        written = write_frames(write, outbound, is_tls) => written,
-        () = idle(worker, client) => Ok(()),
+    let (mut read, mut write) = tokio::io::split(stream);
+    let over = tokio::select! {
+        read = read_frames(worker, client, &mut read, outbound) => read?,
+        written = write_frames(&mut write, outbound, is_tls) => return written,
+        () = idle(worker, client) => return Ok(()),
+    };
+    let Some((joined, rest)) = over else {
+        return Ok(());
+    };
+    let Joined { join, held } = *joined;
+    let mut stream = read.unsplit(write);
+    outbound.answer(&join.answer);
+    let (mut buffer, mut lengths) = (Vec::new(), Vec::new());
+    if outbound.take(&mut buffer, &mut lengths).await {
+        stream.write_all(&buffer).await?;
+        stream.flush().await?;
     }
+    let relayed = streams::relay(&worker.server, stream, join, &rest).await;
+    drop(held);
+    relayed
 }
+
+/// What a connection is joined with, and what came behind the request for it.
+type Over = Option<(Box<Joined>, Vec<u8>)>;
 
 async fn read_frames(
     worker: &Arc<Worker>,
     client: Client,
-    mut stream: impl AsyncRead + Unpin,
+    stream: &mut (impl AsyncRead + Unpin),
     outbound: &Outbound,
-) -> io::Result<()> {
+) -> io::Result<Over> {
     let mut buffer: Vec<u8> = Vec::new();
     loop {
         // A frame is never longer than a whole one, so neither is what is kept of it.
         buffer.reserve(READ_BYTES);
         if stream.read_buf(&mut buffer).await? == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let now = worker.server.now();
         let mut start = 0;
@@ -220,10 +239,14 @@ async fn read_frames(
             match frame(rest) {
                 Frame::Whole { bytes, padding } => {
                     let message = rest.get(..bytes).unwrap_or_default();
-                    if let Some(answer) = worker.take(now, client, message) {
-                        outbound.answer(&answer);
-                    }
                     start += bytes + padding;
+                    match worker.take_frame(now, client, message) {
+                        Taken::Nothing => {}
+                        Taken::Answer(answer) => outbound.answer(&answer),
+                        Taken::Joined(joined) => {
+                            return Ok(Some((joined, buffer.split_off(start))));
+                        }
+                    }
                 }
                 Frame::Partial => break,
                 Frame::Broken => return Err(io::ErrorKind::InvalidData.into()),
@@ -239,7 +262,7 @@ async fn read_frames(
 /// Over TLS each frame has a record of its own: there are clients that take a record for a frame
 /// (coturn's is one), and coturn always gave them that.
 async fn write_frames(
-    mut stream: impl AsyncWrite + Unpin,
+    stream: &mut (impl AsyncWrite + Unpin),
     outbound: &Outbound,
     is_tls: bool,
 ) -> io::Result<()> {

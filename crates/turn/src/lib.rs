@@ -15,6 +15,7 @@ mod outbound;
 mod ports;
 mod relay;
 mod server;
+mod streams;
 mod worker;
 
 pub use server::{Running, StartError, start, start_with_clock};

@@ -26,6 +26,26 @@ pub(crate) const METRICS: &[Metric] = &[
          their source, or no TLS session came about.",
     ),
     metric(
+        PEER_CONNECTIONS,
+        Kind::Gauge,
+        &[],
+        "Connections with peers (RFC 6062), those that are being made or wait for their clients \
+         among them.",
+    ),
+    metric(
+        PEER_CONNECTIONS_MADE,
+        Kind::Counter,
+        &[("by", &["client", "peer"])],
+        "Connections with peers that were made, and by whom.",
+    ),
+    metric(
+        PEER_CONNECTIONS_FAILED,
+        Kind::Counter,
+        &[("reason", &["unreachable", "unclaimed"])],
+        "Connections with peers that came to nothing: the peer could not be reached, or the \
+         client did not come for it within 30 seconds.",
+    ),
+    metric(
         RELAYED,
         Kind::Counter,
         &[],
@@ -37,6 +57,13 @@ pub(crate) const METRICS: &[Metric] = &[
         &[],
         "Packets that were dropped: of no allocation, to or from a peer without a permission, or \
          of no sense.",
+    ),
+    metric(
+        THROTTLED,
+        Kind::Counter,
+        &[],
+        "Bytes of data in packets that were dropped because a limit of bytes per second was \
+         reached. Connections with peers wait instead.",
     ),
     metric(
         REFUSED,
@@ -75,6 +102,10 @@ const ALLOCATIONS: &str = "svc_turn_allocations";
 const ALLOCATIONS_MADE: &str = "svc_turn_allocations_total";
 const CONNECTIONS: &str = "svc_turn_connections";
 const CONNECTIONS_REFUSED: &str = "svc_turn_connections_refused_total";
+const PEER_CONNECTIONS: &str = "svc_turn_peer_connections";
+const PEER_CONNECTIONS_MADE: &str = "svc_turn_peer_connections_total";
+const PEER_CONNECTIONS_FAILED: &str = "svc_turn_peer_connections_failed_total";
+const THROTTLED: &str = "svc_turn_throttled_bytes_total";
 const RELAYED: &str = "svc_turn_relayed_bytes_total";
 const DROPPED: &str = "svc_turn_dropped_packets_total";
 const REFUSED: &str = "svc_turn_refused_requests_total";
@@ -93,7 +124,13 @@ pub(crate) struct TurnMetrics {
     pub(crate) refused_full: Counter,
     pub(crate) refused_source: Counter,
     pub(crate) refused_handshake: Counter,
+    pub(crate) peer_connections: Gauge,
+    pub(crate) dialled: Counter,
+    pub(crate) accepted: Counter,
+    pub(crate) unreachable: Counter,
+    pub(crate) unclaimed: Counter,
     pub(crate) relayed: Counter,
+    pub(crate) throttled: Counter,
     pub(crate) dropped: Counter,
     pub(crate) refused: Counter,
     pub(crate) revoked: Counter,
@@ -110,7 +147,13 @@ impl TurnMetrics {
             refused_full: counter!(CONNECTIONS_REFUSED, "reason" => "full"),
             refused_source: counter!(CONNECTIONS_REFUSED, "reason" => "source"),
             refused_handshake: counter!(CONNECTIONS_REFUSED, "reason" => "handshake"),
+            peer_connections: gauge!(PEER_CONNECTIONS),
+            dialled: counter!(PEER_CONNECTIONS_MADE, "by" => "client"),
+            accepted: counter!(PEER_CONNECTIONS_MADE, "by" => "peer"),
+            unreachable: counter!(PEER_CONNECTIONS_FAILED, "reason" => "unreachable"),
+            unclaimed: counter!(PEER_CONNECTIONS_FAILED, "reason" => "unclaimed"),
             relayed: counter!(RELAYED),
+            throttled: counter!(THROTTLED),
             dropped: counter!(DROPPED),
             refused: counter!(REFUSED),
             revoked: counter!(REVOKED),

@@ -11,6 +11,7 @@ pub(crate) struct Ports {
     free: Arc<Mutex<Box<[u64; WORDS]>>>,
     /// The words that hold ports of the range.
     words: Range<usize>,
+    range: RangeInclusive<u16>,
 }
 
 /// A port that is taken, given back when it is dropped.
@@ -30,10 +31,11 @@ impl Ports {
         let word = |port: u16| usize::from(port / 64);
         let words = word(*range.start())..word(*range.end()) + 1;
         let mut free = Box::new([0; WORDS]);
-        for port in range {
+        for port in range.clone() {
             set(&mut free, port, true);
         }
         Self {
+            range,
             free: Arc::new(Mutex::new(free)),
             words,
         }
@@ -60,6 +62,13 @@ impl Ports {
             |word| word & (word >> 1) & EVEN,
             |port| [port, port | 1],
         )
+    }
+
+    /// Whether a port of the range is taken.
+    pub(crate) fn is_taken(&self, port: u16) -> bool {
+        let word = usize::from(port / 64);
+        let free = self.free.lock().get(word).copied().unwrap_or(0);
+        self.range.contains(&port) && free & (1 << (port % 64)) == 0
     }
 
     /// Takes those ports that `which` makes of the first one that `fits`.
@@ -136,7 +145,10 @@ mod tests {
         let numbers: HashSet<u16> = taken.iter().map(Port::number).collect();
         assert_eq!(numbers, (49_000..=49_199).collect());
         assert!(ports.take(7).is_none());
-        taken.pop();
+        assert!(ports.is_taken(49_000) && ports.is_taken(49_199));
+        assert!(!ports.is_taken(48_999) && !ports.is_taken(49_200));
+        let given_back = taken.pop().map(|port| port.number()).unwrap();
+        assert!(!ports.is_taken(given_back));
         assert!(ports.take(7).is_some());
     }
 

@@ -6,14 +6,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::UdpSocket;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::addresses::Addresses;
 use crate::config::RelayConfig;
-use crate::core::{Millis, NotOpened, Open, Opened};
+use crate::core::{Millis, NotOpened, Open, Opened, Transport};
 use crate::ports::{Port, Ports};
+use crate::streams::{self, Origin};
 
 /// Opens relayed addresses for all workers.
 #[derive(Debug)]
@@ -36,9 +38,23 @@ struct Reservation {
 /// A socket of a relayed address. Dropping it ends its task and gives its port back.
 #[derive(Debug)]
 pub(crate) struct RelaySocket {
-    socket: Arc<UdpSocket>,
-    receiving: AbortHandle,
+    socket: Kind,
     _port: Port,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Udp(Arc<UdpSocket>, AbortHandle),
+    Tcp(Origin),
+}
+
+/// Reads the sockets of an allocation, on the runtime of the caller.
+pub(crate) trait Reader {
+    /// Begins to take what peers send.
+    fn receive(&self, socket: Arc<UdpSocket>) -> AbortHandle;
+
+    /// Begins to take what peers connect with, until `ended`.
+    fn accept(&self, listener: TcpListener, ended: CancellationToken);
 }
 
 /// RFC 8656 section 7.2.
@@ -61,16 +77,16 @@ impl Relays {
         }
     }
 
-    /// Opens what is asked for. `receive` begins to read a socket on the runtime of the caller.
+    /// Opens what is asked for, and has it read.
     pub(crate) fn open(
         &self,
         open: &Open,
         now: Millis,
-        receive: impl Fn(Arc<UdpSocket>) -> AbortHandle,
+        reader: &impl Reader,
     ) -> Result<Opened<RelaySocket>, NotOpened> {
         if let Some(token) = open.token {
             let (socket, port) = self.claim(token, &open.holder, now)?;
-            let relay = self.serve(0, socket, port, &receive)?;
+            let relay = self.serve(0, socket, port, reader)?;
             return Ok(Opened {
                 relays: [Some(relay), None],
                 token: None,
@@ -82,13 +98,15 @@ impl Relays {
             if !open.families.get(family).copied().unwrap_or(false) {
                 continue;
             }
-            let opened = if open.reserve {
+            let opened = if open.transport == Transport::Tcp {
+                self.listen(family, reader)
+            } else if open.reserve {
                 let [(socket, port), next] = self.bind_pair(family)?;
                 kept = self.keep(next, &open.holder, now);
-                self.serve(family, socket, port, &receive)
+                self.serve(family, socket, port, reader)
             } else {
-                self.bind_one(family, open.even)
-                    .and_then(|(socket, port)| self.serve(family, socket, port, &receive))
+                self.bind_one(family, open.even, bind)
+                    .and_then(|(socket, port)| self.serve(family, socket, port, reader))
             };
             match opened {
                 Ok(opened) => *relay = Some(opened),
@@ -110,7 +128,12 @@ impl Relays {
         self.reserved.lock().retain(|_, kept| now < kept.until);
     }
 
-    fn bind_one(&self, family: usize, even: bool) -> Result<(Socket, Port), NotOpened> {
+    fn bind_one<T>(
+        &self,
+        family: usize,
+        even: bool,
+        bind: impl Fn(IpAddr, u16) -> io::Result<T>,
+    ) -> Result<(T, Port), NotOpened> {
         let ip = self.addresses.bind(family).ok_or(NotOpened::Capacity)?;
         let ports = self.ports.get(family).ok_or(NotOpened::Capacity)?;
         // Held until the search is over, so that none is tried twice.
@@ -150,7 +173,7 @@ impl Relays {
         family: usize,
         socket: Socket,
         port: Port,
-        receive: &impl Fn(Arc<UdpSocket>) -> AbortHandle,
+        reader: &impl Reader,
     ) -> Result<(SocketAddr, RelaySocket), NotOpened> {
         let ip = self
             .addresses
@@ -159,15 +182,43 @@ impl Relays {
         let socket = UdpSocket::from_std(socket.into()).map_err(|_| NotOpened::Capacity)?;
         let socket = Arc::new(socket);
         let address = SocketAddr::new(ip, port.number());
-        let receiving = receive(Arc::clone(&socket));
-        Ok((
-            address,
-            RelaySocket {
-                socket,
-                receiving,
-                _port: port,
-            },
-        ))
+        let receiving = reader.receive(Arc::clone(&socket));
+        let relay = RelaySocket {
+            socket: Kind::Udp(socket, receiving),
+            _port: port,
+        };
+        Ok((address, relay))
+    }
+
+    /// A relayed address that peers connect to.
+    fn listen(
+        &self,
+        family: usize,
+        reader: &impl Reader,
+    ) -> Result<(SocketAddr, RelaySocket), NotOpened> {
+        let announced = self.addresses.announced(family);
+        let announced = announced.ok_or(NotOpened::Capacity)?;
+        let (listener, port) = self.bind_one(family, false, streams::listen)?;
+        let listening = listener.local_addr().and_then(|address| {
+            let listener = TcpListener::from_std(listener)?;
+            Ok((address, listener))
+        });
+        let (address, listener) = listening.map_err(|_| NotOpened::Capacity)?;
+        let ended = CancellationToken::new();
+        reader.accept(listener, ended.clone());
+        let number = port.number();
+        let relay = RelaySocket {
+            socket: Kind::Tcp(Origin { address, ended }),
+            _port: port,
+        };
+        Ok((SocketAddr::new(announced, number), relay))
+    }
+
+    /// Whether this address of our own is one that an allocation has: nothing else of this machine
+    /// is connected to.
+    pub(crate) fn is_relayed(&self, address: SocketAddr) -> bool {
+        let ports = self.ports.get(usize::from(address.is_ipv6()));
+        ports.is_some_and(|ports| ports.is_taken(address.port()))
     }
 
     /// Keeps the second of two ports; `None` where as many are kept as may be.
@@ -200,15 +251,31 @@ impl Relays {
 }
 
 impl RelaySocket {
-    /// Sends a datagram to a peer. One that cannot be sent now is lost, as datagrams are.
+    /// Sends a datagram to a peer. One that cannot be sent now is lost, as datagrams are. So nobody
+    /// waits until it can be, and the runtime is not asked: it does not know of a socket that was
+    /// opened a moment ago, and the client's first datagram may be there already.
     pub(crate) fn send(&self, data: &[u8], peer: SocketAddr) -> io::Result<usize> {
-        self.socket.try_send_to(data, peer)
+        match &self.socket {
+            Kind::Udp(socket, _) => SockRef::from(&**socket).send_to(data, &peer.into()),
+            Kind::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Where connections to peers come from; `None` where this one has datagrams.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        match &self.socket {
+            Kind::Udp(..) => None,
+            Kind::Tcp(origin) => Some(origin.clone()),
+        }
     }
 }
 
 impl Drop for RelaySocket {
     fn drop(&mut self) {
-        self.receiving.abort();
+        match &self.socket {
+            Kind::Udp(_, receiving) => receiving.abort(),
+            Kind::Tcp(origin) => origin.ended.cancel(),
+        }
     }
 }
 

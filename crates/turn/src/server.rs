@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use daemon::clock::{Clock, SystemClock};
@@ -24,6 +24,7 @@ use transport::Workers;
 
 use crate::config::TurnConfig;
 use crate::connections::{self, Connections};
+use crate::core::tcp::Lane;
 use crate::core::{Nonces, Peers, Quotas, Shared};
 use crate::directory::Directory;
 use crate::managed::{Following, Managed};
@@ -202,7 +203,7 @@ fn server(
     let core = Arc::new(Shared {
         realm: config.realm.clone().into(),
         nonces: Nonces::new(&key),
-        quotas: Quotas::new(config.quota),
+        quotas: Quotas::new(config.quota, config.bandwidth),
         peers,
         families: relay.announced.map(|ip| ip.is_some()),
         limits: config.limits,
@@ -218,6 +219,7 @@ fn server(
         last_connection: AtomicU32::new(1),
         stop: CancellationToken::new(),
         tasks: TaskTracker::new(),
+        workers: OnceLock::new(),
     }))
 }
 
@@ -229,10 +231,15 @@ async fn serve(
     acceptor: Option<TlsAcceptor>,
 ) -> Result<Arc<[Arc<Worker>]>, StartError> {
     let mut all = Vec::new();
+    let of = u32::try_from(bound.shares.len()).unwrap_or(u32::MAX);
     for (index, share) in bound.shares.into_iter().enumerate() {
+        let lane = Lane {
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            of,
+        };
         let (server, acceptor) = (Arc::clone(server), acceptor.clone());
         let starting = workers.run(index, async move {
-            let worker = Worker::new(server, share.udp)?;
+            let worker = Worker::new(server, lane, share.udp)?;
             worker.run();
             let plain = share.tcp.into_iter().map(|listener| (listener, None));
             let tls = share.tls.into_iter();
@@ -251,6 +258,9 @@ async fn serve(
                 .map_err(StartError::Workers)?,
         );
     }
+    server
+        .workers
+        .get_or_init(|| all.iter().map(Arc::downgrade).collect());
     Ok(all.into())
 }
 
@@ -451,6 +461,9 @@ async fn run_until_stopped(parts: Parts, shutdown: Shutdown) {
             _ = refresh.tick() => {
                 let count = u32::try_from(allocations()).unwrap_or(u32::MAX);
                 server.metrics.allocations.set(f64::from(count));
+                let count = serving.iter().map(|worker| worker.connections()).sum::<usize>();
+                let count = u32::try_from(count).unwrap_or(u32::MAX);
+                server.metrics.peer_connections.set(f64::from(count));
                 server.relays.expire(server.now().at);
                 if let Some(following) = &following {
                     following.refresh();

@@ -6,23 +6,26 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use daemon::clock::Clock;
 use parking_lot::Mutex;
-use tokio::net::UdpSocket;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::connections::Connections;
 use crate::core::packet::{HEADROOM, TAILROOM};
+use crate::core::tcp::{self, ConnectionNumber, Join, Lane, Unreachable};
 use crate::core::{self, AllocationId, Client, Core, Millis, Now, Step};
 use crate::metrics::TurnMetrics;
 use crate::outbound::Outbound;
-use crate::relay::{RelaySocket, Relays, random};
+use crate::relay::{Reader, RelaySocket, Relays, random};
+use crate::streams::{self, Origin, PeerStream};
 
 /// What all workers of a relay share.
 #[derive(Debug)]
@@ -37,9 +40,17 @@ pub(crate) struct Server {
     /// Cancelled when everything has to end.
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
+    /// All workers, when they have started.
+    pub(crate) workers: OnceLock<Box<[Weak<Worker>]>>,
 }
 
 impl Server {
+    /// The worker that has what a connection asks to be joined with.
+    fn worker_of(&self, bytes: &[u8]) -> Option<Arc<Worker>> {
+        let workers = self.workers.get()?;
+        workers.get(tcp::binds(bytes, workers.len())?)?.upgrade()
+    }
+
     pub(crate) fn now(&self) -> Now {
         let at = self.started.elapsed().as_millis();
         Now {
@@ -63,7 +74,7 @@ impl Server {
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) server: Arc<Server>,
-    core: Mutex<Core<RelaySocket>>,
+    core: Mutex<Core<RelaySocket, PeerStream>>,
     /// Where datagrams of clients come in, by the number of the listener.
     udp: Box<[UdpSocket]>,
     streams: Mutex<HashMap<u32, Arc<Outbound>>>,
@@ -87,12 +98,13 @@ impl Worker {
     /// The sockets cannot be polled.
     pub(crate) fn new(
         server: Arc<Server>,
+        lane: Lane,
         udp: Vec<std::net::UdpSocket>,
     ) -> std::io::Result<Arc<Self>> {
         let udp: std::io::Result<Box<[UdpSocket]>> =
             udp.into_iter().map(UdpSocket::from_std).collect();
         Ok(Arc::new(Self {
-            core: Mutex::new(Core::new(Arc::clone(&server.core), random())),
+            core: Mutex::new(Core::new(Arc::clone(&server.core), lane, random())),
             udp: udp?,
             streams: Mutex::default(),
             server,
@@ -136,6 +148,11 @@ impl Worker {
         metrics.revoked.increment(counts.revoked);
         metrics.relayed.increment(counts.relayed);
         metrics.allocations_made.increment(counts.allocated);
+        metrics.throttled.increment(counts.throttled);
+        metrics.dialled.increment(counts.dialled);
+        metrics.accepted.increment(counts.accepted);
+        metrics.unreachable.increment(counts.unreachable);
+        metrics.unclaimed.increment(counts.unclaimed);
     }
 
     async fn receive_clients(self: &Arc<Self>, index: usize) {
@@ -161,7 +178,7 @@ impl Worker {
                             connection: 0,
                         };
                         let bytes = buffer.get(..length).unwrap_or_default();
-                        if let Some(answer) = self.take(now, client, bytes) {
+                        if let Taken::Answer(answer) = self.take(now, client, bytes) {
                             // Lost, as datagrams are: the client asks again.
                             socket.try_send_to(&answer, address).ok();
                         }
@@ -175,39 +192,94 @@ impl Worker {
     }
 
     /// A datagram or a frame of a client; returns what is answered.
-    pub(crate) fn take(
-        self: &Arc<Self>,
-        now: Now,
-        client: Client,
-        bytes: &[u8],
-    ) -> Option<Vec<u8>> {
+    pub(crate) fn take(self: &Arc<Self>, now: Now, client: Client, bytes: &[u8]) -> Taken {
         let mut core = self.core.lock();
         match core.from_client(now, client, bytes) {
-            Step::Nothing => None,
-            Step::Answer(answer) => Some(answer),
+            Step::Nothing => Taken::Nothing,
+            Step::Answer(answer) => Taken::Answer(answer),
             Step::Send { socket, peer, data } => {
                 let peer = self.server.relays.addresses.outward(peer);
                 // Lost, as datagrams are.
                 socket.send(data, peer).ok();
-                None
+                Taken::Nothing
             }
             Step::Open(open) => {
-                let receive = |socket| self.receive_peers(open.id, socket);
-                let opened = self.server.relays.open(&open, now.at, receive);
-                Some(core.opened(now, opened))
+                let reader = Reading {
+                    worker: self,
+                    id: open.id,
+                };
+                let opened = self.server.relays.open(&open, now.at, &reader);
+                Taken::Answer(core.opened(now, opened))
+            }
+            Step::Dial {
+                number,
+                relay,
+                peer,
+            } => {
+                let origin = relay.origin();
+                drop(core);
+                self.dial(number, origin, peer);
+                Taken::Nothing
+            }
+            Step::Join(join) => {
+                let held = Held {
+                    worker: Arc::clone(self),
+                    number: join.number,
+                };
+                Taken::Joined(Box::new(Joined { join: *join, held }))
             }
         }
     }
 
-    /// Begins to read a relay's socket.
-    fn receive_peers(self: &Arc<Self>, id: AllocationId, socket: Arc<UdpSocket>) -> AbortHandle {
-        let worker = Arc::clone(self);
-        let task = tokio::spawn(async move {
-            while socket.readable().await.is_ok() {
-                worker.pull_peers(id, &socket);
+    /// A frame of a connection. What it asks to be joined with may be another worker's.
+    pub(crate) fn take_frame(self: &Arc<Self>, now: Now, client: Client, bytes: &[u8]) -> Taken {
+        match self.server.worker_of(bytes) {
+            Some(other) if !self.has_allocation(client) => other.take(now, client, bytes),
+            _ => self.take(now, client, bytes),
+        }
+    }
+
+    fn dial(self: &Arc<Self>, number: ConnectionNumber, origin: Option<Origin>, peer: SocketAddr) {
+        let relays = &self.server.relays;
+        let is_own = self.server.core.peers.is_own(peer.ip());
+        let is_reached = !is_own || relays.is_relayed(peer);
+        match origin {
+            Some(origin) if is_reached => {
+                let peer = relays.addresses.outward(peer);
+                let dialling = streams::dial(Arc::clone(self), number, origin, peer);
+                self.server.tasks.spawn(dialling);
             }
-        });
-        task.abort_handle()
+            _ => self.dialled(number, Err(Unreachable)),
+        }
+    }
+
+    /// What came of a dial.
+    pub(crate) fn dialled(
+        &self,
+        number: ConnectionNumber,
+        stream: Result<PeerStream, Unreachable>,
+    ) {
+        let now = self.server.now();
+        let told = self.core.lock().dialled(now, number, stream);
+        self.tell(told);
+    }
+
+    /// A peer has connected to a relayed address.
+    pub(crate) fn peer_came(&self, id: AllocationId, peer: SocketAddr, stream: PeerStream) {
+        let peer = self.server.relays.addresses.inward(peer);
+        let now = self.server.now();
+        let told = self.core.lock().accepted(now, id, peer, stream);
+        self.tell(told);
+    }
+
+    /// What a client of a connection has to hear.
+    fn tell(&self, told: Option<(Client, Vec<u8>)>) {
+        let Some((client, message)) = told else {
+            return;
+        };
+        if let Some(stream) = self.streams.lock().get(&client.connection) {
+            stream.answer(&message);
+        }
     }
 
     /// Reads what peers sent to a relay, as far as it is there.
@@ -268,6 +340,10 @@ impl Worker {
         self.core.lock().len()
     }
 
+    pub(crate) fn connections(&self) -> usize {
+        self.core.lock().connections()
+    }
+
     /// Ends what is no longer allowed.
     pub(crate) fn review(&self) {
         let now = self.server.now();
@@ -276,6 +352,61 @@ impl Worker {
 
     pub(crate) fn drain(&self) {
         self.core.lock().drain();
+    }
+}
+
+/// What came of something that a client sent.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// Nothing that it hears of now.
+    Nothing,
+    /// This is sent back.
+    Answer(Vec<u8>),
+    /// Its connection is a peer's from now on.
+    Joined(Box<Joined>),
+}
+
+/// What a client's connection is joined with.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) join: Join<PeerStream>,
+    pub(crate) held: Held,
+}
+
+/// Keeps a connection among those that there are; dropping it says that it is over.
+#[derive(Debug)]
+pub(crate) struct Held {
+    worker: Arc<Worker>,
+    number: ConnectionNumber,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.worker.core.lock().disconnected(self.number);
+    }
+}
+
+/// Reads the sockets of one allocation.
+struct Reading<'a> {
+    worker: &'a Arc<Worker>,
+    id: AllocationId,
+}
+
+impl Reader for Reading<'_> {
+    fn receive(&self, socket: Arc<UdpSocket>) -> AbortHandle {
+        let (worker, id) = (Arc::clone(self.worker), self.id);
+        let task = tokio::spawn(async move {
+            while socket.readable().await.is_ok() {
+                worker.pull_peers(id, &socket);
+            }
+        });
+        task.abort_handle()
+    }
+
+    fn accept(&self, listener: TcpListener, ended: CancellationToken) {
+        let worker = Arc::clone(self.worker);
+        let accepting = streams::accept_peers(worker, self.id, listener, ended);
+        self.worker.server.tasks.spawn(accepting);
     }
 }
 

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use super::file::{ControlPlaneSection, LimitsSection, TlsSection, TurnFile, TurnSection};
 use super::{ControlPlane, RelayConfig, TurnConfig};
-use crate::core::{Limits, Quota};
+use crate::core::{Bandwidth, Limits, Quota};
 
 type Checked<T> = Result<T, ConfigError>;
 
@@ -49,6 +49,7 @@ pub(super) fn turn(file: TurnFile, state_dir: Option<StateDir>) -> Checked<TurnC
         secret_file,
         allowed_peers: networks("turn.allowed_peers", &section.allowed_peers)?,
         quota,
+        bandwidth: bandwidth(&section.limits)?,
         limits,
         max_connections: count("connections", section.limits.connections)?,
         max_connections_per_source: count(
@@ -177,8 +178,28 @@ fn limits(section: &LimitsSection) -> Checked<(Quota, Limits)> {
             section.permissions_per_allocation,
         )?,
         channels: few("channels_per_allocation", section.channels_per_allocation)?,
+        connections: few(
+            "peer_connections_per_allocation",
+            section.peer_connections_per_allocation,
+        )?,
     };
     Ok((quota, limits))
+}
+
+/// Less than a voice takes is a slip.
+const MIN_BYTES_PER_SECOND: u32 = 1_000;
+
+fn bandwidth(section: &LimitsSection) -> Checked<Bandwidth> {
+    let rate = |of: &str, value: Option<u32>| {
+        let key = format!("turn.limits.bytes_per_second_per_{of}");
+        let check = |value| within(&key, value, MIN_BYTES_PER_SECOND..=u32::MAX);
+        value.map(check).transpose()
+    };
+    Ok(Bandwidth {
+        per_allocation: rate("allocation", section.bytes_per_second_per_allocation)?,
+        per_user: rate("user", section.bytes_per_second_per_user)?,
+        per_project: rate("project", section.bytes_per_second_per_project)?,
+    })
 }
 
 fn control_plane(

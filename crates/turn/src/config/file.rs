@@ -114,6 +114,19 @@ pub(super) struct LimitsSection {
     pub(super) permissions_per_allocation: u32,
     /// Channels of one allocation.
     pub(super) channels_per_allocation: u32,
+    /// Connections with peers of one allocation of TCP (RFC 6062).
+    pub(super) peer_connections_per_allocation: u32,
+    /// Bytes a second that one allocation relays, both ways together. Packets beyond it are
+    /// dropped, connections with peers slowed down; a second's worth may come at once. Without
+    /// this key there is no limit.
+    #[schemars(example = 1_000_000)]
+    pub(super) bytes_per_second_per_allocation: Option<u32>,
+    /// The same, of all allocations of one user, token or application in one project.
+    #[schemars(example = 5_000_000)]
+    pub(super) bytes_per_second_per_user: Option<u32>,
+    /// The same, of all allocations of one project.
+    #[schemars(example = 50_000_000)]
+    pub(super) bytes_per_second_per_project: Option<u32>,
     /// Connections (TCP and TLS) at once.
     pub(super) connections: u32,
     /// Connections from one IPv4 address, or one IPv6 network of 64 bits.
@@ -130,6 +143,10 @@ impl Default for LimitsSection {
             allocations_per_source: 2_000,
             permissions_per_allocation: 128,
             channels_per_allocation: 128,
+            peer_connections_per_allocation: 32,
+            bytes_per_second_per_allocation: None,
+            bytes_per_second_per_user: None,
+            bytes_per_second_per_project: None,
             connections: 10_000,
             connections_per_source: 1_000,
         }

@@ -8,7 +8,7 @@ use stun_types::message::TransactionId;
 
 use super::integrity::Key;
 use super::quota::Permit;
-use super::{Account, AllocationId, Client, Limits, Millis};
+use super::{Account, AllocationId, Client, ConnectionNumber, Limits, Millis, Transport};
 
 /// A place on a relay, for one client.
 #[derive(Debug)]
@@ -26,11 +26,15 @@ pub(super) struct Allocation<S> {
     pub(super) secret: Arc<PasswordKey>,
     pub(super) account: Account,
     pub(super) expires: Millis,
+    /// How it reaches peers.
+    pub(super) transport: Transport,
     /// IPv4, then IPv6; at least one.
     pub(super) relays: [Option<S>; 2],
+    /// Its connections with peers, where it has such.
+    pub(super) connections: Vec<ConnectionNumber>,
     permissions: Vec<Permission>,
     channels: Vec<Channel>,
-    pub(super) _permit: Permit,
+    pub(super) permit: Permit,
 }
 
 #[derive(Debug)]
@@ -71,6 +75,7 @@ impl<S> Allocation<S> {
     pub(super) fn new(
         id: AllocationId,
         owner: Owner,
+        transport: Transport,
         relays: [Option<S>; 2],
         expires: Millis,
         answer: Box<[u8]>,
@@ -85,10 +90,12 @@ impl<S> Allocation<S> {
             secret: owner.secret,
             account: owner.account,
             expires,
+            transport,
             relays,
+            connections: Vec::new(),
             permissions: Vec::new(),
             channels: Vec::new(),
-            _permit: owner.permit,
+            permit: owner.permit,
         }
     }
 

@@ -1,12 +1,20 @@
 //! Answers, as they are written.
 
+use std::net::SocketAddr;
+
 use stun_types::AddressFamily;
 use stun_types::attribute::{
     AttributeWrite, ErrorCode, Nonce, PasswordAlgorithmValue, PasswordAlgorithms, Realm,
     UnknownAttributes, XorMappedAddress,
 };
-use stun_types::message::{Message, MessageWriteExt as _, MessageWriteVec};
-use turn_types::attribute::{AddressErrorCode, Lifetime, ReservationToken, XorRelayedAddress};
+use stun_types::message::{
+    Message, MessageClass, MessageType, MessageWrite as _, MessageWriteExt as _, MessageWriteVec,
+    TransactionId,
+};
+use turn_types::attribute::{
+    AddressErrorCode, ConnectionId, Lifetime, ReservationToken, XorPeerAddress, XorRelayedAddress,
+};
+use turn_types::message::CONNECTION_ATTEMPT;
 
 use super::allocation::Owner;
 use super::attributes::Fault;
@@ -38,7 +46,7 @@ pub(super) fn refusal(
             out.add_attribute(&UnknownAttributes::new(kinds)).ok();
         }
         Fault::Challenge(_) => {
-            let nonce = shared.nonces.mint(now, client.address);
+            let nonce = shared.nonces.mint(now, client.nonce_source());
             if let (Ok(realm), Ok(nonce)) = (Realm::new(&shared.realm), Nonce::new(&nonce)) {
                 out.add_attribute(&realm).ok();
                 out.add_attribute(&nonce).ok();
@@ -123,6 +131,17 @@ pub(super) fn success(
     finish(out, request)
 }
 
+/// Tells a client that a peer has connected to it (RFC 6062 section 5.3).
+pub(super) fn attempt(transaction: TransactionId, peer: SocketAddr, number: u32) -> Vec<u8> {
+    let kind = MessageType::from_class_method(MessageClass::Indication, CONNECTION_ATTEMPT);
+    let mut out = Message::builder(kind, transaction, MessageWriteVec::with_capacity(64));
+    let peer = XorPeerAddress::new(peer, transaction);
+    // They fit: a message has 64 KiB.
+    out.add_attribute(&ConnectionId::new(number)).ok();
+    out.add_attribute(&peer).ok();
+    out.finish()
+}
+
 /// Short ones: what is sent to who did not prove anything should not be long.
 fn reason(code: u16) -> &'static str {
     match code {
@@ -136,6 +155,8 @@ fn reason(code: u16) -> &'static str {
         441 => "Wrong Credentials",
         442 => "Unsupported Transport Protocol",
         443 => "Peer Address Family Mismatch",
+        446 => "Connection Already Exists",
+        447 => "Connection Timeout or Failure",
         486 => "Allocation Quota Reached",
         508 => "Insufficient Capacity",
         _ => "Server Error",

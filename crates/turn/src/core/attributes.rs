@@ -15,6 +15,7 @@ use turn_types::attribute::{
 };
 
 use super::integrity::KeyAlgorithm;
+use super::{Client, Transport};
 
 /// Why a request is answered with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +28,13 @@ pub(super) enum Fault {
     Unknown(Vec<AttributeType>),
 }
 
-/// IANA's number of UDP.
+/// IANA's numbers of protocols.
+const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// What an Allocate request asks for.
 pub(super) struct Wanted {
+    pub(super) transport: Transport,
     pub(super) families: [bool; 2],
     pub(super) is_v6_optional: bool,
     pub(super) even: bool,
@@ -40,10 +43,26 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn read(message: &Message<'_>, served: [bool; 2]) -> Result<Self, Fault> {
+    pub(super) fn read(
+        message: &Message<'_>,
+        client: Client,
+        served: [bool; 2],
+    ) -> Result<Self, Fault> {
         let transport = attribute::<RequestedTransport>(message)?.ok_or(Fault::Code(400))?;
-        if transport.protocol() != UDP {
-            return Err(Fault::Code(442));
+        let transport = match transport.protocol() {
+            UDP => Transport::Udp,
+            TCP => Transport::Tcp,
+            _ => return Err(Fault::Code(442)),
+        };
+        if transport == Transport::Tcp {
+            // RFC 6062 section 5.1.
+            let datagrams_only = [DontFragment::TYPE, EvenPort::TYPE, ReservationToken::TYPE];
+            let has_any = datagrams_only
+                .iter()
+                .any(|kind| message.has_attribute(*kind));
+            if !client.is_stream() || has_any {
+                return Err(Fault::Code(400));
+            }
         }
         if message.has_attribute(DontFragment::TYPE) {
             // Sockets of ours send as the system does; who depends on it is told.
@@ -80,6 +99,7 @@ impl Wanted {
             return Err(Fault::Code(440));
         }
         Ok(Self {
+            transport,
             families,
             is_v6_optional,
             reserve: even.as_ref().is_some_and(EvenPort::requested),

@@ -8,6 +8,8 @@
 //! datagram, frame of a client ──▶ from_client ──▶ Step: answer | send to a peer | open a relay
 //! datagram of a peer ───────────▶ from_peer ────▶ client, and how its data is wrapped
 //! ```
+//!
+//! Relayed TCP has its own module: [`tcp`].
 
 mod allocation;
 mod answer;
@@ -19,11 +21,13 @@ mod nonce;
 pub mod packet;
 mod peers;
 mod quota;
+mod rate;
 mod request;
+pub mod tcp;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -37,6 +41,8 @@ use self::packet::{Wrap, channel_data};
 pub use self::peers::Peers;
 pub(crate) use self::quota::place;
 pub use self::quota::{Quota, Quotas};
+pub use self::rate::{Bandwidth, Rates};
+use self::tcp::{Connection, ConnectionNumber, Join, Lane};
 
 /// What all workers of a relay share.
 #[derive(Debug)]
@@ -64,6 +70,17 @@ pub struct Limits {
     pub permissions: usize,
     /// Channels.
     pub channels: usize,
+    /// Connections with peers.
+    pub connections: usize,
+}
+
+/// How an allocation reaches its peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// With datagrams.
+    Udp,
+    /// With connections (RFC 6062).
+    Tcp,
 }
 
 /// The present moment, by both clocks that count here.
@@ -119,6 +136,17 @@ impl Client {
     pub fn is_stream(&self) -> bool {
         self.connection != 0
     }
+
+    /// Whom a nonce is for. A connection has shown where it comes from, and a client's second one
+    /// (RFC 6062) begins with the nonce of its first: so the port of a connection does not count.
+    fn nonce_source(&self) -> SocketAddr {
+        let port = if self.is_stream() {
+            0
+        } else {
+            self.address.port()
+        };
+        SocketAddr::new(self.address.ip(), port)
+    }
 }
 
 /// Names an allocation, and never another one that came later to its place.
@@ -130,7 +158,7 @@ pub struct AllocationId {
 
 /// What follows from what a client sent.
 #[derive(Debug)]
-pub enum Step<'a, S> {
+pub enum Step<'a, S, P = ()> {
     /// Nothing.
     Nothing,
     /// This is sent back.
@@ -146,6 +174,17 @@ pub enum Step<'a, S> {
     },
     /// Relayed addresses are wanted: open them and call [`Core::opened`] before anything else.
     Open(Open),
+    /// A connection to a peer is wanted: say what came of it with [`Core::dialled`].
+    Dial {
+        /// Names the connection.
+        number: ConnectionNumber,
+        /// The relayed address that it is made from.
+        relay: &'a S,
+        /// To whom.
+        peer: SocketAddr,
+    },
+    /// This connection of the client is joined with the peer's, and carries no messages any more.
+    Join(Box<Join<P>>),
 }
 
 /// The relayed addresses that a client asks for.
@@ -153,6 +192,8 @@ pub enum Step<'a, S> {
 pub struct Open {
     /// Names the allocation that is to be.
     pub id: AllocationId,
+    /// What they are for.
+    pub transport: Transport,
     /// IPv4, IPv6.
     pub families: [bool; 2],
     /// IPv6 is asked for in addition: the allocation is made without it where it cannot be had.
@@ -205,17 +246,32 @@ pub struct Counts {
     pub revoked: u64,
     /// Allocations that were made.
     pub allocated: u64,
-    /// Bytes of data that were relayed.
+    /// Bytes of data that were relayed in datagrams.
     pub relayed: u64,
+    /// Bytes of data that were dropped because a rate was reached.
+    pub throttled: u64,
+    /// Connections that were made to peers.
+    pub dialled: u64,
+    /// Connections of peers that were taken.
+    pub accepted: u64,
+    /// Connections to peers that could not be made.
+    pub unreachable: u64,
+    /// Connections with peers that were closed because their client did not come for them.
+    pub unclaimed: u64,
 }
 
-/// One worker's allocations. `S` stands for a relay's socket: dropping it closes it.
+/// One worker's allocations. `S` stands for a relay's socket, `P` for a connection with a peer:
+/// dropping it closes it.
 #[derive(Debug)]
-pub struct Core<S> {
+pub struct Core<S, P = ()> {
     shared: Arc<Shared>,
+    lane: Lane,
     allocations: Slab<Allocation<S>>,
     by_client: HashMap<Client, usize>,
     ends: BTreeSet<(Millis, AllocationId)>,
+    connections: HashMap<ConnectionNumber, Connection<P>>,
+    /// Those that wait for their clients, in the order in which their time ends.
+    unclaimed: VecDeque<(Millis, ConnectionNumber)>,
     generation: u32,
     pending: Option<Pending>,
     is_draining: bool,
@@ -224,14 +280,17 @@ pub struct Core<S> {
     random: u64,
 }
 
-impl<S> Core<S> {
+impl<S, P> Core<S, P> {
     /// Nothing is allocated. `seed` tells the indications of two cores apart.
-    pub fn new(shared: Arc<Shared>, seed: u64) -> Self {
+    pub fn new(shared: Arc<Shared>, lane: Lane, seed: u64) -> Self {
         Self {
             shared,
+            lane,
             allocations: Slab::new(),
             by_client: HashMap::new(),
             ends: BTreeSet::new(),
+            connections: HashMap::new(),
+            unclaimed: VecDeque::new(),
             generation: 0,
             pending: None,
             is_draining: false,
@@ -241,7 +300,12 @@ impl<S> Core<S> {
     }
 
     /// A datagram of a client, or a frame of its stream.
-    pub fn from_client<'a>(&'a mut self, now: Now, client: Client, bytes: &'a [u8]) -> Step<'a, S> {
+    pub fn from_client<'a>(
+        &'a mut self,
+        now: Now,
+        client: Client,
+        bytes: &'a [u8],
+    ) -> Step<'a, S, P> {
         match bytes.first() {
             Some(0x40..=0x7f) => self.channel_data(now, client, bytes),
             Some(0x00..=0x3f) => self.message(now, client, bytes),
@@ -249,7 +313,7 @@ impl<S> Core<S> {
         }
     }
 
-    fn channel_data<'a>(&'a mut self, now: Now, client: Client, bytes: &'a [u8]) -> Step<'a, S> {
+    fn channel_data<'a>(&'a mut self, now: Now, client: Client, bytes: &'a [u8]) -> Step<'a, S, P> {
         let found = channel_data(bytes).and_then(|(number, data)| {
             let slot = self.by_client.get(&client)?;
             let allocation = self.allocations.get(*slot)?;
@@ -261,6 +325,10 @@ impl<S> Core<S> {
             self.counts.dropped += 1;
             return Step::Nothing;
         };
+        if !allocation.permit.rates().admit(now.at, data.len()) {
+            self.counts.throttled += data.len() as u64;
+            return Step::Nothing;
+        }
         allocation.account.meter.relay(data.len());
         self.counts.relayed += data.len() as u64;
         Step::Send {
@@ -278,7 +346,7 @@ impl<S> Core<S> {
         peer: SocketAddr,
         length: usize,
     ) -> Option<(Client, Wrap)> {
-        let transaction = self.next_transaction();
+        let transaction = transaction_bytes(self.next_transaction());
         let found = self.allocation(id).and_then(|allocation| {
             let is_let_in = now.at < allocation.expires && allocation.permits(peer.ip(), now.at);
             is_let_in.then_some(allocation)
@@ -287,6 +355,10 @@ impl<S> Core<S> {
             self.counts.dropped += 1;
             return None;
         };
+        if !allocation.permit.rates().admit(now.at, length) {
+            self.counts.throttled += length as u64;
+            return None;
+        }
         allocation.account.meter.relay(length);
         let client = allocation.client;
         let wrap = match allocation.channel_of(peer, now.at) {
@@ -320,14 +392,15 @@ impl<S> Core<S> {
         owner.account.meter.allocate();
         self.counts.allocated += 1;
         let kept = answer.clone().into_boxed_slice();
-        let allocation = Allocation::new(id, owner, relays, expires, kept);
+        let allocation = Allocation::new(id, owner, open.transport, relays, expires, kept);
         let slot = self.allocations.insert(allocation);
         self.by_client.insert(client, slot);
         self.ends.insert((expires, id));
         answer
     }
 
-    /// Ends allocations that have run out. Returns how many.
+    /// Ends allocations that have run out, and connections that nobody came for. Returns how many
+    /// allocations.
     pub fn expire(&mut self, now: Now) -> usize {
         let mut ended = 0;
         while let Some((end, id)) = self.ends.first().copied()
@@ -337,6 +410,7 @@ impl<S> Core<S> {
             self.end(id);
             ended += 1;
         }
+        self.expire_connections(now.at);
         ended
     }
 
@@ -375,6 +449,8 @@ impl<S> Core<S> {
 
     /// Ends everything.
     pub fn end_all(&mut self) {
+        self.connections.clear();
+        self.unclaimed.clear();
         self.allocations.clear();
         self.by_client.clear();
         self.ends.clear();
@@ -412,10 +488,13 @@ impl<S> Core<S> {
         if let Some(allocation) = self.allocations.try_remove(id.slot as usize) {
             self.by_client.remove(&allocation.client);
             self.ends.remove(&(allocation.expires, id));
+            for number in allocation.connections {
+                self.connections.remove(&number);
+            }
         }
     }
 
-    fn drop_it<'a>(&mut self) -> Step<'a, S> {
+    fn drop_it<'a>(&mut self) -> Step<'a, S, P> {
         self.counts.dropped += 1;
         Step::Nothing
     }
@@ -438,12 +517,16 @@ impl<S> Core<S> {
         self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    fn next_transaction(&mut self) -> [u8; 12] {
-        let bits = u128::from(self.next_random()) << 64 | u128::from(self.next_random());
-        let mut transaction = [0; 12];
-        for (place, byte) in transaction.iter_mut().zip(bits.to_be_bytes()) {
-            *place = byte;
-        }
-        transaction
+    fn next_transaction(&mut self) -> u128 {
+        u128::from(self.next_random()) << 64 | u128::from(self.next_random())
     }
+}
+
+/// The 96 bits of a transaction.
+fn transaction_bytes(bits: u128) -> [u8; 12] {
+    let mut transaction = [0; 12];
+    for (place, byte) in transaction.iter_mut().zip(bits.to_be_bytes()) {
+        *place = byte;
+    }
+    transaction
 }

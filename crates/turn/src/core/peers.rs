@@ -36,10 +36,16 @@ impl Peers {
         if peer.port() == 0 || self.is_listener(ip, peer.port()) {
             return false;
         }
-        if self.own.contains(&ip) && !self.is_allowed(ip) {
+        if self.is_own(ip) {
             return self.relay_ports.contains(&peer.port());
         }
         self.permits(ip)
+    }
+
+    /// Whether this is the relay itself, of which nothing but allocations is reached.
+    pub fn is_own(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.own.contains(&ip) && !self.is_allowed(ip)
     }
 
     fn is_allowed(&self, ip: IpAddr) -> bool {

@@ -1,5 +1,5 @@
-//! How many allocations there may be: of everybody, and of each user, project and source. One
-//! count for all workers.
+//! How many allocations there may be: of everybody, and of each user, project and source; and how
+//! fast they are. One count for all workers.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,6 +7,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+
+use super::Millis;
+use super::rate::{Bandwidth, Bucket, Rates};
 
 /// How many allocations there may be at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +28,23 @@ pub struct Quota {
 #[derive(Clone, Debug)]
 pub struct Quotas {
     limits: Quota,
+    bandwidth: Bandwidth,
     held: Arc<Mutex<Held>>,
 }
 
 #[derive(Debug, Default)]
 struct Held {
     whole: usize,
-    projects: HashMap<Arc<str>, usize>,
-    users: HashMap<Arc<str>, usize>,
-    sources: HashMap<IpAddr, usize>,
+    projects: HashMap<Arc<str>, Place>,
+    users: HashMap<Arc<str>, Place>,
+    sources: HashMap<IpAddr, Place>,
+}
+
+/// Allocations that are counted together, and the rate that they share.
+#[derive(Debug, Default)]
+struct Place {
+    count: usize,
+    bucket: Option<Arc<Bucket>>,
 }
 
 /// The right to one allocation, given back when it is dropped.
@@ -42,23 +53,31 @@ pub struct Permit {
     project: Arc<str>,
     user: Arc<str>,
     source: IpAddr,
+    rates: Rates,
     held: Arc<Mutex<Held>>,
 }
 
 impl Quotas {
     /// Nothing is taken yet.
-    pub fn new(limits: Quota) -> Self {
+    pub fn new(limits: Quota, bandwidth: Bandwidth) -> Self {
         Self {
             limits,
+            bandwidth,
             held: Arc::default(),
         }
     }
 
     /// Takes one, where none of the limits is reached. `user` names the holder with the project.
-    pub fn take(&self, project: &Arc<str>, user: &Arc<str>, source: IpAddr) -> Option<Permit> {
+    pub fn take(
+        &self,
+        now: Millis,
+        project: &Arc<str>,
+        user: &Arc<str>,
+        source: IpAddr,
+    ) -> Option<Permit> {
         let source = place(source);
         let mut held = self.held.lock();
-        let of = |count: Option<&usize>| count.copied().unwrap_or(0);
+        let of = |place: Option<&Place>| place.map_or(0, |place| place.count);
         let is_free = held.whole < self.limits.whole
             && of(held.projects.get(project)) < self.limits.per_project
             && of(held.users.get(user)) < self.limits.per_user
@@ -67,14 +86,24 @@ impl Quotas {
             return None;
         }
         held.whole += 1;
-        *held.projects.entry(Arc::clone(project)).or_default() += 1;
-        *held.users.entry(Arc::clone(user)).or_default() += 1;
-        *held.sources.entry(source).or_default() += 1;
+        let Bandwidth {
+            per_allocation,
+            per_user,
+            per_project,
+        } = self.bandwidth;
+        let entry = held.projects.entry(Arc::clone(project)).or_default();
+        let of_project = entry.join(per_project, now);
+        let of_user = held.users.entry(Arc::clone(user)).or_default();
+        let of_user = of_user.join(per_user, now);
+        let of_source = held.sources.entry(source).or_default();
+        of_source.join(None, now);
         drop(held);
+        let own = per_allocation.map(|rate| Arc::new(Bucket::new(rate, now)));
         Some(Permit {
             project: Arc::clone(project),
             user: Arc::clone(user),
             source,
+            rates: Rates::new([own, of_user, of_project]),
             held: Arc::clone(&self.held),
         })
     }
@@ -82,6 +111,24 @@ impl Quotas {
     /// How many there are.
     pub fn taken(&self) -> usize {
         self.held.lock().whole
+    }
+}
+
+impl Place {
+    /// One more; the first brings the rate.
+    fn join(&mut self, rate: Option<u32>, now: Millis) -> Option<Arc<Bucket>> {
+        self.count += 1;
+        if self.bucket.is_none() {
+            self.bucket = rate.map(|rate| Arc::new(Bucket::new(rate, now)));
+        }
+        self.bucket.clone()
+    }
+}
+
+impl Permit {
+    /// How fast may be relayed.
+    pub fn rates(&self) -> &Rates {
+        &self.rates
     }
 }
 
@@ -95,11 +142,11 @@ impl Drop for Permit {
     }
 }
 
-fn give_back<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
+fn give_back<K: Hash + Eq>(places: &mut HashMap<K, Place>, key: &K) {
+    if let Some(place) = places.get_mut(key) {
+        place.count -= 1;
+        if place.count == 0 {
+            places.remove(key);
         }
     }
 }
@@ -121,14 +168,16 @@ mod tests {
 
     #[test]
     fn each_limit_holds_and_what_is_given_back_can_be_taken() {
-        let quotas = Quotas::new(Quota {
+        let limits = Quota {
             whole: 4,
             per_project: 3,
             per_user: 2,
             per_source: 2,
-        });
+        };
+        let quotas = Quotas::new(limits, Bandwidth::default());
         let take = |project: &str, user: &str, source: &str| {
-            quotas.take(&project.into(), &user.into(), source.parse().unwrap())
+            let source = source.parse().unwrap();
+            quotas.take(Millis(0), &project.into(), &user.into(), source)
         };
         let first = take("p", "u", "192.0.2.1").unwrap();
         let _second = take("p", "u", "192.0.2.2").unwrap();
@@ -149,14 +198,45 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_what_was_given_back() {
-        let quotas = Quotas::new(Quota {
+        let limits = Quota {
             whole: 1,
             per_project: 1,
             per_user: 1,
             per_source: 1,
-        });
-        drop(quotas.take(&"p".into(), &"u".into(), "192.0.2.1".parse().unwrap()));
+        };
+        let quotas = Quotas::new(limits, Bandwidth::default());
+        let source = "192.0.2.1".parse().unwrap();
+        drop(quotas.take(Millis(0), &"p".into(), &"u".into(), source));
         let held = quotas.held.lock();
         assert!(held.projects.is_empty() && held.users.is_empty() && held.sources.is_empty());
+    }
+
+    #[test]
+    fn allocations_of_one_user_and_of_one_project_share_their_rates() {
+        let limits = Quota {
+            whole: 9,
+            per_project: 9,
+            per_user: 9,
+            per_source: 9,
+        };
+        let bandwidth = Bandwidth {
+            per_allocation: None,
+            per_user: Some(1000),
+            per_project: Some(1500),
+        };
+        let quotas = Quotas::new(limits, bandwidth);
+        let take = |project: &str, user: &str| {
+            let source = "192.0.2.1".parse().unwrap();
+            let taken = quotas.take(Millis(0), &project.into(), &user.into(), source);
+            taken.unwrap()
+        };
+        let [first, second, third] = [take("p", "u"), take("p", "u"), take("p", "v")];
+        let other = take("q", "w");
+        let at = Millis(10_000);
+        first.rates().pay(at, 1001);
+        assert!(!second.rates().admit(at, 1), "of one user");
+        assert!(third.rates().admit(at, 500), "500 are left of the project");
+        assert!(!third.rates().admit(at, 1));
+        assert!(other.rates().admit(at, 999));
     }
 }

@@ -7,9 +7,11 @@ use credentials::turn::{PasswordKey, Username};
 use stun_types::attribute::{
     Attribute as _, AttributeFromRaw as _, AttributeStaticType as _, Nonce, Realm, XorMappedAddress,
 };
-use stun_types::message::{BINDING, Message, MessageClass};
+use stun_types::message::{BINDING, Message, MessageClass, Method};
 use turn_types::attribute::{ChannelNumber, Lifetime, RequestedAddressFamily, XorPeerAddress};
-use turn_types::message::{ALLOCATE, CHANNEL_BIND, CREATE_PERMISSION, REFRESH, SEND};
+use turn_types::message::{
+    ALLOCATE, CHANNEL_BIND, CONNECT, CONNECTION_BIND, CREATE_PERMISSION, REFRESH, SEND,
+};
 
 use super::allocation::{Owner, Refused};
 use super::answer::{refusal, success};
@@ -18,7 +20,8 @@ use super::attributes::{
 };
 use super::authority::Authority;
 use super::integrity::{Integrity, Key, is_signed};
-use super::{Client, Core, Millis, Now, Open, Pending, Step};
+use super::tcp::{ConnectionNumber, Join};
+use super::{Client, Core, Millis, Now, Open, Pending, Step, Transport};
 
 /// Longest request: the longest user name, realm and nonce that there may be, and the rest.
 const MAX_REQUEST_BYTES: usize = 4096;
@@ -29,25 +32,34 @@ pub(super) const MAX_LIFETIME: u32 = 3600;
 /// RFC 8656 section 12 gives clients the numbers up to 0x4fff, RFC 5766 section 11 those up to
 /// 0x7ffe: clients that are in use choose among all of them.
 const CHANNELS: std::ops::RangeInclusive<u16> = 0x4000..=0x7ffe;
+/// What is answered to who has a credential.
+const SERVED: [Method; 6] = [
+    ALLOCATE,
+    REFRESH,
+    CREATE_PERMISSION,
+    CHANNEL_BIND,
+    CONNECT,
+    CONNECTION_BIND,
+];
 /// Peers in one `CreatePermission`.
 const MAX_PEERS: usize = 64;
 
 /// A request whose writer has the password of its username.
 #[derive(Debug)]
-struct Signed {
-    username: String,
-    key: Key,
+pub(super) struct Signed {
+    pub(super) username: String,
+    pub(super) key: Key,
     secret: Arc<PasswordKey>,
-    integrity: Integrity,
+    pub(super) integrity: Integrity,
 }
 
-impl<S> Core<S> {
+impl<S, P> Core<S, P> {
     pub(super) fn message<'a>(
         &'a mut self,
         now: Now,
         client: Client,
         bytes: &'a [u8],
-    ) -> Step<'a, S> {
+    ) -> Step<'a, S, P> {
         let Some(&[kind_high, kind_low, high, low]) = bytes.first_chunk() else {
             return self.drop_it();
         };
@@ -76,7 +88,12 @@ impl<S> Core<S> {
         }
     }
 
-    fn request<'a>(&'a mut self, now: Now, client: Client, message: &Message<'_>) -> Step<'a, S> {
+    fn request<'a>(
+        &'a mut self,
+        now: Now,
+        client: Client,
+        message: &Message<'_>,
+    ) -> Step<'a, S, P> {
         if message.has_method(BINDING) {
             return Step::Answer(match check_attributes(message) {
                 Ok(()) => {
@@ -86,7 +103,7 @@ impl<S> Core<S> {
                 Err(fault) => refusal(&self.shared, now, client, message, &fault, None),
             });
         }
-        if ![ALLOCATE, REFRESH, CREATE_PERMISSION, CHANNEL_BIND].contains(&message.method()) {
+        if !SERVED.contains(&message.method()) {
             return self.drop_it();
         }
         let signed = match self.authenticate(now, client, message) {
@@ -102,11 +119,15 @@ impl<S> Core<S> {
             ALLOCATE => self.allocate(now, client, message, signed),
             REFRESH => self.refresh(now, client, message, &signed),
             CREATE_PERMISSION => self.create_permission(now, client, message, &signed),
+            CONNECT => self.connect(now, client, message, &signed),
+            CONNECTION_BIND => self.connection_bind(now, client, message, &signed),
             _ => self.channel_bind(now, client, message, &signed),
         });
         match done {
             Ok(Done::Answer(bytes)) => Step::Answer(bytes),
             Ok(Done::Open(open)) => Step::Open(open),
+            Ok(Done::Dial(number)) => self.dial(number),
+            Ok(Done::Join(join)) => Step::Join(join),
             Err(fault) => {
                 let signer = Some((&key, integrity));
                 Step::Answer(refusal(&self.shared, now, client, message, &fault, signer))
@@ -127,7 +148,8 @@ impl<S> Core<S> {
         let text = |kind| text(message, kind).ok_or(Fault::Code(400));
         let username = text(stun_types::attribute::Username::TYPE)?;
         let (realm, nonce) = (text(Realm::TYPE)?, text(Nonce::TYPE)?);
-        if !self.shared.nonces.is_fresh(&nonce, now, client.address) {
+        let source = client.nonce_source();
+        if !self.shared.nonces.is_fresh(&nonce, now, source) {
             return Err(Fault::Challenge(438));
         }
         let algorithm = key_algorithm(message)?;
@@ -179,7 +201,7 @@ impl<S> Core<S> {
         client: Client,
         message: &Message<'_>,
         signed: Signed,
-    ) -> Result<Done, Fault> {
+    ) -> Result<Done<P>, Fault> {
         if let Some(known) = self.of_client(client) {
             // The answer was lost: the same again.
             return if known.transaction == message.transaction_id()
@@ -190,7 +212,7 @@ impl<S> Core<S> {
                 Err(Fault::Code(437))
             };
         }
-        let wanted = Wanted::read(message, self.shared.families)?;
+        let wanted = Wanted::read(message, client, self.shared.families)?;
         let (account, left) = self.admit(now, &signed)?;
         if self.is_draining {
             return Err(Fault::Code(508));
@@ -199,11 +221,12 @@ impl<S> Core<S> {
         let permit = self
             .shared
             .quotas
-            .take(&account.project, &account.holder, source);
+            .take(now.at, &account.project, &account.holder, source);
         let permit = permit.ok_or(Fault::Code(486))?;
         let lifetime = lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
         let open = Open {
             id: self.next_id(),
+            transport: wanted.transport,
             families: wanted.families,
             is_v6_optional: wanted.is_v6_optional,
             even: wanted.even,
@@ -236,7 +259,7 @@ impl<S> Core<S> {
         client: Client,
         message: &Message<'_>,
         signed: &Signed,
-    ) -> Result<Done, Fault> {
+    ) -> Result<Done<P>, Fault> {
         let known = self.own(now, client, signed)?;
         let (id, before) = (known.id, known.expires);
         let has = known.relays.each_ref().map(Option::is_some);
@@ -255,6 +278,7 @@ impl<S> Core<S> {
                     if let Some(relay) = relay {
                         *relay = None;
                     }
+                    self.end_family(id, index == 0);
                 }
                 _ => self.end(id),
             }
@@ -285,7 +309,7 @@ impl<S> Core<S> {
         client: Client,
         message: &Message<'_>,
         signed: &Signed,
-    ) -> Result<Done, Fault> {
+    ) -> Result<Done<P>, Fault> {
         let known = self.own(now, client, signed)?;
         let id = known.id;
         let mut peers: Vec<IpAddr> = Vec::new();
@@ -322,7 +346,7 @@ impl<S> Core<S> {
         client: Client,
         message: &Message<'_>,
         signed: &Signed,
-    ) -> Result<Done, Fault> {
+    ) -> Result<Done<P>, Fault> {
         let known = self.own(now, client, signed)?;
         let id = known.id;
         let number = attribute::<ChannelNumber>(message)?.ok_or(Fault::Code(400))?;
@@ -330,6 +354,9 @@ impl<S> Core<S> {
         let peer = peer.addr(message.transaction_id());
         if !CHANNELS.contains(&number.channel()) {
             return Err(Fault::Code(400));
+        }
+        if known.transport != Transport::Udp {
+            return Err(Fault::Code(403));
         }
         known.relay_for(peer.ip()).ok_or(Fault::Code(443))?;
         if !self.shared.peers.reaches(peer) {
@@ -345,7 +372,7 @@ impl<S> Core<S> {
     }
 
     /// RFC 8656 section 11.2.
-    fn send<'a>(&'a mut self, now: Now, client: Client, bytes: &'a [u8]) -> Step<'a, S> {
+    fn send<'a>(&'a mut self, now: Now, client: Client, bytes: &'a [u8]) -> Step<'a, S, P> {
         let Some((peer, data)) = read_send(bytes) else {
             return self.drop_it();
         };
@@ -354,13 +381,19 @@ impl<S> Core<S> {
         let known = slot
             .and_then(|slot| self.allocations.get(slot))
             .filter(|known| {
-                is_reachable && now.at < known.expires && known.permits(peer.ip(), now.at)
+                let is_udp = known.transport == Transport::Udp;
+                let is_over = known.expires <= now.at;
+                is_reachable && is_udp && !is_over && known.permits(peer.ip(), now.at)
             });
         let relay = known.and_then(|known| Some((known, known.relay_for(peer.ip())?)));
         let Some((known, relay)) = relay else {
             self.counts.dropped += 1;
             return Step::Nothing;
         };
+        if !known.permit.rates().admit(now.at, data.len()) {
+            self.counts.throttled += data.len() as u64;
+            return Step::Nothing;
+        }
         known.account.meter.relay(data.len());
         self.counts.relayed += data.len() as u64;
         Step::Send {
@@ -375,7 +408,7 @@ impl<S> Core<S> {
     }
 
     /// The allocation of a client whose request is authenticated.
-    fn own(
+    pub(super) fn own(
         &self,
         now: Now,
         client: Client,
@@ -394,9 +427,11 @@ impl<S> Core<S> {
 }
 
 /// What a request that was not refused leads to.
-enum Done {
+pub(super) enum Done<P> {
     Answer(Vec<u8>),
     Open(Open),
+    Dial(ConnectionNumber),
+    Join(Box<Join<P>>),
 }
 
 /// Send indication (RFC 8656 section 18: method 6, class indication).

@@ -4,6 +4,7 @@ mod credentials;
 mod properties;
 mod relaying;
 mod shapes;
+mod tcp;
 
 use ::credentials::Secret;
 use ::credentials::turn::{Kind, PasswordKey, Username};
@@ -19,11 +20,14 @@ use stun_types::message::{
     MessageWriteVec, Method, TransactionId,
 };
 use turn_types::attribute::{
-    AdditionalAddressFamily, AddressErrorCode, ChannelNumber, Data, DontFragment, EvenPort,
-    Lifetime, RequestedAddressFamily, RequestedTransport, ReservationToken, XorPeerAddress,
-    XorRelayedAddress,
+    AdditionalAddressFamily, AddressErrorCode, ChannelNumber, ConnectionId, Data, DontFragment,
+    EvenPort, Lifetime, RequestedAddressFamily, RequestedTransport, ReservationToken,
+    XorPeerAddress, XorRelayedAddress,
 };
-use turn_types::message::{ALLOCATE, CHANNEL_BIND, CREATE_PERMISSION, REFRESH, SEND};
+use turn_types::message::{
+    ALLOCATE, CHANNEL_BIND, CONNECT, CONNECTION_ATTEMPT, CONNECTION_BIND, CREATE_PERMISSION,
+    REFRESH, SEND,
+};
 
 use super::integrity::is_signed;
 use super::*;
@@ -62,7 +66,7 @@ impl Authority for Book {
 
 /// A relay, and the time.
 struct Relay {
-    core: Core<SocketAddr>,
+    core: Core<SocketAddr, u32>,
     book: Arc<Book>,
     now: Now,
     /// What opening answers, where it is not the next port.
@@ -78,6 +82,10 @@ enum Out {
     Nothing,
     Answer(Vec<u8>),
     Peer(SocketAddr, SocketAddr, Vec<u8>),
+    /// From where, to whom.
+    Dial(ConnectionNumber, SocketAddr, SocketAddr),
+    /// With what, after which answer.
+    Join(ConnectionNumber, u32, Vec<u8>),
 }
 
 fn peers() -> Peers {
@@ -100,6 +108,10 @@ impl Relay {
     }
 
     fn with(quota: Quota) -> Self {
+        Self::limited(quota, Bandwidth::default())
+    }
+
+    fn limited(quota: Quota, bandwidth: Bandwidth) -> Self {
         let secret = Secret::new(*b"0123456789abcdef0123456789abcdef");
         let book = Arc::new(Book {
             key: Arc::new(PasswordKey::api(&secret, REALM).unwrap()),
@@ -109,17 +121,18 @@ impl Relay {
         let shared = Shared {
             realm: REALM.into(),
             nonces: Nonces::new(&[7; 32]),
-            quotas: Quotas::new(quota),
+            quotas: Quotas::new(quota, bandwidth),
             peers: peers(),
             families: [true, true],
             limits: Limits {
                 permissions: 4,
                 channels: 3,
+                connections: 2,
             },
             authority: Arc::clone(&book) as Arc<dyn Authority>,
         };
         Self {
-            core: Core::new(Arc::new(shared), 9),
+            core: Core::new(Arc::new(shared), Lane { index: 2, of: 3 }, 9),
             book,
             now: Now {
                 unix: START,
@@ -160,6 +173,12 @@ impl Relay {
                 self.asked = Some(open);
                 Out::Answer(self.core.opened(now, opened))
             }
+            Step::Dial {
+                number,
+                relay,
+                peer,
+            } => Out::Dial(number, *relay, peer),
+            Step::Join(join) => Out::Join(join.number, join.stream, join.answer),
         }
     }
 }
@@ -267,6 +286,11 @@ impl Caller {
         let Out::Answer(answer) = relay.give(self.client, &bytes) else {
             return (1, Vec::new());
         };
+        self.read(method, id, answer)
+    }
+
+    /// The code of an answer, and the answer.
+    fn read(&self, method: Method, id: TransactionId, answer: Vec<u8>) -> (u16, Vec<u8>) {
         let read = Message::from_bytes(&answer).unwrap();
         assert_eq!((read.transaction_id(), read.method()), (id, method));
         let code = if read.has_class(MessageClass::Success) {

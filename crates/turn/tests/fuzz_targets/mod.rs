@@ -12,9 +12,10 @@ use stun_types::message::{
 };
 use turn::core::frame::{Frame, MAX_FRAME_BYTES, frame};
 use turn::core::packet::{HEADROOM, TAILROOM, Wrap, channel_data};
+use turn::core::tcp::Lane;
 use turn::core::{
-    Account, Authority, Client, Core, Denied, Integrity, Key, KeyAlgorithm, Limits, Millis, Nonces,
-    Now, Opened, Peers, Quota, Quotas, Shared, Step,
+    Account, Authority, Bandwidth, Client, Core, Denied, Integrity, Key, KeyAlgorithm, Limits,
+    Millis, Nonces, Now, Opened, Peers, Quota, Quotas, Shared, Step,
 };
 
 /// A stream of a client: frames end where they say, and more bytes change no verdict.
@@ -67,15 +68,26 @@ pub(crate) fn username(data: &[u8]) {
 }
 
 /// Packets of a client, one after the other: each two bytes of length, a byte that says whether it
-/// is signed and which method it has, and the bytes of it or of its attributes.
+/// is signed and which method it has, and the bytes of it or of its attributes. Once as datagrams,
+/// and once on a connection, where the allocation is one of TCP.
 pub(crate) fn packets(data: &[u8]) {
-    let mut core = Core::new(shared(), 1);
+    for connection in [0, 1] {
+        packets_on(connection, data);
+    }
+}
+
+fn packets_on(connection: u32, data: &[u8]) {
+    let mut core = Core::new(shared(), Lane::ONLY, 1);
     let client = Client {
         address: "192.0.2.9:5000".parse().unwrap(),
         listener: 0,
-        connection: 0,
+        connection,
     };
-    let nonce = Nonces::new(&[7; 32]).mint(NOW, client.address);
+    let transport = if connection == 0 { 17 } else { 6 };
+    // Of a connection the port does not count.
+    let port = if connection == 0 { 5000 } else { 0 };
+    let source = SocketAddr::new(client.address.ip(), port);
+    let nonce = Nonces::new(&[7; 32]).mint(NOW, source);
     let mut rest = data;
     let mut first = true;
     while let [high, low, kind, more @ ..] = rest {
@@ -85,18 +97,21 @@ pub(crate) fn packets(data: &[u8]) {
         let packet = match kind {
             0x80.. => signed(kind & 0x0f, bytes, &nonce),
             // An allocation that what follows can be about.
-            0x40.. if first => signed(3, &[0, 0x19, 0, 4, 17, 0, 0, 0], &nonce),
+            0x40.. if first => signed(3, &[0, 0x19, 0, 4, transport, 0, 0, 0], &nonce),
             _ => bytes.to_vec(),
         };
         first = false;
         give(&mut core, client, &packet);
-        assert!(core.len() <= 1);
+        assert!(core.len() <= 1 && core.connections() <= 2);
     }
     core.expire(Now {
         at: Millis::from_seconds(100_000),
         ..NOW
     });
-    assert!(core.is_empty(), "everything ends");
+    assert!(
+        core.is_empty() && core.connections() == 0,
+        "everything ends"
+    );
 }
 
 fn give(core: &mut Core<()>, client: Client, packet: &[u8]) {
@@ -114,8 +129,17 @@ fn give(core: &mut Core<()>, client: Client, packet: &[u8]) {
                 v6.then(|| address("2a00::4")),
             ];
             let token = open.reserve.then_some(7);
+            let id = open.id;
             check(&core.opened(NOW, Ok(Opened { relays, token })));
+            let peer = "1.1.1.1:9".parse().unwrap();
+            assert!(core.accepted(NOW, id, peer, ()).is_none(), "no permission");
         }
+        Step::Dial { number, peer, .. } => {
+            assert!(peer.port() != 0);
+            let (_, answer) = core.dialled(NOW, number, Ok(())).expect("who has asked");
+            check(&answer);
+        }
+        Step::Join(join) => check(&join.answer),
     }
 }
 
@@ -155,15 +179,16 @@ fn key() -> PasswordKey {
 }
 
 fn shared() -> Arc<Shared> {
+    let quota = Quota {
+        whole: 1,
+        per_project: 1,
+        per_user: 1,
+        per_source: 1,
+    };
     Arc::new(Shared {
         realm: REALM.into(),
         nonces: Nonces::new(&[7; 32]),
-        quotas: Quotas::new(Quota {
-            whole: 1,
-            per_project: 1,
-            per_user: 1,
-            per_source: 1,
-        }),
+        quotas: Quotas::new(quota, Bandwidth::default()),
         peers: Peers {
             allowed: vec![],
             own: vec![],
@@ -174,6 +199,7 @@ fn shared() -> Arc<Shared> {
         limits: Limits {
             permissions: 4,
             channels: 4,
+            connections: 2,
         },
         authority: Arc::new(Everybody(Arc::new(key()))),
     })

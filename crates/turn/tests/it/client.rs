@@ -120,6 +120,25 @@ impl Client {
         }
     }
 
+    /// A second connection, with the same credential.
+    pub(crate) async fn second(&self, relay: SocketAddr) -> Self {
+        Self {
+            line: Line::Tcp(TcpStream::connect(relay).await.unwrap(), Vec::new()),
+            username: self.username.clone(),
+            password: self.password.clone(),
+            nonce: "none".to_owned(),
+            transaction: 0,
+        }
+    }
+
+    /// The connection itself, when it carries no messages any more, and what came on it already.
+    pub(crate) fn into_stream(self) -> (TcpStream, Vec<u8>) {
+        match self.line {
+            Line::Tcp(stream, rest) => (stream, rest),
+            Line::Udp(_) => panic!("no connection"),
+        }
+    }
+
     /// The next message, whole and without what pads it.
     pub(crate) async fn receive(&mut self) -> Vec<u8> {
         timeout(PATIENCE, self.next())

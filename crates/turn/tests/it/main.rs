@@ -14,3 +14,5 @@ mod invented;
 mod replay;
 #[cfg(test)]
 mod serving;
+#[cfg(test)]
+mod streams;

@@ -18,14 +18,19 @@ use turn_types::message::{ALLOCATE, CHANNEL_BIND, REFRESH};
 
 use crate::client::{Client, REALM, SECRET};
 
-struct Relay {
+pub(crate) struct Relay {
     running: Running,
     shutdown: Shutdown,
 }
 
 impl Relay {
     /// On both loopback addresses, with peers there.
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
+        Self::with(json!({})).await
+    }
+
+    /// With these limits.
+    pub(crate) async fn with(limits: serde_json::Value) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let secret = directory.path().join("secret");
         std::fs::write(&secret, SECRET).unwrap();
@@ -36,6 +41,7 @@ impl Relay {
             // Above those that systems give to programs that ask for any.
             "relay_ports": "61000-65535",
             "allowed_peers": ["127.0.0.0/8", "::1/128"],
+            "limits": limits,
         } });
         let path = directory.path().join("turn.yaml");
         std::fs::write(&path, file.to_string()).unwrap();
@@ -45,18 +51,18 @@ impl Relay {
         Self { running, shutdown }
     }
 
-    fn v4(&self) -> SocketAddr {
+    pub(crate) fn v4(&self) -> SocketAddr {
         self.running.listen_addrs()[0]
     }
 
-    fn v6(&self) -> SocketAddr {
+    pub(crate) fn v6(&self) -> SocketAddr {
         self.running.listen_addrs()[1]
     }
 }
 
 const UDP: u8 = 17;
 
-fn relayed(answer: &[u8]) -> Vec<SocketAddr> {
+pub(crate) fn relayed(answer: &[u8]) -> Vec<SocketAddr> {
     let message = Message::from_bytes(answer).unwrap();
     let addresses = message.iter_attributes().filter_map(|(_, raw)| {
         let address = XorRelayedAddress::try_from(&raw).ok()?;
@@ -177,4 +183,45 @@ async fn a_relay_that_stops_lets_its_clients_finish() {
     assert_eq!(client.ask(REFRESH, &[&Lifetime::new(0)]).await.0, 0);
     let stopped = tokio::time::timeout(Duration::from_secs(20), relay.running.stopped());
     stopped.await.expect("nothing is left to wait for");
+}
+
+/// Who has shown nothing gets one answer to a request at most, which is not much longer; and what
+/// is no request of theirs gets none. So a source that is not theirs gains them nothing.
+#[tokio::test]
+async fn strangers_get_little_over_the_wire() {
+    const HEADERS: usize = 28;
+    let relay = Relay::start().await;
+    let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    stranger.connect(relay.v4()).await.unwrap();
+    let head = |kind: u16, length: u16| {
+        let head = [kind.to_be_bytes(), length.to_be_bytes()].concat();
+        [&head[..], &[0x21, 0x12, 0xa4, 0x42], &[9; 12]].concat()
+    };
+    let (mut sent, mut answered) = (0, 0);
+    for kind in [0x0003_u16, 0x0004, 0x0008, 0x0009, 0x000a, 0x000b] {
+        let request = head(kind, 0);
+        stranger.send(&request).await.unwrap();
+        let mut answer = [0; 2048];
+        let length = stranger.recv(&mut answer).await.unwrap();
+        sent += request.len() + HEADERS;
+        answered += length + HEADERS;
+    }
+    assert!(answered <= 4 * sent, "{answered} bytes for {sent}");
+    // A Send indication, channel data, a response, a request of no method, half a request.
+    let data = [&[0x40, 0, 4, 176][..], &[7; 1200]].concat();
+    let silent = [
+        head(0x0016, 0),
+        data,
+        head(0x0103, 0),
+        head(0x0fff, 0),
+        head(0x0003, 8),
+    ];
+    for packet in &silent {
+        stranger.send(packet).await.unwrap();
+    }
+    // What comes next is the answer to this, and to nothing before it.
+    stranger.send(&head(0x0001, 0)).await.unwrap();
+    let mut answer = [0; 2048];
+    let length = stranger.recv(&mut answer).await.unwrap();
+    assert_eq!((&answer[..2], length), (&[0x01, 0x01][..], 32));
 }

@@ -19,7 +19,17 @@ fn coturns_client_relays_over_udp_tcp_and_tls() -> Result<()> {
     let issued = platform.svc_json(&["turn-credentials"])?;
     for credential in [issued, pat] {
         let text = |key: &str| credential[key].as_str().unwrap_or_default();
-        for flags in [&[][..], &["-s"], &["-c"], &["-t"], &["-t", "-S"]] {
+        // The last two relay TCP (RFC 6062): one client connects to the other's relayed address.
+        let transports = [
+            &[][..],
+            &["-s"],
+            &["-c"],
+            &["-t"],
+            &["-t", "-S"],
+            &["-T"],
+            &["-T", "-S"],
+        ];
+        for flags in transports {
             let port = if flags.contains(&"-S") {
                 tls_port
             } else {
@@ -45,14 +55,16 @@ fn coturns_client_relays_over_udp_tcp_and_tls() -> Result<()> {
 #[test]
 fn aiortc_meets_on_the_relay() -> Result<()> {
     let platform = Platform::up()?;
-    let mut issued = platform.svc_json(&["turn-credentials"])?;
+    let issued = platform.svc_json(&["turn-credentials"])?;
     let urls = issued["urls"].as_array().cloned().unwrap_or_default();
-    // It takes one, and no TLS with an authority of our own.
-    for url in urls.iter().take(2) {
-        issued["urls"] = json!([url]);
+    let pat = derived_from_token(&platform, 600)?;
+    // It takes one url, and no TLS with an authority of our own.
+    for (credential, url) in [(&issued, 0), (&pat, 0), (&pat, 1)] {
+        let mut given = credential.clone();
+        given["urls"] = json!([urls.get(url)]);
         let mut command = Command::new(python()?);
         command.arg(here().join("python/turn_aiortc.py"));
-        let result = printed(command.env("TURN_CREDENTIAL", issued.to_string()))?;
+        let result = printed(command.env("TURN_CREDENTIAL", given.to_string()))?;
         assert_eq!(
             result,
             json!({"text": "good day to you", "kinds": ["relay"]})
@@ -61,20 +73,23 @@ fn aiortc_meets_on_the_relay() -> Result<()> {
     Ok(())
 }
 
-/// Chromium, with `iceTransportPolicy: relay`, over UDP, TCP and TLS.
+/// Chromium, with `iceTransportPolicy: relay`, over UDP, TCP and TLS, with a credential that the
+/// platform issued and with one that a token's holder derived.
 #[test]
 fn chromium_meets_on_the_relay() -> Result<()> {
     let platform = Platform::up()?;
-    let mut credential = derived_from_token(&platform, 600)?;
-    let urls = platform.ready()["turn_urls"].as_array().cloned();
+    let issued = platform.svc_json(&["turn-credentials"])?;
+    let urls = issued["urls"].as_array().cloned();
     // Not TLS over UDP: the relay has no DTLS.
     let mut urls = urls.unwrap_or_default();
     urls.retain(|url| url.as_str().is_some_and(|url| !is_dtls(url)));
-    credential["urls"] = json!(urls);
-    let mut command = Command::new(node()?);
-    command.arg(here().join("../node/turn.mjs"));
-    let result = printed(command.env("TURN_CREDENTIAL", credential.to_string()))?;
-    assert_eq!(result, json!({"met": 3}));
+    for mut credential in [issued, derived_from_token(&platform, 600)?] {
+        credential["urls"] = json!(urls);
+        let mut command = Command::new(node()?);
+        command.arg(here().join("../node/turn.mjs"));
+        let result = printed(command.env("TURN_CREDENTIAL", credential.to_string()))?;
+        assert_eq!(result, json!({"met": 3}));
+    }
     Ok(())
 }
 
@@ -142,6 +157,14 @@ fn tu_5_derived_credentials_are_checked_and_end_with_what_they_came_of() -> Resu
         client.allocate("x", &foreign, "udp")?,
         401,
         "the password is of another username"
+    );
+    let mut order = derive_pat(&platform, &text(&good), 600)?;
+    order["endpoint"] = json!("00000000");
+    let foreign = client.order(&order)?;
+    assert_eq!(
+        client.allocate("x", &foreign, "udp")?,
+        403,
+        "a good password, for a project that is not of the token's owner"
     );
 
     let id = good["credential"]["id"].as_str().unwrap_or_default();
@@ -212,6 +235,13 @@ fn what_is_relayed_is_told_as_usage() -> Result<()> {
         client.order(&peer)?,
         json!({"code": 403}),
         "a private network"
+    );
+    let (host, [port, _]) = relay_of(&platform)?;
+    let itself = json!({"peer": "one", "address": host, "port": port});
+    assert_eq!(
+        client.order(&itself)?,
+        json!({"code": 403}),
+        "the relay's own listener"
     );
     // 4950 bytes there and back, out of one relay and into the other.
     eventually("usage is told", || {

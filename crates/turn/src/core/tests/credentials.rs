@@ -154,6 +154,8 @@ fn strangers_are_no_lever_for_spoofed_sources() {
         message(ALLOCATE, 1.into(), &[&transport]),
         message(ALLOCATE, 1.into(), &[]),
         message(REFRESH, 1.into(), &[]),
+        message(CONNECT, 1.into(), &[]),
+        message(CONNECTION_BIND, 1.into(), &[]),
         message(BINDING, 1.into(), &[]),
         message(BINDING, 1.into(), &unknown[..1]),
         message(BINDING, 1.into(), &unknown),

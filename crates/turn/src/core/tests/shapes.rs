@@ -47,7 +47,7 @@ fn an_allocation_is_asked_for_in_order() {
     let bad_lifetime = RawAttribute::new(Lifetime::TYPE, &[1]);
     let table: [(&[&dyn AttributeWrite], u16); 16] = [
         (&[], 400),
-        (&[&RequestedTransport::new(6)], 442),
+        (&[&RequestedTransport::new(6)], 400),
         (&[&RequestedTransport::new(1)], 442),
         (&[&udp, &v4, &more], 400),
         (&[&udp, &four], 400),
@@ -119,7 +119,7 @@ fn what_is_no_message_is_dropped() {
     let mut cookie = good.clone();
     cookie[4] = 0;
     assert_eq!(relay.give(here(), &cookie), Out::Nothing, "RFC 3489");
-    let unknown = caller.signed(Method::new(0x00b), 9.into(), &[]);
+    let unknown = caller.signed(Method::new(0x00f), 9.into(), &[]);
     assert_eq!(
         relay.give(here(), &unknown),
         Out::Nothing,

@@ -1,0 +1,368 @@
+//! Relayed TCP (RFC 6062).
+
+use super::*;
+
+const PEER: &str = "1.1.1.1:9";
+
+fn stream(text: &str, connection: u32) -> Client {
+    Client {
+        connection,
+        listener: u16::MAX,
+        ..at(text)
+    }
+}
+
+fn control() -> Client {
+    stream("192.0.2.9:5000", 1)
+}
+
+fn second() -> Client {
+    stream("192.0.2.9:5001", 2)
+}
+
+fn allocate(relay: &mut Relay, client: Client, user: &str) -> Caller {
+    let mut caller = Caller::new(relay, client, user);
+    let code = caller
+        .ask(relay, ALLOCATE, &[&RequestedTransport::new(6)])
+        .0;
+    assert_eq!(code, 0);
+    assert_eq!(relay.asked.as_ref().unwrap().transport, Transport::Tcp);
+    caller
+}
+
+impl Caller {
+    /// Asks for a connection; a code where it is refused at once.
+    fn connect(&mut self, relay: &mut Relay, peer: &str) -> Result<Dialling, u16> {
+        let id = self.next();
+        let address = XorPeerAddress::new(peer.parse().unwrap(), id);
+        let bytes = self.signed(CONNECT, id, &[&address]);
+        match relay.give(self.client, &bytes) {
+            Out::Dial(number, from, to) => {
+                assert_eq!(
+                    (from.ip(), to),
+                    (address_of_relay(to), peer.parse().unwrap())
+                );
+                Ok(Dialling { number, id })
+            }
+            Out::Answer(answer) => Err(self.read(CONNECT, id, answer).0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A connection that is made.
+    fn connected(&mut self, relay: &mut Relay, peer: &str, label: u32) -> u32 {
+        let dialling = self.connect(relay, peer).unwrap();
+        let told = relay.core.dialled(relay.now, dialling.number, Ok(label));
+        let (client, answer) = told.unwrap();
+        assert_eq!(client, self.client);
+        let (code, answer) = self.read(CONNECT, dialling.id, answer);
+        assert_eq!(code, 0);
+        number_of(&answer)
+    }
+
+    /// Comes for a connection: its label, or the code of the refusal.
+    fn claim(&mut self, relay: &mut Relay, number: u32) -> Result<(ConnectionNumber, u32), u16> {
+        let id = self.next();
+        let bytes = self.signed(CONNECTION_BIND, id, &[&ConnectionId::new(number)]);
+        assert_eq!(
+            super::super::tcp::binds(&bytes, 3),
+            Some(number as usize % 3)
+        );
+        match relay.give(self.client, &bytes) {
+            Out::Join(name, label, answer) => {
+                let (code, answer) = self.read(CONNECTION_BIND, id, answer);
+                assert_eq!((code, number_of(&answer)), (0, number));
+                Ok((name, label))
+            }
+            Out::Answer(answer) => Err(self.read(CONNECTION_BIND, id, answer).0),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+struct Dialling {
+    number: ConnectionNumber,
+    id: TransactionId,
+}
+
+fn address_of_relay(peer: SocketAddr) -> std::net::IpAddr {
+    let ip = if peer.is_ipv4() {
+        "198.41.0.4"
+    } else {
+        "2a00::4"
+    };
+    ip.parse().unwrap()
+}
+
+fn number_of(message: &[u8]) -> u32 {
+    let message = Message::from_bytes(message).unwrap();
+    message.attribute::<ConnectionId>().unwrap().id()
+}
+
+#[test]
+fn an_allocation_of_tcp_is_asked_for_on_a_connection_and_alone() {
+    let mut relay = Relay::new();
+    let tcp = RequestedTransport::new(6);
+    let (even, token) = (EvenPort::new(false), ReservationToken::new(1));
+    let table: [(&[&dyn AttributeWrite], u16); 5] = [
+        (&[&tcp, &even], 400),
+        (&[&tcp, &token], 400),
+        (&[&tcp, &DontFragment::new()], 400),
+        (&[&RequestedTransport::new(132)], 442),
+        (&[&tcp], 0),
+    ];
+    let mut caller = Caller::new(&mut relay, here(), USER);
+    assert_eq!(caller.ask(&mut relay, ALLOCATE, &[&tcp]).0, 400, "UDP");
+    for (index, (with, expected)) in table.into_iter().enumerate() {
+        let mut caller = Caller::new(&mut relay, control(), USER);
+        assert_eq!(
+            caller.ask(&mut relay, ALLOCATE, with).0,
+            expected,
+            "{index}"
+        );
+    }
+}
+
+#[test]
+fn a_client_connects_to_a_peer_and_comes_for_it() {
+    let mut relay = Relay::new();
+    let mut caller = allocate(&mut relay, control(), USER);
+    let number = caller.connected(&mut relay, PEER, 70);
+    assert_eq!(number % 3, 2, "it leads to this core");
+    let mut data = Caller::new(&mut relay, second(), USER);
+    let (name, label) = data.claim(&mut relay, number).unwrap();
+    assert_eq!(label, 70);
+    assert_eq!(data.claim(&mut relay, number), Err(400), "it is given once");
+    assert_eq!(caller.connect(&mut relay, PEER).err(), Some(446));
+    assert_eq!(relay.core.connections(), 1);
+    relay.core.disconnected(name);
+    assert_eq!(relay.core.connections(), 0);
+    assert!(caller.connect(&mut relay, PEER).is_ok());
+}
+
+/// coturn's client takes no other nonce for it.
+#[test]
+fn the_second_connection_begins_with_the_nonce_of_the_first() {
+    let mut relay = Relay::new();
+    let mut caller = allocate(&mut relay, control(), USER);
+    let number = caller.connected(&mut relay, PEER, 70);
+    let mut elsewhere = caller.clone();
+    elsewhere.client = stream("192.0.2.10:5001", 3);
+    assert_eq!(elsewhere.claim(&mut relay, number), Err(438));
+    caller.client = second();
+    assert!(caller.claim(&mut relay, number).is_ok());
+}
+
+#[test]
+fn a_peer_connects_with_a_permission_alone() {
+    let mut relay = Relay::new();
+    let mut caller = allocate(&mut relay, control(), USER);
+    let (id, now) = (relay.asked.as_ref().unwrap().id, relay.now);
+    let peer: SocketAddr = PEER.parse().unwrap();
+    assert!(relay.core.accepted(now, id, peer, 70).is_none());
+    assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
+    let (client, told) = relay.core.accepted(now, id, peer, 71).unwrap();
+    assert_eq!(client, control());
+    let read = Message::from_bytes(&told).unwrap();
+    assert!(read.has_class(MessageClass::Indication) && read.has_method(CONNECTION_ATTEMPT));
+    let from: XorPeerAddress = read.attribute().unwrap();
+    assert_eq!(from.addr(read.transaction_id()), peer);
+    let mut data = Caller::new(&mut relay, second(), USER);
+    let claimed = data.claim(&mut relay, number_of(&told));
+    assert_eq!(claimed.map(|(_, label)| label), Ok(71));
+    relay.pass(300);
+    let now = relay.now;
+    let later = "1.1.1.1:10".parse().unwrap();
+    assert!(relay.core.accepted(now, id, later, 72).is_none(), "300 s");
+}
+
+#[test]
+fn who_may_not_have_a_connection_does_not_get_it() {
+    let mut relay = Relay::new();
+    let mut caller = allocate(&mut relay, control(), USER);
+    let number = caller.connected(&mut relay, PEER, 70);
+    let other_user = USER.replace("usr_1", "usr_2");
+    let mut other = Caller::new(&mut relay, second(), &other_user);
+    assert_eq!(other.claim(&mut relay, number), Err(441));
+    assert_eq!(
+        other.claim(&mut relay, number ^ 0x100),
+        Err(400),
+        "nobody's"
+    );
+    let mut datagrams = Caller::new(&mut relay, here(), USER);
+    assert_eq!(datagrams.claim(&mut relay, number), Err(400), "UDP");
+    assert_eq!(
+        caller.claim(&mut relay, number),
+        Err(400),
+        "the first connection"
+    );
+    assert_eq!(caller.ask(&mut relay, CONNECTION_BIND, &[]).0, 400);
+    let mut data = Caller::new(&mut relay, second(), USER);
+    data.password.push('x');
+    assert_eq!(data.claim(&mut relay, number), Err(401));
+    let mut data = Caller::new(&mut relay, second(), USER);
+    assert!(data.claim(&mut relay, number).is_ok());
+}
+
+#[test]
+fn special_peers_and_the_relay_itself_are_not_connected_to() {
+    let mut relay = Relay::new();
+    let mut caller = allocate(&mut relay, control(), USER);
+    for (peer, code) in [
+        ("10.0.0.1:80", 403),
+        ("127.0.0.1:22", 403),
+        ("169.254.169.254:80", 403),
+        ("198.41.0.4:3478", 403),
+        ("198.41.0.4:22", 403),
+        ("1.1.1.1:0", 403),
+        ("[2606:4700::1]:80", 443),
+    ] {
+        assert_eq!(caller.connect(&mut relay, peer).err(), Some(code), "{peer}");
+    }
+    assert!(
+        caller.connect(&mut relay, "198.41.0.4:40001").is_ok(),
+        "another allocation"
+    );
+    assert_eq!(caller.ask(&mut relay, CONNECT, &[]).0, 400);
+}
+
+#[test]
+fn each_kind_of_allocation_has_its_own_requests() {
+    let mut relay = Relay::new();
+    let mut tcp = allocate(&mut relay, control(), USER);
+    assert_eq!(tcp.bind(&mut relay, 0x4000, PEER), 403);
+    assert_eq!(tcp.permit(&mut relay, &["1.1.1.1:0"]), 0);
+    assert_eq!(tcp.send(&mut relay, PEER, b"x"), Out::Nothing);
+    let mut udp = allocated(&mut relay);
+    assert_eq!(udp.connect(&mut relay, PEER).err(), Some(403));
+    let mut nothing = Caller::new(&mut relay, second(), USER);
+    assert_eq!(nothing.connect(&mut relay, PEER).err(), Some(437));
+}
+
+#[test]
+fn a_peer_that_is_not_there_is_told_of() {
+    let mut relay = Relay::new();
+    let mut caller = allocate(&mut relay, control(), USER);
+    let dialling = caller.connect(&mut relay, PEER).unwrap();
+    assert_eq!(
+        caller.connect(&mut relay, PEER).err(),
+        Some(446),
+        "it is on its way"
+    );
+    let (number, now) = (dialling.number, relay.now);
+    let (_, answer) = relay
+        .core
+        .dialled(now, number, Err(super::super::tcp::Unreachable))
+        .unwrap();
+    assert_eq!(caller.read(CONNECT, dialling.id, answer).0, 447);
+    assert_eq!(relay.core.connections(), 0);
+    assert!(
+        relay.core.dialled(now, number, Ok(1)).is_none(),
+        "it is over"
+    );
+    assert!(caller.connect(&mut relay, PEER).is_ok());
+}
+
+/// RFC 6062 sections 5.2 and 5.3: 30 seconds.
+#[test]
+fn what_nobody_comes_for_is_closed() {
+    let mut relay = Relay::new();
+    let mut caller = allocate(&mut relay, control(), USER);
+    let early = caller.connected(&mut relay, PEER, 70);
+    relay.pass(1);
+    let late = caller.connected(&mut relay, "1.1.1.1:10", 71);
+    let mut data = Caller::new(&mut relay, second(), USER);
+    relay.pass(28);
+    assert_eq!(relay.core.connections(), 2);
+    relay.pass(1);
+    assert_eq!(relay.core.connections(), 1);
+    assert_eq!(data.claim(&mut relay, early), Err(400));
+    assert!(data.claim(&mut relay, late).is_ok());
+    relay.pass(60);
+    assert_eq!(relay.core.connections(), 1, "what is joined stays");
+    assert_eq!(relay.core.take_counts().unclaimed, 1);
+}
+
+#[test]
+fn an_allocation_has_no_more_than_its_connections_and_takes_them_along() {
+    let mut relay = Relay::new();
+    let mut caller = allocate(&mut relay, control(), USER);
+    let id = relay.asked.as_ref().unwrap().id;
+    let number = caller.connected(&mut relay, PEER, 70);
+    let mut data = Caller::new(&mut relay, second(), USER);
+    assert!(data.claim(&mut relay, number).is_ok());
+    let dialling = caller.connect(&mut relay, "1.1.1.1:10").unwrap();
+    assert_eq!(caller.connect(&mut relay, "1.1.1.1:11").err(), Some(508));
+    assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
+    let now = relay.now;
+    let third = "1.1.1.1:12".parse().unwrap();
+    assert!(relay.core.accepted(now, id, third, 73).is_none());
+    relay.core.client_gone(second());
+    assert_eq!(relay.core.connections(), 2, "the loop says when it is over");
+    relay.core.client_gone(control());
+    assert_eq!((relay.core.len(), relay.core.connections()), (0, 0));
+    assert!(relay.core.dialled(now, dialling.number, Ok(74)).is_none());
+}
+
+/// TU-5: what is revoked ends connections as well.
+#[test]
+fn connections_end_with_what_had_allowed_them() {
+    let mut relay = Relay::new();
+    let mut caller = allocate(&mut relay, control(), USER);
+    let number = caller.connected(&mut relay, PEER, 70);
+    relay.book.barred.lock().insert("usr_1".to_owned());
+    relay.core.review(relay.now);
+    assert_eq!((relay.core.len(), relay.core.connections()), (0, 0));
+    let mut data = Caller::new(&mut relay, second(), USER);
+    assert_eq!(data.claim(&mut relay, number), Err(400));
+}
+
+#[test]
+fn one_of_two_addresses_goes_with_its_connections() {
+    use stun_types::AddressFamily::IPV6;
+    let mut relay = Relay::new();
+    let mut caller = Caller::new(&mut relay, control(), USER);
+    let (tcp, both) = (
+        RequestedTransport::new(6),
+        AdditionalAddressFamily::new(IPV6),
+    );
+    assert_eq!(caller.ask(&mut relay, ALLOCATE, &[&tcp, &both]).0, 0);
+    caller.connected(&mut relay, PEER, 70);
+    caller.connected(&mut relay, "[2606:4700::1]:80", 71);
+    let v6 = RequestedAddressFamily::new(IPV6);
+    let given_back = caller.ask(&mut relay, REFRESH, &[&Lifetime::new(0), &v6]);
+    assert_eq!(given_back.0, 0);
+    assert_eq!(relay.core.connections(), 1);
+    assert_eq!(caller.connect(&mut relay, PEER).err(), Some(446));
+}
+
+#[test]
+fn datagrams_beyond_the_rate_are_dropped_and_not_counted_as_relayed() {
+    let quota = Quota {
+        whole: 9,
+        per_project: 9,
+        per_user: 9,
+        per_source: 9,
+    };
+    let bandwidth = Bandwidth {
+        per_allocation: Some(1000),
+        ..Bandwidth::default()
+    };
+    let mut relay = Relay::limited(quota, bandwidth);
+    let mut caller = allocated(&mut relay);
+    let (id, peer) = (relay.asked.as_ref().unwrap().id, PEER.parse().unwrap());
+    assert_eq!(caller.bind(&mut relay, 0x4000, PEER), 0);
+    relay.pass(10);
+    relay.book.meter.take();
+    let data = [&[0x40, 0, 1, 244][..], &[7; 500]].concat();
+    assert!(matches!(relay.give(here(), &data), Out::Peer(..)));
+    assert!(relay.core.from_peer(relay.now, id, peer, 501).is_some());
+    assert_eq!(relay.give(here(), &data), Out::Nothing);
+    assert_eq!(caller.send(&mut relay, PEER, b"x"), Out::Nothing);
+    assert!(relay.core.from_peer(relay.now, id, peer, 9).is_none());
+    assert_eq!(relay.book.meter.take(), (0, 1001));
+    let counts = relay.core.take_counts();
+    assert_eq!((counts.throttled, counts.dropped), (510, 0));
+    relay.pass(1);
+    assert!(relay.core.from_peer(relay.now, id, peer, 900).is_some());
+}

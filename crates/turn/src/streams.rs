@@ -1,0 +1,283 @@
+//! Relayed TCP: the sockets of relayed addresses that peers connect to, connections from them to
+//! peers, and the pump between a peer's connection and its client's.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use transport::{Stream, pump};
+
+use crate::core::tcp::{ConnectionNumber, Join, Unreachable};
+use crate::core::{AllocationId, Meter, Rates};
+use crate::worker::{Server, Worker};
+
+/// A connection with a peer, which ends with the relayed address that it belongs to.
+#[derive(Debug)]
+pub(crate) struct PeerStream {
+    stream: TcpStream,
+    ended: CancellationToken,
+}
+
+/// What a relayed address is dialled from.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) address: SocketAddr,
+    pub(crate) ended: CancellationToken,
+}
+
+/// RFC 6062 section 5.2: at least as long.
+const DIAL: Duration = Duration::from_secs(30);
+/// Peers that connect at once.
+const BACKLOG: i32 = 64;
+/// How long what was sent may go unconfirmed.
+const STALL: Duration = Duration::from_secs(30);
+/// After an error that is not of one connection: descriptors are used up.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A listener that connections can be made from as well: RFC 6062 wants them to come from the
+/// relayed address.
+///
+/// # Errors
+/// Somebody has the port, or there are no descriptors.
+pub(crate) fn listen(ip: IpAddr, port: u16) -> io::Result<std::net::TcpListener> {
+    let address = SocketAddr::new(ip, port);
+    // Ports can be shared by all programs of one user that want it so. A first socket that does
+    // not shows whether anybody has this one; it is closed before anything can come of it.
+    let probe = open(address)?;
+    probe.bind(&address.into())?;
+    drop(probe);
+    let socket = open(address)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn open(address: SocketAddr) -> io::Result<Socket> {
+    let kind = Type::STREAM.nonblocking();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    // Connections of an earlier allocation may still say goodbye.
+    socket.set_reuse_address(true)?;
+    Ok(socket)
+}
+
+/// Takes what peers connect with, until the relayed address is given back.
+pub(crate) async fn accept_peers(
+    worker: Arc<Worker>,
+    id: AllocationId,
+    listener: TcpListener,
+    ended: CancellationToken,
+) {
+    loop {
+        let accepted = tokio::select! {
+            () = ended.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                if tune(&stream).is_ok() {
+                    let ended = ended.clone();
+                    worker.peer_came(id, peer, PeerStream { stream, ended });
+                }
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Connects to a peer, and tells the worker what came of it.
+pub(crate) async fn dial(
+    worker: Arc<Worker>,
+    number: ConnectionNumber,
+    origin: Origin,
+    peer: SocketAddr,
+) {
+    let Origin { address, ended } = origin;
+    let dialled = tokio::select! {
+        // Nobody waits for it.
+        () = ended.cancelled() => return,
+        dialled = timeout(DIAL, connect(address, peer)) => dialled,
+    };
+    let stream = match dialled {
+        Ok(Ok(stream)) => Ok(PeerStream { stream, ended }),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a peer cannot be reached");
+            Err(Unreachable)
+        }
+        Err(_) => Err(Unreachable),
+    };
+    worker.dialled(number, stream);
+}
+
+async fn connect(from: SocketAddr, peer: SocketAddr) -> io::Result<TcpStream> {
+    // The system joins a socket with itself where both addresses are one.
+    if from.port() == peer.port() && (from.ip() == peer.ip() || from.ip().is_unspecified()) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let socket = open(from)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&from.into())?;
+    let stream = TcpSocket::from_std_stream(socket.into())
+        .connect(peer)
+        .await?;
+    tune(&stream)?;
+    Ok(stream)
+}
+
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    SockRef::from(stream).set_tcp_user_timeout(Some(STALL))?;
+    Ok(())
+}
+
+/// Moves bytes between a client and a peer until both have ended, or the allocation has. `rest` is
+/// what the client sent already. What one side does not take, the other one keeps: between them is
+/// no more than a buffer each way.
+pub(crate) async fn relay<C: Stream>(
+    server: &Arc<Server>,
+    client: C,
+    join: Join<PeerStream>,
+    rest: &[u8],
+) -> io::Result<()> {
+    let Join {
+        stream: PeerStream { stream, ended },
+        meter,
+        rates,
+        ..
+    } = join;
+    // It was opened by another worker, perhaps.
+    let peer = TcpStream::from_std(stream.into_std()?)?;
+    let tally = Tally {
+        server: Arc::clone(server),
+        meter,
+        rates,
+    };
+    let moving = async {
+        let mut peer = Counted::new(peer, tally.clone());
+        if !rest.is_empty() {
+            tally.count(rest.len());
+            peer.write_all(rest).await?;
+        }
+        let mut client = Counted::new(client, tally);
+        pump(&mut client, &mut peer).await.result
+    };
+    tokio::select! {
+        () = ended.cancelled() => Ok(()),
+        moved = moving => moved,
+    }
+}
+
+/// Where what is relayed is counted.
+#[derive(Clone)]
+struct Tally {
+    server: Arc<Server>,
+    meter: Arc<Meter>,
+    rates: Rates,
+}
+
+impl Tally {
+    fn count(&self, bytes: usize) {
+        self.meter.relay(bytes);
+        self.server.metrics.relayed.increment(bytes as u64);
+        self.rates.pay(self.server.now().at, bytes);
+    }
+
+    fn wait(&self) -> Option<Duration> {
+        let wait = self.rates.wait(self.server.now().at)?;
+        Some(Duration::from_millis(wait.0))
+    }
+}
+
+/// A stream whose reading is counted, and waits where a rate is reached: whoever sends is slowed
+/// down by that.
+struct Counted<S> {
+    stream: S,
+    tally: Tally,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+/// What is read at once under a rate, so that none of those who share it waits for long.
+const PIECE: usize = 16 * 1024;
+
+impl<S> Counted<S> {
+    fn new(stream: S, tally: Tally) -> Self {
+        Self {
+            stream,
+            tally,
+            pause: None,
+        }
+    }
+
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            match self.tally.wait() {
+                Some(wait) => {
+                    let end = Instant::now() + wait;
+                    self.pause = Some(Box::pin(sleep_until(end)));
+                }
+                None => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let read = if this.tally.rates.is_limited() {
+            ready!(this.poll_pause(cx));
+            let most = buffer.remaining().min(PIECE);
+            let mut piece = ReadBuf::new(buffer.initialize_unfilled_to(most));
+            ready!(Pin::new(&mut this.stream).poll_read(cx, &mut piece))?;
+            let read = piece.filled().len();
+            buffer.advance(read);
+            read
+        } else {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
+            buffer.filled().len() - before
+        };
+        if read > 0 {
+            this.tally.count(read);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
