@@ -15,4 +15,5 @@ pub mod message;
 //recording
 //screen
 //seal
-//session
+pub mod session;
+pub mod size;

@@ -186,8 +186,8 @@ pub struct Heartbeat {
     /// Ours, client: deliver a signal to the command.
     #[prost(enumeration = "super::Signal", optional, tag = "100")]
     pub signal: Option<i32>,
-    /// Ours, client: how many bytes of output arrived so far, both streams together, so that the
-    /// server need not keep them for a return.
+    /// Ours, both: how many bytes arrived so far (at a client the output of both streams together),
+    /// so that the other end need not keep them for a return.
     #[prost(uint64, optional, tag = "101")]
     pub received: Option<u64>,
     /// Ours, engine: something changed about who takes part.

@@ -35,7 +35,7 @@ pub enum Feature {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 #[prost(skip_debug)]
 pub struct Resume {
-    /// The token of the last [`AckSession`]; each is good once.
+    /// The token of the last [`AckSession`] that arrived.
     #[prost(bytes = "vec", tag = "1")]
     pub token: Vec<u8>,
     /// How many bytes of output the client has, both streams together.
