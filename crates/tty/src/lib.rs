@@ -13,7 +13,7 @@ pub mod frame;
 //managed
 pub mod message;
 //recording
-//screen
+pub mod screen;
 //seal
 pub mod session;
 pub mod size;
