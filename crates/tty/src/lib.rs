@@ -12,7 +12,7 @@
 pub mod frame;
 //managed
 pub mod message;
-//recording
+pub mod recording;
 pub mod screen;
 //seal
 pub mod session;

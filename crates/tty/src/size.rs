@@ -3,7 +3,7 @@
 use crate::message::TerminalSize;
 
 /// Rows and columns of a terminal; neither is 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Size {
     /// Rows of characters.
     #[serde(rename = "row")]
