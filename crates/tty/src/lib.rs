@@ -10,10 +10,10 @@
 //! [`screen`] is what who joins late is shown; [`seal`] keeps the bytes from everybody between.
 
 pub mod frame;
-//managed
+pub mod managed;
 pub mod message;
 pub mod recording;
 pub mod screen;
-//seal
+pub mod seal;
 pub mod session;
 pub mod size;

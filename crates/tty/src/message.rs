@@ -49,8 +49,8 @@ pub struct Message {
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Kind {
     /// Client: start a command.
-    #[prost(message, tag = "1")]
-    Open(Open),
+    #[prost(message, boxed, tag = "1")]
+    Open(Box<Open>),
     /// Server: it runs; comes before all output.
     #[prost(message, tag = "2")]
     Ack(Ack),
@@ -70,11 +70,11 @@ pub enum Kind {
     #[prost(message, tag = "7")]
     Heartbeat(Heartbeat),
     /// Client, to an engine: join a session that runs.
-    #[prost(message, tag = "8")]
-    Attach(Attach),
+    #[prost(message, boxed, tag = "8")]
+    Attach(Box<Attach>),
     /// Server: who it is and what it asks for, before the open.
-    #[prost(message, tag = "9")]
-    ServerHello(ServerHello),
+    #[prost(message, boxed, tag = "9")]
+    ServerHello(Box<ServerHello>),
     /// Server: why the hellos failed.
     #[prost(message, tag = "10")]
     ProtocolError(ProtocolError),

@@ -11,9 +11,8 @@ pub const MAX_ROWS: u16 = 300;
 /// Columns that a screen has at most: several displays side by side.
 pub const MAX_COLS: u16 = 600;
 
-/// A snapshot, in bytes: a screen of the largest size in plain text. One whose colours need more is
-/// drawn without them.
-pub const MAX_SNAPSHOT: usize = 1024 * 1024;
+/// A snapshot, in bytes: one message. A screen whose colours need more is drawn without them.
+pub const MAX_SNAPSHOT: usize = crate::message::limits::MAX_DATA;
 
 /// What a terminal shows after all that was fed to it.
 pub struct Screen {
@@ -66,13 +65,12 @@ impl Screen {
         let cursor = self.terminal.cursor();
         let position = format!("\x1b[{};{}H", cursor.row + 1, cursor.col + 1);
         let mut out = RESET.to_owned();
-        for (number, row) in (1..).zip(self.rows()) {
+        for (number, row) in (1_u32..).zip(self.rows()) {
             let row: String = row.chars().filter(|c| !c.is_control()).collect();
             if out.len() + row.len() + position.len() + 16 > MAX_SNAPSHOT {
                 break;
             }
-            out.push_str(&format!("\x1b[{number};1H"));
-            out.push_str(&row);
+            out.extend(["\x1b[", &number.to_string(), ";1H", &row]);
         }
         out + &position
     }
@@ -202,7 +200,8 @@ mod tests {
         for row in 1..=MAX_ROWS / 4 {
             let mut line = format!("\x1b[{row};1H");
             for col in 0..MAX_COLS {
-                line.push_str(&format!("\x1b[38;2;{};{};7mx", row % 256, col % 256));
+                let colour = format!("\x1b[38;2;{};{};7mx", row % 256, col % 256);
+                line.extend([colour]);
             }
             screen.feed(line.as_bytes());
         }
@@ -245,6 +244,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn a_snapshot_draws_the_same_screen_and_goes_on_the_same(
             before in output(),

@@ -142,7 +142,7 @@ fn size(size: &TerminalSize) -> Result<(), BadMessage> {
 }
 
 fn heartbeat(heartbeat: &Heartbeat) -> Result<(), BadMessage> {
-    each(heartbeat.notice.as_ref(), notice)?;
+    each(heartbeat.notice.as_deref(), notice)?;
     each(heartbeat.decision.as_ref(), |decision| {
         at_most("request id", decision.request_id.len(), MAX_ID)
     })
@@ -152,7 +152,8 @@ fn notice(notice: &Notice) -> Result<(), BadMessage> {
     at_most("participant id", notice.participant_id.len(), MAX_ID)?;
     at_most("request id", notice.request_id.len(), MAX_ID)?;
     at_most("user", notice.user.len(), MAX_USER)?;
-    at_most("reason", notice.reason.len(), MAX_ERROR)
+    at_most("reason", notice.reason.len(), MAX_ERROR)?;
+    each(notice.size.as_ref(), size)
 }
 
 fn attach(attach: &Attach) -> Result<(), BadMessage> {

@@ -96,8 +96,8 @@ pub enum Payload {
     #[prost(message, tag = "3")]
     Eos(EndOfStream),
     /// Sealed bytes.
-    #[prost(message, tag = "4")]
-    EncryptedData(EncryptedPayload),
+    #[prost(message, boxed, tag = "4")]
+    EncryptedData(Box<EncryptedPayload>),
 }
 
 /// The end of a stream.
@@ -191,9 +191,13 @@ pub struct Heartbeat {
     #[prost(uint64, optional, tag = "101")]
     pub received: Option<u64>,
     /// Ours, engine: something changed about who takes part.
-    #[prost(message, optional, tag = "102")]
-    pub notice: Option<Notice>,
+    #[prost(message, optional, boxed, tag = "102")]
+    pub notice: Option<Box<Notice>>,
     /// Ours, client: the answer of who has control to somebody who asks for it.
     #[prost(message, optional, tag = "103")]
     pub decision: Option<Decision>,
+    /// Ours, server: whether the command hides what is typed, as for a password. Absent: as before,
+    /// at first no.
+    #[prost(bool, optional, tag = "104")]
+    pub secret_input: Option<bool>,
 }

@@ -187,6 +187,9 @@ pub struct Notice {
     /// Until when it holds, in Unix seconds; 0 for no end.
     #[prost(uint64, tag = "6")]
     pub expires_at: u64,
+    /// How large the terminal is now.
+    #[prost(message, optional, tag = "7")]
+    pub size: Option<super::TerminalSize>,
 }
 
 /// What can change about who takes part.
@@ -215,6 +218,8 @@ pub enum NoticeKind {
     Kicked = 9,
     /// This session is recorded.
     Recorded = 10,
+    /// The terminal has another size.
+    Resized = 11,
 }
 
 /// An answer to somebody who asks for control.

@@ -20,6 +20,7 @@ fn read(bytes: &[u8]) -> Result<Kind, BadMessage> {
     decode(Bytes::copy_from_slice(bytes))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "rows read better")]
 fn same(bytes: &str, kind: Kind) {
     let bytes = hex(bytes);
     assert_eq!(encode(&kind).unwrap(), bytes, "{}", kind.name());
@@ -32,7 +33,7 @@ fn what_the_published_programs_say_has_these_bytes() {
     same(
         "0a 20  0a 1e  0a 06 08 01 10 01 18 01  12 02 6c 73  1a 06 0a 01 41 12 01 62
          22 03 0a 01 2f  2a 03 0a 01 6d",
-        Kind::Open(Open {
+        Kind::Open(Box::new(Open {
             config: Some(Config {
                 options: Some(Options {
                     interactive: true,
@@ -52,7 +53,7 @@ fn what_the_published_programs_say_has_these_bytes() {
                 }),
             }),
             ..Open::default()
-        }),
+        })),
     );
     same("12 00", Kind::Ack(Ack::default()));
     same("1a 04 0a 02 6e 6f", Kind::error("no"));
@@ -90,7 +91,7 @@ fn what_the_published_programs_say_has_these_bytes() {
     same("3a 00", Kind::Heartbeat(Heartbeat::default()));
     same(
         "42 11  0a 01 73  12 01 70  1a 02 01 02  20 01  28 02  32 01 01",
-        Kind::Attach(Attach {
+        Kind::Attach(Box::new(Attach {
             session_id: "s".to_owned(),
             participant_id: "p".to_owned(),
             attach_grant: vec![1, 2],
@@ -98,11 +99,11 @@ fn what_the_published_programs_say_has_these_bytes() {
             transport: AttachTransport::Websocket.into(),
             capabilities: vec![AttachCapability::ReadStream.into()],
             ..Attach::default()
-        }),
+        })),
     );
     same(
         "4a 18  08 01  12 01 09  22 01 01  2a 01 01  32 01 01  38 02  52 03 0a 01 69  5a 01 73",
-        Kind::ServerHello(ServerHello {
+        Kind::ServerHello(Box::new(ServerHello {
             protocol_version: ProtocolVersion::Webtty1.into(),
             session_nonce: vec![9],
             payload_suites: vec![PayloadSuite::Aes256Gcm.into()],
@@ -114,7 +115,7 @@ fn what_the_published_programs_say_has_these_bytes() {
             }),
             session_id: "s".to_owned(),
             ..ServerHello::default()
-        }),
+        })),
     );
     same(
         "52 05 08 06 12 01 6e",
@@ -161,12 +162,12 @@ fn what_we_added_is_in_fields_that_others_skip() {
     same(
         "3a 0a b2 06 07 08 03 12 01 70 30 05",
         Kind::Heartbeat(Heartbeat {
-            notice: Some(Notice {
+            notice: Some(Box::new(Notice {
                 kind: NoticeKind::Requested.into(),
                 participant_id: "p".to_owned(),
                 expires_at: 5,
                 ..Notice::default()
-            }),
+            })),
             ..Heartbeat::default()
         }),
     );
@@ -183,7 +184,7 @@ fn what_we_added_is_in_fields_that_others_skip() {
     );
     same(
         "0a 0f a2 06 0c  0a 02 01 02  12 06 0a 02 07 08 10 01",
-        Kind::Open(Open {
+        Kind::Open(Box::new(Open {
             session: Some(OpenSession {
                 features: vec![Feature::Signals.into(), Feature::Resume.into()],
                 resume: Some(Resume {
@@ -193,7 +194,7 @@ fn what_we_added_is_in_fields_that_others_skip() {
                 size: None,
             }),
             ..Open::default()
-        }),
+        })),
     );
     same(
         "12 0d a2 06 0a  0a 01 02  12 01 73  20 1e  28 00",
@@ -264,10 +265,10 @@ fn what_is_not_one_message_is_refused() {
 #[test]
 fn what_a_system_would_read_in_another_way_is_refused() {
     let with = |config: Config| {
-        Kind::Open(Open {
+        Kind::Open(Box::new(Open {
             config: Some(config),
             ..Open::default()
-        })
+        }))
     };
     let variable = |key: &str, value: &str| Environment {
         key: key.to_owned(),
@@ -330,22 +331,22 @@ fn what_a_system_would_read_in_another_way_is_refused() {
 #[test]
 fn sizes_hold_at_their_edge() {
     let args = |count: usize, len: usize| {
-        Kind::Open(Open {
+        Kind::Open(Box::new(Open {
             config: Some(Config {
                 cmd_args: vec!["x".repeat(len); count],
                 ..Config::default()
             }),
             ..Open::default()
-        })
+        }))
     };
     let attach = |grant: usize| {
-        Kind::Attach(Attach {
+        Kind::Attach(Box::new(Attach {
             attach_grant: vec![0; grant],
             ..Attach::default()
-        })
+        }))
     };
     let path = |len: usize| {
-        Kind::Open(Open {
+        Kind::Open(Box::new(Open {
             config: Some(Config {
                 workdir: Some(Workdir {
                     value: "/".repeat(len),
@@ -353,7 +354,7 @@ fn sizes_hold_at_their_edge() {
                 ..Config::default()
             }),
             ..Open::default()
-        })
+        }))
     };
     let data = |len: usize| Kind::data(Stream::Stdout, vec![0; len]);
     for (fits, does_not, what) in [
@@ -394,7 +395,7 @@ fn sizes_hold_at_their_edge() {
 fn nothing_typed_shown_or_secret_is_printed() {
     let kinds = [
         Kind::data(Stream::Stdin, "hunter2"),
-        Kind::Open(Open {
+        Kind::Open(Box::new(Open {
             config: Some(Config {
                 cmd_args: vec!["hunter2".to_owned()],
                 env_vars: vec![Environment {
@@ -411,17 +412,17 @@ fn nothing_typed_shown_or_secret_is_printed() {
                 ..OpenSession::default()
             }),
             ..Open::default()
-        }),
+        })),
         Kind::Ack(Ack {
             session: Some(AckSession {
                 resume_token: b"hunter2".to_vec(),
                 ..AckSession::default()
             }),
         }),
-        Kind::Attach(Attach {
+        Kind::Attach(Box::new(Attach {
             attach_grant: b"hunter2".to_vec(),
             ..Attach::default()
-        }),
+        })),
     ];
     for kind in kinds {
         let printed = format!("{kind:?}");

@@ -1,5 +1,7 @@
 //! The chain of hashes, and who looks at it.
 
+use std::cmp::Ordering;
+
 use aws_lc_rs::digest::{Context, SHA256};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -126,12 +128,10 @@ impl Verifier {
         if self.head == *head {
             return Ok(());
         }
-        let (seq, fault) = if self.head.seq < head.seq {
-            (self.head.seq + 1, Fault::Missing)
-        } else if self.head.seq > head.seq {
-            (head.seq + 1, Fault::Added)
-        } else {
-            (head.seq, Fault::Link)
+        let (seq, fault) = match self.head.seq.cmp(&head.seq) {
+            Ordering::Less => (self.head.seq + 1, Fault::Missing),
+            Ordering::Greater => (head.seq + 1, Fault::Added),
+            Ordering::Equal => (head.seq, Fault::Link),
         };
         Err(Broken { seq, fault })
     }
@@ -230,6 +230,10 @@ const RECORD: &[u8] = b"svc-webtty-record-v1";
 pub(super) mod decimal {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "the signature that serde asks for"
+    )]
     pub(crate) fn serialize<S: Serializer>(value: &u64, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(value)
     }
@@ -245,8 +249,11 @@ pub(super) mod hex {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
     pub(crate) fn serialize<S: Serializer>(value: &[u8; 32], to: S) -> Result<S::Ok, S::Error> {
-        let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        to.serialize_str(&digits)
+        let digit = |four: u8| char::from_digit(four.into(), 16).unwrap_or('0');
+        let pairs = value
+            .iter()
+            .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+        to.collect_str(&pairs.collect::<String>())
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 32], D::Error> {
@@ -255,7 +262,7 @@ pub(super) mod hex {
     }
 
     fn read(digits: &[u8]) -> Option<[u8; 32]> {
-        let value = |digit: u8| char::from(digit).to_digit(16).map(|d| d as u8);
+        let value = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
         let bytes = digits.chunks_exact(2).map(|pair| match pair {
             [high, low] => Some(value(*high)? << 4 | value(*low)?),
             _ => None,

@@ -82,6 +82,10 @@ pub fn text(
             }
         }
     }
+    for utf8 in &mut streams {
+        let lines = terminal.feed_with(utf8.finish(), &mut transcript);
+        write_lines(&mut out, &lines)?;
+    }
     write_lines(&mut out, &transcript.finish(&terminal))
 }
 

@@ -46,7 +46,7 @@ pub enum ClientCommand {
     /// The command closed a stream.
     OutputEnd(Stream),
     /// Something changed about who takes part.
-    Notice(crate::message::Notice),
+    Notice(Box<crate::message::Notice>),
     /// The command has ended: hang up.
     Closed(Close),
     /// It cannot go on: hang up.
@@ -288,7 +288,7 @@ impl Client {
             until: now + ACK_DEADLINE,
             again,
         };
-        self.send(Kind::Open(Open {
+        self.send(Kind::Open(Box::new(Open {
             config: (!again).then(|| self.config.clone()),
             session: Some(OpenSession {
                 features: [Feature::Signals, Feature::Resume, Feature::Notices]
@@ -298,7 +298,7 @@ impl Client {
                 size: self.size.map(Into::into),
             }),
             ..Open::default()
-        }));
+        })));
     }
 
     fn send_input(&mut self, bytes: &Bytes) {

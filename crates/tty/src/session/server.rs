@@ -1,17 +1,21 @@
+mod command;
+mod hear;
+
 use std::collections::VecDeque;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use subtle::ConstantTimeEq as _;
 
+pub use command::{Command, Exit, Settings, Start};
+
 use super::output::Output;
 use super::{CLOSE_DEADLINE, HEARTBEAT, OPEN_DEADLINE, REPLAY, SILENCE, STOP_GRACE, TOKEN_LEN};
 use crate::message::{
-    Ack, AckSession, Close, Config, Data, Feature, Heartbeat, Kind, Open, OpenSession,
-    ParameterKind, Payload, Resume, Signal, Stream, Termination, TerminationReason, limits,
+    Ack, AckSession, Close, Feature, Heartbeat, Kind, OpenSession, Resume, Signal, Stream,
+    Termination, TerminationReason, limits,
 };
-use crate::size::Size;
 
 /// The side that runs the command.
 ///
@@ -43,65 +47,6 @@ pub struct Server {
     over_at: Option<Instant>,
     /// The client is gone: when its command goes, too.
     grace_at: Option<Instant>,
-}
-
-/// What a server allows its sessions.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Names the session, towards the client and in logs.
-    pub session_id: String,
-    /// How long a command outlives its connection; zero ends it at once.
-    pub grace: Duration,
-    /// How long nothing may be typed or shown.
-    pub idle: Option<Duration>,
-    /// How long a session may last.
-    pub duration: Option<Duration>,
-}
-
-/// What the owner of a [`Server`] has to do.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Command {
-    /// Start a command; answer with `on_started` or `on_start_failed`.
-    Start(Box<Start>),
-    /// Send a message to the client.
-    Send(Kind),
-    /// Write to the command.
-    Input(Bytes),
-    /// Close what the command reads. Never with a terminal: there, it is a key.
-    EndInput,
-    /// The terminal has this size now.
-    Resize(Size),
-    /// Signal the command, and what it started in its terminal.
-    Signal(Signal),
-    /// Stop reading what the command writes, until `ReadOutput`.
-    HoldOutput,
-    /// Read what the command writes again.
-    ReadOutput,
-    /// The client misses a part of what was shown: have the program draw its screen again.
-    Redraw,
-    /// Hang up, once everything that was sent is out: a close frame with the reason `finished`, or
-    /// on a plain stream wait for the peer to close.
-    Disconnect,
-    /// Forget the session. The command has ended, or never began.
-    Release,
-}
-
-/// A command to start.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Start {
-    /// The command and its surroundings.
-    pub config: Config,
-    /// Its terminal; `None` for pipes.
-    pub terminal: Option<Size>,
-}
-
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// With a code.
-    Code(i32),
-    /// By a signal: its number here, and its name without `SIG`.
-    Signal(i32, &'static str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,6 +187,18 @@ impl Server {
         }
     }
 
+    /// The command hides what is typed from now on, or shows it again. Who records must know before
+    /// the next key.
+    pub fn on_secret_input(&mut self, secret: bool) {
+        if self.client.is_some() {
+            self.commands
+                .push_back(Command::Send(Kind::Heartbeat(Heartbeat {
+                    secret_input: Some(secret),
+                    ..Heartbeat::default()
+                })));
+        }
+    }
+
     /// The command closed a stream.
     pub fn on_output_end(&mut self, stream: Stream, now: Instant) {
         let before = self.open_streams.len();
@@ -373,7 +330,7 @@ impl Server {
     pub fn on_time(&mut self, now: Instant) {
         match self.phase {
             Phase::Opening { until } if until <= now => {
-                self.fail("nothing was opened in time", now)
+                self.fail("nothing was opened in time", now);
             }
             Phase::Draining { exit, until } if until <= now => self.close(exit, now),
             Phase::Leaving { until } if until <= now => self.release(),
@@ -399,122 +356,6 @@ impl Server {
             }
         }
         self.beat(now);
-    }
-
-    fn hear(&mut self, kind: Kind, now: Instant) -> Result<(), String> {
-        match (kind, self.phase) {
-            (Kind::Open(open), Phase::Opening { .. }) => self.open(open),
-            (Kind::Heartbeat(heartbeat), phase) => {
-                if matches!(phase, Phase::Opening { .. }) && heartbeat != Heartbeat::default() {
-                    return Err("a signal before the open".to_owned());
-                }
-                self.hear_heartbeat(&heartbeat)
-            }
-            (Kind::Data(data), Phase::Running) => self.hear_data(data, now),
-            (Kind::Parameter(parameter), Phase::Running) => {
-                if !self.has_tty {
-                    return Err("a size without a terminal".to_owned());
-                }
-                if let Some(ParameterKind::TerminalSize(size)) = parameter.parameter {
-                    self.commands.extend(size.size().map(Command::Resize));
-                }
-                Ok(())
-            }
-            (Kind::Error(_), _) => {
-                self.client = None;
-                self.commands.push_back(Command::Disconnect);
-                match self.phase {
-                    Phase::Opening { .. } | Phase::Closed { .. } | Phase::Leaving { .. } => {
-                        self.release();
-                    }
-                    // A client that says why it goes does not come back.
-                    _ => {
-                        self.token = None;
-                        self.leave(now);
-                    }
-                }
-                Ok(())
-            }
-            // The client cannot know yet that the command has ended.
-            (
-                Kind::Data(_) | Kind::Parameter(_),
-                Phase::Draining { .. } | Phase::Leaving { .. },
-            ) => Ok(()),
-            (Kind::Attach(_), _) => Err("this server has no sessions to join".to_owned()),
-            (kind, _) => Err(format!("an unexpected {}", kind.name())),
-        }
-    }
-
-    fn open(&mut self, open: Open) -> Result<(), String> {
-        if open.session_key_grant.is_some() {
-            return Err("this server does not know this encryption".to_owned());
-        }
-        if open
-            .session
-            .as_ref()
-            .is_some_and(|session| session.resume.is_some())
-        {
-            return Err("there is no session to come back to".to_owned());
-        }
-        let config = open.config.unwrap_or_default();
-        self.has_tty = config.options.is_some_and(|options| options.allocate_tty);
-        let session = open.session.unwrap_or_default();
-        self.features = session.features;
-        let size = session.size.and_then(|size| size.size());
-        let terminal = self.has_tty.then(|| size.unwrap_or(Size::DEFAULT));
-        self.phase = Phase::Starting;
-        self.commands
-            .push_back(Command::Start(Box::new(Start { config, terminal })));
-        Ok(())
-    }
-
-    fn hear_heartbeat(&mut self, heartbeat: &Heartbeat) -> Result<(), String> {
-        if let Some(client) = &mut self.client {
-            client.beats = true;
-        }
-        if let Some(received) = heartbeat.received.filter(|_| self.token.is_some()) {
-            self.output
-                .acknowledge(received)
-                .map_err(|error| error.to_string())?;
-            self.bound_output();
-        }
-        if let Some(signal) = heartbeat.signal {
-            let signal = Signal::try_from(signal)
-                .ok()
-                .filter(|signal| *signal != Signal::Unspecified)
-                .ok_or("an unknown signal")?;
-            if self.phase == Phase::Running {
-                self.commands.push_back(Command::Signal(signal));
-            }
-        }
-        Ok(())
-    }
-
-    fn hear_data(&mut self, data: Data, now: Instant) -> Result<(), String> {
-        if data.r#type() != Stream::Stdin {
-            return Err("data that is not input".to_owned());
-        }
-        match data.payload {
-            Some(Payload::Data(bytes)) if self.stdin_open => {
-                self.touch(now);
-                self.input_received += u64::try_from(bytes.len()).unwrap_or_default();
-                self.commands.push_back(Command::Input(bytes));
-                self.report_input();
-                Ok(())
-            }
-            Some(Payload::Data(_)) => Err("input after its end".to_owned()),
-            // In a terminal the end of input is a key, and the published server ignores this, too.
-            Some(Payload::Eos(_)) if self.has_tty => Ok(()),
-            Some(Payload::Eos(_)) => {
-                if std::mem::replace(&mut self.stdin_open, false) {
-                    self.commands.push_back(Command::EndInput);
-                }
-                Ok(())
-            }
-            Some(Payload::EncryptedData(_)) | None => {
-                Err("sealed data in a session that is not sealed".to_owned())
-            }
-        }
     }
 
     fn acknowledge(&mut self, token: [u8; TOKEN_LEN], output_from: Option<u64>) {
@@ -699,24 +540,6 @@ impl Server {
             client.heartbeat_at = now + HEARTBEAT;
             self.send_heartbeat();
         }
-    }
-
-    /// Says how much input arrived before the client has to stop reading its own.
-    fn report_input(&mut self) {
-        let quarter = u64::try_from(REPLAY / 4).unwrap_or(u64::MAX);
-        if self.token.is_some() && self.input_received - self.input_reported >= quarter {
-            self.send_heartbeat();
-        }
-    }
-
-    fn send_heartbeat(&mut self) {
-        self.input_reported = self.input_received;
-        let received = self.token.is_some().then_some(self.input_received);
-        self.commands
-            .push_back(Command::Send(Kind::Heartbeat(Heartbeat {
-                received,
-                ..Heartbeat::default()
-            })));
     }
 
     fn touch(&mut self, now: Instant) {

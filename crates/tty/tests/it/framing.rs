@@ -103,7 +103,7 @@ fn kind() -> impl Strategy<Value = Kind> {
                 ..Heartbeat::default()
             })
         }),
-        (words, any::<bool>()).prop_map(|(cmd_args, allocate_tty)| Kind::Open(Open {
+        (words, any::<bool>()).prop_map(|(cmd_args, allocate_tty)| Kind::Open(Box::new(Open {
             config: Some(Config {
                 options: Some(Options {
                     allocate_tty,
@@ -113,6 +113,6 @@ fn kind() -> impl Strategy<Value = Kind> {
                 ..Config::default()
             }),
             ..Open::default()
-        })),
+        }))),
     ]
 }
