@@ -124,6 +124,12 @@ ids! {
     AttemptId "att"
     /// Names a registered `WebTTY` server.
     WebttyServerId "wsv"
+    /// Names a managed `WebTTY` session.
+    WebttySessionId "wts"
+    /// Names somebody who takes part in a managed `WebTTY` session.
+    ParticipantId "wtp"
+    /// Names one request for control of a managed `WebTTY` session.
+    ControlRequestId "wtc"
     /// Names one entry of the audit log.
     AuditId "adt"
 }

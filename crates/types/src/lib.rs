@@ -23,4 +23,5 @@ pub mod problem;
 pub mod query_credential;
 mod timestamp;
 pub mod tunnel;
+pub mod webtty;
 mod words;

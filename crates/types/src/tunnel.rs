@@ -3,9 +3,6 @@
 mod names;
 mod properties;
 
-use std::fmt;
-use std::str::FromStr;
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -112,49 +109,10 @@ impl Tunnel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected one of {expected}")]
 pub struct UnknownWord {
-    expected: &'static str,
+    pub(crate) expected: &'static str,
 }
 
-macro_rules! words {
-    ($($(#[doc = $doc:literal])* $name:ident { $($(#[$word_doc:meta])* $variant:ident = $word:literal),+ $(,)? })*) => {$(
-        $(#[doc = $doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum $name {
-            $($(#[$word_doc])* #[serde(rename = $word)] $variant),+
-        }
-
-        impl $name {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word on the wire.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-
-        crate::words::schema!($name, concat!($($doc),*), [$($word),+]);
-
-        impl FromStr for $name {
-            type Err = UnknownWord;
-
-            fn from_str(given: &str) -> Result<Self, UnknownWord> {
-                match given {
-                    $($word => Ok(Self::$variant),)+
-                    _ => Err(UnknownWord { expected: concat!($("`", $word, "` "),+).trim_ascii_end() }),
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-    )*};
-}
-
-words! {
+crate::words::words! {
     /// What travels through a tunnel.
     TunnelType {
         /// A reliable stream of bytes.

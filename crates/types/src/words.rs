@@ -1,4 +1,4 @@
-//! Schemas of enums that are words on the wire.
+//! Enums that are words on the wire, and their schemas.
 
 /// Gives an enum the schema of its words. (The derive does not see words that a macro wrote.)
 macro_rules! schema {
@@ -18,3 +18,45 @@ macro_rules! schema {
 }
 
 pub(crate) use schema;
+
+/// Enums of words: names, reading, writing and schema from one list.
+macro_rules! words {
+    ($($(#[doc = $doc:literal])* $name:ident { $($(#[$word_doc:meta])* $variant:ident = $word:literal),+ $(,)? })*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        pub enum $name {
+            $($(#[$word_doc])* #[serde(rename = $word)] $variant),+
+        }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word on the wire.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        crate::words::schema!($name, concat!($($doc),*), [$($word),+]);
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::tunnel::UnknownWord;
+
+            fn from_str(given: &str) -> Result<Self, $crate::tunnel::UnknownWord> {
+                match given {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err($crate::tunnel::UnknownWord { expected: concat!($("`", $word, "` "),+).trim_ascii_end() }),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    )*};
+}
+
+pub(crate) use words;

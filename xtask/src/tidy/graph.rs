@@ -18,6 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("credentials", &["types"]),
     ("wire", &["types"]),
+    ("tty", &["types"]),
     ("webauthn", &["types"]),
     ("http1", &[]),
     ("api", &["types"]),
@@ -91,7 +92,15 @@ const EDGES: &[(&str, &[&str])] = &[
 /// What these crates must not reach, not even through others.
 const BARRIERS: &[Barrier] = &[
     Barrier {
-        crates: &["types", "credentials", "wire", "webauthn", "http1", "api"],
+        crates: &[
+            "types",
+            "credentials",
+            "wire",
+            "tty",
+            "webauthn",
+            "http1",
+            "api",
+        ],
         never: &[
             "tokio", "mio", "socket2", "hyper", "axum", "reqwest", "sqlx",
         ],

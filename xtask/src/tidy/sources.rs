@@ -91,7 +91,7 @@ const MAX_LINES: usize = 600;
 /// The exceptions from `MAX_LINES`, each with its reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-const PURE_CRATES: [&str; 5] = ["types", "credentials", "wire", "http1", "api"];
+const PURE_CRATES: [&str; 6] = ["types", "credentials", "wire", "tty", "http1", "api"];
 
 const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),

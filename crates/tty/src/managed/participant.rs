@@ -1,0 +1,207 @@
+//! Who takes part, and what waits for them.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use jiff::Timestamp;
+use subtle::ConstantTimeEq as _;
+use types::id::ParticipantId;
+
+use super::{VIEWER_MESSAGES, VIEWER_QUEUE};
+use crate::message::{Heartbeat, Kind, Notice, NoticeKind, Payload, Stream};
+use crate::screen::Screen;
+use crate::size::Size;
+
+/// Length of a grant to attach, in bytes.
+pub const GRANT_LEN: usize = 32;
+
+/// A person, or a program that acts for one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Person {
+    /// Their account.
+    pub user_id: Option<String>,
+    /// What others are shown, at most 256 bytes.
+    pub name: String,
+    /// Their device.
+    pub device_id: Option<String>,
+    /// Their browser.
+    pub browser_id: Option<String>,
+}
+
+/// Somebody who will attach.
+pub struct NewParticipant {
+    /// Names them in this session.
+    pub id: ParticipantId,
+    /// Who they are.
+    pub person: Person,
+    /// Fresh random bytes, which they show when they attach.
+    pub grant: [u8; GRANT_LEN],
+}
+
+impl fmt::Debug for NewParticipant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NewParticipant({})", self.id)
+    }
+}
+
+/// Somebody who takes part, took part, or may.
+#[derive(Debug)]
+pub struct Participant {
+    /// Names them in this session.
+    pub id: ParticipantId,
+    /// Who they are.
+    pub person: Person,
+    /// When they asked to attach.
+    pub attached_at: Timestamp,
+    /// When they went, or were made to.
+    pub detached_at: Option<Timestamp>,
+    pub(super) grant: Option<Grant>,
+    pub(super) viewer: Option<Viewer>,
+}
+
+impl Participant {
+    /// Whether their stream is there.
+    pub fn is_connected(&self) -> bool {
+        self.viewer.is_some() && self.detached_at.is_none()
+    }
+}
+
+/// A grant that was not used.
+pub(super) struct Grant {
+    hash: [u8; 32],
+    pub(super) expires_at: Timestamp,
+}
+
+impl Grant {
+    pub(super) fn new(grant: &[u8], expires_at: Timestamp) -> Self {
+        Self {
+            hash: hash(grant),
+            expires_at,
+        }
+    }
+
+    pub(super) fn is(&self, shown: &[u8]) -> bool {
+        self.hash.ct_eq(&hash(shown)).into()
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Grant(until {})", self.expires_at)
+    }
+}
+
+fn hash(grant: &[u8]) -> [u8; 32] {
+    let mut context = Context::new(&SHA256);
+    context.update(b"svc-webtty-attach-grant-v1\0");
+    context.update(grant);
+    context.finish().as_ref().try_into().unwrap_or([0; 32])
+}
+
+/// What waits for one stream.
+#[derive(Debug, Default)]
+pub(super) struct Viewer {
+    queue: VecDeque<Kind>,
+    bytes: usize,
+    /// Output was left out: the screen comes when the rest of the queue is out.
+    behind: bool,
+}
+
+impl Viewer {
+    /// A viewer who has seen nothing of a session that runs.
+    pub(super) fn late() -> Self {
+        Self {
+            behind: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the owner has to wait before it reads more for this one.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= VIEWER_QUEUE || self.queue.len() >= VIEWER_MESSAGES
+    }
+
+    /// Whether there is something to take.
+    pub(super) fn is_ready(&self) -> bool {
+        self.behind || !self.queue.is_empty()
+    }
+
+    /// Adds what the command wrote. Who does not set the pace loses it when there is no room.
+    pub(super) fn output(&mut self, kind: &Kind, paces: bool) {
+        if self.behind {
+            return;
+        }
+        if self.is_full() && !paces {
+            self.queue.retain(|kind| !is_output(kind));
+            self.bytes = self.queue.iter().map(size_of).sum();
+            self.behind = true;
+            return;
+        }
+        self.push(kind.clone());
+    }
+
+    /// Adds what is not output; there is little of it, and the oldest gives way.
+    pub(super) fn tell(&mut self, kind: Kind) {
+        while self.queue.len() >= VIEWER_MESSAGES {
+            let Some(first) = self.queue.pop_front() else {
+                break;
+            };
+            self.bytes = self.bytes.saturating_sub(size_of(&first));
+            self.behind |= is_output(&first);
+        }
+        self.push(kind);
+    }
+
+    /// The next message; first the screen for who is behind.
+    pub(super) fn take(&mut self, screen: Option<&Screen>, size: Size) -> Option<Kind> {
+        if std::mem::replace(&mut self.behind, false) {
+            if let Some(screen) = screen {
+                let drawn = Kind::data(Stream::Stdout, screen.snapshot());
+                self.bytes += size_of(&drawn);
+                self.queue.push_front(drawn);
+            }
+            // The notice goes first: what follows is drawn on an empty terminal of this size.
+            return Some(notice(Notice {
+                size: Some(size.into()),
+                ..of_kind(NoticeKind::Snapshot)
+            }));
+        }
+        let kind = self.queue.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(size_of(&kind));
+        Some(kind)
+    }
+
+    fn push(&mut self, kind: Kind) {
+        self.bytes += size_of(&kind);
+        self.queue.push_back(kind);
+    }
+}
+
+pub(super) fn of_kind(kind: NoticeKind) -> Notice {
+    Notice {
+        kind: kind.into(),
+        ..Notice::default()
+    }
+}
+
+pub(super) fn notice(notice: Notice) -> Kind {
+    Kind::Heartbeat(Heartbeat {
+        notice: Some(Box::new(notice)),
+        ..Heartbeat::default()
+    })
+}
+
+fn is_output(kind: &Kind) -> bool {
+    matches!(kind, Kind::Data(_))
+}
+
+fn size_of(kind: &Kind) -> usize {
+    match kind {
+        Kind::Data(data) => match &data.payload {
+            Some(Payload::Data(bytes)) => bytes.len(),
+            _ => 0,
+        },
+        _ => 0,
+    }
+}

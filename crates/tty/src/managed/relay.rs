@@ -1,0 +1,304 @@
+//! What participants and the server say, and where it goes.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use types::id::{ControlRequestId, ParticipantId};
+use types::webtty::{ControlAction, RecordDirection, RecordType, SessionStatus, StreamType};
+
+use super::control::Approver;
+use super::participant::{Participant, notice, of_kind};
+use super::session::Session;
+use super::{Command, Event};
+use crate::message::{
+    Data, Feature, Heartbeat, Kind, Notice, NoticeKind, Open, Parameter, ParameterKind, Payload,
+    Signal, Stream,
+};
+use crate::recording::Entry;
+use crate::screen::Screen;
+use crate::size::Size;
+
+impl Session {
+    /// A participant said something.
+    pub fn on_message(&mut self, from: ParticipantId, kind: Kind, now: Timestamp) {
+        self.expire(now);
+        if !self
+            .participants
+            .get(&from)
+            .is_some_and(Participant::is_connected)
+        {
+            return;
+        }
+        let controls = self.controller_id() == Some(from);
+        let before = self.status == SessionStatus::Opening && from == self.initiator;
+        match kind {
+            Kind::ClientHello(hello) if before && !self.opened => {
+                self.send_server(Kind::ClientHello(hello));
+            }
+            Kind::Open(open) if before && !self.opened => self.open(open),
+            Kind::Data(data) if data.r#type() == Stream::Stdin => {
+                if controls && self.status == SessionStatus::Active {
+                    self.input(from, data, now);
+                }
+            }
+            Kind::Parameter(Parameter {
+                parameter: Some(ParameterKind::TerminalSize(given)),
+            }) => {
+                if let Some(size) = given.size().filter(|_| controls && self.terminal) {
+                    self.resize(from, size);
+                }
+            }
+            Kind::Heartbeat(heartbeat) => self.hear_heartbeat(from, &heartbeat, now),
+            Kind::Error(_) => self.leave(from, now),
+            kind => {
+                let error = Kind::error(&format!("an unexpected {}", kind.name()));
+                self.tell(from, error);
+                self.leave(from, now);
+            }
+        }
+    }
+
+    /// The stream of a participant is gone.
+    pub fn on_lost(&mut self, id: ParticipantId, now: Timestamp) {
+        self.leave(id, now);
+        if let Some(participant) = self.participants.get_mut(&id) {
+            participant.viewer = None;
+        }
+    }
+
+    /// The server said something.
+    pub fn on_server(&mut self, kind: Kind, now: Timestamp) {
+        self.expire(now);
+        if self.ended_at.is_some() {
+            return;
+        }
+        match kind {
+            Kind::ServerHello(_) | Kind::ProtocolError(_) => self.tell(self.initiator, kind),
+            Kind::Ack(_) if self.status == SessionStatus::Opening => {
+                self.status = SessionStatus::Active;
+                self.screen = (self.terminal && !self.sealed)
+                    .then(|| Screen::new(self.size))
+                    .flatten();
+                self.tell(self.initiator, kind);
+                self.record(RecordType::Ack, None, "");
+                self.event(Event::SessionUpdated);
+            }
+            Kind::Data(data) if data.r#type() != Stream::Stdin => self.output(&data, now),
+            Kind::Heartbeat(heartbeat) => {
+                self.secret_input = heartbeat.secret_input.unwrap_or(self.secret_input);
+            }
+            Kind::Close(close) => {
+                self.exit_code = Some(close.return_code);
+                let entry = Entry {
+                    exit_code: Some(close.return_code),
+                    detail: close
+                        .termination
+                        .as_ref()
+                        .map(|t| format!("{:?}", t.reason())),
+                    ..Entry::new(RecordType::Close, RecordDirection::ServerToClient)
+                };
+                self.commands.push_back(Command::Record(entry));
+                self.end(SessionStatus::Closed, &Kind::Close(close), now);
+            }
+            Kind::Error(error) => self.fail(error.msg, now),
+            kind => self.fail(
+                format!("the server sent an unexpected {}", kind.name()),
+                now,
+            ),
+        }
+    }
+
+    /// The connection to the server is gone.
+    pub fn on_server_lost(&mut self, now: Timestamp) {
+        if self.ended_at.is_some() {
+            return;
+        }
+        if self.status == SessionStatus::Closing {
+            let told = Kind::error("the session was terminated");
+            self.end(SessionStatus::Closed, &told, now);
+        } else {
+            self.fail("the connection to the server is gone".to_owned(), now);
+        }
+    }
+
+    /// Starts what the client wants, without what only the two ends of one connection can do.
+    fn open(&mut self, mut open: Box<Open>) {
+        self.opened = true;
+        let config = open.config.get_or_insert_default();
+        self.terminal = config.options.is_some_and(|options| options.allocate_tty);
+        let detail = config.cmd_args.join(" ");
+        if let Some(session) = &mut open.session {
+            let signals = i32::from(Feature::Signals);
+            session.features.retain(|feature| *feature == signals);
+            session.resume = None;
+            let size = session.size.and_then(|size| size.size());
+            self.size = size.unwrap_or(self.size);
+        }
+        self.commands.push_back(Command::Record(Entry {
+            participant_id: Some(self.initiator.to_string()),
+            size: self.terminal.then_some(self.size),
+            detail: Some(crate::message::cut(&detail, MAX_DETAIL).to_owned()),
+            ..Entry::new(RecordType::Open, RecordDirection::ClientToServer)
+        }));
+        self.send_server(Kind::Open(open));
+    }
+
+    /// What who has control typed.
+    fn input(&mut self, from: ParticipantId, mut data: Data, now: Timestamp) {
+        let mut spent = false;
+        let bytes = match &mut data.payload {
+            Some(Payload::Data(bytes)) if !self.sealed => {
+                spent = self.count_lines(bytes);
+                bytes.clone()
+            }
+            Some(Payload::EncryptedData(payload)) if self.sealed => payload.ciphertext.clone(),
+            // The end of input is the end for everybody, so it is not for who has borrowed it.
+            Some(Payload::Eos(_)) if from == self.initiator => Bytes::new(),
+            _ => return,
+        };
+        let entry = Entry::input(from.as_str(), bytes, self.secret_input);
+        self.commands.push_back(Command::Record(entry));
+        self.send_server(Kind::Data(data));
+        if spent {
+            self.take_back(now);
+        }
+    }
+
+    /// Cuts input after the last line that may be sent. `true` when it was reached.
+    fn count_lines(&mut self, bytes: &mut Bytes) -> bool {
+        let Some(left) = self.controller.as_mut().and_then(|c| c.lines.as_mut()) else {
+            return false;
+        };
+        let ends = bytes
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| matches!(byte, b'\r' | b'\n'));
+        for (at, _) in ends {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                let end = at + 1;
+                *bytes = bytes.slice(..end);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn resize(&mut self, from: ParticipantId, size: Size) {
+        self.size = size;
+        if let Some(screen) = &mut self.screen {
+            screen.resize(size);
+        }
+        let entry = Entry::resize(from.as_str(), size);
+        self.commands.push_back(Command::Record(entry));
+        let told: crate::message::TerminalSize = size.into();
+        self.send_server(Kind::Parameter(told.into()));
+        self.broadcast(&notice(Notice {
+            size: Some(told),
+            ..of_kind(NoticeKind::Resized)
+        }));
+    }
+
+    fn hear_heartbeat(&mut self, from: ParticipantId, heartbeat: &Heartbeat, now: Timestamp) {
+        let controls = self.controller_id() == Some(from);
+        let signal = heartbeat
+            .signal
+            .and_then(|signal| Signal::try_from(signal).ok());
+        if let Some(signal) = signal.filter(|signal| *signal != Signal::Unspecified)
+            && controls
+            && self.status == SessionStatus::Active
+        {
+            self.record(
+                RecordType::Control,
+                Some(from),
+                &format!("signal {}", signal.name()),
+            );
+            self.signal(signal);
+        }
+        if let Some(decision) = &heartbeat.decision
+            && let Ok(request) = decision.request_id.parse::<ControlRequestId>()
+        {
+            let action = if decision.grant {
+                ControlAction::Grant
+            } else {
+                ControlAction::Refuse
+            };
+            let answered = self.resolve(request, &Approver::Participant(from), action, now);
+            if let Err(refused) = answered.map(drop) {
+                // It came too late, or from who may not: nothing happens, and they see why.
+                let told = Notice {
+                    request_id: decision.request_id.clone(),
+                    reason: refused.to_string(),
+                    ..of_kind(NoticeKind::Unspecified)
+                };
+                self.tell(from, notice(told));
+            }
+        }
+    }
+
+    fn output(&mut self, data: &Data, now: Timestamp) {
+        let stream = match data.r#type() {
+            Stream::Stderr => StreamType::Stderr,
+            _ => StreamType::Stdout,
+        };
+        let bytes = match &data.payload {
+            Some(Payload::Data(bytes)) if !self.sealed => bytes.clone(),
+            Some(Payload::EncryptedData(payload)) if self.sealed => payload.ciphertext.clone(),
+            Some(Payload::Eos(_)) => Bytes::new(),
+            _ => {
+                self.fail("the server sent data of the wrong kind".to_owned(), now);
+                return;
+            }
+        };
+        if !bytes.is_empty() {
+            if let Some(screen) = &mut self.screen {
+                screen.feed(&bytes);
+            }
+            self.commands
+                .push_back(Command::Record(Entry::output(stream, bytes)));
+        }
+        let kind = Kind::Data(data.clone());
+        let pace = self.pace();
+        let mut lost = Vec::new();
+        for (id, participant) in &mut self.participants {
+            let Some(viewer) = participant.viewer.as_mut() else {
+                continue;
+            };
+            let ready = viewer.is_ready();
+            viewer.output(&kind, pace == Some(*id));
+            if !ready && viewer.is_ready() {
+                self.commands.push_back(Command::Wake(*id));
+            }
+            // Without a screen there is nothing to draw anew.
+            if viewer.is_full() && self.screen.is_none() && pace != Some(*id) {
+                lost.push(*id);
+            }
+        }
+        for id in lost {
+            self.tell(id, Kind::error("too slow to watch this session"));
+            self.leave(id, now);
+        }
+    }
+
+    /// Who has control sets the pace; without a terminal nothing may be lost, so who opened it does.
+    pub(super) fn pace(&self) -> Option<ParticipantId> {
+        if self.terminal {
+            self.controller_id()
+        } else {
+            Some(self.initiator)
+        }
+    }
+
+    pub(super) fn signal(&mut self, signal: Signal) {
+        self.send_server(Kind::Heartbeat(Heartbeat {
+            signal: Some(signal.into()),
+            ..Heartbeat::default()
+        }));
+    }
+
+    pub(super) fn send_server(&mut self, kind: Kind) {
+        self.commands.push_back(Command::ToServer(kind));
+    }
+}
+
+/// The command in the record of an open, in bytes: as much as a line of a list shows.
+const MAX_DETAIL: usize = 1024;

@@ -1,0 +1,533 @@
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::Timestamp;
+use subtle::ConstantTimeEq as _;
+use types::id::{ControlRequestId, ParticipantId, WebttySessionId};
+use types::webtty::{ControlStatus, RecordType, SessionStatus};
+
+use super::control::{ControlRequest, Controller};
+use super::participant::{Grant, NewParticipant, Participant, Person, Viewer, notice, of_kind};
+use super::{
+    ABANDONED, Command, Event, GRANT_TTL, MAX_LISTED, MAX_PARTICIPANTS, Refused, TERMINATE_GRACE,
+    after,
+};
+use crate::message::{Attach, AttachRole, Heartbeat, Kind, Notice, NoticeKind, Signal};
+use crate::recording::Entry;
+use crate::screen::Screen;
+use crate::session::HEARTBEAT;
+use crate::size::Size;
+
+/// One session. See the [module](super) for what it keeps.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) id: WebttySessionId,
+    pub(super) status: SessionStatus,
+    pub(super) started_at: Timestamp,
+    pub(super) ended_at: Option<Timestamp>,
+    pub(super) exit_code: Option<i32>,
+    pub(super) error: Option<String>,
+    pub(super) initiator: ParticipantId,
+    pub(super) participants: BTreeMap<ParticipantId, Participant>,
+    pub(super) requests: BTreeMap<ControlRequestId, ControlRequest>,
+    pub(super) controller: Option<Controller>,
+    pub(super) opened: bool,
+    pub(super) sealed: bool,
+    pub(super) terminal: bool,
+    pub(super) size: Size,
+    pub(super) screen: Option<Screen>,
+    pub(super) secret_input: bool,
+    pub(super) heartbeat_at: Timestamp,
+    pub(super) abandoned_at: Option<Timestamp>,
+    pub(super) terminate_at: Option<Timestamp>,
+    pub(super) commands: VecDeque<Command>,
+}
+
+/// A client came to a managed server.
+#[derive(Debug)]
+pub struct NewSession {
+    /// Names the session.
+    pub id: WebttySessionId,
+    /// Names the client in it.
+    pub initiator: ParticipantId,
+    /// Who it is.
+    pub person: Person,
+    /// Only the two ends can read what is typed and shown.
+    pub sealed: bool,
+}
+
+impl Session {
+    /// A session that begins. Its first participant is connected and has control.
+    pub fn new(new: NewSession, now: Timestamp) -> Self {
+        let initiator = Participant {
+            id: new.initiator,
+            person: new.person,
+            attached_at: now,
+            detached_at: None,
+            grant: None,
+            viewer: Some(Viewer::default()),
+        };
+        let mut session = Self {
+            id: new.id,
+            status: SessionStatus::Opening,
+            started_at: now,
+            ended_at: None,
+            exit_code: None,
+            error: None,
+            initiator: new.initiator,
+            participants: BTreeMap::from([(new.initiator, initiator)]),
+            requests: BTreeMap::new(),
+            controller: Some(Controller {
+                participant: new.initiator,
+                request: None,
+                until: None,
+                lines: None,
+            }),
+            opened: false,
+            sealed: new.sealed,
+            terminal: false,
+            size: Size::DEFAULT,
+            screen: None,
+            secret_input: false,
+            heartbeat_at: after(now, HEARTBEAT),
+            abandoned_at: None,
+            terminate_at: None,
+            commands: VecDeque::new(),
+        };
+        session.event(Event::SessionCreated);
+        session
+    }
+
+    /// What is to be done next.
+    pub fn command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// The next message for this participant.
+    pub fn take(&mut self, participant: ParticipantId) -> Option<Kind> {
+        let viewer = self.participants.get_mut(&participant)?.viewer.as_mut()?;
+        viewer.take(self.screen.as_ref(), self.size)
+    }
+
+    /// Whether nothing is to be read from the server until who has control has taken more.
+    pub fn holds_server(&self) -> bool {
+        let pace = self.pace().and_then(|id| self.participants.get(&id));
+        let viewer = pace.and_then(|participant| participant.viewer.as_ref());
+        viewer.is_some_and(Viewer::is_full)
+    }
+
+    /// Names the session.
+    pub fn id(&self) -> WebttySessionId {
+        self.id
+    }
+
+    /// How far it is.
+    pub fn status(&self) -> SessionStatus {
+        self.status
+    }
+
+    /// When it began.
+    pub fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+
+    /// When it ended.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.ended_at
+    }
+
+    /// How the command ended.
+    pub fn exit_code(&self) -> Option<i32> {
+        self.exit_code
+    }
+
+    /// What went wrong: text of the server, or ours.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Whether there is a terminal.
+    pub fn has_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// How large it is.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Everybody who takes part or did, in the order in which they came.
+    pub fn participants(&self) -> impl Iterator<Item = &Participant> {
+        self.participants.values()
+    }
+
+    /// All requests for control, in their order.
+    pub fn requests(&self) -> impl Iterator<Item = &ControlRequest> {
+        self.requests.values()
+    }
+
+    /// Who has control.
+    pub fn controller_id(&self) -> Option<ParticipantId> {
+        self.controller
+            .as_ref()
+            .map(|controller| controller.participant)
+    }
+
+    /// Whether somebody can attach now.
+    pub fn is_attachable(&self) -> bool {
+        self.status == SessionStatus::Active && !self.sealed
+    }
+
+    /// Somebody asks to watch. Until when the grant is good is the answer.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn attach(&mut self, new: NewParticipant, now: Timestamp) -> Result<Timestamp, Refused> {
+        if self.sealed {
+            return Err(Refused::Sealed);
+        }
+        if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
+            return Err(Refused::NotActive);
+        }
+        self.drop_late_grants(now);
+        let present = self
+            .participants
+            .values()
+            .filter(|p| p.detached_at.is_none());
+        if present.count() >= MAX_PARTICIPANTS {
+            return Err(Refused::TooMany);
+        }
+        if self.participants.contains_key(&new.id) {
+            return Err(Refused::Invalid("id"));
+        }
+        self.forget_detached();
+        let expires_at = after(now, GRANT_TTL);
+        self.participants.insert(
+            new.id,
+            Participant {
+                id: new.id,
+                person: new.person,
+                attached_at: now,
+                detached_at: None,
+                grant: Some(Grant::new(&new.grant, expires_at)),
+                viewer: None,
+            },
+        );
+        Ok(expires_at)
+    }
+
+    /// A stream came, with its first message. From now on it is this participant's.
+    ///
+    /// # Errors
+    /// See [`Refused`]. Whoever shows a wrong grant learns nothing but that.
+    pub fn connect(&mut self, attach: &Attach, now: Timestamp) -> Result<ParticipantId, Refused> {
+        if attach.requested_role() == AttachRole::Controller {
+            return Err(Refused::NotAsController);
+        }
+        if !bool::from(
+            attach
+                .session_id
+                .as_bytes()
+                .ct_eq(self.id.as_str().as_bytes()),
+        ) {
+            return Err(Refused::BadGrant);
+        }
+        if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
+            return Err(Refused::NotActive);
+        }
+        let id: ParticipantId = attach
+            .participant_id
+            .parse()
+            .map_err(|_| Refused::BadGrant)?;
+        let participant = self.participants.get_mut(&id).ok_or(Refused::BadGrant)?;
+        let grant = participant
+            .grant
+            .as_ref()
+            .filter(|_| participant.detached_at.is_none());
+        let grant = grant.ok_or(Refused::BadGrant)?;
+        if !grant.is(&attach.attach_grant) {
+            return Err(Refused::BadGrant);
+        }
+        if grant.expires_at <= now {
+            return Err(Refused::Expired);
+        }
+        // Used: whoever shows it again has stolen it.
+        participant.grant = None;
+        participant.viewer = Some(Viewer::late());
+        let name = participant.person.name.clone();
+        self.commands.push_back(Command::Wake(id));
+        self.record(RecordType::Participant, Some(id), "attached");
+        self.event(Event::ParticipantAttached(id));
+        self.tell_others(id, NoticeKind::Joined, &name);
+        Ok(id)
+    }
+
+    /// A participant goes, by their own word or by an owner's.
+    ///
+    /// # Errors
+    /// [`Refused::NotFound`] for who is not there.
+    pub fn detach(&mut self, id: ParticipantId, now: Timestamp) -> Result<(), Refused> {
+        let participant = self.participants.get(&id);
+        if participant.is_none_or(|participant| participant.detached_at.is_some()) {
+            return Err(Refused::NotFound);
+        }
+        self.leave(id, now);
+        Ok(())
+    }
+
+    /// An owner has a participant go, who is told so.
+    ///
+    /// # Errors
+    /// [`Refused::NotFound`] for who is not there.
+    pub fn kick(&mut self, id: ParticipantId, now: Timestamp) -> Result<(), Refused> {
+        self.tell(id, notice(of_kind(NoticeKind::Kicked)));
+        self.detach(id, now)
+    }
+
+    /// An owner ends the session.
+    ///
+    /// # Errors
+    /// [`Refused::NotActive`] for one that has ended.
+    pub fn terminate(&mut self, by: Option<ParticipantId>, now: Timestamp) -> Result<(), Refused> {
+        if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
+            return Err(Refused::NotActive);
+        }
+        self.record(RecordType::Control, by, "terminated");
+        self.end_soon(now);
+        Ok(())
+    }
+
+    /// When [`on_time`](Self::on_time) is to be called next.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        if self.ended_at.is_some() {
+            return None;
+        }
+        let requests = self.requests.values();
+        let requests = requests.filter(|r| r.status == ControlStatus::Pending);
+        let requests = requests.map(|request| request.expires_at);
+        let grants = self
+            .participants
+            .values()
+            .filter(|p| p.detached_at.is_none());
+        let grants = grants.filter_map(|p| p.grant.as_ref().map(|grant| grant.expires_at));
+        let control = self
+            .controller
+            .as_ref()
+            .and_then(|controller| controller.until);
+        [
+            Some(self.heartbeat_at),
+            control,
+            self.abandoned_at,
+            self.terminate_at,
+        ]
+        .into_iter()
+        .flatten()
+        .chain(requests)
+        .chain(grants)
+        .min()
+    }
+
+    /// A deadline may have come.
+    pub fn on_time(&mut self, now: Timestamp) {
+        if self.ended_at.is_some() {
+            return;
+        }
+        self.expire(now);
+        self.drop_late_grants(now);
+        if self.abandoned_at.is_some_and(|at| at <= now) {
+            self.abandoned_at = None;
+            self.record(RecordType::Control, None, "abandoned");
+            self.end_soon(now);
+        }
+        if self.terminate_at.is_some_and(|at| at <= now) {
+            self.terminate_at = None;
+            self.commands.push_back(Command::HangUpServer);
+        }
+        if self.heartbeat_at <= now {
+            self.heartbeat_at = after(now, HEARTBEAT);
+            self.broadcast(&Kind::Heartbeat(Heartbeat::default()));
+        }
+    }
+
+    pub(super) fn leave(&mut self, id: ParticipantId, now: Timestamp) {
+        let Some(participant) = self.participants.get_mut(&id) else {
+            return;
+        };
+        if participant.detached_at.is_some() {
+            return;
+        }
+        participant.detached_at = Some(now);
+        participant.grant = None;
+        let connected = participant.viewer.is_some();
+        let name = participant.person.name.clone();
+        if self.controller_id() == Some(id) {
+            self.take_back(now);
+        }
+        let waiting: Vec<_> = self
+            .requests
+            .values()
+            .filter(|r| r.requester == id && r.status == ControlStatus::Pending)
+            .map(|request| request.id)
+            .collect();
+        for request in waiting {
+            self.answer(request, ControlStatus::Expired, None, None, now);
+        }
+        if connected {
+            self.commands.push_back(Command::HangUp(id));
+            self.record(RecordType::Participant, Some(id), "detached");
+            self.tell_others(id, NoticeKind::Left, &name);
+            self.event(Event::ParticipantDetached(id));
+        }
+        if id == self.initiator && (self.status == SessionStatus::Opening || !self.terminal) {
+            // Nobody else can go on with it.
+            self.end_soon(now);
+        }
+    }
+
+    pub(super) fn set_controller(&mut self, controller: Option<Controller>, now: Timestamp) {
+        self.abandoned_at = controller.is_none().then(|| after(now, ABANDONED));
+        self.controller = controller;
+        // What who has control types must not answer a screen that it has not seen.
+        if let Some(holder) = self.controller_id() {
+            self.tell_others(holder, NoticeKind::Granted, &self.person(holder).name);
+        }
+        self.event(Event::SessionUpdated);
+    }
+
+    pub(super) fn end_soon(&mut self, now: Timestamp) {
+        if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
+            return;
+        }
+        if self.status == SessionStatus::Active {
+            self.signal(Signal::Terminate);
+            self.terminate_at = Some(after(now, TERMINATE_GRACE));
+        } else {
+            self.commands.push_back(Command::HangUpServer);
+        }
+        self.status = SessionStatus::Closing;
+        self.event(Event::SessionUpdated);
+    }
+
+    pub(super) fn fail(&mut self, why: String, now: Timestamp) {
+        self.record(RecordType::Error, None, &why);
+        let told = Kind::error(&why);
+        self.error = Some(why);
+        self.end(SessionStatus::Errored, &told, now);
+    }
+
+    pub(super) fn end(&mut self, status: SessionStatus, told: &Kind, now: Timestamp) {
+        self.status = status;
+        self.ended_at = Some(now);
+        self.broadcast(told);
+        self.commands.push_back(Command::HangUpServer);
+        let pending: Vec<_> = self
+            .requests
+            .values()
+            .filter(|r| matches!(r.status, ControlStatus::Pending | ControlStatus::Granted))
+            .map(|request| (request.id, request.status))
+            .collect();
+        self.controller = None;
+        for (id, was) in pending {
+            let status = match was {
+                ControlStatus::Granted => ControlStatus::Revoked,
+                _ => ControlStatus::Expired,
+            };
+            self.answer(id, status, None, None, now);
+        }
+        let present = self.participants.values();
+        let present = present.filter(|p| p.detached_at.is_none());
+        let present: Vec<_> = present.map(|participant| participant.id).collect();
+        for id in present {
+            self.leave(id, now);
+        }
+        self.event(Event::SessionClosed);
+    }
+
+    fn drop_late_grants(&mut self, now: Timestamp) {
+        for participant in self.participants.values_mut() {
+            if participant
+                .grant
+                .as_ref()
+                .is_some_and(|grant| grant.expires_at <= now)
+            {
+                participant.grant = None;
+                participant.detached_at.get_or_insert(now);
+            }
+        }
+    }
+
+    fn forget_detached(&mut self) {
+        while self.participants.len() >= MAX_LISTED {
+            let gone = self.participants.values();
+            let mut gone = gone.filter(|p| p.detached_at.is_some() && p.viewer.is_none());
+            let Some(oldest) = gone.find(|p| p.id != self.initiator).map(|p| p.id) else {
+                break;
+            };
+            self.participants.remove(&oldest);
+        }
+    }
+
+    /// Whether this participant is who opened the session, over whichever stream.
+    pub(super) fn opened_by(&self, id: ParticipantId) -> bool {
+        let owner = self.person(self.initiator).user_id;
+        id == self.initiator || (owner.is_some() && self.person(id).user_id == owner)
+    }
+
+    pub(super) fn person(&self, id: ParticipantId) -> Person {
+        let participant = self.participants.get(&id);
+        participant.map_or_else(Person::default, |participant| participant.person.clone())
+    }
+
+    pub(super) fn tell(&mut self, id: ParticipantId, kind: Kind) {
+        let viewer = self
+            .participants
+            .get_mut(&id)
+            .and_then(|p| p.viewer.as_mut());
+        let Some(viewer) = viewer else {
+            return;
+        };
+        let ready = viewer.is_ready();
+        viewer.tell(kind);
+        if !ready {
+            self.commands.push_back(Command::Wake(id));
+        }
+    }
+
+    pub(super) fn tell_others(&mut self, about: ParticipantId, kind: NoticeKind, user: &str) {
+        let told = notice(Notice {
+            participant_id: about.to_string(),
+            user: crate::message::cut(user, crate::message::limits::MAX_USER).to_owned(),
+            ..of_kind(kind)
+        });
+        let others: Vec<_> = self
+            .participants
+            .keys()
+            .copied()
+            .filter(|id| *id != about)
+            .collect();
+        for id in others {
+            self.tell(id, told.clone());
+        }
+    }
+
+    pub(super) fn broadcast(&mut self, kind: &Kind) {
+        let all: Vec<_> = self.participants.keys().copied().collect();
+        for id in all {
+            self.tell(id, kind.clone());
+        }
+    }
+
+    pub(super) fn record(
+        &mut self,
+        record_type: RecordType,
+        participant: Option<ParticipantId>,
+        detail: &str,
+    ) {
+        let participant = participant.as_ref().map(ParticipantId::as_str);
+        let entry = Entry::internal(record_type, participant, detail);
+        self.commands.push_back(Command::Record(entry));
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        self.commands.push_back(Command::Event(event));
+    }
+}

@@ -1,0 +1,116 @@
+//! Anything in any order.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Join(u8),
+    Lose(u8),
+    Kick(u8),
+    Type(u8),
+    Ask(u8, u8, bool),
+    Resolve(u8, Option<u8>, ControlAction),
+    Decide(u8, u8, bool),
+    Replay(u8),
+    Output,
+    Wait(u8),
+    Read(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let n = 0..5_u8;
+    let action = prop::sample::select(ControlAction::ALL);
+    prop_oneof![
+        2 => n.clone().prop_map(Step::Join),
+        1 => n.clone().prop_map(Step::Lose),
+        1 => n.clone().prop_map(Step::Kick),
+        6 => n.clone().prop_map(Step::Type),
+        4 => (0..8_u8, n.clone(), any::<bool>()).prop_map(|(r, n, one)| Step::Ask(r, n, one)),
+        4 => (0..8_u8, prop::option::of(n.clone()), action).prop_map(|(r, by, a)| Step::Resolve(r, by, a)),
+        2 => (0..8_u8, n.clone(), any::<bool>()).prop_map(|(r, n, yes)| Step::Decide(r, n, yes)),
+        1 => n.clone().prop_map(Step::Replay),
+        2 => Just(Step::Output),
+        2 => (0..90_u8).prop_map(Step::Wait),
+        1 => n.prop_map(Step::Read),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Whatever is asked, answered, typed, lost and replayed in whatever order: one controller at
+    /// most, who is connected; and only what the controller types passes, under the right name.
+    #[test]
+    fn there_is_one_controller_and_nothing_else_passes(steps in prop::collection::vec(step(), 1..80)) {
+        let mut session = active();
+        let mut now = at(0);
+        for step in steps {
+            drain(&mut session);
+            match step {
+                Step::Join(n) => {
+                    let new = NewParticipant { id: person(n), person: who(n), grant: [n; 32] };
+                    if session.attach(new, now).is_ok() {
+                        session.connect(&attach(n), now).unwrap();
+                    }
+                }
+                Step::Lose(n) => session.on_lost(person(n), now),
+                Step::Kick(n) => drop(session.kick(person(n), now)),
+                Step::Type(n) => {
+                    session.expire(now);
+                    let controls = session.controller_id() == Some(person(n))
+                        && session.status() == SessionStatus::Active;
+                    drain(&mut session);
+                    type_(&mut session, n, "x\r", now);
+                    let passed = typed(&mut session);
+                    if controls {
+                        prop_assert_eq!(passed, [("x\r".to_owned(), person(n).to_string())]);
+                    } else {
+                        prop_assert!(passed.is_empty(), "{:?}", step);
+                    }
+                }
+                Step::Ask(r, n, one) => {
+                    let limit = ControlLimit { time: None, lines: one.then_some(1) };
+                    let ask = Ask { limit, ..Ask::default() };
+                    let asked = session.request_control(request(r), person(n), ask, now);
+                    prop_assert!(asked.is_err() || asked.is_ok_and(|asked| asked.requester == person(n)));
+                }
+                Step::Resolve(r, by, action) => {
+                    let controls = session.controller_id();
+                    let by = by.map_or(OWNER, |n| Approver::Participant(person(n)));
+                    let answered = session.resolve(request(r), &by, action, now).map(drop);
+                    if let (Approver::Participant(by), ControlAction::Grant, Ok(())) = (&by, action, answered) {
+                        prop_assert_eq!(controls, Some(*by));
+                    }
+                }
+                Step::Decide(r, n, grant) => {
+                    let decision = Decision { request_id: request(r).to_string(), grant };
+                    let kind = Kind::Heartbeat(Heartbeat { decision: Some(decision), ..Heartbeat::default() });
+                    session.on_message(person(n), kind, now);
+                }
+                Step::Replay(n) => {
+                    // Every grant of this test is used as soon as it is made.
+                    prop_assert!(session.connect(&attach(n), now).is_err());
+                }
+                Step::Output => session.on_server(Kind::data(Stream::Stdout, "out"), now),
+                Step::Wait(seconds) => {
+                    now += SignedDuration::from_secs(seconds.into());
+                    session.on_time(now);
+                }
+                Step::Read(n) => while session.take(person(n)).is_some() {},
+            }
+            let controller = session.controller_id();
+            let connected = session.participants().filter(|p| p.is_connected());
+            let connected: Vec<_> = connected.map(|p| p.id).collect();
+            prop_assert!(controller.is_none_or(|id| connected.contains(&id)));
+            let granted: Vec<_> = session
+                .requests()
+                .filter(|request| request.status == ControlStatus::Granted)
+                .map(|request| request.requester)
+                .collect();
+            prop_assert!(granted.len() <= 1);
+            prop_assert!(granted.iter().all(|id| Some(*id) == controller));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Who gets in, and what they see.
+
+use super::*;
+
+#[test]
+fn a_grant_attaches_once_in_time_to_its_session_for_its_participant() {
+    let mut session = active();
+    let new = |n: u8| NewParticipant {
+        id: person(n),
+        person: who(n),
+        grant: [n; GRANT_LEN],
+    };
+    let expires_at = session.attach(new(1), at(0)).unwrap();
+    assert_eq!(expires_at, at(30));
+    session.attach(new(2), at(0)).unwrap();
+    assert_eq!(session.attach(new(1), at(0)), Err(Refused::Invalid("id")));
+
+    let of = |change: fn(&mut Attach)| {
+        let mut attach = attach(1);
+        change(&mut attach);
+        attach
+    };
+    for (name, attach, refused) in [
+        (
+            "forged",
+            of(|a| a.attach_grant = vec![9; 32]),
+            Refused::BadGrant,
+        ),
+        (
+            "empty",
+            of(|a| a.attach_grant = Vec::new()),
+            Refused::BadGrant,
+        ),
+        ("longer", of(|a| a.attach_grant.push(1)), Refused::BadGrant),
+        (
+            "another's",
+            of(|a| a.participant_id = person(2).to_string()),
+            Refused::BadGrant,
+        ),
+        (
+            "nobody's",
+            of(|a| a.participant_id = person(3).to_string()),
+            Refused::BadGrant,
+        ),
+        (
+            "no id",
+            of(|a| a.participant_id = "x".to_owned()),
+            Refused::BadGrant,
+        ),
+        (
+            "the first one's",
+            of(|a| a.participant_id = person(0).to_string()),
+            Refused::BadGrant,
+        ),
+        (
+            "another session's",
+            of(|a| a.session_id = WebttySessionId::new(1, [1; 10]).to_string()),
+            Refused::BadGrant,
+        ),
+        (
+            "as the controller",
+            of(|a| a.requested_role = AttachRole::Controller.into()),
+            Refused::NotAsController,
+        ),
+    ] {
+        assert_eq!(session.connect(&attach, at(1)), Err(refused), "{name}");
+    }
+    assert_eq!(
+        session.connect(&attach(1), at(30)),
+        Err(Refused::Expired),
+        "late"
+    );
+    let nearly = at(30) - SignedDuration::from_nanos(1);
+    assert_eq!(session.connect(&attach(1), nearly), Ok(person(1)));
+    assert_eq!(
+        session.connect(&attach(1), nearly),
+        Err(Refused::BadGrant),
+        "replayed"
+    );
+    session.on_lost(person(1), at(5));
+    assert_eq!(
+        session.connect(&attach(1), at(6)),
+        Err(Refused::BadGrant),
+        "replayed later"
+    );
+    // The other one was never used.
+    assert_eq!(session.deadline(), Some(at(5)));
+    session.on_time(at(30));
+    assert_eq!(session.connect(&attach(2), at(30)), Err(Refused::BadGrant));
+}
+
+#[test]
+fn who_joins_late_gets_the_screen_and_then_what_follows() {
+    let mut session = active();
+    session.on_server(Kind::data(Stream::Stdout, "$ make\r\n"), at(1));
+    let new = NewParticipant {
+        id: person(1),
+        person: who(1),
+        grant: [1; 32],
+    };
+    session.attach(new, at(1)).unwrap();
+    session.connect(&attach(1), at(1)).unwrap();
+    session.on_server(Kind::data(Stream::Stdout, "before the first take"), at(1));
+    let Some(Kind::Heartbeat(heartbeat)) = session.take(person(1)) else {
+        panic!("a notice");
+    };
+    let notice = heartbeat.notice.unwrap();
+    assert_eq!(notice.kind(), NoticeKind::Snapshot);
+    assert_eq!(
+        notice.size.unwrap().size(),
+        Some(Size { rows: 5, cols: 20 })
+    );
+    let Some(Kind::Data(Data {
+        payload: Some(Payload::Data(bytes)),
+        ..
+    })) = session.take(person(1))
+    else {
+        panic!("a screen");
+    };
+    let mut late = crate::screen::Screen::new(Size { rows: 5, cols: 20 }).unwrap();
+    late.feed(&bytes);
+    assert_eq!(late.rows()[..2], ["$ make", "before the first tak"]);
+    assert_eq!(session.take(person(1)), None);
+    session.on_server(Kind::data(Stream::Stdout, "x"), at(1));
+    assert_eq!(
+        session.take(person(1)),
+        Some(Kind::data(Stream::Stdout, "x"))
+    );
+}
+
+#[test]
+fn a_viewer_who_does_not_read_costs_a_bounded_queue_and_gets_the_screen_later() {
+    let mut session = active();
+    join(&mut session, 1, at(0));
+    let chunk = Bytes::from(vec![b'x'; 4096]);
+    for _ in 0..100 {
+        session.on_server(Kind::data(Stream::Stdout, chunk.clone()), at(1));
+        // Who has control reads, and is never held up.
+        assert!(!session.holds_server());
+        assert_eq!(
+            session.take(person(0)),
+            Some(Kind::data(Stream::Stdout, chunk.clone()))
+        );
+        drain(&mut session);
+    }
+    session.on_server(Kind::data(Stream::Stdout, "\x1b[H\x1b[2Jend"), at(1));
+    let got: Vec<Kind> = std::iter::from_fn(|| session.take(person(1))).collect();
+    assert_eq!(got.len(), 2, "a notice and a screen");
+    let Some(Kind::Data(Data {
+        payload: Some(Payload::Data(bytes)),
+        ..
+    })) = got.last()
+    else {
+        panic!("a screen");
+    };
+    let mut screen = crate::screen::Screen::new(Size { rows: 5, cols: 20 }).unwrap();
+    screen.feed(bytes);
+    assert_eq!(screen.rows()[0], "end");
+
+    // Only who has control makes the command wait.
+    for _ in 0..VIEWER_QUEUE / 4096 {
+        assert!(!session.holds_server());
+        session.on_server(Kind::data(Stream::Stdout, chunk.clone()), at(1));
+    }
+    assert!(session.holds_server());
+    session.take(person(0));
+    session.take(person(0));
+    assert!(!session.holds_server());
+}
+
+#[test]
+fn there_is_a_limit_to_who_takes_part_and_to_what_waits() {
+    let mut session = active();
+    for n in 1..=u8::try_from(MAX_PARTICIPANTS - 1).unwrap() {
+        join(&mut session, n, at(0));
+        let asked = ask(&mut session, n, n, at(0));
+        let expected = if usize::from(n) <= MAX_PENDING {
+            Ok(ControlStatus::Pending)
+        } else {
+            Err(Refused::TooMany)
+        };
+        assert_eq!(asked, expected, "{n}");
+    }
+    let new = NewParticipant {
+        id: ParticipantId::new(1, [1; 10]),
+        person: who(1),
+        grant: [1; 32],
+    };
+    assert_eq!(session.attach(new, at(0)), Err(Refused::TooMany));
+}

@@ -1,0 +1,255 @@
+//! Who types, and who says so.
+
+use super::*;
+
+#[test]
+fn control_goes_over_with_a_grant_and_back_with_a_revocation() {
+    let mut session = active();
+    join(&mut session, 1, at(0));
+    let ask_ = Ask {
+        reason: Some("the disk is full".to_owned()),
+        ..Ask::default()
+    };
+    session
+        .request_control(request(1), person(1), ask_, at(1))
+        .unwrap();
+    // The one who has control is told who asks and why.
+    let told = std::iter::from_fn(|| session.take(person(0))).find_map(|kind| match kind {
+        Kind::Heartbeat(heartbeat) => heartbeat.notice,
+        _ => None,
+    });
+    let told = told.unwrap();
+    assert_eq!(
+        (told.kind(), told.user.as_str(), told.reason.as_str()),
+        (NoticeKind::Requested, "Person 1", "the disk is full")
+    );
+    assert_eq!(told.expires_at, 1_700_000_121);
+    // A forged answer from who asks.
+    let decision = |r: u8, grant| {
+        Kind::Heartbeat(Heartbeat {
+            decision: Some(Decision {
+                request_id: request(r).to_string(),
+                grant,
+            }),
+            ..Heartbeat::default()
+        })
+    };
+    session.on_message(person(1), decision(1, true), at(2));
+    assert_eq!(session.controller_id(), Some(person(0)));
+    // In the terminal, by who has control.
+    session.on_message(person(0), decision(1, true), at(2));
+    assert_eq!(session.controller_id(), Some(person(1)));
+    assert!(notices(&mut session, 1).contains(&NoticeKind::Granted));
+    assert_eq!(
+        notices(&mut session, 0),
+        [NoticeKind::Revoked, NoticeKind::Granted],
+        "lost it, and to whom"
+    );
+    drain(&mut session);
+    type_(&mut session, 0, "no", at(3));
+    type_(&mut session, 1, "df\r", at(3));
+    assert_eq!(
+        typed(&mut session),
+        [("df\r".to_owned(), person(1).to_string())]
+    );
+    // Who opened the session takes it back.
+    let initiator = Approver::Participant(person(0));
+    let revoked = resolve(&mut session, 1, &initiator, ControlAction::Revoke, at(4));
+    assert_eq!(revoked, Ok(ControlStatus::Revoked));
+    assert_eq!(session.controller_id(), Some(person(0)));
+    let again = resolve(&mut session, 1, &initiator, ControlAction::Revoke, at(4));
+    assert_eq!(again, Err(Refused::NotGranted));
+}
+
+#[test]
+fn what_may_not_be_asked_or_answered_is_refused() {
+    let mut session = active();
+    join(&mut session, 1, at(0));
+    join(&mut session, 2, at(0));
+    let approver = |n| Approver::Participant(person(n));
+    assert_eq!(ask(&mut session, 1, 0, at(0)), Err(Refused::HasControl));
+    assert_eq!(ask(&mut session, 1, 9, at(0)), Err(Refused::NotFound));
+    assert_eq!(ask(&mut session, 1, 1, at(0)), Ok(ControlStatus::Pending));
+    assert_eq!(ask(&mut session, 1, 2, at(0)), Err(Refused::Invalid("id")));
+    assert_eq!(ask(&mut session, 2, 1, at(0)), Err(Refused::IsPending));
+    let long = Ask {
+        reason: Some("x".repeat(5000)),
+        ..Ask::default()
+    };
+    let late = Ask {
+        expires_at: Some(at(0)),
+        ..Ask::default()
+    };
+    let far = Ask {
+        expires_at: Some(at(3601)),
+        ..Ask::default()
+    };
+    let none = Ask {
+        limit: ControlLimit {
+            time: None,
+            lines: Some(0),
+        },
+        ..Ask::default()
+    };
+    for (ask, what) in [
+        (long, "reason"),
+        (late, "expires_at"),
+        (far, "expires_at"),
+        (none, "limit"),
+    ] {
+        let refused = session.request_control(request(2), person(2), ask, at(0));
+        assert_eq!(refused.map(drop), Err(Refused::Invalid(what)));
+    }
+    for (by, action, refused) in [
+        (approver(1), ControlAction::Grant, Refused::NotAllowed),
+        (approver(2), ControlAction::Grant, Refused::NotAllowed),
+        (approver(2), ControlAction::Refuse, Refused::NotAllowed),
+        (approver(2), ControlAction::Revoke, Refused::NotAllowed),
+        (approver(9), ControlAction::Grant, Refused::NotFound),
+        (OWNER, ControlAction::Revoke, Refused::NotGranted),
+    ] {
+        assert_eq!(
+            resolve(&mut session, 1, &by, action, at(1)),
+            Err(refused),
+            "{by:?} {action}"
+        );
+    }
+    assert_eq!(
+        resolve(&mut session, 9, &OWNER, ControlAction::Grant, at(1)),
+        Err(Refused::NotFound)
+    );
+    assert_eq!(
+        resolve(&mut session, 1, &approver(0), ControlAction::Refuse, at(1)),
+        Ok(ControlStatus::Refused)
+    );
+    for action in [ControlAction::Grant, ControlAction::Refuse] {
+        assert_eq!(
+            resolve(&mut session, 1, &OWNER, action, at(1)),
+            Err(Refused::NotPending)
+        );
+    }
+    // Too late, at the edge.
+    assert_eq!(ask(&mut session, 3, 1, at(0)), Ok(ControlStatus::Pending));
+    assert_eq!(
+        resolve(&mut session, 3, &OWNER, ControlAction::Grant, at(120)),
+        Err(Refused::Expired)
+    );
+    assert_eq!(session.controller_id(), Some(person(0)));
+    assert_eq!(ask(&mut session, 4, 1, at(0)), Ok(ControlStatus::Pending));
+    assert_eq!(
+        resolve(&mut session, 4, &OWNER, ControlAction::Grant, at(119)),
+        Ok(ControlStatus::Granted)
+    );
+    // Somebody who has gone gets nothing.
+    assert_eq!(ask(&mut session, 5, 2, at(120)), Ok(ControlStatus::Pending));
+    session.on_lost(person(2), at(120));
+    assert_eq!(
+        resolve(&mut session, 5, &OWNER, ControlAction::Grant, at(120)),
+        Err(Refused::NotPending)
+    );
+    assert_eq!(ask(&mut session, 6, 2, at(120)), Err(Refused::NotConnected));
+}
+
+#[test]
+fn control_for_one_command_ends_with_it() {
+    let mut session = active();
+    join(&mut session, 1, at(0));
+    let one = Ask {
+        limit: ControlLimit {
+            time: None,
+            lines: Some(1),
+        },
+        ..Ask::default()
+    };
+    session
+        .request_control(request(1), person(1), one, at(0))
+        .unwrap();
+    resolve(&mut session, 1, &OWNER, ControlAction::Grant, at(0)).unwrap();
+    drain(&mut session);
+    type_(&mut session, 1, "upti", at(1));
+    type_(&mut session, 1, "me\rrm -rf /\r", at(1));
+    type_(&mut session, 1, "reboot\r", at(1));
+    let by = person(1).to_string();
+    assert_eq!(
+        typed(&mut session),
+        [("upti".to_owned(), by.clone()), ("me\r".to_owned(), by)]
+    );
+    assert_eq!(session.controller_id(), Some(person(0)));
+    assert_eq!(
+        session.requests().next().unwrap().status,
+        ControlStatus::Revoked
+    );
+}
+
+#[test]
+fn control_for_a_time_ends_with_it() {
+    let mut session = active();
+    join(&mut session, 1, at(0));
+    let minute = Ask {
+        limit: ControlLimit {
+            time: Some(std::time::Duration::from_mins(1)),
+            lines: None,
+        },
+        ..Ask::default()
+    };
+    session
+        .request_control(request(1), person(1), minute, at(0))
+        .unwrap();
+    resolve(&mut session, 1, &OWNER, ControlAction::Grant, at(10)).unwrap();
+    drain(&mut session);
+    type_(&mut session, 1, "a", at(69));
+    // No timer fired, and still nothing passes.
+    type_(&mut session, 1, "b", at(70));
+    assert_eq!(
+        typed(&mut session),
+        [("a".to_owned(), person(1).to_string())]
+    );
+    assert_eq!(session.controller_id(), Some(person(0)));
+}
+
+#[test]
+fn who_has_control_and_goes_gives_it_back_and_nobody_left_ends_the_session() {
+    let mut session = active();
+    join(&mut session, 1, at(0));
+    ask(&mut session, 1, 1, at(0)).unwrap();
+    resolve(&mut session, 1, &OWNER, ControlAction::Grant, at(0)).unwrap();
+    session.kick(person(1), at(1)).unwrap();
+    assert!(notices(&mut session, 1).contains(&NoticeKind::Kicked));
+    assert_eq!(session.controller_id(), Some(person(0)));
+    type_(&mut session, 1, "x", at(1));
+    assert!(typed(&mut session).is_empty());
+    assert_eq!(session.kick(person(1), at(1)), Err(Refused::NotFound));
+
+    join(&mut session, 2, at(1));
+    session.on_lost(person(0), at(10));
+    assert_eq!(session.controller_id(), None);
+    // Who opened it comes back over another stream and need not ask.
+    let new = NewParticipant {
+        id: person(3),
+        person: who(0),
+        grant: [3; 32],
+    };
+    session.attach(new, at(20)).unwrap();
+    session.connect(&attach(3), at(20)).unwrap();
+    assert_eq!(ask(&mut session, 3, 3, at(20)), Ok(ControlStatus::Granted));
+    session.on_time(at(75));
+    assert_eq!(session.status(), SessionStatus::Active);
+    session.on_lost(person(3), at(80));
+    // A spectator alone does not keep it.
+    session.on_time(at(139));
+    assert_eq!(session.status(), SessionStatus::Active);
+    drain(&mut session);
+    session.on_time(at(140));
+    assert_eq!(session.status(), SessionStatus::Closing);
+    let terminate = Kind::Heartbeat(Heartbeat {
+        signal: Some(Signal::Terminate.into()),
+        ..Heartbeat::default()
+    });
+    assert!(drain(&mut session).contains(&Command::ToServer(terminate)));
+    // A published server does not know signals: it is hung up to.
+    session.on_time(at(150));
+    assert!(drain(&mut session).contains(&Command::HangUpServer));
+    session.on_server_lost(at(150));
+    assert_eq!(session.status(), SessionStatus::Closed);
+    assert_eq!(session.deadline(), None);
+}

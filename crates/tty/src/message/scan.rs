@@ -1,0 +1,62 @@
+//! A look at the outermost fields of a message, before memory is taken for what is in them.
+
+use super::check::BadMessage;
+use super::limits;
+
+/// Judges the size, and that exactly one of the known kinds is there. Protobuf would take the last
+/// of several, or put two of one kind together; nobody sends that but who wants to be read in two
+/// ways.
+pub(super) fn scan(bytes: &[u8]) -> Result<(), BadMessage> {
+    if bytes.len() > limits::MAX_MESSAGE {
+        return Err(BadMessage::TooLarge("message"));
+    }
+    let mut kind = None;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let key = varint(&mut rest)?;
+        if matches!(key >> 3, 1..=KINDS) {
+            if kind.is_some() || key & 7 != LENGTH_DELIMITED {
+                return Err(BadMessage::Malformed);
+            }
+            kind = Some(key >> 3);
+        }
+        skip(key, &mut rest)?;
+    }
+    match kind {
+        Some(DATA) => Ok(()),
+        Some(_) if bytes.len() > limits::MAX_CONTROL => Err(BadMessage::TooLarge("message")),
+        Some(_) => Ok(()),
+        None => Err(BadMessage::Unknown),
+    }
+}
+
+fn skip(key: u64, rest: &mut &[u8]) -> Result<(), BadMessage> {
+    let len = match key & 7 {
+        0 => return varint(rest).map(drop),
+        1 => 8,
+        LENGTH_DELIMITED => usize::try_from(varint(rest)?).map_err(|_| BadMessage::Malformed)?,
+        5 => 4,
+        // Groups, which nobody writes any more, and what was never given out.
+        _ => return Err(BadMessage::Malformed),
+    };
+    *rest = rest.get(len..).ok_or(BadMessage::Malformed)?;
+    Ok(())
+}
+
+fn varint(rest: &mut &[u8]) -> Result<u64, BadMessage> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, after) = rest.split_first().ok_or(BadMessage::Malformed)?;
+        *rest = after;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(BadMessage::Malformed)
+}
+
+/// The kinds have the numbers 1 to this.
+const KINDS: u64 = 11;
+const DATA: u64 = 5;
+const LENGTH_DELIMITED: u64 = 2;

@@ -1,0 +1,290 @@
+//! The chain of hashes, and who looks at it.
+
+use std::cmp::Ordering;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{Entry, Record};
+
+/// The end of a recording: how many records there are, and the hash of the last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Head {
+    /// How many records there are.
+    #[serde(with = "decimal")]
+    pub seq: u64,
+    /// The hash of the last; of an empty recording, of the session's id.
+    #[serde(with = "hex")]
+    pub hash: [u8; 32],
+}
+
+impl Head {
+    /// The head of an empty recording: two sessions never have the same chain.
+    pub fn begin(session_id: &str) -> Self {
+        let mut hasher = Hasher::new(BEGIN);
+        hasher.part(session_id.as_bytes());
+        Self {
+            seq: 0,
+            hash: hasher.finish(),
+        }
+    }
+
+    /// The record that comes next.
+    pub(super) fn record(&self, entry: Entry, at: Timestamp) -> Record {
+        let mut record = Record {
+            seq: self.seq + 1,
+            created_at: micros(at),
+            record_type: entry.record_type,
+            direction: entry.direction,
+            stream_type: entry.stream,
+            participant_id: entry.participant_id,
+            payload_length: entry.payload_length,
+            payload: entry.payload,
+            masked: entry.masked,
+            terminal_size: entry.size,
+            exit_code: entry.exit_code,
+            detail: entry.detail,
+            prev_hash: self.hash,
+            hash: [0; 32],
+        };
+        record.hash = record.computed_hash();
+        record
+    }
+}
+
+impl Record {
+    /// The head of a recording that ends here.
+    pub fn head(&self) -> Head {
+        Head {
+            seq: self.seq,
+            hash: self.hash,
+        }
+    }
+
+    /// SHA-256 over every field but the hash, each with its length before it, so that no two records
+    /// are the same bytes.
+    fn computed_hash(&self) -> [u8; 32] {
+        let mut hasher = Hasher::new(RECORD);
+        hasher.part(&self.prev_hash);
+        hasher.part(&self.seq.to_be_bytes());
+        hasher.part(&self.created_at.as_microsecond().to_be_bytes());
+        hasher.part(self.record_type.as_str().as_bytes());
+        hasher.part(self.direction.as_str().as_bytes());
+        hasher.optional(self.stream_type.map(|stream| stream.as_str().as_bytes()));
+        hasher.optional(self.participant_id.as_deref().map(str::as_bytes));
+        hasher.part(&self.payload_length.to_be_bytes());
+        hasher.part(&self.payload);
+        hasher.part(&[u8::from(self.masked)]);
+        let size = self.terminal_size;
+        let size = size.map(|size| [size.rows.to_be_bytes(), size.cols.to_be_bytes()].concat());
+        hasher.optional(size.as_deref());
+        let code = self.exit_code.map(i32::to_be_bytes);
+        hasher.optional(code.as_ref().map(<[u8; 4]>::as_slice));
+        hasher.optional(self.detail.as_deref().map(str::as_bytes));
+        hasher.finish()
+    }
+}
+
+/// Looks at records as they pass, and finds the first that is not what was recorded.
+#[derive(Clone, Debug)]
+pub struct Verifier {
+    head: Head,
+}
+
+impl Verifier {
+    /// For the recording of this session.
+    pub fn new(session_id: &str) -> Self {
+        Self {
+            head: Head::begin(session_id),
+        }
+    }
+
+    /// The next record.
+    ///
+    /// # Errors
+    /// It does not follow the one before it, or it is not what its hash says.
+    pub fn check(&mut self, record: &Record) -> Result<(), Broken> {
+        let seq = self.head.seq + 1;
+        let fault = if record.seq != seq {
+            Fault::Sequence { found: record.seq }
+        } else if record.prev_hash != self.head.hash {
+            Fault::Link
+        } else if record.hash != record.computed_hash() {
+            Fault::Content
+        } else {
+            self.head = record.head();
+            return Ok(());
+        };
+        Err(Broken { seq, fault })
+    }
+
+    /// There are no more records; `head` is what was kept apart.
+    ///
+    /// # Errors
+    /// The end is missing, or there is more than was recorded.
+    pub fn finish(self, head: &Head) -> Result<(), Broken> {
+        if self.head == *head {
+            return Ok(());
+        }
+        let (seq, fault) = match self.head.seq.cmp(&head.seq) {
+            Ordering::Less => (self.head.seq + 1, Fault::Missing),
+            Ordering::Greater => (head.seq + 1, Fault::Added),
+            Ordering::Equal => (head.seq, Fault::Link),
+        };
+        Err(Broken { seq, fault })
+    }
+}
+
+/// Looks at a whole recording.
+///
+/// # Errors
+/// The first record that is not what was recorded. Without a `head`, a missing end is not found.
+pub fn verify<'r>(
+    session_id: &str,
+    records: impl IntoIterator<Item = &'r Record>,
+    head: Option<&Head>,
+) -> Result<Head, Broken> {
+    let mut verifier = Verifier::new(session_id);
+    for record in records {
+        verifier.check(record)?;
+    }
+    let end = verifier.head.clone();
+    match head {
+        Some(head) => verifier.finish(head).map(|()| end),
+        None => Ok(end),
+    }
+}
+
+/// The first place at which a recording is not what was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record {seq}: {fault}")]
+pub struct Broken {
+    /// The number of the record that should be there.
+    pub seq: u64,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// What is wrong with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Another number is in its place.
+    #[error("record {found} is in its place")]
+    Sequence {
+        /// That number.
+        found: u64,
+    },
+    /// It does not follow the record before it.
+    #[error("it does not follow the record before it")]
+    Link,
+    /// It was changed.
+    #[error("it was changed")]
+    Content,
+    /// It is not there.
+    #[error("it and all after it are missing")]
+    Missing,
+    /// It was never recorded.
+    #[error("it was added")]
+    Added,
+}
+
+struct Hasher(Context);
+
+impl Hasher {
+    fn new(domain: &[u8]) -> Self {
+        let mut hasher = Self(Context::new(&SHA256));
+        hasher.part(domain);
+        hasher
+    }
+
+    fn part(&mut self, bytes: &[u8]) {
+        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.0.update(&len.to_be_bytes());
+        self.0.update(bytes);
+    }
+
+    /// Absent is not the same as empty.
+    fn optional(&mut self, bytes: Option<&[u8]>) {
+        self.part(&[u8::from(bytes.is_some())]);
+        self.part(bytes.unwrap_or_default());
+    }
+
+    fn finish(self) -> [u8; 32] {
+        let digest = self.0.finish();
+        // SHA-256 has 32 bytes.
+        digest.as_ref().try_into().unwrap_or([0; 32])
+    }
+}
+
+/// Times of records have microseconds, so that one that was written and read is the same.
+fn micros(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
+}
+
+const BEGIN: &[u8] = b"svc-webtty-recording-v1";
+const RECORD: &[u8] = b"svc-webtty-record-v1";
+
+/// A number as decimal text: it may be larger than what JavaScript counts.
+pub(super) mod decimal {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "the signature that serde asks for"
+    )]
+    pub(crate) fn serialize<S: Serializer>(value: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(value)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A hash as hex digits.
+pub(super) mod hex {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(value: &[u8; 32], to: S) -> Result<S::Ok, S::Error> {
+        let digit = |four: u8| char::from_digit(four.into(), 16).unwrap_or('0');
+        let pairs = value
+            .iter()
+            .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+        to.collect_str(&pairs.collect::<String>())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 32], D::Error> {
+        let text = String::deserialize(from)?;
+        read(text.as_bytes()).ok_or_else(|| D::Error::custom("expected 64 hex digits"))
+    }
+
+    fn read(digits: &[u8]) -> Option<[u8; 32]> {
+        let value = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
+        let bytes = digits.chunks_exact(2).map(|pair| match pair {
+            [high, low] => Some(value(*high)? << 4 | value(*low)?),
+            _ => None,
+        });
+        let bytes: Option<Vec<u8>> = bytes.collect();
+        bytes?.try_into().ok().filter(|_| digits.len() == 64)
+    }
+}
+
+/// Bytes as base64.
+pub(super) mod base64_bytes {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use bytes::Bytes;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(value: &Bytes, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(value))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+        let text = String::deserialize(from)?;
+        let bytes = STANDARD.decode(text).map_err(D::Error::custom)?;
+        Ok(bytes.into())
+    }
+}

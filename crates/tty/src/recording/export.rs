@@ -1,0 +1,252 @@
+//! What people and other programs read of a recording. All of it is written as the records come, so
+//! a recording of any size takes the same memory.
+//!
+//! A transcript is text for terminals, editors and logs, and what a command wrote is somebody else's:
+//! nothing in it moves a cursor, sets a title or turns the direction of writing ([`harmless`]). A
+//! cast is for players, which are terminals, and holds what was written as it was; JSON has it in
+//! base64.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+use types::webtty::{RecordType, StreamType};
+
+use super::Record;
+use crate::screen::Utf8;
+use crate::size::Size;
+
+/// What a transcript has beside what was shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TextOptions {
+    /// Lines that say what was typed, and by whom.
+    pub input: bool,
+    /// Lines that say who came, who got control, and when the size changed.
+    pub markers: bool,
+}
+
+/// Writes what was shown as lines of text: what was overwritten is gone, what scrolled away is there,
+/// and what full-screen programs drew is left out.
+///
+/// # Errors
+/// Those of `out`.
+pub fn text(
+    records: impl IntoIterator<Item = Record>,
+    options: TextOptions,
+    mut out: impl Write,
+) -> io::Result<()> {
+    let mut terminal = avt::Terminal::new(Size::DEFAULT.cols.into(), Size::DEFAULT.rows.into())
+        .map_err(io::Error::other)?;
+    let mut transcript = avt::observer::Transcript::new();
+    let mut streams = [Utf8::default(), Utf8::default()];
+    for record in records {
+        match (record.record_type, record.stream_type) {
+            (RecordType::Data, Some(StreamType::Stdin)) if options.input => {
+                let typed = if record.masked {
+                    format!("{} characters, not shown", record.payload_length)
+                } else {
+                    format!("{:?}", String::from_utf8_lossy(&record.payload))
+                };
+                marker(&mut out, &record, &format!("typed {typed}"))?;
+            }
+            (RecordType::Data, Some(stream @ (StreamType::Stdout | StreamType::Stderr))) => {
+                let [stdout, stderr] = &mut streams;
+                let utf8 = if stream == StreamType::Stdout {
+                    stdout
+                } else {
+                    stderr
+                };
+                let shown = utf8.push(&record.payload);
+                let lines = terminal.feed_with(shown.as_str(), &mut transcript);
+                write_lines(&mut out, &lines)?;
+            }
+            (RecordType::Data, _) => {}
+            (kind, _) => {
+                if let Some(size) = record.terminal_size {
+                    let size = Size {
+                        rows: size.rows.clamp(1, crate::screen::MAX_ROWS),
+                        cols: size.cols.clamp(1, crate::screen::MAX_COLS),
+                    };
+                    let (cols, rows) = (size.cols.into(), size.rows.into());
+                    let lines = terminal.resize_with(cols, rows, &mut transcript);
+                    write_lines(&mut out, &lines)?;
+                    if options.markers {
+                        marker(&mut out, &record, &format!("{kind} {cols}x{rows}"))?;
+                    }
+                } else if options.markers {
+                    let detail = record.detail.as_deref().unwrap_or_default();
+                    marker(&mut out, &record, &format!("{kind} {detail}"))?;
+                }
+            }
+        }
+    }
+    for utf8 in &mut streams {
+        let lines = terminal.feed_with(utf8.finish(), &mut transcript);
+        write_lines(&mut out, &lines)?;
+    }
+    write_lines(&mut out, &transcript.finish(&terminal))
+}
+
+/// The text without anything that a terminal or an editor acts on: each such character becomes
+/// U+FFFD. That is the control characters of both sets, and those that turn the direction of what
+/// follows.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+    };
+    if text.contains(acts) {
+        let replaced = text.chars().map(|c| {
+            if acts(c) {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                c
+            }
+        });
+        Cow::Owned(replaced.collect())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+fn write_lines(out: &mut impl Write, lines: &[String]) -> io::Result<()> {
+    lines
+        .iter()
+        .try_for_each(|line| writeln!(out, "{}", harmless(line)))
+}
+
+fn marker(out: &mut impl Write, record: &Record, what: &str) -> io::Result<()> {
+    let who = record.participant_id.as_deref().unwrap_or("platform");
+    let line = format!("[{:.3} {who}] {}", record.created_at, what.trim_end());
+    writeln!(out, "{}", harmless(&line))
+}
+
+/// Writes one JSON object: `export_version` 1, when it was made, the session as its API shows it, and
+/// all records.
+///
+/// # Errors
+/// Those of `out`.
+pub fn json(
+    session: &impl Serialize,
+    generated_at: Timestamp,
+    records: impl IntoIterator<Item = Record>,
+    mut out: impl Write,
+) -> io::Result<()> {
+    write!(
+        out,
+        "{{\"export_version\":1,\"generated_at\":\"{generated_at:.3}\",\"session\":"
+    )?;
+    serde_json::to_writer(&mut out, session)?;
+    out.write_all(b",\"events\":[")?;
+    for (number, record) in records.into_iter().enumerate() {
+        if number > 0 {
+            out.write_all(b",")?;
+        }
+        out.write_all(b"\n")?;
+        serde_json::to_writer(&mut out, &record)?;
+    }
+    out.write_all(b"\n]}\n")
+}
+
+/// The versions of asciicast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cast {
+    /// Times count from the begin. <https://docs.asciinema.org/manual/asciicast/v2/>
+    V2,
+    /// Times count from the event before, and the exit code is there.
+    /// <https://docs.asciinema.org/manual/asciicast/v3/>
+    V3,
+}
+
+/// Writes an asciicast, one line an event. What was typed is in it with `input`; masked input never.
+///
+/// # Errors
+/// Those of `out`.
+pub fn cast(
+    version: Cast,
+    title: Option<&str>,
+    input: bool,
+    records: impl IntoIterator<Item = Record>,
+    mut out: impl Write,
+) -> io::Result<()> {
+    let mut records = records.into_iter().peekable();
+    // The first record of a session is its open, with the size.
+    let begin = records
+        .peek()
+        .map_or(Timestamp::UNIX_EPOCH, |first| first.created_at);
+    let size = records.peek().and_then(|first| first.terminal_size);
+    let size = size.unwrap_or(Size::DEFAULT);
+    let mut header = match version {
+        Cast::V2 => json!({"version": 2, "width": size.cols, "height": size.rows}),
+        Cast::V3 => json!({"version": 3, "term": {"cols": size.cols, "rows": size.rows}}),
+    };
+    if let Some(fields) = header.as_object_mut() {
+        fields.insert("timestamp".to_owned(), begin.as_second().into());
+        if let Some(title) = title {
+            fields.insert("title".to_owned(), title.into());
+        }
+    }
+    line(&mut out, &header)?;
+    let mut streams = [Utf8::default(), Utf8::default(), Utf8::default()];
+    let mut clock = CastClock {
+        version,
+        begin,
+        last: 0,
+    };
+    for record in records {
+        let [stdin, stdout, stderr] = &mut streams;
+        let (code, text) = match (record.record_type, record.stream_type) {
+            (RecordType::Data, Some(StreamType::Stdin)) if input => {
+                ("i", stdin.push(&record.payload))
+            }
+            (RecordType::Data, Some(StreamType::Stdout)) => ("o", stdout.push(&record.payload)),
+            (RecordType::Data, Some(StreamType::Stderr)) => ("o", stderr.push(&record.payload)),
+            (RecordType::Resize, _) => match record.terminal_size {
+                Some(size) => ("r", format!("{}x{}", size.cols, size.rows)),
+                None => continue,
+            },
+            (RecordType::Participant | RecordType::Control, _) => {
+                ("m", record.detail.clone().unwrap_or_default())
+            }
+            (RecordType::Close, _) if version == Cast::V3 => {
+                ("x", record.exit_code.unwrap_or_default().to_string())
+            }
+            _ => continue,
+        };
+        if !text.is_empty() {
+            let at = clock.at(record.created_at);
+            line(&mut out, &json!([at, code, text]))?;
+        }
+    }
+    Ok(())
+}
+
+struct CastClock {
+    version: Cast,
+    begin: Timestamp,
+    /// Microseconds from the begin to the last event.
+    last: i64,
+}
+
+impl CastClock {
+    /// Seconds, as the version counts them. Time does not run backwards in a cast.
+    fn at(&mut self, at: Timestamp) -> f64 {
+        let since = at.as_microsecond() - self.begin.as_microsecond();
+        let since = since.max(self.last);
+        let before = std::mem::replace(&mut self.last, since);
+        let micros = match self.version {
+            Cast::V2 => since,
+            Cast::V3 => since - before,
+        };
+        #[expect(clippy::cast_precision_loss, reason = "exact for three hundred years")]
+        let seconds = micros as f64 / 1_000_000.0;
+        seconds
+    }
+}
+
+fn line(out: &mut impl Write, value: &serde_json::Value) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
+}

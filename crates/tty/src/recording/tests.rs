@@ -1,0 +1,454 @@
+use proptest::prelude::*;
+
+use super::export::{Cast, TextOptions, cast, harmless, json, text};
+use super::vault::{HEADER_LEN, Opener, Sealer, VaultError, VaultKey};
+use super::*;
+
+const SESSION: &str = "wts_01h455vb4pex5vsknk084sn02q";
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millisecond(1_700_000_000_000 + millis).unwrap()
+}
+
+fn record_all(entries: Vec<Entry>) -> (Vec<Record>, Head) {
+    let mut recorder = Recorder::new(SESSION, u64::MAX);
+    let mut records = Vec::new();
+    for (number, entry) in (0..).zip(entries) {
+        let record = recorder.next(entry, at(number * 250)).unwrap();
+        recorder.commit(&record);
+        records.push(record);
+    }
+    (records, recorder.head().clone())
+}
+
+fn sample() -> Vec<Entry> {
+    let size = Size { rows: 4, cols: 20 };
+    vec![
+        Entry {
+            size: Some(size),
+            ..Entry::internal(RecordType::Open, Some("p1"), "sh")
+        },
+        Entry::output(StreamType::Stdout, "$ ".into()),
+        Entry::input("p1", "ls\r".into(), false),
+        Entry::output(StreamType::Stdout, "ls\r\n\x1b[31mred\x1b[0m caf".into()),
+        // A character in two pieces.
+        Entry::output(StreamType::Stdout, Bytes::from_static(b"\xc3")),
+        Entry::output(StreamType::Stdout, Bytes::from_static(b"\xa9\r\n")),
+        Entry::internal(RecordType::Control, Some("p2"), "granted"),
+        Entry::input("p2", "hunter2".into(), true),
+        Entry::resize("p2", Size { rows: 5, cols: 30 }),
+        Entry {
+            exit_code: Some(7),
+            ..Entry::new(RecordType::Close, RecordDirection::ServerToClient)
+        },
+    ]
+}
+
+#[test]
+fn a_whole_chain_is_verified_and_survives_json() {
+    let (records, head) = record_all(sample());
+    assert_eq!(verify(SESSION, &records, Some(&head)), Ok(head.clone()));
+    let lines: Vec<String> = records
+        .iter()
+        .map(|record| serde_json::to_string(record).unwrap())
+        .collect();
+    let read: Vec<Record> = lines
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(read, records);
+    // The recording of another session.
+    let other = verify("wts_other", &records, Some(&head));
+    assert_eq!(
+        other,
+        Err(Broken {
+            seq: 1,
+            fault: Fault::Link
+        })
+    );
+}
+
+#[test]
+fn the_first_record_that_was_touched_is_named() {
+    type Change = fn(&mut Vec<Record>);
+    let changes: &[(&str, Change, u64, Fault)] = &[
+        (
+            "bytes",
+            |r| r[3].payload = "rm -rf".into(),
+            4,
+            Fault::Content,
+        ),
+        (
+            "whose",
+            |r| r[2].participant_id = Some("p2".to_owned()),
+            3,
+            Fault::Content,
+        ),
+        (
+            "nobody's",
+            |r| r[2].participant_id = None,
+            3,
+            Fault::Content,
+        ),
+        ("time", |r| r[5].created_at = at(1), 6, Fault::Content),
+        (
+            "kind",
+            |r| r[6].record_type = RecordType::Participant,
+            7,
+            Fault::Content,
+        ),
+        (
+            "stream",
+            |r| r[3].stream_type = Some(StreamType::Stderr),
+            4,
+            Fault::Content,
+        ),
+        (
+            "way",
+            |r| r[1].direction = RecordDirection::ClientToServer,
+            2,
+            Fault::Content,
+        ),
+        ("mask", |r| r[7].masked = false, 8, Fault::Content),
+        ("length", |r| r[7].payload_length = 1, 8, Fault::Content),
+        (
+            "size",
+            |r| r[8].terminal_size = Size::new(1, 1),
+            9,
+            Fault::Content,
+        ),
+        ("exit", |r| r[9].exit_code = Some(0), 10, Fault::Content),
+        ("detail", |r| r[6].detail = None, 7, Fault::Content),
+        ("hash", |r| r[4].hash[0] ^= 1, 5, Fault::Content),
+        ("link", |r| r[4].prev_hash[0] ^= 1, 5, Fault::Link),
+        (
+            "removed",
+            |r| drop(r.remove(4)),
+            5,
+            Fault::Sequence { found: 6 },
+        ),
+        ("moved", |r| r.swap(3, 4), 4, Fault::Sequence { found: 5 }),
+        (
+            "doubled",
+            |r| r.insert(4, r[3].clone()),
+            5,
+            Fault::Sequence { found: 4 },
+        ),
+        ("cut", |r| r.truncate(6), 7, Fault::Missing),
+        ("emptied", Vec::clear, 1, Fault::Missing),
+    ];
+    let (records, head) = record_all(sample());
+    for (name, change, seq, fault) in changes {
+        let mut changed = records.clone();
+        change(&mut changed);
+        let expected = Err(Broken {
+            seq: *seq,
+            fault: *fault,
+        });
+        assert_eq!(verify(SESSION, &changed, Some(&head)), expected, "{name}");
+    }
+    // Somebody who can compute hashes changes a record and all after it: the head tells.
+    let mut entries = sample();
+    entries[3].payload = "other".into();
+    let (forged, _) = record_all(entries);
+    assert_eq!(verify(SESSION, &forged, None).unwrap().seq, 10);
+    assert_eq!(
+        verify(SESSION, &forged, Some(&head)),
+        Err(Broken {
+            seq: 10,
+            fault: Fault::Link
+        })
+    );
+    // And who adds to it.
+    let (longer, _) = record_all([sample(), sample()].concat());
+    assert_eq!(
+        verify(SESSION, &longer, Some(&head)),
+        Err(Broken {
+            seq: 11,
+            fault: Fault::Added
+        })
+    );
+}
+
+#[test]
+fn what_is_typed_without_an_echo_is_not_kept() {
+    let (records, _) = record_all(sample());
+    let everything = serde_json::to_string(&records).unwrap();
+    let password = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, "hunter2");
+    assert!(!everything.contains("hunter2") && !everything.contains(&password));
+    assert_eq!((records[7].masked, records[7].payload_length), (true, 7));
+}
+
+#[test]
+fn a_full_recording_says_so_and_ends() {
+    let mut recorder = Recorder::new(SESSION, 4000);
+    let mut records = Vec::new();
+    let entry = Entry::output(StreamType::Stdout, vec![b'x'; 1000].into());
+    while let Some(record) = recorder.next(entry.clone(), at(0)) {
+        recorder.commit(&record);
+        records.push(record);
+    }
+    assert!(recorder.is_full());
+    let last = records.last().unwrap();
+    assert_eq!(last.record_type, RecordType::RecordingState);
+    assert_eq!(last.detail.as_deref(), Some("full"));
+    assert_eq!(records.len(), 3);
+    assert!(verify(SESSION, &records, Some(recorder.head())).is_ok());
+}
+
+#[test]
+fn what_could_not_be_stored_is_a_gap_in_a_whole_chain() {
+    let mut recorder = Recorder::new(SESSION, u64::MAX);
+    let entry = |text: &'static str| Entry::output(StreamType::Stdout, text.into());
+    let first = recorder.next(entry("a"), at(0)).unwrap();
+    assert!(!recorder.commit(&first));
+    // The disk is full for two.
+    assert!(recorder.next(entry("b"), at(1)).is_some());
+    recorder.lose();
+    recorder.lose();
+    let gap = recorder.next(entry("d"), at(2)).unwrap();
+    assert_eq!(gap.detail.as_deref(), Some("lost: 2"));
+    assert!(recorder.commit(&gap), "the entry is still to be recorded");
+    let after = recorder.next(entry("d"), at(2)).unwrap();
+    assert!(!recorder.commit(&after));
+    assert!(verify(SESSION, &[first, gap, after], Some(recorder.head())).is_ok());
+}
+
+fn exported(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_transcript_has_what_was_shown() {
+    let (records, _) = record_all(sample());
+    let shown = exported(|out| text(records.clone(), TextOptions::default(), out));
+    assert_eq!(shown, "$ ls\nred café\n");
+    let all = TextOptions {
+        input: true,
+        markers: true,
+    };
+    let shown = exported(|out| text(records, all, out));
+    for line in [
+        "[2023-11-14T22:13:20.000Z p1] open 20x4",
+        "[2023-11-14T22:13:20.500Z p1] typed \"ls\\r\"",
+        "[2023-11-14T22:13:21.500Z p2] control granted",
+        "[2023-11-14T22:13:21.750Z p2] typed 7 characters, not shown",
+        "[2023-11-14T22:13:22.000Z p2] resize 30x5",
+    ] {
+        assert!(
+            shown.lines().any(|shown| shown == line),
+            "{line} in\n{shown}"
+        );
+    }
+}
+
+#[test]
+fn what_full_screen_programs_draw_is_not_in_a_transcript() {
+    let (records, _) = record_all(vec![Entry::output(
+        StreamType::Stdout,
+        "before\r\n\x1b[?1049hvim\x1b[?1049lafter".into(),
+    )]);
+    let shown = exported(|out| text(records, TextOptions::default(), out));
+    assert_eq!(shown, "before\nafter\n");
+}
+
+#[test]
+fn nothing_in_a_transcript_acts_on_a_terminal() {
+    let attacks = [
+        "\x1b]0;title\x07",
+        "\x1b]52;c;cm0gLXJm\x07",
+        "\u{9b}31m",
+        "\u{9d}0;title\u{9c}",
+        "\x1b[2J",
+        "\x1bP+q544e\x1b\\",
+        "\x7f",
+        "\u{202e}txt.exe",
+        "\x1b[6n",
+        "\u{85}",
+        "\x1b]8;;http://x\x07y",
+        "\x1b^pm\x1b\\",
+        "\x1b_apc\x1b\\",
+        "\x08\x08",
+        "\u{2066}a\u{2069}",
+        "\x1b",
+        "\x1b[",
+    ];
+    for attack in attacks {
+        let entry = Entry {
+            detail: Some(attack.to_owned()),
+            participant_id: Some(attack.to_owned()),
+            ..Entry::output(StreamType::Stdout, attack.as_bytes().into())
+        };
+        let typed = Entry::input(attack, attack.as_bytes().into(), false);
+        let state = Entry::internal(RecordType::Control, Some(attack), attack);
+        let (records, _) = record_all(vec![entry, typed, state]);
+        let shown = exported(|out| {
+            text(
+                records,
+                TextOptions {
+                    input: true,
+                    markers: true,
+                },
+                out,
+            )
+        });
+        for line in shown.lines() {
+            assert_eq!(harmless(line), line, "{attack:?}");
+        }
+    }
+}
+
+#[test]
+fn casts_have_the_lines_that_players_read() {
+    let (records, _) = record_all(sample());
+    let v2 = exported(|out| cast(Cast::V2, Some("a title"), true, records.clone(), out));
+    let lines = [
+        r#"{"height":4,"timestamp":1700000000,"title":"a title","version":2,"width":20}"#,
+        r#"[0.25,"o","$ "]"#,
+        r#"[0.5,"i","ls\r"]"#,
+        r#"[0.75,"o","ls\r\n\u001b[31mred\u001b[0m caf"]"#,
+        r#"[1.25,"o","é\r\n"]"#,
+        r#"[1.5,"m","granted"]"#,
+        r#"[2.0,"r","30x5"]"#,
+    ];
+    assert_eq!(v2.lines().collect::<Vec<_>>(), lines);
+    let v3 = exported(|out| cast(Cast::V3, None, false, records, out));
+    let lines = [
+        r#"{"term":{"cols":20,"rows":4},"timestamp":1700000000,"version":3}"#,
+        r#"[0.25,"o","$ "]"#,
+        r#"[0.5,"o","ls\r\n\u001b[31mred\u001b[0m caf"]"#,
+        r#"[0.5,"o","é\r\n"]"#,
+        r#"[0.25,"m","granted"]"#,
+        r#"[0.5,"r","30x5"]"#,
+        r#"[0.25,"x","7"]"#,
+    ];
+    assert_eq!(v3.lines().collect::<Vec<_>>(), lines);
+}
+
+#[test]
+fn json_has_every_record() {
+    let (records, head) = record_all(sample());
+    let session = serde_json::json!({"id": SESSION});
+    let written = exported(|out| json(&session, at(0), records.clone(), out));
+    let read: serde_json::Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(read["export_version"], 1);
+    assert_eq!(read["session"], session);
+    let events: Vec<Record> = serde_json::from_value(read["events"].clone()).unwrap();
+    assert_eq!(events, records);
+    assert!(verify(SESSION, &events, Some(&head)).is_ok());
+}
+
+fn vault(chunks: &[&[u8]]) -> Vec<Vec<u8>> {
+    let mut sealer = Sealer::new(&VaultKey::new([1; 32]), SESSION, [2; 16]).unwrap();
+    let mut file = vec![sealer.header().to_vec()];
+    let (last, before) = chunks.split_last().unwrap();
+    file.extend(before.iter().map(|chunk| sealer.chunk(chunk).unwrap()));
+    file.push(sealer.finish(last).unwrap());
+    file
+}
+
+fn unvault(file: &[u8], key: u8, session: &str) -> Result<Vec<Vec<u8>>, VaultError> {
+    let mut opener = Opener::new(file, &VaultKey::new([key; 32]), session)?;
+    let mut chunks = Vec::new();
+    while let Some(chunk) = opener.chunk()? {
+        chunks.push(chunk);
+    }
+    Ok(chunks)
+}
+
+#[test]
+fn a_vault_opens_only_as_it_was_written() {
+    let parts = vault(&[b"one", b"two", b"three"]);
+    let file = parts.concat();
+    let clear = unvault(&file, 1, SESSION).unwrap();
+    assert_eq!(clear, [&b"one"[..], b"two", b"three"]);
+    assert!(!file.windows(3).any(|bytes| bytes == b"two"));
+
+    let broken = |parts: &[&Vec<u8>]| {
+        let file: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        unvault(&file, 1, SESSION).unwrap_err()
+    };
+    let [header, one, two, three] = &parts[..] else {
+        panic!("four parts")
+    };
+    assert!(
+        matches!(broken(&[header, two, one, three]), VaultError::Broken),
+        "reordered"
+    );
+    assert!(
+        matches!(broken(&[header, one, three]), VaultError::Broken),
+        "removed"
+    );
+    assert!(
+        matches!(broken(&[header, one, one, two, three]), VaultError::Broken),
+        "doubled"
+    );
+    assert!(
+        matches!(broken(&[header, one, two]), VaultError::Truncated),
+        "cut at a chunk"
+    );
+    assert!(
+        matches!(broken(&[header]), VaultError::Truncated),
+        "emptied"
+    );
+    assert!(
+        matches!(broken(&[header, one, two, three, one]), VaultError::Broken),
+        "added"
+    );
+    assert!(
+        matches!(unvault(&file, 9, SESSION), Err(VaultError::Broken)),
+        "another key"
+    );
+    assert!(
+        matches!(unvault(&file, 1, "wts_x"), Err(VaultError::Broken)),
+        "another session"
+    );
+    assert!(matches!(
+        unvault(b"{}", 1, SESSION),
+        Err(VaultError::Truncated)
+    ));
+    assert!(matches!(
+        unvault(&[0; 64], 1, SESSION),
+        Err(VaultError::NotARecording)
+    ));
+    let long = [&header[..], &u32::MAX.to_be_bytes()].concat();
+    assert!(matches!(
+        unvault(&long, 1, SESSION),
+        Err(VaultError::TooLarge)
+    ));
+}
+
+proptest! {
+    #[test]
+    fn any_change_of_a_vault_is_found(at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let mut file = vault(&[b"some clear text", b"", b"more of it"]).concat();
+        let at = at.index(file.len());
+        file[at] ^= 1 << bit;
+        prop_assert!(unvault(&file, 1, SESSION).is_err());
+    }
+
+    #[test]
+    fn any_cut_of_a_vault_is_found(at in any::<prop::sample::Index>()) {
+        let file = vault(&[b"some clear text", b"more of it"]).concat();
+        let cut = &file[..at.index(file.len())];
+        prop_assert!(unvault(cut, 1, SESSION).is_err());
+        prop_assert!(cut.len() < HEADER_LEN || Opener::new(cut, &VaultKey::new([1; 32]), SESSION).is_ok());
+    }
+
+    /// Whatever a command wrote: a transcript has nothing that acts, and every export is written.
+    #[test]
+    fn any_output_is_exported_harmlessly(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..12)) {
+        let entries = pieces.iter().map(|piece| Entry::output(StreamType::Stdout, piece.clone().into()));
+        let (records, _) = record_all(entries.collect());
+        let shown = exported(|out| text(records.clone(), TextOptions { input: true, markers: true }, out));
+        for line in shown.split('\n') {
+            prop_assert_eq!(harmless(line), line);
+        }
+        let written = exported(|out| cast(Cast::V3, None, true, records, out));
+        for line in written.lines() {
+            prop_assert!(serde_json::from_str::<serde_json::Value>(line).is_ok());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Recordings at rest: chunks that only the key opens, and only in their order.
+//!
+//! A file is a header (8 bytes that say what it is, 16 random ones) and chunks, each a 4-byte
+//! big-endian length and that many bytes of AES-256-GCM. Its key comes from the platform's key, the
+//! random bytes and the session's id by HKDF-SHA256, so that no two files share a key and the number
+//! of a chunk can be its nonce. The nonce also says whether the chunk is the last: a file that was
+//! cut cannot look whole. (The construction is known as STREAM.)
+
+use std::fmt;
+use std::io::{self, Read};
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+use zeroize::Zeroizing;
+
+/// Length of the random bytes of a file.
+pub const SALT_LEN: usize = 16;
+
+/// Clear bytes of one chunk, at most: what is held in memory to read one.
+pub const MAX_CHUNK: usize = 1024 * 1024;
+
+/// Length of the header.
+pub const HEADER_LEN: usize = MAGIC.len() + SALT_LEN;
+
+/// The platform's key for recordings. It does not print.
+#[derive(Clone)]
+pub struct VaultKey(Zeroizing<[u8; 32]>);
+
+impl VaultKey {
+    /// A key of 32 random bytes.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+}
+
+impl fmt::Debug for VaultKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("VaultKey(..)")
+    }
+}
+
+/// Writes a file.
+pub struct Sealer {
+    key: LessSafeKey,
+    header: [u8; HEADER_LEN],
+    number: u32,
+}
+
+impl Sealer {
+    /// A file of its own for this session; `salt` is fresh random bytes. `None` only where the
+    /// library refuses the key.
+    pub fn new(key: &VaultKey, session_id: &str, salt: [u8; SALT_LEN]) -> Option<Self> {
+        let header = header(salt);
+        Some(Self {
+            key: derive(key, session_id, &header)?,
+            header,
+            number: 0,
+        })
+    }
+
+    /// What the file begins with.
+    pub fn header(&self) -> &[u8; HEADER_LEN] {
+        &self.header
+    }
+
+    /// One chunk, with its length. There are more to come.
+    ///
+    /// # Errors
+    /// See [`VaultError`].
+    pub fn chunk(&mut self, clear: &[u8]) -> Result<Vec<u8>, VaultError> {
+        self.seal(clear, false)
+    }
+
+    /// The last chunk, with its length; it may be empty.
+    ///
+    /// # Errors
+    /// See [`VaultError`].
+    pub fn finish(mut self, clear: &[u8]) -> Result<Vec<u8>, VaultError> {
+        self.seal(clear, true)
+    }
+
+    fn seal(&mut self, clear: &[u8], last: bool) -> Result<Vec<u8>, VaultError> {
+        if clear.len() > MAX_CHUNK {
+            return Err(VaultError::TooLarge);
+        }
+        let mut sealed = clear.to_vec();
+        self.key
+            .seal_in_place_append_tag(
+                nonce(self.number, last),
+                Aad::from(self.header),
+                &mut sealed,
+            )
+            .map_err(|_| VaultError::Broken)?;
+        // A nonce never comes twice; this many chunks of one record each would be years.
+        self.number = self.number.checked_add(1).ok_or(VaultError::TooLarge)?;
+        let len = u32::try_from(sealed.len()).map_err(|_| VaultError::TooLarge)?;
+        Ok([len.to_be_bytes().as_slice(), &sealed].concat())
+    }
+}
+
+/// Reads a file.
+pub struct Opener<R> {
+    from: R,
+    key: LessSafeKey,
+    header: [u8; HEADER_LEN],
+    number: u32,
+    ended: bool,
+}
+
+impl<R: Read> Opener<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// See [`VaultError`]. A wrong key is found with the first chunk.
+    pub fn new(mut from: R, key: &VaultKey, session_id: &str) -> Result<Self, VaultError> {
+        let mut header = [0; HEADER_LEN];
+        from.read_exact(&mut header).map_err(truncated)?;
+        if !header.starts_with(MAGIC) {
+            return Err(VaultError::NotARecording);
+        }
+        Ok(Self {
+            key: derive(key, session_id, &header).ok_or(VaultError::Broken)?,
+            from,
+            header,
+            number: 0,
+            ended: false,
+        })
+    }
+
+    /// The next chunk in clear; `None` after the last.
+    ///
+    /// # Errors
+    /// See [`VaultError`]. What was read before is what was written.
+    pub fn chunk(&mut self) -> Result<Option<Vec<u8>>, VaultError> {
+        if self.ended {
+            let mut more = [0];
+            return match self.from.read(&mut more)? {
+                0 => Ok(None),
+                _ => Err(VaultError::Broken),
+            };
+        }
+        let mut len = [0; 4];
+        self.from.read_exact(&mut len).map_err(truncated)?;
+        let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
+        if len > MAX_CHUNK + AES_256_GCM.tag_len() {
+            return Err(VaultError::TooLarge);
+        }
+        let mut sealed = vec![0; len];
+        self.from.read_exact(&mut sealed).map_err(truncated)?;
+        for last in [false, true] {
+            let mut clear = sealed.clone();
+            let nonce = nonce(self.number, last);
+            let opened = self
+                .key
+                .open_in_place(nonce, Aad::from(self.header), &mut clear);
+            if let Ok(opened) = opened {
+                let len = opened.len();
+                clear.truncate(len);
+                self.number = self.number.checked_add(1).ok_or(VaultError::TooLarge)?;
+                self.ended = last;
+                return Ok(Some(clear));
+            }
+        }
+        Err(VaultError::Broken)
+    }
+}
+
+/// Why a file could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    /// Another kind of file.
+    #[error("this is not a recording")]
+    NotARecording,
+    /// A chunk was changed, moved or added, or the key is another one.
+    #[error("the recording was changed, or the key is another one")]
+    Broken,
+    /// The end is missing: it was cut, or its writer did not come to the end.
+    #[error("the end of the recording is missing")]
+    Truncated,
+    /// A chunk of more than [`MAX_CHUNK`], or too many of them.
+    #[error("the recording is too large")]
+    TooLarge,
+    /// It could not be read.
+    #[error("the recording could not be read")]
+    Io(#[from] io::Error),
+}
+
+fn truncated(error: io::Error) -> VaultError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => VaultError::Truncated,
+        _ => VaultError::Io(error),
+    }
+}
+
+fn header(salt: [u8; SALT_LEN]) -> [u8; HEADER_LEN] {
+    let mut header = [0; HEADER_LEN];
+    let bytes = MAGIC.iter().chain(&salt);
+    for (to, from) in header.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    header
+}
+
+fn derive(key: &VaultKey, session_id: &str, header: &[u8; HEADER_LEN]) -> Option<LessSafeKey> {
+    let info = [DOMAIN, session_id.as_bytes()];
+    let secret = Salt::new(HKDF_SHA256, header).extract(key.0.as_slice());
+    let expanded = secret.expand(&info, &AES_256_GCM).ok()?;
+    Some(LessSafeKey::new(UnboundKey::from(expanded)))
+}
+
+fn nonce(number: u32, last: bool) -> Nonce {
+    let mut nonce = [0; 12];
+    let bytes = number.to_be_bytes().into_iter().chain([u8::from(last)]);
+    for (to, from) in nonce.iter_mut().rev().zip(bytes.rev()) {
+        *to = from;
+    }
+    Nonce::assume_unique_for_key(nonce)
+}
+
+const MAGIC: &[u8] = b"svcwtr\x01\n";
+const DOMAIN: &[u8] = b"svc-webtty-vault-v1";

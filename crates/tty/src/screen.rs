@@ -1,0 +1,285 @@
+//! The screen of a command, for who joins late: not the last bytes, which may begin in the middle of
+//! anything, but the sequence that draws the screen as it is.
+
+use bytes::Bytes;
+
+use crate::size::Size;
+
+/// Rows that a screen has at most, whatever was asked for: several displays on top of each other.
+pub const MAX_ROWS: u16 = 300;
+
+/// Columns that a screen has at most: several displays side by side.
+pub const MAX_COLS: u16 = 600;
+
+/// A snapshot, in bytes: one message. A screen whose colours need more is drawn without them.
+pub const MAX_SNAPSHOT: usize = crate::message::limits::MAX_DATA;
+
+/// What a terminal shows after all that was fed to it.
+pub struct Screen {
+    terminal: avt::Terminal,
+    text: Utf8,
+}
+
+impl Screen {
+    /// An empty screen, of at most [`MAX_ROWS`] and [`MAX_COLS`].
+    pub fn new(size: Size) -> Option<Self> {
+        let size = bounded(size);
+        let terminal = avt::Terminal::new(size.cols.into(), size.rows.into()).ok()?;
+        Some(Self {
+            terminal,
+            text: Utf8::default(),
+        })
+    }
+
+    /// Takes what the command wrote, in any pieces.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        let text = self.text.push(bytes);
+        self.terminal.feed(text.as_str());
+    }
+
+    /// The terminal has another size.
+    pub fn resize(&mut self, size: Size) {
+        let size = bounded(size);
+        self.terminal.resize(size.cols.into(), size.rows.into());
+    }
+
+    /// The sequence that makes an empty terminal of this size look and behave the same. A terminal
+    /// that shows something is emptied by it first.
+    pub fn snapshot(&self) -> Bytes {
+        let mut snapshot = RESET.to_owned();
+        snapshot.push_str(&self.terminal.dump());
+        if snapshot.len() > MAX_SNAPSHOT {
+            snapshot = self.plain();
+        }
+        snapshot.into()
+    }
+
+    /// The rows of the screen as text.
+    pub fn rows(&self) -> Vec<String> {
+        let rows = self.terminal.screen().visible_lines();
+        rows.map(|line| line.text().trim_end().to_owned()).collect()
+    }
+
+    /// The screen without its looks.
+    fn plain(&self) -> String {
+        let cursor = self.terminal.cursor();
+        let position = format!("\x1b[{};{}H", cursor.row + 1, cursor.col + 1);
+        let mut out = RESET.to_owned();
+        for (number, row) in (1_u32..).zip(self.rows()) {
+            let row: String = row.chars().filter(|c| !c.is_control()).collect();
+            if out.len() + row.len() + position.len() + 16 > MAX_SNAPSHOT {
+                break;
+            }
+            out.extend(["\x1b[", &number.to_string(), ";1H", &row]);
+        }
+        out + &position
+    }
+}
+
+impl std::fmt::Debug for Screen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Screen({:?})", self.terminal.size())
+    }
+}
+
+/// Text out of bytes that were cut anywhere. What is no UTF-8 becomes U+FFFD.
+#[derive(Debug, Default)]
+pub(crate) struct Utf8 {
+    /// The begin of a character, at most three bytes.
+    begun: Vec<u8>,
+}
+
+impl Utf8 {
+    /// All characters that are whole with these bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
+        let joined;
+        let bytes = if self.begun.is_empty() {
+            bytes
+        } else {
+            joined = [&self.begun, bytes].concat();
+            &joined
+        };
+        let mut text = String::with_capacity(bytes.len());
+        let mut begun = Vec::new();
+        let mut chunks = bytes.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            text.push_str(chunk.valid());
+            let invalid = chunk.invalid();
+            if chunks.peek().is_none() && is_begin(invalid) {
+                begun = invalid.to_vec();
+            } else if !invalid.is_empty() {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        self.begun = begun;
+        text
+    }
+
+    /// What remains at the end: a character that was begun and never finished.
+    pub(crate) fn finish(&mut self) -> &'static str {
+        if std::mem::take(&mut self.begun).is_empty() {
+            ""
+        } else {
+            "\u{fffd}"
+        }
+    }
+}
+
+/// Whether more bytes could make a character of these.
+fn is_begin(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
+}
+
+fn bounded(size: Size) -> Size {
+    Size {
+        rows: size.rows.clamp(1, MAX_ROWS),
+        cols: size.cols.clamp(1, MAX_COLS),
+    }
+}
+
+/// RIS: a terminal as it is switched on.
+const RESET: &str = "\x1bc";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn screen(rows: u16, cols: u16) -> Screen {
+        Screen::new(Size { rows, cols }).unwrap()
+    }
+
+    fn restored(original: &Screen, rows: u16, cols: u16) -> Screen {
+        let mut restored = screen(rows, cols);
+        // It shows something else when the snapshot comes.
+        restored.feed(b"\x1b[?1049h\x1b[31mother things\x1b[2;3r\x1b]0;");
+        restored.feed(&original.snapshot());
+        restored
+    }
+
+    #[test]
+    fn who_joins_late_sees_the_alternate_screen_and_what_is_under_it() {
+        let mut original = screen(4, 20);
+        original.feed(b"$ vim\r\n\x1b[?1049h\x1b[H\x1b[1;31m~ text");
+        let mut late = restored(&original, 4, 20);
+        assert_eq!(late.rows()[0], "~ text");
+        for screen in [&mut original, &mut late] {
+            screen.feed(b"\x1b[?1049l");
+            assert_eq!(screen.rows()[0], "$ vim");
+        }
+    }
+
+    #[test]
+    fn a_sequence_or_a_character_that_was_cut_goes_on_after_the_snapshot() {
+        for (before, after) in [(&b"a\x1b[3"[..], &b"1mb"[..]), (b"a\x1b]0;ti", b"tle\x07b")] {
+            let mut original = screen(2, 20);
+            original.feed(before);
+            let mut late = restored(&original, 2, 20);
+            original.feed(after);
+            late.feed(after);
+            assert_eq!(original.rows(), late.rows());
+            assert_eq!(late.rows()[0], "ab");
+        }
+        let mut screen = screen(2, 20);
+        for byte in "é界".bytes() {
+            screen.feed(&[byte]);
+        }
+        assert_eq!(screen.rows()[0], "é界");
+    }
+
+    #[test]
+    fn a_size_and_a_snapshot_are_bounded() {
+        let largest = Size {
+            rows: u16::MAX,
+            cols: u16::MAX,
+        };
+        let mut screen = Screen::new(largest).unwrap();
+        screen.resize(largest);
+        // Each cell with a colour of its own.
+        for row in 1..=MAX_ROWS / 4 {
+            let mut line = format!("\x1b[{row};1H");
+            for col in 0..MAX_COLS {
+                let colour = format!("\x1b[38;2;{};{};7mx", row % 256, col % 256);
+                line.extend([colour]);
+            }
+            screen.feed(line.as_bytes());
+        }
+        let snapshot = screen.snapshot();
+        assert!(snapshot.len() <= MAX_SNAPSHOT, "{}", snapshot.len());
+        let mut late = Screen::new(largest).unwrap();
+        late.feed(&snapshot);
+        assert_eq!(late.rows(), screen.rows());
+    }
+
+    /// What programs write, mixed with what they never should.
+    fn output() -> impl Strategy<Value = Vec<u8>> {
+        let sequence = prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..12),
+            "[ -~]{0,12}".prop_map(String::into_bytes),
+            "[é界🙂\u{300}]{0,4}".prop_map(String::into_bytes),
+            "\x1b\\[[0-9;?:]{0,9}[@A-Za-z`]".prop_map(String::into_bytes),
+            "\x1b[ -~]".prop_map(String::into_bytes),
+            "\x1b[\\]P_^X][ -~]{0,9}(\x07|\x1b\\\\)?".prop_map(String::into_bytes),
+            prop::sample::select(vec![
+                "\x1b[?1049h",
+                "\x1b[?1049l",
+                "\x1b[?6h",
+                "\x1b[2;3r",
+                "\x1b7",
+                "\x1b8",
+                "\r\n",
+                "\x1b[?25l",
+                "\x1b[4h",
+                "\x1b(0",
+                "\x0e",
+                "\x1bH",
+                "\x1b[3g",
+                "\x1b[!p",
+                "\x1bc",
+            ])
+            .prop_map(|text| text.as_bytes().to_vec()),
+        ];
+        prop::collection::vec(sequence, 0..40).prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_snapshot_draws_the_same_screen_and_goes_on_the_same(
+            before in output(),
+            resized in prop::option::of((1..8_u16, 1..20_u16)),
+            between in output(),
+            after in output(),
+        ) {
+            let (mut rows, mut cols) = (5, 12);
+            let mut original = screen(rows, cols);
+            original.feed(&before);
+            if let Some((new_rows, new_cols)) = resized {
+                (rows, cols) = (new_rows, new_cols);
+                original.resize(Size { rows, cols });
+            }
+            original.feed(&between);
+            // A character that was begun is not on the screen yet.
+            original.text.finish();
+            let mut late = restored(&original, rows, cols);
+            prop_assert_eq!(original.rows(), late.rows());
+            prop_assert_eq!(original.snapshot(), late.snapshot());
+            original.feed(&after);
+            late.feed(&after);
+            prop_assert_eq!(original.rows(), late.rows());
+        }
+
+        #[test]
+        fn text_is_the_same_in_any_cut(bytes in prop::collection::vec(any::<u8>(), 0..60), cut in 1..9_usize) {
+            let mut whole = Utf8::default();
+            let expected = whole.push(&bytes) + whole.finish();
+            let mut cuts = Utf8::default();
+            let mut text: String = bytes.chunks(cut).map(|piece| cuts.push(piece)).collect();
+            text.push_str(cuts.finish());
+            prop_assert_eq!(text, expected.clone());
+            prop_assert_eq!(expected, String::from_utf8_lossy(&bytes));
+        }
+    }
+}

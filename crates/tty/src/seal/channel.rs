@@ -1,0 +1,201 @@
+//! Sealed messages, one after the other.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use bytes::Bytes;
+
+use super::SealError;
+use crate::message::{EncryptedPayload, Stream, limits};
+
+/// The two directions of one end.
+#[derive(Debug)]
+pub struct Channel {
+    /// What this end says.
+    pub sealer: Sealer,
+    /// What the other end says.
+    pub opener: Opener,
+}
+
+impl Channel {
+    pub(super) fn new(side: Side, up: &[u8; 32], down: &[u8; 32]) -> Result<Self, SealError> {
+        let (ours, theirs) = match side {
+            Side::Client => ((up, UP), (down, DOWN)),
+            Side::Server => ((down, DOWN), (up, UP)),
+        };
+        Ok(Self {
+            sealer: Sealer(Direction::new(ours.0, ours.1)?),
+            opener: Opener {
+                direction: Direction::new(theirs.0, theirs.1)?,
+                failed: false,
+            },
+        })
+    }
+}
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Client,
+    Server,
+}
+
+/// What a sealed message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Bytes of the stream, at most [`MAX_CLEAR`].
+    Data(Bytes),
+    /// The stream is over.
+    End,
+    /// The command has ended with this code.
+    Exit(i32),
+}
+
+/// Clear bytes of one message, at most: what fits into one with its head and tag.
+pub const MAX_CLEAR: usize = limits::MAX_DATA - 64;
+
+/// Seals what this end says.
+pub struct Sealer(Direction);
+
+impl Sealer {
+    /// One message.
+    ///
+    /// # Errors
+    /// More than [`MAX_CLEAR`], or the library refused.
+    pub fn seal(
+        &mut self,
+        stream: Stream,
+        content: &Content,
+    ) -> Result<EncryptedPayload, SealError> {
+        let mut sealed = match content {
+            Content::Data(bytes) => [&[DATA], bytes.as_ref()].concat(),
+            Content::End => vec![END],
+            Content::Exit(code) => [&[EXIT], code.to_be_bytes().as_slice()].concat(),
+        };
+        let clear = sealed.len() - 1;
+        if clear > MAX_CLEAR {
+            return Err(SealError::Crypto);
+        }
+        let Direction { key, label, number } = &mut self.0;
+        let sequence = *number;
+        key.seal_in_place_append_tag(nonce(sequence), aad(label, stream, sequence), &mut sealed)
+            .map_err(|_| SealError::Crypto)?;
+        *number = sequence.checked_add(1).ok_or(SealError::Crypto)?;
+        Ok(EncryptedPayload {
+            ciphertext: sealed.into(),
+            plaintext_length: u32::try_from(clear).unwrap_or(u32::MAX),
+            payload_crypto: None,
+            sequence: Some(sequence),
+        })
+    }
+}
+
+/// Opens what the other end says, in its order.
+pub struct Opener {
+    direction: Direction,
+    failed: bool,
+}
+
+impl Opener {
+    /// The next message.
+    ///
+    /// # Errors
+    /// It is not the next, or not what was sealed. Then this and all that follow are refused.
+    pub fn open(
+        &mut self,
+        stream: Stream,
+        payload: &EncryptedPayload,
+    ) -> Result<Content, SealError> {
+        if self.failed {
+            return Err(SealError::Failed);
+        }
+        let opened = self.try_open(stream, payload);
+        self.failed = opened.is_err();
+        opened
+    }
+
+    fn try_open(
+        &mut self,
+        stream: Stream,
+        payload: &EncryptedPayload,
+    ) -> Result<Content, SealError> {
+        let Direction { key, label, number } = &mut self.direction;
+        let expected = *number;
+        if payload.sequence != Some(expected) {
+            return Err(SealError::Order {
+                expected,
+                found: payload.sequence,
+            });
+        }
+        let mut clear = payload.ciphertext.to_vec();
+        let len = key
+            .open_in_place(nonce(expected), aad(label, stream, expected), &mut clear)
+            .map_err(|_| SealError::Changed)?
+            .len();
+        clear.truncate(len);
+        *number = expected.checked_add(1).ok_or(SealError::Failed)?;
+        let clear = Bytes::from(clear);
+        let (kind, rest) = clear.split_first().ok_or(SealError::Changed)?;
+        if usize::try_from(payload.plaintext_length) != Ok(rest.len()) {
+            return Err(SealError::Changed);
+        }
+        match (*kind, rest) {
+            (DATA, _) => Ok(Content::Data(clear.slice(1..))),
+            (END, []) => Ok(Content::End),
+            (EXIT, code) => {
+                let code = code.try_into().map_err(|_| SealError::Changed)?;
+                Ok(Content::Exit(i32::from_be_bytes(code)))
+            }
+            _ => Err(SealError::Changed),
+        }
+    }
+}
+
+/// A key, and the number of the next message.
+struct Direction {
+    key: LessSafeKey,
+    label: &'static [u8],
+    number: u64,
+}
+
+impl Direction {
+    fn new(key: &[u8; 32], label: &'static [u8]) -> Result<Self, SealError> {
+        let key = UnboundKey::new(&AES_256_GCM, key).map_err(|_| SealError::Crypto)?;
+        Ok(Self {
+            key: LessSafeKey::new(key),
+            label,
+            number: 0,
+        })
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sealer(at {})", self.0.number)
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Opener(at {})", self.direction.number)
+    }
+}
+
+fn nonce(number: u64) -> Nonce {
+    let mut nonce = [0; 12];
+    for (to, from) in nonce.iter_mut().skip(4).zip(number.to_be_bytes()) {
+        *to = from;
+    }
+    Nonce::assume_unique_for_key(nonce)
+}
+
+fn aad(label: &[u8], stream: Stream, number: u64) -> Aad<Vec<u8>> {
+    let stream = i32::from(stream).to_be_bytes();
+    Aad::from([label, &stream, &number.to_be_bytes()].concat())
+}
+
+const UP: &[u8] = b"svc-webtty-seal-v1 client to server\0";
+const DOWN: &[u8] = b"svc-webtty-seal-v1 server to client\0";
+const DATA: u8 = 0;
+const END: u8 = 1;
+const EXIT: u8 = 2;

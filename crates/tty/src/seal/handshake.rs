@@ -1,0 +1,292 @@
+//! Three messages from which both ends have the same keys.
+
+use std::fmt;
+
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use aws_lc_rs::hmac;
+use prost::Message as _;
+use zeroize::Zeroizing;
+
+use super::channel::{Channel, Side};
+use super::{Identity, KEY_LEN, PublicKey, SECRET_LEN, SealError, VERSION, digest, seal_to};
+use crate::message::{Config, SealAnswer, SealConfirm, SealHello};
+
+/// A client that has sent its hello.
+pub struct ClientHandshake {
+    identity: PublicKey,
+    server: PublicKey,
+    fresh: Identity,
+    secret: Zeroizing<[u8; SECRET_LEN]>,
+    hello: SealHello,
+    context: Vec<u8>,
+}
+
+/// A client that has the keys and knows that the server has them.
+pub struct ClientReady(Keys);
+
+/// A server that has answered.
+pub struct ServerHandshake {
+    client: PublicKey,
+    keys: Keys,
+}
+
+impl ClientHandshake {
+    /// Begins. `context` says what the session is, so that it can be no other: the server's id.
+    /// `secret` is fresh random bytes.
+    ///
+    /// # Errors
+    /// [`SealError::Crypto`].
+    pub fn begin(
+        identity: &Identity,
+        server: PublicKey,
+        context: &[u8],
+        secret: [u8; SECRET_LEN],
+    ) -> Result<(Self, SealHello), SealError> {
+        let fresh = Identity::generate()?;
+        let secret = Zeroizing::new(secret);
+        let parts = [
+            secret.as_slice(),
+            identity.public.as_bytes(),
+            fresh.public.as_bytes(),
+        ];
+        let clear = Zeroizing::new(parts.concat());
+        let (encapsulated, sealed) = seal_to(&server, &info(HELLO, context), &server.id(), &clear)?;
+        let hello = SealHello {
+            version: VERSION,
+            server_key_id: server.id().to_vec(),
+            encapsulated,
+            sealed,
+        };
+        let handshake = Self {
+            identity: identity.public,
+            server,
+            fresh,
+            secret,
+            hello: hello.clone(),
+            context: context.to_vec(),
+        };
+        Ok((handshake, hello))
+    }
+
+    /// Takes the server's answer.
+    ///
+    /// # Errors
+    /// It is not from the server that the client knows, or was changed.
+    pub fn answer(
+        self,
+        identity: &Identity,
+        answer: &SealAnswer,
+    ) -> Result<ClientReady, SealError> {
+        if identity.public != self.identity {
+            return Err(SealError::NotForUs);
+        }
+        let aad = hello_digest(&self.hello, &self.context);
+        let open = |key: &Identity, label, encapsulated: &[u8], sealed: &[u8]| {
+            let opened = key.open(encapsulated, &info(label, &self.context), &aad, sealed)?;
+            let secret: [u8; SECRET_LEN] = opened.try_into().map_err(|_| SealError::NotForUs)?;
+            Ok::<_, SealError>(Zeroizing::new(secret))
+        };
+        let known = open(identity, ANSWER, &answer.encapsulated, &answer.sealed)?;
+        let fresh = open(
+            &self.fresh,
+            FRESH,
+            &answer.fresh_encapsulated,
+            &answer.fresh_sealed,
+        )?;
+        let transcript = transcript(
+            &aad,
+            [&self.server, &self.identity, &self.fresh.public],
+            answer,
+        );
+        let keys = Keys::derive(&transcript, [&self.secret, &known, &fresh]);
+        keys.check(SERVER_CONFIRMS, &[], &answer.confirmation)?;
+        Ok(ClientReady(keys))
+    }
+}
+
+impl ClientReady {
+    /// Shows that the client has the keys, and which command it wants; and the two directions.
+    ///
+    /// # Errors
+    /// [`SealError::Crypto`].
+    pub fn confirm(self, config: &Config) -> Result<(SealConfirm, Channel), SealError> {
+        let confirmation = self.0.code(CLIENT_CONFIRMS, &config.encode_to_vec())?;
+        let channel = self.0.channel(Side::Client)?;
+        Ok((SealConfirm { confirmation }, channel))
+    }
+}
+
+impl ServerHandshake {
+    /// Takes a client's hello, and answers it if the client is one that `authorized` knows.
+    /// `secrets` are fresh random bytes.
+    ///
+    /// # Errors
+    /// It is for another server, or from a client that may not.
+    pub fn accept(
+        identity: &Identity,
+        context: &[u8],
+        hello: &SealHello,
+        authorized: impl FnOnce(&PublicKey) -> bool,
+        secrets: [[u8; SECRET_LEN]; 2],
+    ) -> Result<(Self, SealAnswer), SealError> {
+        if hello.version != VERSION {
+            return Err(SealError::Version);
+        }
+        let id = identity.public.id();
+        if hello.server_key_id != id {
+            return Err(SealError::NotForUs);
+        }
+        let info_hello = info(HELLO, context);
+        let clear = identity.open(&hello.encapsulated, &info_hello, &id, &hello.sealed)?;
+        let clear = Zeroizing::new(clear);
+        let (secret, keys) = clear
+            .split_first_chunk::<SECRET_LEN>()
+            .ok_or(SealError::NotForUs)?;
+        let (client, fresh) = keys
+            .split_first_chunk::<KEY_LEN>()
+            .ok_or(SealError::NotForUs)?;
+        let fresh: [u8; KEY_LEN] = fresh.try_into().map_err(|_| SealError::NotForUs)?;
+        let (client, fresh) = (PublicKey(*client), PublicKey(fresh));
+        if !authorized(&client) {
+            return Err(SealError::Unauthorized);
+        }
+        let [known_secret, fresh_secret] = secrets.map(Zeroizing::new);
+        let aad = hello_digest(hello, context);
+        let (encapsulated, sealed) = seal_to(
+            &client,
+            &info(ANSWER, context),
+            &aad,
+            known_secret.as_slice(),
+        )?;
+        let (fresh_encapsulated, fresh_sealed) =
+            seal_to(&fresh, &info(FRESH, context), &aad, fresh_secret.as_slice())?;
+        let mut answer = SealAnswer {
+            encapsulated,
+            sealed,
+            fresh_encapsulated,
+            fresh_sealed,
+            confirmation: Vec::new(),
+        };
+        let transcript = transcript(&aad, [&identity.public, &client, &fresh], &answer);
+        let keys = Keys::derive(
+            &transcript,
+            [&Zeroizing::new(*secret), &known_secret, &fresh_secret],
+        );
+        answer.confirmation = keys.code(SERVER_CONFIRMS, &[])?;
+        Ok((Self { client, keys }, answer))
+    }
+
+    /// Who the client says that it is. It is true once it has confirmed.
+    pub fn client(&self) -> PublicKey {
+        self.client
+    }
+
+    /// Takes the client's confirmation with the command that came with it. Nothing is started before.
+    ///
+    /// # Errors
+    /// [`SealError::Unconfirmed`]: it is not this client, or not its command.
+    pub fn confirm(self, config: &Config, confirm: &SealConfirm) -> Result<Channel, SealError> {
+        self.keys.check(
+            CLIENT_CONFIRMS,
+            &config.encode_to_vec(),
+            &confirm.confirmation,
+        )?;
+        self.keys.channel(Side::Server)
+    }
+}
+
+macro_rules! silent {
+    ($($name:ident)*) => {$(
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(concat!(stringify!($name), "(..)"))
+            }
+        }
+    )*};
+}
+
+silent! { ClientHandshake ClientReady ServerHandshake }
+
+/// What all keys of a session come from.
+struct Keys(Prk);
+
+impl Keys {
+    fn derive(transcript: &[u8; 32], secrets: [&Zeroizing<[u8; SECRET_LEN]>; 3]) -> Self {
+        let secrets = secrets.map(|secret| secret.as_slice());
+        let all = Zeroizing::new(secrets.concat());
+        Self(Salt::new(HKDF_SHA256, transcript).extract(&all))
+    }
+
+    fn expand(&self, label: &[u8]) -> Result<Zeroizing<[u8; 32]>, SealError> {
+        let mut key = Zeroizing::new([0; 32]);
+        let info = [DOMAIN, label];
+        let expanded = self.0.expand(&info, Len32);
+        expanded
+            .and_then(|okm| okm.fill(key.as_mut_slice()))
+            .map_err(|_| SealError::Crypto)?;
+        Ok(key)
+    }
+
+    fn code(&self, label: &[u8], what: &[u8]) -> Result<Vec<u8>, SealError> {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.expand(label)?.as_slice());
+        Ok(hmac::sign(&key, what).as_ref().to_vec())
+    }
+
+    fn check(&self, label: &[u8], what: &[u8], code: &[u8]) -> Result<(), SealError> {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.expand(label)?.as_slice());
+        hmac::verify(&key, what, code).map_err(|_| SealError::Unconfirmed)
+    }
+
+    fn channel(&self, side: Side) -> Result<Channel, SealError> {
+        let up = self.expand(b"client to server")?;
+        let down = self.expand(b"server to client")?;
+        Channel::new(side, &up, &down)
+    }
+}
+
+struct Len32;
+
+impl KeyType for Len32 {
+    fn len(&self) -> usize {
+        32
+    }
+}
+
+fn info(label: &[u8], context: &[u8]) -> Vec<u8> {
+    digest(DOMAIN, &[label, context]).to_vec()
+}
+
+fn hello_digest(hello: &SealHello, context: &[u8]) -> [u8; 32] {
+    let parts = [
+        HELLO,
+        context,
+        &hello.version.to_be_bytes(),
+        &hello.server_key_id,
+        &hello.encapsulated,
+        &hello.sealed,
+    ];
+    digest(DOMAIN, &parts)
+}
+
+fn transcript(hello: &[u8; 32], keys: [&PublicKey; 3], answer: &SealAnswer) -> [u8; 32] {
+    let [server, client, fresh] = keys.map(|key| key.as_bytes().as_slice());
+    let parts = [
+        b"transcript",
+        hello.as_slice(),
+        server,
+        client,
+        fresh,
+        &answer.encapsulated,
+        &answer.sealed,
+        &answer.fresh_encapsulated,
+        &answer.fresh_sealed,
+    ];
+    digest(DOMAIN, &parts)
+}
+
+const DOMAIN: &[u8] = b"svc-webtty-seal-v1";
+const HELLO: &[u8] = b"hello";
+const ANSWER: &[u8] = b"answer";
+const FRESH: &[u8] = b"fresh answer";
+const SERVER_CONFIRMS: &[u8] = b"server confirms";
+const CLIENT_CONFIRMS: &[u8] = b"client confirms";

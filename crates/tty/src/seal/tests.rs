@@ -1,0 +1,314 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::message::{Config, EncryptedPayload, SealAnswer, SealHello, Stream};
+
+const CONTEXT: &[u8] = b"wsv_one";
+
+type Change = fn(&mut Vec<EncryptedPayload>);
+
+type OnHello = fn(&mut SealHello);
+
+type OnAnswer = fn(&mut SealAnswer);
+
+struct Ends {
+    client: Identity,
+    server: Identity,
+}
+
+fn ends() -> Ends {
+    Ends {
+        client: Identity::generate().unwrap(),
+        server: Identity::generate().unwrap(),
+    }
+}
+
+fn config(command: &str) -> Config {
+    Config {
+        cmd_args: vec![command.to_owned()],
+        ..Config::default()
+    }
+}
+
+/// A whole handshake, with what is done to its messages on the way.
+fn handshake(
+    ends: &Ends,
+    on_hello: impl FnOnce(&mut SealHello),
+    on_answer: impl FnOnce(&mut SealAnswer),
+    opened: &Config,
+) -> Result<(Channel, Channel), SealError> {
+    let server_key = ends.server.public();
+    let (client, mut hello) =
+        ClientHandshake::begin(&ends.client, server_key, CONTEXT, [1; SECRET_LEN])?;
+    on_hello(&mut hello);
+    let known = ends.client.public();
+    let (server, mut answer) = ServerHandshake::accept(
+        &ends.server,
+        CONTEXT,
+        &hello,
+        |key| *key == known,
+        [[2; SECRET_LEN], [3; SECRET_LEN]],
+    )?;
+    on_answer(&mut answer);
+    let (confirm, client) = client
+        .answer(&ends.client, &answer)?
+        .confirm(&config("sh"))?;
+    Ok((client, server.confirm(opened, &confirm)?))
+}
+
+fn channels() -> (Channel, Channel) {
+    handshake(&ends(), |_| {}, |_| {}, &config("sh")).unwrap()
+}
+
+fn data(text: &'static str) -> Content {
+    Content::Data(text.into())
+}
+
+#[test]
+fn both_ends_read_what_the_other_seals() {
+    let (mut client, mut server) = channels();
+    for content in [data("ls\r"), data(""), Content::End] {
+        let sealed = client.sealer.seal(Stream::Stdin, &content).unwrap();
+        assert_eq!(server.opener.open(Stream::Stdin, &sealed), Ok(content));
+    }
+    for content in [data("out"), Content::End, Content::Exit(-7)] {
+        let sealed = server.sealer.seal(Stream::Stdout, &content).unwrap();
+        assert!(!sealed.ciphertext.windows(3).any(|bytes| bytes == b"out"));
+        assert_eq!(client.opener.open(Stream::Stdout, &sealed), Ok(content));
+    }
+}
+
+#[test]
+fn an_identity_is_kept_and_its_halves_belong_together() {
+    let Ends { client, server } = ends();
+    let private: [u8; KEY_LEN] = client.expose_private().try_into().unwrap();
+    assert!(Identity::from_parts(&private, client.public()).is_ok());
+    assert!(Identity::from_parts(&private, server.public()).is_err());
+    assert_ne!(client.public().id(), server.public().id());
+    let printed = format!("{client:?}");
+    assert!(!printed.contains(&format!("{:?}", &private[..4]).replace(['[', ']'], "")));
+}
+
+#[test]
+fn a_message_that_is_missing_twice_or_out_of_order_ends_the_session() {
+    let sealed = |client: &mut Channel| -> Vec<EncryptedPayload> {
+        let texts = ["one", "two", "three"];
+        texts
+            .map(|text| client.sealer.seal(Stream::Stdin, &data(text)).unwrap())
+            .to_vec()
+    };
+    let cases: &[(&str, Change, SealError)] = &[
+        (
+            "gap",
+            |m| drop(m.remove(1)),
+            SealError::Order {
+                expected: 1,
+                found: Some(2),
+            },
+        ),
+        (
+            "replay",
+            |m| m.insert(1, m[0].clone()),
+            SealError::Order {
+                expected: 1,
+                found: Some(0),
+            },
+        ),
+        (
+            "order",
+            |m| m.swap(1, 2),
+            SealError::Order {
+                expected: 1,
+                found: Some(2),
+            },
+        ),
+        (
+            "no number",
+            |m| m[1].sequence = None,
+            SealError::Order {
+                expected: 1,
+                found: None,
+            },
+        ),
+        (
+            "renumbered",
+            |m| {
+                m.remove(1);
+                m[1].sequence = Some(1);
+            },
+            SealError::Changed,
+        ),
+        ("length", |m| m[1].plaintext_length = 1, SealError::Changed),
+        (
+            "cut",
+            |m| m[1].ciphertext = m[1].ciphertext.slice(1..),
+            SealError::Changed,
+        ),
+        (
+            "empty",
+            |m| m[1].ciphertext = bytes::Bytes::new(),
+            SealError::Changed,
+        ),
+    ];
+    for (name, change, error) in cases {
+        let (mut client, mut server) = channels();
+        let mut messages = sealed(&mut client);
+        change(&mut messages);
+        let open = |payload| server.opener.open(Stream::Stdin, payload);
+        let opened: Vec<_> = messages.iter().map(open).collect();
+        assert_eq!(opened[0], Ok(data("one")), "{name}");
+        assert_eq!(opened[1], Err(*error), "{name}");
+        // Nothing is opened after it, not even what would be right.
+        let rest = &opened[2..];
+        assert!(
+            rest.iter().all(|opened| *opened == Err(SealError::Failed)),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_message_holds_for_its_stream_its_direction_and_its_session() {
+    let (mut client, mut server) = channels();
+    let sealed = server.sealer.seal(Stream::Stderr, &data("x")).unwrap();
+    assert_eq!(
+        client.opener.open(Stream::Stdout, &sealed),
+        Err(SealError::Changed)
+    );
+    let (mut client, mut server) = channels();
+    let sealed = client.sealer.seal(Stream::Stdin, &data("x")).unwrap();
+    // Sent back to who sealed it.
+    assert_eq!(
+        client.opener.open(Stream::Stdin, &sealed),
+        Err(SealError::Changed)
+    );
+    let (_, mut other) = channels();
+    assert_eq!(
+        other.opener.open(Stream::Stdin, &sealed),
+        Err(SealError::Changed)
+    );
+    assert_eq!(server.opener.open(Stream::Stdin, &sealed), Ok(data("x")));
+}
+
+#[test]
+fn a_handshake_that_was_touched_fails() {
+    let ends = ends();
+    let sh = config("sh");
+    let hellos: &[(&str, OnHello, SealError)] = &[
+        ("version", |h| h.version = 2, SealError::Version),
+        ("key", |h| h.server_key_id[0] ^= 1, SealError::NotForUs),
+        ("no key", |h| h.server_key_id.clear(), SealError::NotForUs),
+        (
+            "encapsulated",
+            |h| h.encapsulated[5] ^= 1,
+            SealError::NotForUs,
+        ),
+        ("sealed", |h| h.sealed[5] ^= 1, SealError::NotForUs),
+        ("emptied", |h| h.sealed.clear(), SealError::NotForUs),
+        ("no secret", |h| h.encapsulated.clear(), SealError::NotForUs),
+    ];
+    for (name, change, error) in hellos {
+        let failed = handshake(&ends, change, |_| {}, &sh).map(drop);
+        assert_eq!(failed, Err(*error), "{name}");
+    }
+    let answers: &[(&str, OnAnswer, SealError)] = &[
+        (
+            "encapsulated",
+            |a| a.encapsulated[5] ^= 1,
+            SealError::NotForUs,
+        ),
+        ("sealed", |a| a.sealed[5] ^= 1, SealError::NotForUs),
+        ("fresh", |a| a.fresh_sealed[5] ^= 1, SealError::NotForUs),
+        (
+            "confirmation",
+            |a| a.confirmation[5] ^= 1,
+            SealError::Unconfirmed,
+        ),
+        (
+            "no confirmation",
+            |a| a.confirmation.clear(),
+            SealError::Unconfirmed,
+        ),
+        (
+            "swapped",
+            |a| std::mem::swap(&mut a.sealed, &mut a.fresh_sealed),
+            SealError::NotForUs,
+        ),
+    ];
+    for (name, change, error) in answers {
+        let failed = handshake(&ends, |_| {}, change, &sh).map(drop);
+        assert_eq!(failed, Err(*error), "{name}");
+    }
+    // Whoever is between wants another command run.
+    let failed = handshake(&ends, |_| {}, |_| {}, &config("rm -rf /")).map(drop);
+    assert_eq!(failed, Err(SealError::Unconfirmed));
+}
+
+#[test]
+fn only_who_is_known_gets_in_and_only_the_known_server_answers() {
+    let ends = ends();
+    let stranger = Identity::generate().unwrap();
+    let begin = |identity: &Identity, server: PublicKey| {
+        ClientHandshake::begin(identity, server, CONTEXT, [1; SECRET_LEN]).unwrap()
+    };
+    let known = ends.client.public();
+    let accept = |server: &Identity, context: &[u8], hello: &SealHello| {
+        ServerHandshake::accept(
+            server,
+            context,
+            hello,
+            |key| *key == known,
+            [[2; 32], [3; 32]],
+        )
+    };
+    let (_, hello) = begin(&stranger, ends.server.public());
+    let refused = accept(&ends.server, CONTEXT, &hello).map(drop);
+    assert_eq!(refused, Err(SealError::Unauthorized));
+    // Another server that says it is this one, and this one for another record.
+    let (client, hello) = begin(&ends.client, ends.server.public());
+    assert_eq!(
+        accept(&stranger, CONTEXT, &hello).map(drop),
+        Err(SealError::NotForUs)
+    );
+    let refused = accept(&ends.server, b"wsv_two", &hello).map(drop);
+    assert_eq!(refused, Err(SealError::NotForUs));
+    // A stranger that claims a known key cannot open the answer.
+    let (server, answer) = accept(&ends.server, CONTEXT, &hello).unwrap();
+    assert_eq!(server.client(), known);
+    assert_eq!(
+        client.answer(&stranger, &answer).map(drop),
+        Err(SealError::NotForUs)
+    );
+    // The whole of an earlier session, played again: the server's secrets are new.
+    let (client, hello) = begin(&ends.client, ends.server.public());
+    let (_, answer) = accept(&ends.server, CONTEXT, &hello).unwrap();
+    let ready = client.answer(&ends.client, &answer).unwrap();
+    let (confirm, _) = ready.confirm(&config("sh")).unwrap();
+    let again =
+        ServerHandshake::accept(&ends.server, CONTEXT, &hello, |_| true, [[4; 32], [5; 32]]);
+    let (server, _) = again.unwrap();
+    assert_eq!(
+        server.confirm(&config("sh"), &confirm).map(drop),
+        Err(SealError::Unconfirmed)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_change_of_a_message_is_found(
+        clear in prop::collection::vec(any::<u8>(), 0..50),
+        at in any::<prop::sample::Index>(),
+        bit in 0..8_u8,
+    ) {
+        let (mut client, mut server) = channels();
+        let content = Content::Data(clear.into());
+        let mut sealed = client.sealer.seal(Stream::Stdin, &content).unwrap();
+        let mut bytes = sealed.ciphertext.to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        sealed.ciphertext = bytes.into();
+        prop_assert_eq!(server.opener.open(Stream::Stdin, &sealed), Err(SealError::Changed));
+    }
+}

@@ -1,0 +1,355 @@
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::output::Output;
+use super::{ACK_DEADLINE, HEARTBEAT, REPLAY, SILENCE};
+use crate::message::{
+    AckSession, Close, Config, Feature, Heartbeat, Kind, Open, OpenSession, Payload, Resume,
+    Signal, Stream, limits,
+};
+use crate::size::Size;
+
+/// The side of the person.
+///
+/// [`open`](Self::open) makes the first message; then `on_…` as things happen, and
+/// [`command`](Self::command) after each until it is `None`. After a lost connection
+/// [`reopen`](Self::reopen) says whether another is worth making, and makes its first message.
+#[derive(Debug)]
+pub struct Client {
+    config: Config,
+    size: Option<Size>,
+    state: State,
+    commands: VecDeque<ClientCommand>,
+    session: Option<AckSession>,
+    input: Output,
+    input_end: bool,
+    received: u64,
+    reported: u64,
+    heard_at: Instant,
+    beat_at: Instant,
+    beats: bool,
+}
+
+/// What the owner of a [`Client`] has to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClientCommand {
+    /// Send a message to the server.
+    Send(Kind),
+    /// The command runs; with `true`, it still does after the connection was made again.
+    Opened(bool),
+    /// So many bytes of output are lost: too many came while nobody listened.
+    Missed(u64),
+    /// Show what the command wrote.
+    Output(Stream, Bytes),
+    /// The command closed a stream.
+    OutputEnd(Stream),
+    /// Something changed about who takes part.
+    Notice(Box<crate::message::Notice>),
+    /// The command has ended: hang up.
+    Closed(Close),
+    /// It cannot go on: hang up.
+    Failed(ClientError),
+}
+
+/// Why a session failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// What the server said. It may hold control sequences: it is somebody else's text.
+    #[error("the server refused: {0}")]
+    Refused(String),
+    /// The server said nothing for too long.
+    #[error("the server does not answer")]
+    Silent,
+    /// The server said what it must not say.
+    #[error("the server sent an unexpected {0}")]
+    Unexpected(&'static str),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Opening { until: Instant, again: bool },
+    Open,
+    Lost,
+    Over,
+}
+
+impl Client {
+    /// A client that wants this command; the size is that of its terminal, if it has one.
+    pub fn open(config: Config, size: Option<Size>, now: Instant) -> Self {
+        let mut client = Self {
+            config,
+            size,
+            state: State::Lost,
+            commands: VecDeque::new(),
+            session: None,
+            input: Output::default(),
+            input_end: false,
+            received: 0,
+            reported: 0,
+            heard_at: now,
+            beat_at: now + HEARTBEAT,
+            beats: false,
+        };
+        client.send_open(None, now);
+        client
+    }
+
+    /// What is to be done next.
+    pub fn command(&mut self) -> Option<ClientCommand> {
+        self.commands.pop_front()
+    }
+
+    /// Whether the session is over.
+    pub fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+
+    /// Whether the server has an end for input that waits: then nothing is read from the person,
+    /// because what was typed is kept until it arrived.
+    pub fn wants_input(&self) -> bool {
+        !self.input_end && self.input.len() < u64::try_from(REPLAY).unwrap_or(u64::MAX)
+    }
+
+    /// The person typed.
+    pub fn on_input(&mut self, bytes: Bytes) {
+        if bytes.is_empty() || self.input_end {
+            return;
+        }
+        if self.state == State::Open {
+            self.send_input(&bytes);
+        }
+        if self.state != State::Open || self.resumes() {
+            self.input.push(Stream::Stdin, bytes);
+        }
+    }
+
+    /// There will be no more input.
+    pub fn on_input_end(&mut self) {
+        if !std::mem::replace(&mut self.input_end, true) && self.state == State::Open {
+            self.send(Kind::end(Stream::Stdin));
+        }
+    }
+
+    /// The person's terminal has another size.
+    pub fn on_resize(&mut self, size: Size) {
+        self.size = Some(size);
+        if self.state == State::Open {
+            self.send_size();
+        }
+    }
+
+    /// The person wants a signal delivered. `false` where the server knows no signals.
+    pub fn signal(&mut self, signal: Signal) -> bool {
+        let knows = self.state == State::Open && self.has(Feature::Signals);
+        if knows {
+            self.send(Kind::Heartbeat(Heartbeat {
+                signal: Some(signal.into()),
+                ..Heartbeat::default()
+            }));
+        }
+        knows
+    }
+
+    /// The server said something.
+    pub fn on_message(&mut self, kind: Kind, now: Instant) {
+        self.heard_at = now;
+        match (kind, self.state) {
+            (_, State::Over | State::Lost) => {}
+            (Kind::Ack(ack), State::Opening { again, .. }) => self.opened(ack.session, again),
+            (Kind::Error(error), _) => self.fail(ClientError::Refused(error.msg)),
+            (Kind::ProtocolError(error), _) => self.fail(ClientError::Refused(error.msg)),
+            (Kind::Heartbeat(heartbeat), _) => {
+                self.beats = true;
+                let received = heartbeat.received.unwrap_or_default();
+                if self.resumes() && self.input.acknowledge(received).is_err() {
+                    self.fail(ClientError::Unexpected("heartbeat"));
+                    return;
+                }
+                self.commands
+                    .extend(heartbeat.notice.map(ClientCommand::Notice));
+            }
+            (Kind::Data(data), State::Open) if data.r#type() != Stream::Stdin => {
+                let stream = data.r#type();
+                match data.payload {
+                    Some(Payload::Data(bytes)) => {
+                        self.received += u64::try_from(bytes.len()).unwrap_or_default();
+                        self.commands
+                            .push_back(ClientCommand::Output(stream, bytes));
+                        self.report(false);
+                    }
+                    Some(Payload::Eos(_)) => {
+                        self.commands.push_back(ClientCommand::OutputEnd(stream));
+                    }
+                    _ => self.fail(ClientError::Unexpected("sealed message")),
+                }
+            }
+            (Kind::Close(close), State::Open) => {
+                self.state = State::Over;
+                self.commands.push_back(ClientCommand::Closed(close));
+            }
+            (kind, _) => self.fail(ClientError::Unexpected(kind.name())),
+        }
+    }
+
+    /// The connection is gone. `true` where another may bring the session back.
+    pub fn on_lost(&mut self) -> bool {
+        if self.state == State::Over {
+            return false;
+        }
+        self.state = State::Lost;
+        self.resumes()
+    }
+
+    /// Another connection is there.
+    pub fn reopen(&mut self, now: Instant) {
+        if self.state != State::Lost || !self.resumes() {
+            return;
+        }
+        let token = self.session.as_ref().map(|s| s.resume_token.clone());
+        self.send_open(
+            token.map(|token| Resume {
+                token,
+                received: self.received,
+            }),
+            now,
+        );
+    }
+
+    /// When [`on_time`](Self::on_time) is to be called next.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Opening { until, .. } => Some(until),
+            State::Open => {
+                let silent = self.beats.then(|| self.heard_at + SILENCE);
+                Some(silent.map_or(self.beat_at, |at| at.min(self.beat_at)))
+            }
+            State::Lost | State::Over => None,
+        }
+    }
+
+    /// A deadline may have come.
+    pub fn on_time(&mut self, now: Instant) {
+        match self.state {
+            State::Opening { until, .. } if until <= now => self.fail(ClientError::Silent),
+            State::Open if self.beats && self.heard_at + SILENCE <= now => {
+                self.fail(ClientError::Silent);
+            }
+            State::Open if self.beat_at <= now => {
+                self.beat_at = now + HEARTBEAT;
+                self.report(true);
+            }
+            _ => {}
+        }
+    }
+
+    fn opened(&mut self, session: Option<AckSession>, again: bool) {
+        self.state = State::Open;
+        let before = self.received;
+        if let Some(session) = &session {
+            if again {
+                let from = session.output_from.unwrap_or(before);
+                if from > before {
+                    self.commands
+                        .push_back(ClientCommand::Missed(from - before));
+                }
+                // The server begins at what we said, or later.
+                self.received = self.received.max(from);
+            }
+            if self.input.acknowledge(session.input_received).is_err() {
+                self.fail(ClientError::Unexpected("ack"));
+                return;
+            }
+        }
+        self.session = session;
+        self.commands.push_back(ClientCommand::Opened(again));
+        if self.size.is_some() {
+            self.send_size();
+        }
+        let waiting: Vec<_> = self.input.iter().collect();
+        for (_, bytes) in waiting {
+            self.send_input(&bytes);
+        }
+        if !self.resumes() {
+            self.input.shrink_to(0);
+        }
+        if self.input_end {
+            self.send(Kind::end(Stream::Stdin));
+        }
+    }
+
+    fn send_open(&mut self, resume: Option<Resume>, now: Instant) {
+        let again = resume.is_some();
+        self.heard_at = now;
+        self.beats = false;
+        self.beat_at = now + HEARTBEAT;
+        self.state = State::Opening {
+            until: now + ACK_DEADLINE,
+            again,
+        };
+        self.send(Kind::Open(Box::new(Open {
+            config: (!again).then(|| self.config.clone()),
+            session: Some(OpenSession {
+                features: [Feature::Signals, Feature::Resume, Feature::Notices]
+                    .map(i32::from)
+                    .to_vec(),
+                resume,
+                size: self.size.map(Into::into),
+            }),
+            ..Open::default()
+        })));
+    }
+
+    fn send_input(&mut self, bytes: &Bytes) {
+        let mut rest = bytes.clone();
+        while !rest.is_empty() {
+            let part = rest.split_to(rest.len().min(limits::MAX_DATA));
+            self.send(Kind::data(Stream::Stdin, part));
+        }
+    }
+
+    /// Only a command with a terminal has a size; the published server refuses it for others.
+    fn send_size(&mut self) {
+        let tty = self
+            .config
+            .options
+            .is_some_and(|options| options.allocate_tty);
+        if let Some(size) = self.size.filter(|_| tty) {
+            let size: crate::message::TerminalSize = size.into();
+            self.send(Kind::Parameter(size.into()));
+        }
+    }
+
+    /// Tells how much arrived: with each heartbeat, and before the server has to hold the command.
+    fn report(&mut self, heartbeat: bool) {
+        let quarter = u64::try_from(REPLAY / 4).unwrap_or(u64::MAX);
+        let resumes = self.resumes();
+        if heartbeat || (resumes && self.received - self.reported >= quarter) {
+            self.reported = self.received;
+            self.send(Kind::Heartbeat(Heartbeat {
+                received: resumes.then_some(self.received),
+                ..Heartbeat::default()
+            }));
+        }
+    }
+
+    fn resumes(&self) -> bool {
+        let session = self.session.as_ref();
+        session.is_some_and(|session| !session.resume_token.is_empty())
+    }
+
+    fn has(&self, feature: Feature) -> bool {
+        let session = self.session.as_ref();
+        session.is_some_and(|session| session.features.contains(&feature.into()))
+    }
+
+    fn send(&mut self, kind: Kind) {
+        self.commands.push_back(ClientCommand::Send(kind));
+    }
+
+    fn fail(&mut self, error: ClientError) {
+        self.state = State::Over;
+        self.commands.push_back(ClientCommand::Failed(error));
+    }
+}

@@ -1,0 +1,89 @@
+//! The last of a command's output, kept until the client has it.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::message::Stream;
+
+/// Numbered output: each byte of both streams has a number, from 0.
+#[derive(Debug, Default)]
+pub struct Output {
+    kept: VecDeque<(Stream, Bytes)>,
+    /// Number of the first kept byte.
+    from: u64,
+    /// Number of the next byte.
+    next: u64,
+}
+
+impl Output {
+    /// Adds what the command wrote.
+    pub fn push(&mut self, stream: Stream, bytes: Bytes) {
+        self.next += count(&bytes);
+        self.kept.push_back((stream, bytes));
+    }
+
+    /// Lets go of what arrived: everything before `received`. What was never sent cannot have
+    /// arrived, and is an error.
+    ///
+    /// # Errors
+    /// `received` is more than there was.
+    pub fn acknowledge(&mut self, received: u64) -> Result<(), NeverSent> {
+        if received > self.next {
+            return Err(NeverSent);
+        }
+        self.drop_before(received);
+        Ok(())
+    }
+
+    /// Keeps at most `max` bytes, the newest.
+    pub fn shrink_to(&mut self, max: usize) {
+        let max = u64::try_from(max).unwrap_or(u64::MAX);
+        self.drop_before(self.next.saturating_sub(max));
+    }
+
+    /// How many bytes are kept.
+    pub fn len(&self) -> u64 {
+        self.next - self.from
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of the first kept byte.
+    pub fn from(&self) -> u64 {
+        self.from
+    }
+
+    /// What is kept, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Stream, Bytes)> + '_ {
+        self.kept.iter().cloned()
+    }
+
+    fn drop_before(&mut self, number: u64) {
+        while self.from < number {
+            let Some((_, first)) = self.kept.front_mut() else {
+                return;
+            };
+            let wanted = usize::try_from(number - self.from).unwrap_or(usize::MAX);
+            if wanted >= first.len() {
+                self.from += count(first);
+                self.kept.pop_front();
+            } else {
+                *first = first.slice(wanted..);
+                self.from = number;
+            }
+        }
+    }
+}
+
+/// Somebody has bytes that were never sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more was received than was sent")]
+pub struct NeverSent;
+
+fn count(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}

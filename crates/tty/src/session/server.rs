@@ -1,0 +1,562 @@
+mod command;
+mod hear;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Instant;
+
+use bytes::Bytes;
+use subtle::ConstantTimeEq as _;
+
+pub use command::{Command, Exit, Settings, Start};
+
+use super::output::Output;
+use super::{CLOSE_DEADLINE, HEARTBEAT, OPEN_DEADLINE, REPLAY, SILENCE, STOP_GRACE, TOKEN_LEN};
+use crate::message::{
+    Ack, AckSession, Close, Feature, Heartbeat, Kind, OpenSession, Resume, Signal, Stream,
+    Termination, TerminationReason, limits,
+};
+
+/// The side that runs the command.
+///
+/// Calling order: the `on_…` methods as things happen, [`on_time`](Self::on_time) when
+/// [`deadline`](Self::deadline) has come, and after each of them [`command`](Self::command) until it
+/// is `None`. After [`Command::Release`] the session is over and forgotten.
+#[derive(Debug)]
+pub struct Server {
+    settings: Settings,
+    phase: Phase,
+    commands: VecDeque<Command>,
+    client: Option<Attached>,
+    features: Vec<i32>,
+    token: Option<Token>,
+    /// The token before it: the client may have lost the answer with the new one.
+    used: Option<Token>,
+    has_tty: bool,
+    stdin_open: bool,
+    input_received: u64,
+    input_reported: u64,
+    output: Output,
+    /// The streams that have not ended.
+    open_streams: Vec<Stream>,
+    paused: bool,
+    ended: Option<TerminationReason>,
+    detail: &'static str,
+    kill_at: Option<Instant>,
+    idle_at: Option<Instant>,
+    over_at: Option<Instant>,
+    /// The client is gone: when its command goes, too.
+    grace_at: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The client has not said what it wants.
+    Opening {
+        until: Instant,
+    },
+    /// The command is being started.
+    Starting,
+    /// The command runs.
+    Running,
+    /// The command has ended; output may still come.
+    Draining {
+        exit: Exit,
+        until: Instant,
+    },
+    /// The close is made; the client may still have to be told.
+    Closed {
+        exit: Exit,
+    },
+    /// The client was told; it hangs up, or it does not.
+    Leaving {
+        until: Instant,
+    },
+    Released,
+}
+
+/// A connection that is there.
+#[derive(Debug)]
+struct Attached {
+    heartbeat_at: Instant,
+    heard_at: Instant,
+    beats: bool,
+}
+
+struct Token([u8; TOKEN_LEN]);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Server {
+    /// A connection came in.
+    pub fn new(settings: Settings, now: Instant) -> Self {
+        Self {
+            over_at: settings.duration.map(|duration| now + duration),
+            settings,
+            phase: Phase::Opening {
+                until: now + OPEN_DEADLINE,
+            },
+            commands: VecDeque::new(),
+            client: Some(Attached::new(now)),
+            features: Vec::new(),
+            token: None,
+            used: None,
+            has_tty: false,
+            stdin_open: true,
+            input_received: 0,
+            input_reported: 0,
+            output: Output::default(),
+            open_streams: Vec::new(),
+            paused: false,
+            ended: None,
+            detail: "",
+            kill_at: None,
+            idle_at: None,
+            grace_at: None,
+        }
+    }
+
+    /// What is to be done next.
+    pub fn command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// The client said something.
+    pub fn on_message(&mut self, kind: Kind, now: Instant) {
+        let Some(client) = &mut self.client else {
+            return;
+        };
+        client.heard_at = now;
+        self.used = None;
+        if let Err(why) = self.hear(kind, now) {
+            self.fail(&why, now);
+        }
+    }
+
+    /// The command runs. `token` is fresh random bytes.
+    pub fn on_started(&mut self, token: [u8; TOKEN_LEN], now: Instant) {
+        if self.phase != Phase::Starting {
+            return;
+        }
+        self.phase = Phase::Running;
+        self.open_streams = if self.has_tty {
+            vec![Stream::Stdout]
+        } else {
+            vec![Stream::Stdout, Stream::Stderr]
+        };
+        self.touch(now);
+        if self.client.is_some() {
+            self.acknowledge(token, None);
+        }
+        // Somebody ended it, or left, while it was being started.
+        if let Some(reason) = self.ended {
+            self.stop(reason, now);
+        } else if self.client.is_none() {
+            self.leave(now);
+        }
+    }
+
+    /// The command could not be started; `why` is for the client.
+    pub fn on_start_failed(&mut self, why: &str, now: Instant) {
+        if self.phase != Phase::Starting {
+            return;
+        }
+        if self.client.is_some() {
+            self.refuse(why, now);
+        } else {
+            self.release();
+        }
+    }
+
+    /// The command wrote something.
+    pub fn on_output(&mut self, stream: Stream, bytes: Bytes, now: Instant) {
+        if bytes.is_empty() || !self.open_streams.contains(&stream) {
+            return;
+        }
+        self.touch(now);
+        if self.client.is_some() {
+            self.send_output(stream, &bytes);
+        }
+        if self.token.is_some() {
+            self.output.push(stream, bytes);
+            self.bound_output();
+        }
+    }
+
+    /// The command hides what is typed from now on, or shows it again. Who records must know before
+    /// the next key.
+    pub fn on_secret_input(&mut self, secret: bool) {
+        if self.client.is_some() {
+            self.commands
+                .push_back(Command::Send(Kind::Heartbeat(Heartbeat {
+                    secret_input: Some(secret),
+                    ..Heartbeat::default()
+                })));
+        }
+    }
+
+    /// The command closed a stream.
+    pub fn on_output_end(&mut self, stream: Stream, now: Instant) {
+        let before = self.open_streams.len();
+        self.open_streams.retain(|open| *open != stream);
+        if self.open_streams.len() < before && self.client.is_some() {
+            self.commands.push_back(Command::Send(Kind::end(stream)));
+        }
+        self.settle(now);
+    }
+
+    /// The command has ended.
+    pub fn on_exit(&mut self, exit: Exit, now: Instant) {
+        if matches!(self.phase, Phase::Running | Phase::Starting) {
+            self.phase = Phase::Draining {
+                exit,
+                until: now + CLOSE_DEADLINE,
+            };
+            self.kill_at = None;
+            self.settle(now);
+        }
+    }
+
+    /// The connection is gone.
+    pub fn on_lost(&mut self, now: Instant) {
+        if self.client.take().is_none() {
+            return;
+        }
+        match self.phase {
+            Phase::Opening { .. } | Phase::Leaving { .. } => self.release(),
+            Phase::Starting | Phase::Running | Phase::Draining { .. } => self.leave(now),
+            // The last message may not have arrived, so who can come back may.
+            Phase::Closed { .. } | Phase::Released => {}
+        }
+    }
+
+    /// Whether this is the token that a client may come back with.
+    pub fn accepts(&self, resume: &Resume) -> bool {
+        self.token.is_some()
+            && [&self.token, &self.used]
+                .into_iter()
+                .flatten()
+                .any(|token| token.0.ct_eq(resume.token.as_slice()).into())
+    }
+
+    /// The client came back over another connection, and what it showed is accepted; `token` is
+    /// fresh random bytes. A connection that was still taken for alive is hung up first.
+    pub fn on_return(&mut self, open: &OpenSession, token: [u8; TOKEN_LEN], now: Instant) {
+        let Some(resume) = open.resume.as_ref().filter(|resume| self.accepts(resume)) else {
+            return;
+        };
+        if self.client.take().is_some() {
+            self.commands.push_back(Command::Disconnect);
+        }
+        self.client = Some(Attached::new(now));
+        self.grace_at = None;
+        self.used = self.token.take();
+        if self.output.acknowledge(resume.received).is_err() {
+            self.fail("more was received than was sent", now);
+            return;
+        }
+        self.acknowledge(token, Some(self.output.from()));
+        let kept: Vec<_> = self.output.iter().collect();
+        for (stream, bytes) in kept {
+            self.send_output(stream, &bytes);
+        }
+        let all: &[Stream] = if self.has_tty {
+            &[Stream::Stdout]
+        } else {
+            &[Stream::Stdout, Stream::Stderr]
+        };
+        for stream in all {
+            if !self.open_streams.contains(stream) {
+                self.commands.push_back(Command::Send(Kind::end(*stream)));
+            }
+        }
+        if self.output.from() > resume.received {
+            self.commands.push_back(Command::Redraw);
+        }
+        if let Some(size) = open
+            .size
+            .and_then(|size| size.size())
+            .filter(|_| self.has_tty)
+        {
+            self.commands.push_back(Command::Resize(size));
+        }
+        self.bound_output();
+        if let Phase::Closed { exit } = self.phase {
+            self.say_close(exit, now);
+        }
+    }
+
+    /// Ends the session: an operator's word, or the server going down. `detail` is for the client.
+    pub fn terminate(&mut self, reason: TerminationReason, detail: &'static str, now: Instant) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.detail = detail;
+        match self.phase {
+            Phase::Opening { .. } => self.fail(detail, now),
+            Phase::Starting => self.ended = Some(reason),
+            Phase::Running => self.stop(reason, now),
+            _ => {}
+        }
+    }
+
+    /// When [`on_time`](Self::on_time) is to be called next.
+    pub fn deadline(&self) -> Option<Instant> {
+        let phase = match self.phase {
+            Phase::Opening { until } | Phase::Draining { until, .. } | Phase::Leaving { until } => {
+                Some(until)
+            }
+            _ => None,
+        };
+        let client = self.client.as_ref().map(|client| {
+            let silent = client.beats.then(|| client.heard_at + SILENCE);
+            silent.map_or(client.heartbeat_at, |at| at.min(client.heartbeat_at))
+        });
+        let client = client.filter(|_| self.beats());
+        let limits = [self.idle_at, self.over_at].into_iter().flatten();
+        let limits = limits.filter(|_| self.phase == Phase::Running && self.ended.is_none());
+        [phase, client, self.kill_at, self.grace_at]
+            .into_iter()
+            .flatten()
+            .chain(limits)
+            .min()
+    }
+
+    /// A deadline may have come.
+    pub fn on_time(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Opening { until } if until <= now => {
+                self.fail("nothing was opened in time", now);
+            }
+            Phase::Draining { exit, until } if until <= now => self.close(exit, now),
+            Phase::Leaving { until } if until <= now => self.release(),
+            _ => {}
+        }
+        if due(self.kill_at, now) {
+            self.kill_at = None;
+            self.commands.push_back(Command::Signal(Signal::Kill));
+        }
+        if due(self.grace_at, now) {
+            self.grace_at = None;
+            self.token = None;
+            match self.phase {
+                Phase::Closed { .. } => self.release(),
+                _ => self.stop(TerminationReason::ClientLost, now),
+            }
+        }
+        if self.phase == Phase::Running && self.ended.is_none() {
+            if due(self.over_at, now) {
+                self.stop(TerminationReason::Duration, now);
+            } else if due(self.idle_at, now) {
+                self.stop(TerminationReason::Idle, now);
+            }
+        }
+        self.beat(now);
+    }
+
+    fn acknowledge(&mut self, token: [u8; TOKEN_LEN], output_from: Option<u64>) {
+        let known = [Feature::Signals, Feature::Resume];
+        let features: Vec<i32> = known
+            .into_iter()
+            .map(i32::from)
+            .filter(|feature| self.features.contains(feature))
+            .collect();
+        let resumes = features.contains(&Feature::Resume.into()) && !self.settings.grace.is_zero();
+        self.token = resumes.then_some(Token(token));
+        // A client that asked for nothing gets what the published server sends.
+        let session = (!features.is_empty()).then(|| AckSession {
+            features,
+            session_id: self.settings.session_id.clone(),
+            resume_token: if resumes { token.to_vec() } else { Vec::new() },
+            grace_seconds: u32::try_from(self.settings.grace.as_secs()).unwrap_or(u32::MAX),
+            output_from,
+            input_received: self.input_received,
+        });
+        self.commands
+            .push_back(Command::Send(Kind::Ack(Ack { session })));
+    }
+
+    fn send_output(&mut self, stream: Stream, bytes: &Bytes) {
+        let mut rest = bytes.clone();
+        while !rest.is_empty() {
+            let part = rest.split_to(rest.len().min(limits::MAX_DATA));
+            self.commands
+                .push_back(Command::Send(Kind::data(stream, part)));
+        }
+    }
+
+    /// Bounds what is kept: a terminal forgets its oldest, and the program draws anew; a pipe must
+    /// not lose anything, so the command waits.
+    fn bound_output(&mut self) {
+        if self.has_tty {
+            self.output.shrink_to(REPLAY);
+            return;
+        }
+        let full = self.output.len() >= u64::try_from(REPLAY).unwrap_or(u64::MAX);
+        if full != self.paused {
+            self.paused = full;
+            let command = if full {
+                Command::HoldOutput
+            } else {
+                Command::ReadOutput
+            };
+            self.commands.push_back(command);
+        }
+    }
+
+    /// The client is gone. Who can come back may, for a while.
+    fn leave(&mut self, now: Instant) {
+        if self.phase == Phase::Starting || self.ended.is_some() {
+            return;
+        }
+        if self.token.is_some() {
+            self.grace_at = Some(now + self.settings.grace);
+        } else if matches!(self.phase, Phase::Running) {
+            self.stop(TerminationReason::ClientLost, now);
+        }
+    }
+
+    /// Asks the command to end, and does not ask a second time.
+    fn stop(&mut self, reason: TerminationReason, now: Instant) {
+        self.ended = Some(reason);
+        if self.phase == Phase::Running {
+            let signal = match reason {
+                TerminationReason::Drain | TerminationReason::Terminated => Signal::Terminate,
+                _ => Signal::Hangup,
+            };
+            self.commands.push_back(Command::Signal(signal));
+            self.kill_at = Some(now + STOP_GRACE);
+            if std::mem::replace(&mut self.paused, false) {
+                // What waits to write does not see its signal.
+                self.commands.push_back(Command::ReadOutput);
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Something is wrong with the client: it is told, and its session is over.
+    fn fail(&mut self, why: &str, now: Instant) {
+        self.token = None;
+        if !matches!(
+            self.phase,
+            Phase::Starting | Phase::Running | Phase::Draining { .. }
+        ) {
+            self.refuse(why, now);
+            return;
+        }
+        // There is a command, or will be: the session lasts until that has ended.
+        self.commands.push_back(Command::Send(Kind::error(why)));
+        self.commands.push_back(Command::Disconnect);
+        self.client = None;
+        self.leave(now);
+        self.settle(now);
+    }
+
+    /// Tells the client why there is nothing for it.
+    fn refuse(&mut self, why: &str, now: Instant) {
+        self.commands.push_back(Command::Send(Kind::error(why)));
+        self.commands.push_back(Command::Disconnect);
+        self.phase = Phase::Leaving {
+            until: now + CLOSE_DEADLINE,
+        };
+    }
+
+    /// Closes once the command and its streams have ended.
+    fn settle(&mut self, now: Instant) {
+        if let Phase::Draining { exit, .. } = self.phase
+            && self.open_streams.is_empty()
+        {
+            self.close(exit, now);
+        }
+    }
+
+    fn close(&mut self, exit: Exit, now: Instant) {
+        self.open_streams.clear();
+        if self.client.is_some() {
+            self.say_close(exit, now);
+        } else if self.token.is_some() {
+            self.phase = Phase::Closed { exit };
+            self.grace_at.get_or_insert(now + self.settings.grace);
+        } else {
+            self.release();
+        }
+    }
+
+    fn say_close(&mut self, exit: Exit, now: Instant) {
+        let (return_code, signal) = match exit {
+            Exit::Code(code) => (code, ""),
+            Exit::Signal(number, name) => (128_i32.saturating_add(number), name),
+        };
+        let reason = match (self.ended, exit) {
+            (Some(reason), _) => reason,
+            (None, Exit::Code(_)) => TerminationReason::Exited,
+            (None, Exit::Signal(..)) => TerminationReason::Signalled,
+        };
+        let told = self.features.contains(&Feature::Signals.into());
+        let termination = told.then(|| Termination {
+            reason: reason.into(),
+            signal: signal.to_owned(),
+            detail: self.detail.to_owned(),
+        });
+        self.commands.push_back(Command::Send(Kind::Close(Close {
+            return_code,
+            termination,
+        })));
+        self.commands.push_back(Command::Disconnect);
+        self.phase = Phase::Leaving {
+            until: now + CLOSE_DEADLINE,
+        };
+    }
+
+    fn release(&mut self) {
+        if self.phase != Phase::Released {
+            self.phase = Phase::Released;
+            self.client = None;
+            self.token = None;
+            self.output = Output::default();
+            self.commands.push_back(Command::Release);
+        }
+    }
+
+    fn beats(&self) -> bool {
+        matches!(self.phase, Phase::Running | Phase::Draining { .. })
+    }
+
+    fn beat(&mut self, now: Instant) {
+        if !self.beats() {
+            return;
+        }
+        let Some(client) = &mut self.client else {
+            return;
+        };
+        if client.beats && client.heard_at + SILENCE <= now {
+            self.commands.push_back(Command::Disconnect);
+            self.on_lost(now);
+        } else if client.heartbeat_at <= now {
+            client.heartbeat_at = now + HEARTBEAT;
+            self.send_heartbeat();
+        }
+    }
+
+    fn touch(&mut self, now: Instant) {
+        self.idle_at = self.settings.idle.map(|idle| now + idle);
+    }
+}
+
+impl Attached {
+    fn new(now: Instant) -> Self {
+        Self {
+            heartbeat_at: now + HEARTBEAT,
+            heard_at: now,
+            beats: false,
+        }
+    }
+}
+
+fn due(at: Option<Instant>, now: Instant) -> bool {
+    at.is_some_and(|at| at <= now)
+}

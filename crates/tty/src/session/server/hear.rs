@@ -1,0 +1,144 @@
+//! What the client says, and what it may say when.
+
+use std::time::Instant;
+
+use super::{Command, Phase, Server, Start};
+use crate::message::{Data, Heartbeat, Kind, Open, ParameterKind, Payload, Signal, Stream};
+use crate::session::REPLAY;
+use crate::size::Size;
+
+impl Server {
+    pub(super) fn hear(&mut self, kind: Kind, now: Instant) -> Result<(), String> {
+        match (kind, self.phase) {
+            (Kind::Open(open), Phase::Opening { .. }) => self.open(*open),
+            (Kind::Heartbeat(heartbeat), phase) => {
+                if matches!(phase, Phase::Opening { .. }) && heartbeat != Heartbeat::default() {
+                    return Err("a signal before the open".to_owned());
+                }
+                self.hear_heartbeat(&heartbeat)
+            }
+            (Kind::Data(data), Phase::Running) => self.hear_data(data, now),
+            (Kind::Parameter(parameter), Phase::Running) => {
+                if !self.has_tty {
+                    return Err("a size without a terminal".to_owned());
+                }
+                if let Some(ParameterKind::TerminalSize(size)) = parameter.parameter {
+                    self.commands.extend(size.size().map(Command::Resize));
+                }
+                Ok(())
+            }
+            (Kind::Error(_), _) => {
+                self.client = None;
+                self.commands.push_back(Command::Disconnect);
+                match self.phase {
+                    Phase::Opening { .. } | Phase::Closed { .. } | Phase::Leaving { .. } => {
+                        self.release();
+                    }
+                    // A client that says why it goes does not come back.
+                    _ => {
+                        self.token = None;
+                        self.leave(now);
+                    }
+                }
+                Ok(())
+            }
+            // The client cannot know yet that the command has ended.
+            (
+                Kind::Data(_) | Kind::Parameter(_),
+                Phase::Draining { .. } | Phase::Leaving { .. },
+            ) => Ok(()),
+            (Kind::Attach(_), _) => Err("this server has no sessions to join".to_owned()),
+            (kind, _) => Err(format!("an unexpected {}", kind.name())),
+        }
+    }
+
+    fn open(&mut self, open: Open) -> Result<(), String> {
+        if open.session_key_grant.is_some() {
+            return Err("this server does not know this encryption".to_owned());
+        }
+        if open
+            .session
+            .as_ref()
+            .is_some_and(|session| session.resume.is_some())
+        {
+            return Err("there is no session to come back to".to_owned());
+        }
+        let config = open.config.unwrap_or_default();
+        self.has_tty = config.options.is_some_and(|options| options.allocate_tty);
+        let session = open.session.unwrap_or_default();
+        self.features = session.features;
+        let size = session.size.and_then(|size| size.size());
+        let terminal = self.has_tty.then(|| size.unwrap_or(Size::DEFAULT));
+        self.phase = Phase::Starting;
+        self.commands
+            .push_back(Command::Start(Box::new(Start { config, terminal })));
+        Ok(())
+    }
+
+    fn hear_heartbeat(&mut self, heartbeat: &Heartbeat) -> Result<(), String> {
+        if let Some(client) = &mut self.client {
+            client.beats = true;
+        }
+        if let Some(received) = heartbeat.received.filter(|_| self.token.is_some()) {
+            self.output
+                .acknowledge(received)
+                .map_err(|error| error.to_string())?;
+            self.bound_output();
+        }
+        if let Some(signal) = heartbeat.signal {
+            let signal = Signal::try_from(signal)
+                .ok()
+                .filter(|signal| *signal != Signal::Unspecified)
+                .ok_or("an unknown signal")?;
+            if self.phase == Phase::Running {
+                self.commands.push_back(Command::Signal(signal));
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_data(&mut self, data: Data, now: Instant) -> Result<(), String> {
+        if data.r#type() != Stream::Stdin {
+            return Err("data that is not input".to_owned());
+        }
+        match data.payload {
+            Some(Payload::Data(bytes)) if self.stdin_open => {
+                self.touch(now);
+                self.input_received += u64::try_from(bytes.len()).unwrap_or_default();
+                self.commands.push_back(Command::Input(bytes));
+                self.report_input();
+                Ok(())
+            }
+            Some(Payload::Data(_)) => Err("input after its end".to_owned()),
+            // In a terminal the end of input is a key, and the published server ignores this, too.
+            Some(Payload::Eos(_)) if self.has_tty => Ok(()),
+            Some(Payload::Eos(_)) => {
+                if std::mem::replace(&mut self.stdin_open, false) {
+                    self.commands.push_back(Command::EndInput);
+                }
+                Ok(())
+            }
+            Some(Payload::EncryptedData(_)) | None => {
+                Err("sealed data in a session that is not sealed".to_owned())
+            }
+        }
+    }
+
+    /// Says how much input arrived before the client has to stop reading its own.
+    fn report_input(&mut self) {
+        let quarter = u64::try_from(REPLAY / 4).unwrap_or(u64::MAX);
+        if self.token.is_some() && self.input_received - self.input_reported >= quarter {
+            self.send_heartbeat();
+        }
+    }
+
+    pub(super) fn send_heartbeat(&mut self) {
+        self.input_reported = self.input_received;
+        let received = self.token.is_some().then_some(self.input_received);
+        self.commands
+            .push_back(Command::Send(Kind::Heartbeat(Heartbeat {
+                received,
+                ..Heartbeat::default()
+            })));
+    }
+}

@@ -1,0 +1,507 @@
+mod pair;
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::message::{
+    Config, Feature, Heartbeat, Kind, Open, OpenSession, Options, Resume, Signal, Stream,
+    TerminalSize, TerminationReason,
+};
+use crate::size::Size;
+
+const GRACE: Duration = Duration::from_secs(20);
+
+fn settings() -> Settings {
+    Settings {
+        session_id: "s".to_owned(),
+        grace: GRACE,
+        idle: None,
+        duration: None,
+    }
+}
+
+fn config(allocate_tty: bool) -> Config {
+    Config {
+        options: Some(Options {
+            allocate_tty,
+            ..Options::default()
+        }),
+        cmd_args: vec!["sh".to_owned()],
+        ..Config::default()
+    }
+}
+
+/// What a published client sends: nothing of ours.
+fn plain_open(tty: bool) -> Kind {
+    Kind::Open(Box::new(Open {
+        config: Some(config(tty)),
+        ..Open::default()
+    }))
+}
+
+fn our_open(tty: bool) -> Kind {
+    Kind::Open(Box::new(Open {
+        config: Some(config(tty)),
+        session: Some(OpenSession {
+            features: vec![Feature::Signals.into(), Feature::Resume.into()],
+            ..OpenSession::default()
+        }),
+        ..Open::default()
+    }))
+}
+
+fn drain(server: &mut Server) -> Vec<Command> {
+    std::iter::from_fn(|| server.command()).collect()
+}
+
+/// What the client was told, in words.
+fn said(server: &mut Server) -> Vec<String> {
+    let words = drain(server).into_iter().map(|command| match command {
+        Command::Send(Kind::Close(close)) => {
+            let termination = close.termination.unwrap_or_default();
+            format!(
+                "close {} {:?} {}",
+                close.return_code,
+                termination.reason(),
+                termination.signal
+            )
+        }
+        Command::Send(Kind::Error(error)) => format!("error: {}", error.msg),
+        Command::Send(Kind::Ack(_)) => "ack".to_owned(),
+        Command::Send(Kind::Data(data)) => format!("{data:?}"),
+        Command::Send(kind) => format!("{kind:?}"),
+        Command::Start(_) => "start".to_owned(),
+        command => format!("{command:?}"),
+    });
+    words.collect()
+}
+
+fn running(open: Kind, now: Instant) -> Server {
+    let mut server = Server::new(settings(), now);
+    server.on_message(open, now);
+    server.on_started([7; TOKEN_LEN], now);
+    assert_eq!(said(&mut server), ["start", "ack"]);
+    server
+}
+
+#[test]
+fn a_published_client_runs_a_command_in_pipes() {
+    let now = Instant::now();
+    let mut server = Server::new(settings(), now);
+    server.on_message(plain_open(false), now);
+    server.on_started([7; TOKEN_LEN], now);
+    server.on_message(Kind::data(Stream::Stdin, "in"), now);
+    server.on_message(Kind::end(Stream::Stdin), now);
+    server.on_output(Stream::Stdout, "out".into(), now);
+    server.on_output(Stream::Stderr, "err".into(), now);
+    server.on_exit(Exit::Code(3), now);
+    server.on_output_end(Stream::Stdout, now);
+    server.on_output_end(Stream::Stderr, now);
+    let Some(Command::Start(start)) = server.command() else {
+        panic!("a start");
+    };
+    assert_eq!(start.terminal, None);
+    // What it gets is, byte for byte, what the published server sends.
+    let expected = [
+        Command::Send(Kind::Ack(crate::message::Ack::default())),
+        Command::Input("in".into()),
+        Command::EndInput,
+        Command::Send(Kind::data(Stream::Stdout, "out")),
+        Command::Send(Kind::data(Stream::Stderr, "err")),
+        Command::Send(Kind::end(Stream::Stdout)),
+        Command::Send(Kind::end(Stream::Stderr)),
+        Command::Send(Kind::Close(crate::message::Close {
+            return_code: 3,
+            termination: None,
+        })),
+        Command::Disconnect,
+    ];
+    assert_eq!(drain(&mut server), expected);
+    server.on_lost(now);
+    assert_eq!(drain(&mut server), [Command::Release]);
+}
+
+#[test]
+fn a_terminal_has_a_size_and_its_input_does_not_end() {
+    let now = Instant::now();
+    let mut server = running(plain_open(true), now);
+    let size = |row, col| {
+        Kind::Parameter(
+            TerminalSize {
+                row,
+                col,
+                ..TerminalSize::default()
+            }
+            .into(),
+        )
+    };
+    server.on_message(size(40, 100), now);
+    server.on_message(size(0, 0), now);
+    server.on_message(Kind::end(Stream::Stdin), now);
+    server.on_message(Kind::data(Stream::Stdin, "x"), now);
+    assert_eq!(
+        drain(&mut server),
+        [
+            Command::Resize(Size::new(40, 100).unwrap()),
+            Command::Input("x".into())
+        ]
+    );
+}
+
+#[test]
+fn a_message_out_of_order_ends_the_session_and_says_why() {
+    let heartbeat = |signal: Option<i32>| {
+        Kind::Heartbeat(Heartbeat {
+            signal,
+            ..Heartbeat::default()
+        })
+    };
+    // Before the open.
+    for (kind, why) in [
+        (Kind::data(Stream::Stdin, "x"), "an unexpected data"),
+        (
+            Kind::Ack(crate::message::Ack::default()),
+            "an unexpected ack",
+        ),
+        (
+            Kind::Attach(Box::default()),
+            "this server has no sessions to join",
+        ),
+        (heartbeat(Some(9)), "a signal before the open"),
+        (
+            Kind::Open(Box::new(Open {
+                session_key_grant: Some(crate::message::SessionKeyGrant::default()),
+                ..Open::default()
+            })),
+            "this server does not know this encryption",
+        ),
+        (
+            Kind::Open(Box::new(Open {
+                session: Some(OpenSession {
+                    resume: Some(Resume::default()),
+                    ..OpenSession::default()
+                }),
+                ..Open::default()
+            })),
+            "there is no session to come back to",
+        ),
+    ] {
+        let now = Instant::now();
+        let mut server = Server::new(settings(), now);
+        server.on_message(kind, now);
+        assert_eq!(
+            said(&mut server),
+            [format!("error: {why}"), "Disconnect".to_owned()]
+        );
+        server.on_lost(now);
+        assert_eq!(drain(&mut server), [Command::Release]);
+    }
+    // While it runs: the command does not outlive a client that misbehaves.
+    for (kind, why) in [
+        (plain_open(false), "an unexpected open"),
+        (Kind::data(Stream::Stdout, "x"), "data that is not input"),
+        (
+            Kind::Parameter(TerminalSize::default().into()),
+            "a size without a terminal",
+        ),
+        (
+            Kind::Close(crate::message::Close::default()),
+            "an unexpected close",
+        ),
+        (heartbeat(Some(77)), "an unknown signal"),
+        (heartbeat(Some(0)), "an unknown signal"),
+    ] {
+        let now = Instant::now();
+        let mut server = running(plain_open(false), now);
+        server.on_message(kind, now);
+        assert_eq!(
+            said(&mut server),
+            [
+                format!("error: {why}"),
+                "Disconnect".to_owned(),
+                "Signal(Hangup)".to_owned()
+            ]
+        );
+        server.on_exit(Exit::Signal(1, "HUP"), now);
+        server.on_time(now + CLOSE_DEADLINE);
+        assert_eq!(drain(&mut server), [Command::Release], "{why}");
+    }
+}
+
+#[test]
+fn what_is_said_while_the_command_starts_does_not_orphan_it() {
+    let now = Instant::now();
+    let mut server = Server::new(settings(), now);
+    server.on_message(our_open(true), now);
+    server.on_message(plain_open(true), now);
+    assert_eq!(
+        said(&mut server),
+        ["start", "error: an unexpected open", "Disconnect"]
+    );
+    server.on_started([7; TOKEN_LEN], now);
+    assert_eq!(drain(&mut server), [Command::Signal(Signal::Hangup)]);
+    server.on_time(now + STOP_GRACE);
+    assert_eq!(drain(&mut server), [Command::Signal(Signal::Kill)]);
+    server.on_exit(Exit::Signal(9, "KILL"), now);
+    server.on_output_end(Stream::Stdout, now);
+    assert_eq!(drain(&mut server), [Command::Release]);
+
+    let mut server = Server::new(settings(), now);
+    server.on_message(our_open(true), now);
+    server.on_lost(now);
+    server.on_start_failed("no such file", now);
+    assert_eq!(said(&mut server), ["start", "Release"]);
+}
+
+#[test]
+fn deadlines_hold_at_their_edge() {
+    let now = Instant::now();
+    let just = Duration::from_nanos(1);
+    let mut server = Server::new(settings(), now);
+    assert_eq!(server.deadline(), Some(now + OPEN_DEADLINE));
+    server.on_time(now + OPEN_DEADLINE.saturating_sub(just));
+    assert_eq!(server.command(), None);
+    server.on_time(now + OPEN_DEADLINE);
+    assert_eq!(
+        said(&mut server),
+        ["error: nothing was opened in time", "Disconnect"]
+    );
+    server.on_time(now + OPEN_DEADLINE + CLOSE_DEADLINE);
+    assert_eq!(drain(&mut server), [Command::Release]);
+
+    // Something that the command left behind has its pipe.
+    let mut server = running(plain_open(false), now);
+    server.on_exit(Exit::Code(0), now);
+    server.on_output(Stream::Stdout, "late".into(), now);
+    server.on_time(now + CLOSE_DEADLINE.saturating_sub(just));
+    assert_eq!(said(&mut server), ["Data(Stdout, 4 bytes)"]);
+    server.on_time(now + CLOSE_DEADLINE);
+    assert_eq!(said(&mut server), ["close 0 Unspecified ", "Disconnect"]);
+}
+
+#[test]
+fn heartbeats_go_out_and_a_client_that_stops_sending_them_is_lost() {
+    let now = Instant::now();
+    let mut server = running(our_open(true), now);
+    assert_eq!(server.deadline(), Some(now + HEARTBEAT));
+    server.on_time(now + HEARTBEAT);
+    assert_eq!(drain(&mut server).len(), 1);
+    // It never sent one, so that it sends none means nothing.
+    server.on_time(now + SILENCE * 2);
+    assert_eq!(drain(&mut server).len(), 1);
+    let later = now + SILENCE * 2;
+    server.on_message(Kind::Heartbeat(Heartbeat::default()), later);
+    server.on_time(later + SILENCE);
+    assert_eq!(drain(&mut server), [Command::Disconnect]);
+    // Lost, not ended: it may come back within the grace.
+    assert_eq!(server.deadline(), Some(later + SILENCE + GRACE));
+}
+
+#[test]
+fn signals_reach_the_command_and_how_it_ended_reaches_the_client() {
+    let now = Instant::now();
+    let mut server = running(our_open(true), now);
+    server.on_message(
+        Kind::Heartbeat(Heartbeat {
+            signal: Some(Signal::User1.into()),
+            ..Heartbeat::default()
+        }),
+        now,
+    );
+    assert_eq!(drain(&mut server), [Command::Signal(Signal::User1)]);
+    server.on_exit(Exit::Signal(10, "USR1"), now);
+    server.on_output_end(Stream::Stdout, now);
+    assert_eq!(
+        said(&mut server),
+        [
+            "Data(Stdout, end)",
+            "close 138 Signalled USR1",
+            "Disconnect"
+        ]
+    );
+}
+
+#[test]
+fn limits_and_operators_end_a_command_with_a_reason() {
+    let end = |server: &mut Server, now| {
+        server.on_exit(Exit::Signal(15, "TERM"), now);
+        server.on_output_end(Stream::Stdout, now);
+        said(server)
+    };
+    let now = Instant::now();
+    let minute = Duration::from_mins(1);
+    let limited = Settings {
+        idle: Some(minute),
+        duration: Some(minute * 3),
+        ..settings()
+    };
+    for (busy, after, reason) in [(false, 1, "Idle"), (true, 3, "Duration")] {
+        let mut server = Server::new(limited.clone(), now);
+        server.on_message(our_open(true), now);
+        server.on_started([7; TOKEN_LEN], now);
+        let mut at = now;
+        while at < now + minute * after {
+            if busy {
+                server.on_output(Stream::Stdout, "x".into(), at);
+            }
+            at += Duration::from_secs(30);
+            let commands = drain(&mut server);
+            assert!(
+                !commands.iter().any(|c| matches!(c, Command::Signal(_))),
+                "{reason}"
+            );
+            server.on_time(at);
+        }
+        assert!(
+            drain(&mut server).contains(&Command::Signal(Signal::Hangup)),
+            "{reason}"
+        );
+        assert!(end(&mut server, at).contains(&format!("close 143 {reason} TERM")));
+    }
+    let mut server = running(our_open(true), now);
+    server.terminate(TerminationReason::Drain, "the server goes down", now);
+    server.terminate(TerminationReason::Terminated, "", now);
+    assert_eq!(drain(&mut server), [Command::Signal(Signal::Terminate)]);
+    assert!(end(&mut server, now).contains(&"close 143 Drain TERM".to_owned()));
+}
+
+#[test]
+fn a_lost_client_comes_back_once_with_its_token() {
+    let now = Instant::now();
+    let mut server = running(our_open(true), now);
+    server.on_output(Stream::Stdout, "hello ".into(), now);
+    server.on_lost(now);
+    server.on_output(Stream::Stdout, "world".into(), now);
+    drain(&mut server);
+
+    let back = |token: [u8; TOKEN_LEN], received| OpenSession {
+        features: Vec::new(),
+        resume: Some(Resume {
+            token: token.to_vec(),
+            received,
+        }),
+        size: Some(Size::DEFAULT.into()),
+    };
+    // Forged, and of the wrong length.
+    assert!(!server.accepts(back([8; TOKEN_LEN], 0).resume.as_ref().unwrap()));
+    assert!(!server.accepts(&Resume::default()));
+    server.on_return(&back([8; TOKEN_LEN], 0), [9; TOKEN_LEN], now);
+    assert_eq!(server.command(), None);
+
+    let first = back([7; TOKEN_LEN], 4);
+    server.on_return(&first, [9; TOKEN_LEN], now + GRACE / 2);
+    let commands = drain(&mut server);
+    let Some(Command::Send(Kind::Ack(ack))) = commands.first() else {
+        panic!("an ack: {commands:?}");
+    };
+    assert_eq!(ack.session.as_ref().unwrap().output_from, Some(4));
+    assert_eq!(
+        commands[1..],
+        [
+            Command::Send(Kind::data(Stream::Stdout, "o ")),
+            Command::Send(Kind::data(Stream::Stdout, "world")),
+            Command::Resize(Size::DEFAULT),
+        ]
+    );
+    // The answer may not have arrived, so the first token is good until the client speaks.
+    assert!(server.accepts(first.resume.as_ref().unwrap()));
+    server.on_message(Kind::Heartbeat(Heartbeat::default()), now);
+    // Replayed.
+    assert!(!server.accepts(first.resume.as_ref().unwrap()));
+    // The connection that is still taken for alive gives way.
+    server.on_return(&back([9; TOKEN_LEN], 11), [10; TOKEN_LEN], now);
+    assert_eq!(server.command(), Some(Command::Disconnect));
+    drain(&mut server);
+    // More than there was.
+    server.on_return(&back([10; TOKEN_LEN], 12), [11; TOKEN_LEN], now);
+    assert!(said(&mut server).contains(&"error: more was received than was sent".to_owned()));
+}
+
+#[test]
+fn a_client_that_stays_away_loses_its_command() {
+    let now = Instant::now();
+    let mut server = running(our_open(true), now);
+    server.on_lost(now);
+    server.on_time(now + GRACE.saturating_sub(Duration::from_nanos(1)));
+    assert_eq!(server.command(), None);
+    server.on_time(now + GRACE);
+    assert_eq!(drain(&mut server), [Command::Signal(Signal::Hangup)]);
+    assert!(!server.accepts(&Resume {
+        token: vec![7; TOKEN_LEN],
+        received: 0
+    }));
+
+    // The command ended while nobody listened: the answer is kept for as long.
+    let mut server = running(our_open(true), now);
+    server.on_lost(now);
+    server.on_output(Stream::Stdout, "bye".into(), now);
+    server.on_output_end(Stream::Stdout, now);
+    server.on_exit(Exit::Code(5), now);
+    assert_eq!(server.command(), None);
+    let open = OpenSession {
+        resume: Some(Resume {
+            token: vec![7; TOKEN_LEN],
+            received: 0,
+        }),
+        ..OpenSession::default()
+    };
+    server.on_return(&open, [9; TOKEN_LEN], now);
+    assert_eq!(
+        said(&mut server),
+        [
+            "ack",
+            "Data(Stdout, 3 bytes)",
+            "Data(Stdout, end)",
+            "close 5 Exited ",
+            "Disconnect"
+        ]
+    );
+
+    // A published client cannot come back.
+    let mut server = running(plain_open(true), now);
+    server.on_lost(now);
+    assert_eq!(drain(&mut server), [Command::Signal(Signal::Hangup)]);
+}
+
+#[test]
+fn what_is_kept_for_a_lost_client_is_bounded() {
+    let now = Instant::now();
+    let chunk = Bytes::from(vec![b'x'; 4096]);
+    // A terminal forgets the oldest and draws anew.
+    let mut server = running(our_open(true), now);
+    server.on_lost(now);
+    for _ in 0..REPLAY / 4096 + 10 {
+        server.on_output(Stream::Stdout, chunk.clone(), now);
+    }
+    let open = |received| OpenSession {
+        resume: Some(Resume {
+            token: vec![7; TOKEN_LEN],
+            received,
+        }),
+        ..OpenSession::default()
+    };
+    server.on_return(&open(0), [9; TOKEN_LEN], now);
+    let commands = drain(&mut server);
+    assert!(commands.contains(&Command::Redraw));
+    let sent = commands
+        .iter()
+        .filter(|c| matches!(c, Command::Send(Kind::Data(_))));
+    assert_eq!(sent.count(), REPLAY / 4096);
+
+    // A pipe loses nothing: the command waits.
+    let mut server = running(our_open(false), now);
+    for _ in 0..REPLAY / 4096 {
+        server.on_output(Stream::Stdout, chunk.clone(), now);
+    }
+    assert_eq!(drain(&mut server).last(), Some(&Command::HoldOutput));
+    server.on_message(
+        Kind::Heartbeat(Heartbeat {
+            received: Some(4096),
+            ..Heartbeat::default()
+        }),
+        now,
+    );
+    assert_eq!(drain(&mut server), [Command::ReadOutput]);
+}

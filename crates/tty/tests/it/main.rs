@@ -1,0 +1,12 @@
+//! What a peer can send, and what it may not cause.
+
+#[cfg(test)]
+mod corpus;
+#[cfg(test)]
+mod framing;
+#[cfg(test)]
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+#[cfg(test)]
+#[path = "../fuzz_targets/mod.rs"]
+mod targets;
