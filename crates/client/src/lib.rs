@@ -33,6 +33,7 @@ pub mod dial;
 pub mod error;
 pub mod properties;
 pub mod stream;
+pub mod tap;
 pub mod target;
 pub mod trust;
 pub mod tunnel;

@@ -41,6 +41,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["http1", "transport", "types", "wire"]),
+    ("inspector", &["client", "http1", "types"]),
     (
         "control",
         &["api", "credentials", "daemon", "store", "types", "webauthn"],
@@ -60,6 +61,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "credentials",
             "daemon",
             "engine",
+            "inspector",
             "mcp",
             "transport",
             "turn",
@@ -121,6 +123,11 @@ const BARRIERS: &[Barrier] = &[
         crates: &["client"],
         never: &["engine", "daemon", "credentials", "axum"],
         reason: "an agent contains no server",
+    },
+    Barrier {
+        crates: &["inspector"],
+        never: &["engine", "daemon", "credentials", "sqlx"],
+        reason: "an agent shows what passes it, and contains no engine",
     },
     Barrier {
         crates: &["daemon"],

@@ -30,6 +30,7 @@ use super::{
 use crate::{
     Config, Destination, Properties, Stream,
     connect::Connector,
+    tap::Tap,
     tunnel::{Closed, MAX_WAITING, Observer, Status, Waiting},
 };
 
@@ -333,9 +334,10 @@ impl Entry {
         shared: &Shared,
         to: Destination,
         observer: Option<Observer>,
+        tap: Option<Arc<dyn Tap>>,
         waiting: &mut Waiting,
     ) {
-        let forward = Arc::new(Forward::new(to, observer));
+        let forward = Arc::new(Forward::new(to, observer, tap));
         *self.handler.lock() = Handler::Forward(Arc::clone(&forward));
         while let Ok(stream) = waiting.try_recv() {
             shared.spawn(serve_raw(Arc::clone(&forward), *stream));
