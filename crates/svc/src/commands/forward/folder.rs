@@ -56,7 +56,10 @@ impl Folder {
         runtime: &Handle,
     ) -> Result<Self, Failure> {
         let named = |error: io::Error| Failure::of(&format!("the folder {} cannot be served", folder.display()), error);
-        let place = Place::new(folder, options.hidden).map_err(named)?;
+        let place = Place::new(folder, options.hidden).map_err(|error| {
+            let folder = folder.display();
+            Failure::usage(format!("the folder {folder} cannot be served: {error}"))
+        })?;
         let name = format!("svc-{}", random::hex::<8>()?);
         let directory = std::env::temp_dir().join(name);
         // Nobody else may enter it.

@@ -32,7 +32,8 @@ pub(crate) struct Screen {
 /// drawn, and whose foreground this program is. (In the background it would be stopped.)
 pub(crate) fn is_there() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    let is_foreground = || tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
+    // A terminal that controls nobody has no background.
+    let is_foreground = || tcgetpgrp(stdin()).map_or(true, |group| group == getpgrp());
     !dumb && stdout().is_terminal() && stdin().is_terminal() && is_foreground()
 }
 
