@@ -80,10 +80,8 @@ fn unfold(coding: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool), String> {
         },
         "br" => bounded(brotli_decompressor::Decompressor::new(bytes, BUFFER)),
         "zstd" => {
-            let decoder = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(
-                bytes,
-                ZSTD_WINDOW,
-            );
+            let decoder =
+                ruzstd::decoding::StreamingDecoder::new_with_max_window_size(bytes, ZSTD_WINDOW);
             match decoder {
                 Ok(decoder) => bounded(decoder),
                 Err(error) => Err(format!("it is not zstd: {error}")),
@@ -142,7 +140,8 @@ mod tests {
         );
         // By the reference implementation.
         let brotli = [
-            0x1b, 0x19, 0x00, 0xf8, 0x8d, 0x94, 0x6e, 0xde, 0x44, 0x09, 0x52, 0x86, 0x96, 0x6c, 0x2c, 0x6f, 0x31, 0x4f, 0x24, 0xb0, 0xe3, 0x00,
+            0x1b, 0x19, 0x00, 0xf8, 0x8d, 0x94, 0x6e, 0xde, 0x44, 0x09, 0x52, 0x86, 0x96, 0x6c,
+            0x2c, 0x6f, 0x31, 0x4f, 0x24, 0xb0, 0xe3, 0x00,
         ];
         for (coding, bytes) in [
             ("gzip", gzip(plain)),
@@ -170,7 +169,11 @@ mod tests {
 
     #[test]
     fn what_breaks_off_is_shown_as_far_as_it_goes() {
-        let whole = gzip(&(0..50_000_u32).flat_map(u32::to_le_bytes).collect::<Vec<_>>());
+        let whole = gzip(
+            &(0..50_000_u32)
+                .flat_map(u32::to_le_bytes)
+                .collect::<Vec<_>>(),
+        );
         let shown = decode("gzip", &whole[..whole.len() / 2], true);
         assert!(shown.bytes.len() > 1000 && shown.cut);
         assert_eq!(shown.bytes[..8], [0, 0, 0, 0, 1, 0, 0, 0]);

@@ -143,7 +143,8 @@ impl Fields {
 
     /// Adds a field. Bytes that are not UTF-8 are shown as Latin-1, which they are by tradition.
     pub(crate) fn push(&mut self, name: &[u8], value: &[u8]) {
-        self.0.push((text(name).into_owned(), text(value).into_owned()));
+        self.0
+            .push((text(name).into_owned(), text(value).into_owned()));
     }
 
     /// The type of the body without its parameters, in lower case.

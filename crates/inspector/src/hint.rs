@@ -54,7 +54,10 @@ impl Serialize for Hint {
 /// What each says, and who it is. The second of Django is its page for developers.
 const SIGNS: &[(&[&str], &str)] = &[
     (&["Blocked request. This host", "vite.config"], "Vite"),
-    (&["Blocked request. This host", "allowedHosts"], "The development server"),
+    (
+        &["Blocked request. This host", "allowedHosts"],
+        "The development server",
+    ),
     (&["Invalid Host header"], "The development server"),
     (&["Invalid HTTP_HOST header", "ALLOWED_HOSTS"], "Django"),
     (&["DisallowedHost"], "Django"),

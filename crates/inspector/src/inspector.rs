@@ -15,6 +15,7 @@ use client::{
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde::Serialize;
 use tokio::sync::broadcast;
 
 use crate::{
@@ -35,6 +36,18 @@ struct Shared {
     store: Mutex<Store>,
     updates: broadcast::Sender<Update>,
     clock: Clock,
+    about: Mutex<About>,
+}
+
+/// What is looked at, for the head of the page.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// What visitors use; nothing while the tunnel is not online.
+    pub forwarding: Option<String>,
+    /// Where requests go.
+    pub target: String,
+    /// Why nothing can be seen, where that is so: one sentence.
+    pub unseen: Option<String>,
 }
 
 /// When streams are recorded.
@@ -48,6 +61,7 @@ pub enum When {
 
 /// What has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Update {
     /// An exchange began, or its line changed. The id tells which.
     Exchange(Summary),
@@ -59,6 +73,8 @@ pub enum Update {
     },
     /// Recording was paused, or goes on.
     Paused(bool),
+    /// What is looked at is another, or has another address.
+    About(About),
     /// The reader was too slow and missed some: [`Subscription::list`] has what is so now.
     Missed,
 }
@@ -74,6 +90,7 @@ impl Inspector {
                 store: Mutex::default(),
                 updates,
                 clock: Clock::start(),
+                about: Mutex::default(),
             }),
         }
     }
@@ -110,6 +127,17 @@ impl Inspector {
     /// Leaves requests that come out, or records them again. Those that began before go on.
     pub fn pause(&self, paused: bool) {
         self.change(|store| store.pause(paused));
+    }
+
+    /// What is looked at.
+    pub fn about(&self) -> About {
+        self.shared.about.lock().clone()
+    }
+
+    /// Says what is looked at.
+    pub fn describe(&self, about: About) {
+        self.shared.about.lock().clone_from(&about);
+        drop(self.shared.updates.send(Update::About(about)));
     }
 
     /// A tap for a request that is sent from here.
@@ -173,15 +201,15 @@ impl Subscription {
         std::mem::take(&mut self.list)
     }
 
-    /// The next change; never ends, since the subscription keeps the inspector. Cancel safe.
-    pub async fn next(&mut self) -> Update {
+    /// The next change; nothing when there will be none. Cancel safe.
+    pub async fn next(&mut self) -> Option<Update> {
         match self.updates.recv().await {
-            Ok(update) => update,
+            Ok(update) => Some(update),
             Err(broadcast::error::RecvError::Lagged(_)) => {
                 (self.list, self.updates) = self.shared.join();
-                Update::Missed
+                Some(Update::Missed)
             }
-            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+            Err(broadcast::error::RecvError::Closed) => None,
         }
     }
 }
@@ -211,7 +239,7 @@ impl Tap for InspectorTap {
         let origin = Origin {
             to: Arc::clone(&self.to),
             source_ip: visit.source_ip,
-            replay_of: None,
+            replay: None,
         };
         Some(Box::new(Recorded::new(&self.shared, origin)))
     }

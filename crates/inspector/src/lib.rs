@@ -9,15 +9,21 @@
 //! and stops, and a reader that does not keep up is told to read the list anew.
 
 mod content;
+mod curl;
 mod decode;
 mod exchange;
+mod har;
 mod hint;
 mod inspector;
 pub mod limits;
 mod mask;
 mod protobuf;
+mod replay;
+pub mod serve;
 mod store;
+mod view;
 
 pub use exchange::{Kind, Summary};
 pub use hint::Hint;
-pub use inspector::{Inspector, Subscription, Update, When};
+pub use inspector::{About, Inspector, Subscription, Update, When};
+pub use serve::{Serving, Settings, serve};

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 /// What stands for a secret.
-pub const MASK: &str = "[masked]";
+pub(crate) const MASK: &str = "[masked]";
 
 /// A field's value, fit to be shown.
 pub(crate) fn field<'v>(name: &str, value: &'v str) -> Cow<'v, str> {
@@ -73,7 +73,10 @@ pub(crate) fn restore_path(edited: &str, was: &str) -> String {
     else {
         return edited.to_owned();
     };
-    let mut known: Vec<_> = known.split('&').filter_map(|one| one.split_once('=')).collect();
+    let mut known: Vec<_> = known
+        .split('&')
+        .filter_map(|one| one.split_once('='))
+        .collect();
     let pieces = query.split('&').map(|piece| {
         let masked = piece.split_once('=').filter(|(_, value)| *value == MASK);
         let at = masked.and_then(|(name, _)| known.iter().position(|(known, _)| *known == name));
@@ -131,19 +134,42 @@ fn decoded(name: &str) -> Cow<'_, str> {
 }
 
 fn is_token(scheme: &str) -> bool {
-    !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    !scheme.is_empty()
+        && scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Words of a name that make it a secret's.
 const WORDS: &[&str] = &[
-    "auth", "code", "credential", "credentials", "jwt", "key", "otp", "pass", "pin", "pwd", "sid",
-    "sig", "ticket",
+    "auth",
+    "code",
+    "credential",
+    "credentials",
+    "jwt",
+    "key",
+    "otp",
+    "pass",
+    "pin",
+    "pwd",
+    "sid",
+    "sig",
+    "ticket",
 ];
 
 /// Parts of a name that do, however it is written.
 const PARTS: &[&str] = &[
-    "apikey", "assertion", "authorization", "authkey", "csrf", "passwd", "password", "secret",
-    "session", "signature", "token",
+    "apikey",
+    "assertion",
+    "authorization",
+    "authkey",
+    "csrf",
+    "passwd",
+    "password",
+    "secret",
+    "session",
+    "signature",
+    "token",
 ];
 
 #[cfg(test)]
@@ -155,11 +181,23 @@ mod tests {
         for (name, value, shown) in [
             ("Authorization", "Bearer abc.def", "Bearer [masked]"),
             ("authorization", "abc", "[masked]"),
-            ("Cookie", "sid=1; theme=dark", "sid=[masked]; theme=[masked]"),
-            ("Set-Cookie", "sid=1; Path=/; Secure", "sid=[masked]; Path=/; Secure"),
+            (
+                "Cookie",
+                "sid=1; theme=dark",
+                "sid=[masked]; theme=[masked]",
+            ),
+            (
+                "Set-Cookie",
+                "sid=1; Path=/; Secure",
+                "sid=[masked]; Path=/; Secure",
+            ),
             ("X-API-Key", "k", "[masked]"),
             ("x-csrftoken", "k", "[masked]"),
-            ("Referer", "http://a/b?token=1&c=2", "http://a/b?token=[masked]&c=2"),
+            (
+                "Referer",
+                "http://a/b?token=1&c=2",
+                "http://a/b?token=[masked]&c=2",
+            ),
             ("Content-Type", "text/html", "text/html"),
             ("X-Keyboard", "us", "us"),
             ("Accept", "*/*", "*/*"),
@@ -173,7 +211,10 @@ mod tests {
         for (path, shown) in [
             ("/a?svc.token=x.y.z&b=1", "/a?svc.token=[masked]&b=1"),
             ("/a?svc%2Etoken=x", "/a?svc%2Etoken=[masked]"),
-            ("/a?access_token=x&api-key=y&code=z", "/a?access_token=[masked]&api-key=[masked]&code=[masked]"),
+            (
+                "/a?access_token=x&api-key=y&code=z",
+                "/a?access_token=[masked]&api-key=[masked]&code=[masked]",
+            ),
             ("/a?X-Amz-Signature=x", "/a?X-Amz-Signature=[masked]"),
             ("/a?token=&q=token", "/a?token=&q=token"),
             ("/token/x", "/token/x"),

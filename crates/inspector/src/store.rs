@@ -4,7 +4,7 @@ use std::{
     collections::{VecDeque, vec_deque},
     mem,
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -34,7 +34,16 @@ pub(crate) struct Store {
 pub(crate) struct Origin {
     pub(crate) to: Arc<Target>,
     pub(crate) source_ip: Option<IpAddr>,
-    pub(crate) replay_of: Option<u64>,
+    pub(crate) replay: Option<Replay>,
+}
+
+/// A request that is sent from here.
+#[derive(Clone, Debug)]
+pub(crate) struct Replay {
+    /// The exchange that it repeats.
+    pub(crate) of: u64,
+    /// Its own id, once its head has passed.
+    pub(crate) id: Arc<OnceLock<u64>>,
 }
 
 impl Store {
@@ -46,12 +55,15 @@ impl Store {
         now: Timestamp,
     ) -> Option<u64> {
         // Somebody who pauses and then repeats a request means to see the answer.
-        if self.paused && origin.replay_of.is_none() {
+        if self.paused && origin.replay.is_none() {
             return None;
         }
         self.last_id += 1;
         let id = self.last_id;
-        let grpc = request.fields.content_type().starts_with("application/grpc");
+        let grpc = request
+            .fields
+            .content_type()
+            .starts_with("application/grpc");
         let summary = Summary {
             id,
             method: request.method.as_str().into(),
@@ -64,7 +76,7 @@ impl Store {
             source_ip: visitor(&request.fields).or(origin.source_ip),
             hint: None,
             error: None,
-            replay_of: origin.replay_of,
+            replay_of: origin.replay.as_ref().map(|replay| replay.of),
             request_bytes: 0,
             response_bytes: 0,
             messages: 0,
@@ -84,6 +96,10 @@ impl Store {
             forgotten: 0,
         });
         self.grow(size + EXCHANGE_BYTES);
+        if let Some(replay) = &origin.replay {
+            // The only request of its connection.
+            replay.id.get_or_init(|| id);
+        }
         self.tell(id);
         Some(id)
     }
@@ -157,8 +173,7 @@ impl Store {
         exchange.messages_bytes += grown;
         exchange.messages.push_back(message);
         let mut freed = 0;
-        while exchange.messages.len() > MESSAGES
-            || exchange.messages_bytes - freed > MESSAGES_BYTES
+        while exchange.messages.len() > MESSAGES || exchange.messages_bytes - freed > MESSAGES_BYTES
         {
             let Some(oldest) = exchange.messages.pop_front() else {
                 break;
@@ -173,13 +188,7 @@ impl Store {
     }
 
     /// The exchange is over: its answer is whole where there is no `error`.
-    pub(crate) fn done(
-        &mut self,
-        id: u64,
-        trailers: Fields,
-        error: Option<&str>,
-        now: Timestamp,
-    ) {
+    pub(crate) fn done(&mut self, id: u64, trailers: Fields, error: Option<&str>, now: Timestamp) {
         let Some(exchange) = self.find(id) else {
             return;
         };
@@ -265,8 +274,7 @@ impl Store {
             self.bytes = self.bytes.saturating_sub(held_by(&oldest));
             left = Some(oldest.summary.id);
         }
-        self.news
-            .extend(left.map(|up_to| Update::Gone { up_to }));
+        self.news.extend(left.map(|up_to| Update::Gone { up_to }));
     }
 }
 

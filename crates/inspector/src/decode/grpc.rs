@@ -49,7 +49,9 @@ impl Frames {
             self.left -= here as u64;
             bytes = rest;
             let room = MESSAGE_BYTES.saturating_sub(frame.kept.len());
-            frame.kept.extend_from_slice(data.get(..room).unwrap_or(data));
+            frame
+                .kept
+                .extend_from_slice(data.get(..room).unwrap_or(data));
             if self.left > 0 {
                 return;
             }

@@ -97,7 +97,11 @@ impl Http1 {
                 break;
             }
         }
-        let seen = if self.requests.body.is_none() { rest.len() } else { 0 };
+        let seen = if self.requests.body.is_none() {
+            rest.len()
+        } else {
+            0
+        };
         self.requests.hold(rest, seen);
         Ok(())
     }
@@ -126,7 +130,11 @@ impl Http1 {
                 break;
             }
         }
-        let seen = if self.responses.body.is_none() { rest.len() } else { 0 };
+        let seen = if self.responses.body.is_none() {
+            rest.len()
+        } else {
+            0
+        };
         self.responses.hold(rest, seen);
         Ok(())
     }
@@ -204,7 +212,9 @@ impl Http1 {
         store: &mut Store,
         now: Timestamp,
     ) -> Result<&'b [u8], Lost> {
-        let step = body.advance(rest).map_err(|_| "a malformed body of a request")?;
+        let step = body
+            .advance(rest)
+            .map_err(|_| "a malformed body of a request")?;
         let data = rest.get(step.data).unwrap_or_default();
         // The last that waits, or, where it was answered already, none that waits.
         let mut asked = self.waiting.back_mut().filter(|asked| asked.coming);
@@ -290,7 +300,9 @@ impl Http1 {
         store: &mut Store,
         now: Timestamp,
     ) -> Result<&'b [u8], Lost> {
-        let step = body.advance(rest).map_err(|_| "a malformed body of an answer")?;
+        let step = body
+            .advance(rest)
+            .map_err(|_| "a malformed body of an answer")?;
         let data = rest.get(step.data).unwrap_or_default();
         if let Some(asked) = self.waiting.front_mut() {
             asked.flow.response_body(data, store, now);
@@ -319,12 +331,7 @@ impl Http1 {
 }
 
 impl Upgraded {
-    fn to_service(
-        &mut self,
-        bytes: &[u8],
-        store: &mut Store,
-        now: Timestamp,
-    ) -> Result<(), Lost> {
+    fn to_service(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) -> Result<(), Lost> {
         match self {
             Self::WebSocket(websocket, flow) => {
                 flow.count(From::Visitor, bytes, store);
@@ -337,12 +344,7 @@ impl Upgraded {
         }
     }
 
-    fn to_visitor(
-        &mut self,
-        bytes: &[u8],
-        store: &mut Store,
-        now: Timestamp,
-    ) -> Result<(), Lost> {
+    fn to_visitor(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) -> Result<(), Lost> {
         match self {
             Self::WebSocket(websocket, flow) => {
                 flow.count(From::Service, bytes, store);

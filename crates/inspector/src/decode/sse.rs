@@ -84,7 +84,9 @@ impl Events {
                 event.size += value.len() as u64 + beyond + u64::from(event.lines > 0);
                 event.lines += 1;
                 let room = MESSAGE_BYTES.saturating_sub(event.data.len());
-                event.data.extend_from_slice(value.get(..room).unwrap_or(value));
+                event
+                    .data
+                    .extend_from_slice(value.get(..room).unwrap_or(value));
             }
             // Comments, which keep connections alive, and what nobody knows.
             _ => {}

@@ -45,7 +45,12 @@ impl WebSocket {
         store: &mut Store,
         now: Timestamp,
     ) -> Result<(), Lost> {
-        let mut sink = Sink { store, id: self.id, from: From::Visitor, now };
+        let mut sink = Sink {
+            store,
+            id: self.id,
+            from: From::Visitor,
+            now,
+        };
         self.visitor.feed(bytes, &mut sink)
     }
 
@@ -55,7 +60,12 @@ impl WebSocket {
         store: &mut Store,
         now: Timestamp,
     ) -> Result<(), Lost> {
-        let mut sink = Sink { store, id: self.id, from: From::Service, now };
+        let mut sink = Sink {
+            store,
+            id: self.id,
+            from: From::Service,
+            now,
+        };
         self.service.feed(bytes, &mut sink)
     }
 }
@@ -122,7 +132,8 @@ impl Messages {
             let Some(frame) = &mut self.frame else {
                 continue;
             };
-            let here = usize::try_from(frame.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+            let here =
+                usize::try_from(frame.left).map_or(bytes.len(), |left| left.min(bytes.len()));
             let (payload, rest) = bytes.split_at(here);
             bytes = rest;
             frame.left -= here as u64;
@@ -165,7 +176,9 @@ impl Messages {
         let left = if length.is_empty() {
             u64::from(second & 0x7F)
         } else {
-            length.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+            length
+                .iter()
+                .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
         };
         let opcode = first & 0x0F;
         let last = first & 0x80 != 0;
@@ -221,7 +234,8 @@ impl Messages {
             (Some(_), None) => {}
             (None, _) => {
                 let room = MESSAGE_BYTES.saturating_sub(data.kept.len());
-                data.kept.extend_from_slice(plain.get(..room).unwrap_or(plain));
+                data.kept
+                    .extend_from_slice(plain.get(..room).unwrap_or(plain));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! `svc forward`: publish a service through an engine, or offer it for dialling.
 
+mod inspect;
 mod report;
 
 use std::{sync::Arc, time::Duration};
@@ -12,7 +13,10 @@ use client::{
 use tokio::sync::mpsc;
 use transport::Workers;
 
-use self::report::Report;
+use self::{
+    inspect::{Inspect, Inspection},
+    report::Report,
+};
 use crate::{
     cli::Format,
     connection::Connection,
@@ -46,6 +50,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = heartbeat)]
     heartbeat: Duration,
 
+    /// Record requests and show them at http://127.0.0.1:4040 or the next free port: at ADDRESS or
+    /// PORT, or `off`. On a terminal on without this
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on"
+    )]
+    inspect: Option<Inspect>,
+
     /// How tunnels and connections are written
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
@@ -69,12 +84,15 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         .map_err(|error| Failure::of("the workers cannot be started", error))?;
     config.runtimes = workers.handles().to_vec();
 
+    let inspection =
+        Inspection::start(args.inspect, args.output, &args.target, &properties).await?;
     let agent = Agent::start(config)?;
     let mut tunnel = agent.open(properties);
     let mut status = tunnel.status();
     let mut report = Report::new(args.output, args.target.clone(), engine);
+    report.inspector(inspection.url());
     let (observer, mut streams) = observe();
-    let forwarding = tunnel.forward(destination, Some(observer));
+    let forwarding = tunnel.forward_tapped(destination, Some(observer), inspection.tap());
     let stopping = async {
         shutdown.drain().cancelled().await;
         tokio::select! {
@@ -87,9 +105,13 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     loop {
         tokio::select! {
             biased;
-            () = &mut stopping => return report.closed(&Closed::Asked),
+            () = &mut stopping => {
+                inspection.end().await;
+                return report.closed(&Closed::Asked);
+            }
             Ok(()) = status.changed() => {
                 let now = status.borrow_and_update().clone();
+                inspection.status(&now);
                 report.status(&now)?;
             }
             Some(stream) = streams.recv() => report.stream(&stream)?,

@@ -14,6 +14,8 @@ pub(crate) struct Report {
     format: Format,
     target: Target,
     engine: HostPort,
+    /// Where requests can be looked at.
+    inspector: Option<String>,
     was_online: bool,
     /// The last trouble told, so that a long outage is one line.
     trouble: Option<String>,
@@ -37,6 +39,8 @@ struct StatusLine<'a> {
     forwarding: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forwarded: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inspector: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,9 +66,15 @@ impl Report {
             format,
             target,
             engine,
+            inspector: None,
             was_online: false,
             trouble: None,
         }
+    }
+
+    /// Says where requests can be looked at, once the tunnel is ready.
+    pub(crate) fn inspector(&mut self, url: Option<String>) {
+        self.inspector = url;
     }
 
     /// Tells a change. The end is told by [`Report::closed`].
@@ -151,9 +161,16 @@ impl Report {
                     .then(|| properties.port.unwrap_or(self.engine.port())),
                 forwarding: Some(&online.forwarding),
                 forwarded: Some(self.target.to_string()),
+                inspector: self.inspector.as_deref(),
                 ..StatusLine::of("online")
             }),
-            Format::Text => output::line(&format!("{} -> {}", online.forwarding, self.target)),
+            Format::Text => {
+                let ready = format!("{} -> {}", online.forwarding, self.target);
+                match &self.inspector {
+                    Some(url) => output::line(&format!("{ready} (inspector: {url})")),
+                    None => output::line(&ready),
+                }
+            }
         }
     }
 }
@@ -169,6 +186,7 @@ impl StatusLine<'_> {
             port: None,
             forwarding: None,
             forwarded: None,
+            inspector: None,
             error: None,
             retry_in_ms: None,
         }
