@@ -3,7 +3,7 @@
 mod actor;
 pub(crate) mod channel;
 mod data_path;
-mod forward;
+pub(crate) mod forward;
 pub(crate) mod hello;
 mod host;
 mod inbound;

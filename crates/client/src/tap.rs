@@ -12,6 +12,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use crate::{
+    Target,
+    agent::forward::{SERVICE_DIAL, dial_target},
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Who visits.
@@ -40,21 +44,50 @@ pub trait StreamTap: Send {
     fn ended(self: Box<Self>, error: Option<&str>);
 }
 
+/// A connection to the service behind a target, as the agent opens one for a visitor. Towards a
+/// service with TLS it is the connection beneath it.
+///
+/// # Errors
+/// As connecting has them, and `TimedOut` after ten seconds.
+pub async fn connect(to: &Target) -> io::Result<Box<dyn transport::Stream>> {
+    let connected = tokio::time::timeout(SERVICE_DIAL, dial_target(to)).await;
+    let service = connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))?;
+    Ok(service.into_stream())
+}
+
 /// The service's side of a stream, seen by a tap.
 pub struct Tapped<S> {
     service: S,
-    tap: Box<dyn StreamTap>,
+    /// Until it is taken.
+    tap: Option<Box<dyn StreamTap>>,
+    /// The service has said all that it had to say.
+    ended: bool,
 }
 
 impl<S> Tapped<S> {
     /// Lets `tap` see what passes through `service`.
     pub fn new(service: S, tap: Box<dyn StreamTap>) -> Self {
-        Self { service, tap }
+        Self {
+            service,
+            tap: Some(tap),
+            ended: false,
+        }
     }
 
-    /// The tap, to be told the end.
-    pub fn into_tap(self) -> Box<dyn StreamTap> {
-        self.tap
+    /// Tells the tap the end. Otherwise it is told when this is dropped, where the service has
+    /// ended by itself.
+    pub fn end(mut self, error: Option<&str>) {
+        if let Some(tap) = self.tap.take() {
+            tap.ended(error);
+        }
+    }
+}
+
+impl<S> Drop for Tapped<S> {
+    fn drop(&mut self) {
+        if let Some(tap) = self.tap.take().filter(|_| self.ended) {
+            tap.ended(None);
+        }
     }
 }
 
@@ -66,10 +99,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tapped<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buf.filled().len();
+        let had_room = buf.remaining() > 0;
         ready!(Pin::new(&mut this.service).poll_read(cx, buf))?;
         let fresh = buf.filled().get(before..).unwrap_or_default();
         if !fresh.is_empty() {
-            this.tap.to_visitor(fresh);
+            if let Some(tap) = &mut this.tap {
+                tap.to_visitor(fresh);
+            }
+        } else if had_room {
+            this.ended = true;
         }
         Poll::Ready(Ok(()))
     }
@@ -83,7 +121,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tapped<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let taken = ready!(Pin::new(&mut this.service).poll_write(cx, buf))?;
-        this.tap.to_service(buf.get(..taken).unwrap_or_default());
+        if let Some(tap) = &mut this.tap {
+            tap.to_service(buf.get(..taken).unwrap_or_default());
+        }
         Poll::Ready(Ok(taken))
     }
 

@@ -46,7 +46,7 @@ impl Forward {
     /// engine and the owner, and names the target.
     pub(crate) async fn dial(&self, visit: &Visit) -> Result<Service, String> {
         let dialled = timeout(SERVICE_DIAL, async {
-            let mut service = self.dial_target().await?;
+            let mut service = dial_target(&self.to.target).await?;
             if let Some(version) = self.to.proxy_protocol {
                 service.introduce(visit, version).await?;
             }
@@ -61,13 +61,6 @@ impl Forward {
                     self.to.target
                 )
             })
-    }
-
-    async fn dial_target(&self) -> io::Result<Service> {
-        match &self.to.target {
-            Target::Tcp(address) | Target::Tls(address) => dial_tcp(address).await,
-            Target::Unix(path) => UnixStream::connect(path).await.map(Service::Unix),
-        }
     }
 
     /// Carries both directions to their ends, see [`Service::carry`], with another host where one
@@ -132,6 +125,14 @@ pub(crate) enum Service {
 }
 
 impl Service {
+    /// The connection alone.
+    pub(crate) fn into_stream(self) -> Box<dyn transport::Stream> {
+        match self {
+            Self::Tcp { socket, .. } => Box::new(socket),
+            Self::Unix(socket) => Box::new(socket),
+        }
+    }
+
     /// Sends the header that says who visits. The visitor's port is not known, and of a Unix
     /// socket no address is: both are written as zero.
     async fn introduce(&mut self, visit: &Visit, version: ProxyProtocol) -> io::Result<()> {
@@ -174,26 +175,25 @@ impl Service {
         visitor: &mut S,
         tap: Box<dyn StreamTap>,
     ) -> Pumped {
-        let (pumped, tap) = match &mut self {
+        let told = |pumped: &Pumped| pumped.result.as_ref().err().map(ToString::to_string);
+        match &mut self {
             Self::Tcp { socket, .. } => {
                 socket.begin_message();
                 let mut tapped = Tapped::new(&mut *socket, tap);
                 let pumped = pump(visitor, &mut tapped).await;
-                let tap = tapped.into_tap();
+                tapped.end(told(&pumped).as_deref());
                 if pumped.result.is_ok() {
                     socket.end_message();
                 }
-                (pumped, tap)
+                pumped
             }
             Self::Unix(service) => {
                 let mut tapped = Tapped::new(service, tap);
                 let pumped = pump(visitor, &mut tapped).await;
-                (pumped, tapped.into_tap())
+                tapped.end(told(&pumped).as_deref());
+                pumped
             }
-        };
-        let error = pumped.result.as_ref().err().map(ToString::to_string);
-        tap.ended(error.as_deref());
-        pumped
+        }
     }
 }
 
@@ -268,6 +268,13 @@ pub(crate) async fn serve_carried(forward: &Forward, visit: &Visit, mut carried:
     forward.ends(visit, error);
 }
 
+pub(crate) async fn dial_target(to: &Target) -> io::Result<Service> {
+    match to {
+        Target::Tcp(address) | Target::Tls(address) => dial_tcp(address).await,
+        Target::Unix(path) => UnixStream::connect(path).await.map(Service::Unix),
+    }
+}
+
 async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for candidate in address.resolve().await? {
@@ -287,4 +294,4 @@ async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
 }
 
 /// A service that the agent can reach is near; a visitor's patience is not longer.
-const SERVICE_DIAL: std::time::Duration = std::time::Duration::from_secs(10);
+pub(crate) const SERVICE_DIAL: std::time::Duration = std::time::Duration::from_secs(10);

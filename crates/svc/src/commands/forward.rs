@@ -3,6 +3,7 @@
 mod folder;
 mod panel;
 mod qr;
+mod inspect;
 mod report;
 mod source;
 
@@ -17,7 +18,7 @@ use std::{
 use clap::Parser;
 use client::{
     Agent, Closed, Connection as StreamEvent, Destination, HostHeader, Properties, ProxyProtocol,
-    Target, tunnel::Observer,
+    Target, tap::Tap, tunnel::Observer,
 };
 use inspector::{Inspector, Subscription, Update, When};
 use tokio::{runtime::Handle, sync::mpsc};
@@ -26,6 +27,7 @@ use transport::Workers;
 use self::{
     folder::Folder,
     panel::{About, Feeds, Panel, Rows, Shown, screen},
+    inspect::{Inspect, Inspection},
     report::Report,
     source::Source,
 };
@@ -91,6 +93,17 @@ pub(crate) struct Args {
     #[arg(long)]
     no_panel: bool,
 
+    /// Record requests and show them at http://127.0.0.1:4040 or the next free port: at ADDRESS or
+    /// PORT, or `off`. On a terminal on without this
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on"
+    )]
+    inspect: Option<Inspect>,
+
     /// How tunnels and connections are written
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
@@ -107,7 +120,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     // Served as long as this is held.
     let (target, _folder) = args.target(workers.handles())?;
     let properties = args.tunnel.properties(&target)?;
-    let destination = args.destination(target, &properties)?;
+    let destination = args.destination(target.clone(), &properties)?;
+    let is_readable = is_readable(&properties) && args.inspect != Some(Inspect::Off);
     let mut config = args.connection.resolve()?;
     config.labels = args.client_labels.iter().cloned().collect();
     config.heartbeat = args.heartbeat;
@@ -116,24 +130,27 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     descriptors::raise_limit();
     let shutdown = signals::listen(signals::DRAIN)?;
 
-    let inspector = inspected(&properties).then(|| Inspector::new(When::Watched));
+    let inspection =
+        Inspection::start(args.inspect, args.output, &target, &properties).await?;
     let agent = Agent::start(config)?;
     let mut tunnel = agent.open(properties);
     let mut status = tunnel.status();
     let mut report = Report::new(args.output, args.source.to_string(), engine.clone());
+    report.inspector(inspection.url());
     let streams = Streams::default();
-    let subscription = inspector.as_ref().map(Inspector::subscribe);
     let (observer, mut told) = streams.observe();
     let mut look = Look::default();
+    let mut tap = inspection.tap();
     if args.output == Format::Text && !args.no_panel && screen::is_there() {
-        let rows = match subscription {
+        let requests = inspection.subscribe();
+        let rows = match requests {
             Some(_) => Rows::Requests,
             None => Rows::Streams,
         };
         let about = About {
             target: args.source.to_string(),
             engine: engine.to_string(),
-            inspector: None,
+            inspector: inspection.url(),
             rows,
         };
         let feeds = Feeds {
@@ -141,7 +158,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             round_trip: agent.round_trip(),
             streams: told,
             lost: streams.lost,
-            requests: subscription,
+            requests,
             knows_host_header: args.host_header.is_some(),
             show_code: args.qr,
         };
@@ -149,11 +166,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         told = mpsc::channel(1).1;
     } else {
         report = report.with_code(args.qr);
-        if args.output == Format::Text && args.host_header.is_none() {
-            look.advice = subscription.map(Advice::of);
+        if args.output == Format::Text && args.host_header.is_none() && is_readable {
+            let (advice, own) = Advice::of(&inspection, target);
+            look.advice = Some(advice);
+            tap = tap.or(own);
         }
     }
-    let tap = inspector.as_ref().map(Inspector::tap);
     let forwarding = tunnel.forward_tapped(destination, Some(observer), tap);
     let stopping = async {
         shutdown.drain().cancelled().await;
@@ -169,10 +187,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             biased;
             () = &mut stopping => {
                 look.end().await?;
+                inspection.end().await;
                 return report.closed(&Closed::Asked);
             }
             Ok(()) = status.changed() => {
                 let now = status.borrow_and_update().clone();
+                inspection.status(&now);
                 if look.is_plain() {
                     report.status(&now)?;
                 }
@@ -275,7 +295,7 @@ impl Args {
 }
 
 /// Whether requests can be read in what passes: the edge speaks TLS with a service that wants it.
-fn inspected(properties: &Properties) -> bool {
+fn is_readable(properties: &Properties) -> bool {
     properties.protocol.as_deref() == Some("http") && properties.upstream_tls != Some(true)
 }
 
@@ -360,10 +380,19 @@ struct Advice {
 }
 
 impl Advice {
-    fn of(requests: Subscription) -> Self {
-        Self {
+    /// With the tap that it needs where nothing else is inspected; it costs nothing any more when
+    /// this is dropped.
+    fn of(inspection: &Inspection, target: Target) -> (Self, Option<Arc<dyn Tap>>) {
+        let of = |requests| Self {
             requests,
             left: LOOKED_AT,
+        };
+        match inspection.subscribe() {
+            Some(requests) => (of(requests), None),
+            None => {
+                let own = Inspector::new(When::Watched);
+                (of(own.subscribe()), Some(own.tap(target)))
+            }
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Report {
     engine: HostPort,
     /// A QR code of the address is still to be printed.
     code: bool,
+    /// Where requests can be looked at.
+    inspector: Option<String>,
     was_online: bool,
     /// The last trouble told, so that a long outage is one line.
     trouble: Option<String>,
@@ -42,6 +44,8 @@ struct StatusLine<'a> {
     forwarding: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forwarded: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inspector: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +72,7 @@ impl Report {
             target,
             engine,
             code: false,
+            inspector: None,
             was_online: false,
             trouble: None,
         }
@@ -77,6 +82,11 @@ impl Report {
     #[must_use]
     pub(crate) fn with_code(self, code: bool) -> Self {
         Self { code, ..self }
+    }
+
+    /// Says where requests can be looked at, once the tunnel is ready.
+    pub(crate) fn inspector(&mut self, url: Option<String>) {
+        self.inspector = url;
     }
 
     /// Tells a change. The end is told by [`Report::closed`].
@@ -163,10 +173,15 @@ impl Report {
                     .then(|| properties.port.unwrap_or(self.engine.port())),
                 forwarding: Some(&online.forwarding),
                 forwarded: Some(self.target.clone()),
+                inspector: self.inspector.as_deref(),
                 ..StatusLine::of("online")
             }),
             Format::Text => {
-                output::line(&format!("{} -> {}", online.forwarding, self.target))?;
+                let ready = format!("{} -> {}", online.forwarding, self.target);
+                match &self.inspector {
+                    Some(url) => output::line(&format!("{ready} (inspector: {url})"))?,
+                    None => output::line(&ready)?,
+                }
                 let colours = stdout().is_terminal() && screen::has_colours();
                 match Qr::of(&online.forwarding) {
                     Some(qr) if std::mem::take(&mut self.code) => output::line(&qr.text(colours)),
@@ -188,6 +203,7 @@ impl StatusLine<'_> {
             port: None,
             forwarding: None,
             forwarded: None,
+            inspector: None,
             error: None,
             retry_in_ms: None,
         }
