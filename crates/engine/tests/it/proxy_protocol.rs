@@ -188,7 +188,12 @@ async fn tcp_tunnel() -> (TestEngine, TestTunnel, Upstream, SocketAddr) {
     let service = Upstream::tcp().await;
     let to = Destination {
         proxy_protocol: Some(ProxyProtocol::V1),
-        ..service.addr().to_string().parse::<client::Target>().unwrap().into()
+        ..service
+            .addr()
+            .to_string()
+            .parse::<client::Target>()
+            .unwrap()
+            .into()
     };
     let tunnel = TestTunnel::open(engine.agent().await, Properties::tcp(), to).await;
     (engine, tunnel, service, SocketAddr::from((ANYBODY, port)))

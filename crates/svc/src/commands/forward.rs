@@ -1,9 +1,9 @@
 //! `svc forward`: publish a service through an engine, or offer it for dialling.
 
 mod folder;
+mod inspect;
 mod panel;
 mod qr;
-mod inspect;
 mod report;
 mod source;
 
@@ -26,8 +26,8 @@ use transport::Workers;
 
 use self::{
     folder::Folder,
-    panel::{About, Feeds, Panel, Rows, Shown, screen},
     inspect::{Inspect, Inspection},
+    panel::{About, Feeds, Panel, Rows, Shown, screen},
     report::Report,
     source::Source,
 };
@@ -130,8 +130,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     descriptors::raise_limit();
     let shutdown = signals::listen(signals::DRAIN)?;
 
-    let inspection =
-        Inspection::start(args.inspect, args.output, &target, &properties).await?;
+    let inspection = Inspection::start(args.inspect, args.output, &target, &properties).await?;
     let agent = Agent::start(config)?;
     let mut tunnel = agent.open(properties);
     let mut status = tunnel.status();
@@ -240,11 +239,7 @@ impl Args {
     }
 
     /// What is told to the service, as far as it can be.
-    fn destination(
-        &self,
-        target: Target,
-        properties: &Properties,
-    ) -> Result<Destination, Failure> {
+    fn destination(&self, target: Target, properties: &Properties) -> Result<Destination, Failure> {
         let protocol = properties.protocol.as_deref();
         let is_http = protocol == Some("http");
         let has_tls = properties.upstream_tls == Some(true);
@@ -278,8 +273,10 @@ impl Args {
             }
         }
         if self.qr && self.output == Format::Json {
-            return Err(Failure::usage("--qr is for people, and --output json is not")
-                .hint("`forwarding` has the address"));
+            return Err(
+                Failure::usage("--qr is for people, and --output json is not")
+                    .hint("`forwarding` has the address"),
+            );
         }
         if self.qr && (!is_http || properties.publish == Some(false)) {
             return Err(Failure::usage(

@@ -39,7 +39,10 @@ async fn a_folder_is_served_to_visitors_and_to_nobody_else() {
     assert_eq!(ready["forwarded"], "./dist");
     // Where it listens, only this user may go.
     let directory = fs::read_dir(&temporary).unwrap().next().unwrap().unwrap();
-    assert_eq!(directory.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        directory.metadata().unwrap().permissions().mode() & 0o777,
+        0o700
+    );
 
     let (client, url) = visitor(&up.ready, ready["forwarding"].as_str().unwrap());
     let got = async |path: &str| {
@@ -49,16 +52,28 @@ async fn a_folder_is_served_to_visitors_and_to_nobody_else() {
     assert_eq!(got("/page.html").await, (200, "<p>hello".to_owned()));
     let (status, list) = got("/").await;
     assert_eq!(status, 200);
-    assert!(list.contains("page.html") && list.contains("sub/"), "{list}");
+    assert!(
+        list.contains("page.html") && list.contains("sub/"),
+        "{list}"
+    );
     for path in ["/.env", "/link.txt", "/%2e%2e/outside.txt", "/none"] {
         assert_eq!(got(path).await.0, 404, "{path}");
     }
-    let range = client.get(url.join("/page.html").unwrap()).header("range", "bytes=3-");
+    let range = client
+        .get(url.join("/page.html").unwrap())
+        .header("range", "bytes=3-");
     let range = range.send().await.unwrap();
-    assert_eq!((range.status().as_u16(), range.text().await.unwrap()), (206, "hello".to_owned()));
+    assert_eq!(
+        (range.status().as_u16(), range.text().await.unwrap()),
+        (206, "hello".to_owned())
+    );
 
     assert_eq!(agent.terminate().await.code, Some(0));
-    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "nothing is left");
+    assert_eq!(
+        fs::read_dir(&temporary).unwrap().count(),
+        0,
+        "nothing is left"
+    );
     up.stop().await;
 }
 
@@ -72,14 +87,20 @@ async fn development_server() -> u16 {
             tokio::spawn(async move {
                 let mut head = String::new();
                 while !head.ends_with("\r\n\r\n") {
-                    let Ok(byte) = stream.read_u8().await else { return };
+                    let Ok(byte) = stream.read_u8().await else {
+                        return;
+                    };
                     head.push(char::from(byte));
                 }
                 let lower = head.to_ascii_lowercase();
                 let is_own = lower.contains(&format!("\r\nhost: localhost:{port}\r\n"));
                 let answer = if !is_own {
-                    let text = "Blocked request. This host (\"web.t.engine.localhost\") is not allowed.";
-                    format!("HTTP/1.1 403 Forbidden\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n{text}", text.len())
+                    let text =
+                        "Blocked request. This host (\"web.t.engine.localhost\") is not allowed.";
+                    format!(
+                        "HTTP/1.1 403 Forbidden\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n{text}",
+                        text.len()
+                    )
                 } else if lower.contains(&format!("\r\norigin: http://localhost:{port}\r\n")) {
                     "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n".to_owned()
                 } else {
@@ -118,7 +139,12 @@ async fn a_development_server_sees_its_own_name_when_asked_for() {
     let mut agent = home.start(&rewriting);
     let address = forwarding(&mut agent).await;
     let (client, url) = visitor(&up.ready, &address);
-    let posted = client.post(url.clone()).body("x".repeat(100_000)).send().await.unwrap();
+    let posted = client
+        .post(url.clone())
+        .body("x".repeat(100_000))
+        .send()
+        .await
+        .unwrap();
     // It does not read the body, and answers all the same.
     assert_eq!(posted.status(), 200);
     let upgrade = client
@@ -149,7 +175,10 @@ async fn the_address_is_printed_as_a_code() {
     let up = alone(&home, &[]).await;
     let mut agent = home.start(&["forward", "3000", "--hostname", "web", "--qr"]);
     let lines = agent.until(" ▄▄▄▄▄ ").await;
-    assert!(lines.starts_with("https://web.t.engine.localhost:"), "{lines}");
+    assert!(
+        lines.starts_with("https://web.t.engine.localhost:"),
+        "{lines}"
+    );
     assert!(!lines.contains('\x1b'), "a pipe has no colours: {lines}");
     assert_eq!(agent.terminate().await.code, Some(0));
     up.stop().await;
@@ -160,19 +189,34 @@ async fn what_does_not_go_together_is_said_before_anything_is_done() {
     let home = Home::new();
     fs::create_dir(home.path().join("dist")).unwrap();
     for (args, text) in [
-        (&["3000", "--host-header", "rewrite", "--tcp"][..], "speaks tcp"),
+        (
+            &["3000", "--host-header", "rewrite", "--tcp"][..],
+            "speaks tcp",
+        ),
         (&["3000", "--host-header", "rewrite", "--tls"], "speaks tls"),
-        (&["3000", "--host-header", "a", "--http-version", "h2c"], "speaks h2c"),
-        (&["3000", "--host-header", "a", "--bytestream"], "speaks a byte stream"),
+        (
+            &["3000", "--host-header", "a", "--http-version", "h2c"],
+            "speaks h2c",
+        ),
+        (
+            &["3000", "--host-header", "a", "--bytestream"],
+            "speaks a byte stream",
+        ),
         (&["https://a", "--host-header", "rewrite"], "speaks TLS"),
         (&["3000", "--host-header", "a b"], "a host is `rewrite`"),
         (&["./dist", "--tcp"], "a folder is served over http"),
-        (&["./dist", "--upstream-tls"], "a folder is served over http"),
+        (
+            &["./dist", "--upstream-tls"],
+            "a folder is served over http",
+        ),
         (&["./missing"], "the folder ./missing cannot be served"),
         (&["missing"], "a target is a port"),
         (&["3000", "--spa"], "are about a folder"),
         (&["3000", "--qr", "-o", "json"], "--qr is for people"),
-        (&["3000", "--qr", "--tcp"], "--qr is for public http tunnels"),
+        (
+            &["3000", "--qr", "--tcp"],
+            "--qr is for public http tunnels",
+        ),
     ] {
         let engine = ["--engine", "127.0.0.1:1", "--token", "a.b.c"];
         let ended = home.run(&[&["forward"], args, &engine].concat()).await;

@@ -180,7 +180,12 @@ fn url(text: &str) -> String {
 async fn a_person_sees_the_address_and_what_visitors_ask_for() {
     let (home, up) = engine().await;
     let (_service, port) = web_service(0).await;
-    let mut seen = Seen::start(&home, &["forward", &port.to_string(), "--hostname", "web"], 100, 30);
+    let mut seen = Seen::start(
+        &home,
+        &["forward", &port.to_string(), "--hostname", "web"],
+        100,
+        30,
+    );
     seen.until_text("● online").await;
     seen.until_text(URL).await;
     // The second heartbeat at the latest has been answered.
@@ -188,11 +193,17 @@ async fn a_person_sees_the_address_and_what_visitors_ask_for() {
     assert!(seen.screen.screen().alternate_screen() && seen.screen.screen().hide_cursor());
 
     let (client, address) = visitor(&up.ready, &url(&seen.text()));
-    let answer = client.get(address.join("/orders?a=b").unwrap()).send().await.unwrap();
+    let answer = client
+        .get(address.join("/orders?a=b").unwrap())
+        .send()
+        .await
+        .unwrap();
     assert_eq!(answer.status(), 200);
     seen.until(|screen| {
         let text = screen.contents();
-        text.lines().any(|line| line.contains("GET") && line.contains("/orders?a=b") && line.contains("200"))
+        text.lines().any(|line| {
+            line.contains("GET") && line.contains("/orders?a=b") && line.contains("200")
+        })
     })
     .await;
     seen.until_text("1 total, 0 open").await;
@@ -210,7 +221,10 @@ async fn a_person_sees_the_address_and_what_visitors_ask_for() {
     seen.press("q");
     let (code, left) = seen.ended().await;
     assert_eq!(code, Some(0), "{left}");
-    assert!(left.contains("1 visit") && left.contains("closed"), "{left}");
+    assert!(
+        left.contains("1 visit") && left.contains("closed"),
+        "{left}"
+    );
     up.stop().await;
 }
 
@@ -222,7 +236,10 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_ends() {
     seen.until_text("engine.localhost:").await;
     seen.until_text("online").await;
     let public = seen.text();
-    let public = public.lines().find(|line| line.starts_with("engine.localhost:")).unwrap();
+    let public = public
+        .lines()
+        .find(|line| line.starts_with("engine.localhost:"))
+        .unwrap();
     let port: u16 = public.trim().rsplit_once(':').unwrap().1.parse().unwrap();
     let mut visitor = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     visitor.write_all(b"hello").await.unwrap();
@@ -234,15 +251,27 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_ends() {
     seen.until_text("draining, 1 open").await;
     visitor.shutdown().await.unwrap();
     let mut answer = String::new();
-    timeout(SOON, visitor.read_to_string(&mut answer)).await.unwrap().unwrap();
+    timeout(SOON, visitor.read_to_string(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(answer, "HELLO");
     assert_eq!(seen.ended().await.0, Some(0));
 
     // Twice: it does not.
     let port = shouting_service().await.to_string();
-    let mut seen = Seen::start(&home, &["forward", &port, "--bytestream", "--name", "s"], 80, 20);
+    let mut seen = Seen::start(
+        &home,
+        &["forward", &port, "--bytestream", "--name", "s"],
+        80,
+        20,
+    );
     seen.until_text("svc://s").await;
-    let _dial = home.command(&["dial", "svc://s"]).stdin(Stdio::piped()).spawn().unwrap();
+    let _dial = home
+        .command(&["dial", "svc://s"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     seen.until_text("1 total, 1 open").await;
     seen.press("q");
     seen.until_text("draining, 1 open").await;
@@ -282,11 +311,13 @@ async fn the_shell_gets_the_terminal_and_gives_it_back() {
         } else {
             seen.press("\x1a");
         }
-        seen.until(|screen| !screen.alternate_screen() && !screen.hide_cursor()).await;
+        seen.until(|screen| !screen.alternate_screen() && !screen.hide_cursor())
+            .await;
         seen.is_in_state('T').await;
         seen.is_given_back();
         seen.signal(Signal::SIGCONT);
-        seen.until(|screen| screen.alternate_screen() && screen.contents().contains(URL)).await;
+        seen.until(|screen| screen.alternate_screen() && screen.contents().contains(URL))
+            .await;
     }
     seen.press("q");
     assert_eq!(seen.ended().await.0, Some(0));

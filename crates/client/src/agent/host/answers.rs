@@ -23,8 +23,12 @@ pub(super) struct Asked {
 }
 
 enum At {
-    Head { seen: usize },
-    Body { reader: BodyReader },
+    Head {
+        seen: usize,
+    },
+    Body {
+        reader: BodyReader,
+    },
     /// Another protocol.
     Upgraded,
     /// Nobody knows: what cannot be read is passed on, and refused by the engine.

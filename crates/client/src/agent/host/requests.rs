@@ -18,8 +18,12 @@ pub(super) struct Requests {
 
 enum At {
     /// In a head of which so many bytes were looked at in vain.
-    Head { seen: usize },
-    Body { reader: BodyReader },
+    Head {
+        seen: usize,
+    },
+    Body {
+        reader: BodyReader,
+    },
 }
 
 /// Why a stream cannot be read on. The engine writes no such thing.
@@ -121,9 +125,7 @@ fn rename(whole: &[u8], head: &RequestHead<'_>, host: &str, origin: &str, out: &
     for field in head.fields.iter() {
         let new = match field.kind {
             FieldKind::Host => host,
-            FieldKind::Other
-                if field.is("origin") && is_origin_of(field.value, proto, public) =>
-            {
+            FieldKind::Other if field.is("origin") && is_origin_of(field.value, proto, public) => {
                 origin
             }
             _ => continue,

@@ -60,7 +60,10 @@ async fn what_breaks_off_breaks_off_at_the_service_too() {
         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
     ] {
         let got = through(&[broken.as_bytes()], "a").await;
-        assert_eq!(got.escape_ascii().to_string(), broken.escape_default().to_string());
+        assert_eq!(
+            got.escape_ascii().to_string(),
+            broken.escape_default().to_string()
+        );
     }
 }
 
@@ -143,7 +146,9 @@ fn request() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
         match framing {
             0 => rest.extend_from_slice(b"\r\n"),
             1 => {
-                rest.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+                rest.extend_from_slice(
+                    format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes(),
+                );
                 rest.extend_from_slice(&body);
             }
             _ => {
@@ -153,7 +158,11 @@ fn request() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
                     rest.extend_from_slice(part);
                     rest.extend_from_slice(b"\r\n");
                 }
-                let trailer: &[u8] = if framing == 2 { b"" } else { b"X-Sum: Host: b\r\n" };
+                let trailer: &[u8] = if framing == 2 {
+                    b""
+                } else {
+                    b"X-Sum: Host: b\r\n"
+                };
                 rest.extend_from_slice(b"0\r\n");
                 rest.extend_from_slice(trailer);
                 rest.extend_from_slice(b"\r\n");

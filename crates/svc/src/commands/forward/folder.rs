@@ -55,7 +55,12 @@ impl Folder {
         options: Options,
         runtime: &Handle,
     ) -> Result<Self, Failure> {
-        let named = |error: io::Error| Failure::of(&format!("the folder {} cannot be served", folder.display()), error);
+        let named = |error: io::Error| {
+            Failure::of(
+                &format!("the folder {} cannot be served", folder.display()),
+                error,
+            )
+        };
         let place = Place::new(folder, options.hidden).map_err(|error| {
             let folder = folder.display();
             Failure::usage(format!("the folder {folder} cannot be served: {error}"))
@@ -63,7 +68,10 @@ impl Folder {
         let name = format!("svc-{}", random::hex::<8>()?);
         let directory = std::env::temp_dir().join(name);
         // Nobody else may enter it.
-        DirBuilder::new().mode(0o700).create(&directory).map_err(named)?;
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&directory)
+            .map_err(named)?;
         let socket = directory.join(SOCKET);
         let _entered = runtime.enter();
         let listener = UnixListener::bind(socket).map_err(named)?;

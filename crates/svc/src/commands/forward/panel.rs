@@ -295,7 +295,8 @@ impl Showing {
         let list = subscription.list();
         let open = |key: &Key| {
             let is_open = |summary: &inspector::Summary| summary.took.is_none();
-            list.iter().any(|summary| is_open(summary) && Key::Request(summary.id) == *key)
+            list.iter()
+                .any(|summary| is_open(summary) && Key::Request(summary.id) == *key)
         };
         self.model.only_open(open);
         for summary in &list {
@@ -316,7 +317,7 @@ impl Showing {
                 self.model.missed(1);
                 self.requests();
             }
-            Update::Gone { .. } | Update::Paused(_) => {}
+            _ => {}
         }
     }
 
@@ -359,7 +360,9 @@ impl Showing {
         self.changed = false;
         self.drawn = Instant::now();
         let (model, now, paint) = (&self.model, self.drawn, self.paint);
-        let drawn = self.screen.draw(|frame| view::draw(frame, model, now, paint))?;
+        let drawn = self
+            .screen
+            .draw(|frame| view::draw(frame, model, now, paint))?;
         if drawn {
             Ok(())
         } else {

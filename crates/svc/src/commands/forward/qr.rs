@@ -92,10 +92,18 @@ mod tests {
         assert_eq!(lines.len(), qr.width().div_ceil(2));
         assert!(lines.iter().all(|line| line.chars().count() == qr.width()));
         assert!(lines[0].trim().is_empty());
-        assert!(lines.iter().all(|line| line.starts_with("  ") && line.ends_with("  ")));
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.starts_with("  ") && line.ends_with("  "))
+        );
         // The corner of the finder pattern.
         assert!(lines[1].starts_with("  █▀▀▀▀▀█"), "{}", lines[1]);
-        assert!(qr.inverse()[1].starts_with("██ ▄▄▄▄▄ "), "{}", qr.inverse()[1]);
+        assert!(
+            qr.inverse()[1].starts_with("██ ▄▄▄▄▄ "),
+            "{}",
+            qr.inverse()[1]
+        );
     }
 
     #[test]

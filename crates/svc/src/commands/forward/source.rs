@@ -57,7 +57,9 @@ pub(crate) struct ParseSourceError;
 
 impl fmt::Display for ParseSourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a target is a port, `host:port`, `https://host:port`, `unix:/path` or a folder")
+        f.write_str(
+            "a target is a port, `host:port`, `https://host:port`, `unix:/path` or a folder",
+        )
     }
 }
 
@@ -83,10 +85,23 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(Source::Folder(folder.into())), "{text}");
         }
-        for text in ["3000", ":80", "db.internal:5432", "https://a", "unix:/run/a"] {
+        for text in [
+            "3000",
+            ":80",
+            "db.internal:5432",
+            "https://a",
+            "unix:/run/a",
+        ] {
             assert!(matches!(text.parse(), Ok(Source::Service(_))), "{text}");
         }
-        for text in ["", "not-there", "folder:", "ftp://a/b", "https://a/b", "unix:"] {
+        for text in [
+            "",
+            "not-there",
+            "folder:",
+            "ftp://a/b",
+            "https://a/b",
+            "unix:",
+        ] {
             assert_eq!(text.parse::<Source>(), Err(ParseSourceError), "{text}");
         }
     }

@@ -97,12 +97,19 @@ impl Entry {
         }
         let name = entry.file_name();
         let slash = if about.is_dir() { "/" } else { "" };
-        let changed = about.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
+        let changed = about
+            .modified()
+            .ok()
+            .and_then(|at| Timestamp::try_from(at).ok());
         Some(Self {
             href: format!("{}{slash}", encoded(name.as_bytes())),
             name: format!("{}{slash}", name.to_string_lossy()),
             is_folder: about.is_dir(),
-            size: if about.is_dir() { String::new() } else { size(about.len()) },
+            size: if about.is_dir() {
+                String::new()
+            } else {
+                size(about.len())
+            },
             changed: changed.map_or_else(String::new, |at| {
                 let at = at.to_zoned(TimeZone::system());
                 at.strftime("%Y-%m-%d %H:%M").to_string()

@@ -53,7 +53,11 @@ impl Place {
         let has_slash = path.ends_with('/');
         if real.is_file() {
             // `/page.html/` is no file.
-            return if has_slash { Found::Nothing } else { Found::File(real) };
+            return if has_slash {
+                Found::Nothing
+            } else {
+                Found::File(real)
+            };
         }
         if !real.is_dir() {
             return Found::Nothing;

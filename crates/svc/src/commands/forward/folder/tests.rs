@@ -30,7 +30,11 @@ fn files() -> TempDir {
     outer
 }
 
-async fn ask(outer: &TempDir, options: Options, request: Request) -> (StatusCode, HeaderMap, String) {
+async fn ask(
+    outer: &TempDir,
+    options: Options,
+    request: Request,
+) -> (StatusCode, HeaderMap, String) {
     let place = Place::new(&outer.path().join("www"), options.hidden).unwrap();
     let files = Arc::new(Files {
         place,
@@ -38,7 +42,11 @@ async fn ask(outer: &TempDir, options: Options, request: Request) -> (StatusCode
     });
     let (head, body) = answer(State(files), request).await.into_parts();
     let body = to_bytes(body, usize::MAX).await.unwrap();
-    (head.status, head.headers, String::from_utf8(body.to_vec()).unwrap())
+    (
+        head.status,
+        head.headers,
+        String::from_utf8(body.to_vec()).unwrap(),
+    )
 }
 
 fn get(path: &str) -> Request {
@@ -103,13 +111,19 @@ async fn a_list_names_what_may_be_seen_and_breaks_no_page() {
     let outer = files();
     let (status, body) = got(&outer, "/").await;
     assert_eq!(status, 200);
-    assert!(body.contains(r#"href="./a%20b%26%3Cc%3E.txt">a b&#38;&#60;c&#62;.txt<"#), "{body}");
+    assert!(
+        body.contains(r#"href="./a%20b%26%3Cc%3E.txt">a b&#38;&#60;c&#62;.txt<"#),
+        "{body}"
+    );
     assert!(body.contains(r#"href="./javascript:x""#), "{body}");
     for absent in ["out.txt", "outer", ".env", ".git", "env.txt", "../"] {
         assert!(!body.contains(&format!(">{absent}<")), "{absent}: {body}");
     }
     let (_, body) = got(&outer, "/sub/").await;
-    assert!(body.contains(r#"<a href="../">"#) && body.contains("deep/"), "{body}");
+    assert!(
+        body.contains(r#"<a href="../">"#) && body.contains("deep/"),
+        "{body}"
+    );
 }
 
 #[tokio::test]
@@ -122,7 +136,10 @@ async fn an_address_of_a_folder_gets_its_slash_and_leads_nowhere_else() {
         ("//evil.test", "/evil.test/"),
     ] {
         let (status, headers, _) = ask(&outer, Options::default(), get(path)).await;
-        assert_eq!((status.as_u16(), &headers[header::LOCATION]), (307, &HeaderValue::from_static(location)));
+        assert_eq!(
+            (status.as_u16(), &headers[header::LOCATION]),
+            (307, &HeaderValue::from_static(location))
+        );
     }
 }
 
@@ -137,7 +154,12 @@ async fn ranges_conditions_and_heads_are_answered() {
     assert_eq!((status.as_u16(), body.as_str()), (206, "p>"));
     assert_eq!(headers[header::CONTENT_RANGE], "bytes 1-2/7");
     let changed = headers[header::LAST_MODIFIED].to_str().unwrap().to_owned();
-    let fresh = ask(&outer, Options::default(), with("if-modified-since", &changed)).await;
+    let fresh = ask(
+        &outer,
+        Options::default(),
+        with("if-modified-since", &changed),
+    )
+    .await;
     assert_eq!((fresh.0.as_u16(), fresh.2.as_str()), (304, ""));
     let head = Request::head("/sub/page.html").body(Body::empty()).unwrap();
     let (status, headers, body) = ask(&outer, Options::default(), head).await;
@@ -146,7 +168,10 @@ async fn ranges_conditions_and_heads_are_answered() {
     assert_eq!(headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
     let post = Request::post("/").body(Body::empty()).unwrap();
     let (status, headers, _) = ask(&outer, Options::default(), post).await;
-    assert_eq!((status.as_u16(), &headers[header::ALLOW]), (405, &HeaderValue::from_static("GET, HEAD")));
+    assert_eq!(
+        (status.as_u16(), &headers[header::ALLOW]),
+        (405, &HeaderValue::from_static("GET, HEAD"))
+    );
 }
 
 #[tokio::test]
@@ -157,7 +182,12 @@ async fn routes_of_an_application_get_its_index() {
         spa: true,
         ..Options::default()
     };
-    for (path, status) in [("/", 200), ("/users/7", 200), ("/sub/", 200), ("/gone.js", 404)] {
+    for (path, status) in [
+        ("/", 200),
+        ("/users/7", 200),
+        ("/sub/", 200),
+        ("/gone.js", 404),
+    ] {
         let (got, _, body) = ask(&outer, spa.clone(), get(path)).await;
         assert_eq!(got, status, "{path}: {body}");
         assert_eq!(body == "<p>spa", status == 200, "{path}: {body}");

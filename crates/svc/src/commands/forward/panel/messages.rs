@@ -46,7 +46,7 @@ impl Messages {
             .spawn(move || {
                 keep(File::from(reader), &keeper);
                 // Nobody waits any more, or somebody does.
-                drop(end.send(()));
+                end.send(()).ok();
             })?;
         dup2_stderr(&writer)?;
         Ok(Self { real, kept, ended })
@@ -59,9 +59,9 @@ impl Messages {
 
     /// Leads stderr back to where it went, and says there what was kept.
     pub(super) fn end(self) {
-        drop(dup2_stderr(&self.real));
+        dup2_stderr(&self.real).ok();
         // The last writer is gone, unless a child still has it.
-        drop(self.ended.recv_timeout(LAST_LINES));
+        self.ended.recv_timeout(LAST_LINES).ok();
         let kept = std::mem::take(&mut *self.kept.lock());
         let mut out = stderr().lock();
         if kept.lost > 0 {

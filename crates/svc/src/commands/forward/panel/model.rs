@@ -55,7 +55,10 @@ pub(crate) enum State {
     Connecting,
     Online,
     /// Lost, with the reason and the moment of the next attempt.
-    Disconnected { error: Arc<str>, until: Instant },
+    Disconnected {
+        error: Arc<str>,
+        until: Instant,
+    },
     /// Asked to end; what was accepted goes on.
     Draining,
 }
@@ -252,7 +255,10 @@ impl Model {
         !self.open.is_empty()
             || five > 0.0
             || matches!(self.state, State::Disconnected { .. })
-            || self.notice.as_ref().is_some_and(|notice| notice.until.is_some())
+            || self
+                .notice
+                .as_ref()
+                .is_some_and(|notice| notice.until.is_some())
     }
 
     /// Says something until the next time.

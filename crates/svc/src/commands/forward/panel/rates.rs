@@ -38,9 +38,19 @@ impl Rates {
         let window = window.as_secs().min(SECONDS);
         // Those that would lie in the window if the newest were of this second.
         let take = usize::try_from(window.saturating_sub(gone)).unwrap_or(usize::MAX);
-        let count: u64 = self.seconds.iter().rev().take(take).copied().map(u64::from).sum();
+        let count: u64 = self
+            .seconds
+            .iter()
+            .rev()
+            .take(take)
+            .copied()
+            .map(u64::from)
+            .sum();
         let lived = now.saturating_duration_since(self.since).as_secs_f64();
-        #[expect(clippy::cast_precision_loss, reason = "a mean is shown with two digits")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a mean is shown with two digits"
+        )]
         let (count, window) = (count as f64, window as f64);
         count / lived.clamp(1.0, window)
     }

@@ -31,7 +31,10 @@ pub(super) fn request(model: &mut Model, summary: &Summary, now: Instant) {
         method,
         path,
         status: summary.status,
-        source: summary.source_ip.map(|ip| ip.to_string()).unwrap_or_default(),
+        source: summary
+            .source_ip
+            .map(|ip| ip.to_string())
+            .unwrap_or_default(),
         failed: summary.error.is_some(),
     };
     model.row(row, now);
@@ -59,12 +62,17 @@ pub(super) fn stream(model: &mut Model, stream: &Connection, now: Instant) {
     let row = Row {
         clock: clock(Timestamp::now() - now.saturating_duration_since(began.unwrap_or(now))),
         began: began.unwrap_or(now),
-        took: began.filter(|_| !stream.active).map(|began| now.saturating_duration_since(began)),
+        took: began
+            .filter(|_| !stream.active)
+            .map(|began| now.saturating_duration_since(began)),
         key,
         method: "".into(),
         path,
         status: None,
-        source: stream.source_ip.map(|ip| ip.to_string()).unwrap_or_default(),
+        source: stream
+            .source_ip
+            .map(|ip| ip.to_string())
+            .unwrap_or_default(),
         failed,
     };
     model.row(row, now);
@@ -72,5 +80,7 @@ pub(super) fn stream(model: &mut Model, stream: &Connection, now: Instant) {
 
 /// A time of day, where the person is.
 fn clock(at: Timestamp) -> String {
-    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
+    at.to_zoned(TimeZone::system())
+        .strftime("%H:%M:%S")
+        .to_string()
 }

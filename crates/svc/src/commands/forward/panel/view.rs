@@ -92,7 +92,11 @@ fn head(model: &Model, now: Instant, area: Rect, paint: Paint) -> Vec<Line<'stat
     let url = model.url.clone().unwrap_or_default();
     // The address in full where it can be had, since it is there to be copied.
     let room = if is_low { 1 } else { 3 };
-    lines.extend(wrapped(&url, width, room).into_iter().map(|part| Line::styled(part, paint.bold())));
+    lines.extend(
+        wrapped(&url, width, room)
+            .into_iter()
+            .map(|part| Line::styled(part, paint.bold())),
+    );
     if !is_low {
         let mut engine = model.about.engine.clone();
         if let Some(latency) = model.latency {
@@ -120,11 +124,17 @@ fn state(model: &Model, now: Instant, paint: Paint) -> Line<'static> {
         State::Online => (paint.good(), "online".to_owned()),
         State::Disconnected { error, until } => {
             let left = until.saturating_duration_since(now).as_secs_f64().ceil();
-            (paint.bad(), format!("disconnected, again in {left} s: {error}"))
+            (
+                paint.bad(),
+                format!("disconnected, again in {left} s: {error}"),
+            )
         }
         State::Draining => {
             let open = model.open();
-            (paint.doubtful(), format!("draining, {open} open; q stops at once"))
+            (
+                paint.doubtful(),
+                format!("draining, {open} open; q stops at once"),
+            )
         }
     };
     Line::from(vec![
@@ -248,14 +258,20 @@ fn foot(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     if let Some(notice) = &model.notice {
         let room = if area.height < LOW { 1 } else { 3 };
         let parts = wrapped(&plain(&notice.text), width, room);
-        lines.extend(parts.into_iter().map(|part| Line::styled(part, paint.doubtful())));
+        lines.extend(
+            parts
+                .into_iter()
+                .map(|part| Line::styled(part, paint.doubtful())),
+        );
     }
     if model.view.typing {
         let typed = format!("/{}_", plain(&model.view.filter));
         lines.push(Line::styled(typed, paint.bold()));
         return lines;
     }
-    let mut keys = vec!["q stop", "? keys", "c copy", "p pause", "/ filter", "Q code"];
+    let mut keys = vec![
+        "q stop", "? keys", "c copy", "p pause", "/ filter", "Q code",
+    ];
     if model.about.inspector.is_some() {
         keys.push("i inspector");
     }
@@ -303,7 +319,10 @@ fn above(frame: &mut Frame<'_>, title: &'static str, text: Vec<Line<'static>>, s
         .title(Span::styled(format!(" {title} "), style))
         .padding(ratatui::widgets::Padding::horizontal(1));
     frame.render_widget(Clear, area);
-    frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }).block(block), area);
+    frame.render_widget(
+        Paragraph::new(text).wrap(Wrap { trim: false }).block(block),
+        area,
+    );
 }
 
 /// The address as a code, where it fits.
@@ -350,7 +369,10 @@ fn packed(parts: &[String], separator: &str, width: usize) -> Vec<String> {
 /// A text in pieces of the width; what does not fit into `room` lines ends with an ellipsis.
 fn wrapped(text: &str, width: usize, room: usize) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
-    let mut lines: Vec<String> = letters.chunks(width.max(1)).map(String::from_iter).collect();
+    let mut lines: Vec<String> = letters
+        .chunks(width.max(1))
+        .map(String::from_iter)
+        .collect();
     if lines.len() > room {
         lines.truncate(room);
         if let Some(last) = lines.last_mut() {

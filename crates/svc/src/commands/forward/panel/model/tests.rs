@@ -40,7 +40,10 @@ fn a_request_is_counted_once_from_its_begin_to_its_end() {
     let mut model = model(now);
     model.row(row(1, "/a", None, now), now);
     model.row(row(2, "/b", None, now), now);
-    assert_eq!((model.total, model.open(), model.times()), (2, 2, (None, None)));
+    assert_eq!(
+        (model.total, model.open(), model.times()),
+        (2, 2, (None, None))
+    );
     model.row(row(1, "/a", Some(200), now), now);
     // What is told again changes nothing.
     model.row(row(1, "/a", Some(200), now), now);
@@ -173,7 +176,10 @@ fn what_lies_above_is_closed_by_its_own_key_and_by_others() {
     model.press(Press::Letter('i'), now);
     model.view.filter = "x".to_owned();
     model.press(Press::Escape, now);
-    assert_eq!((model.view.overlay, model.view.filter.as_str()), (None, "x"));
+    assert_eq!(
+        (model.view.overlay, model.view.filter.as_str()),
+        (None, "x")
+    );
     model.press(Press::Escape, now);
     assert_eq!(model.view.filter, "");
 }

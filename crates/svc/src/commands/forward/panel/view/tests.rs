@@ -41,7 +41,9 @@ fn model(now: Instant) -> Model {
 fn drawn(model: &Model, width: u16, height: u16, now: Instant) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let paint = Paint { colours: true };
-    terminal.draw(|frame| draw(frame, model, now, paint)).unwrap();
+    terminal
+        .draw(|frame| draw(frame, model, now, paint))
+        .unwrap();
     terminal.backend().to_string()
 }
 
@@ -113,7 +115,10 @@ fn streams_have_rows_of_their_own() {
         };
         model.row(row, now);
     }
-    insta::assert_snapshot!("some", drawn(&model, 80, 18, now + Duration::from_secs(125)));
+    insta::assert_snapshot!(
+        "some",
+        drawn(&model, 80, 18, now + Duration::from_secs(125))
+    );
 }
 
 #[test]
@@ -149,7 +154,9 @@ fn without_colours_there_are_none() {
         model.view.overlay = overlay;
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         let paint = Paint { colours: false };
-        terminal.draw(|frame| draw(frame, &model, now, paint)).unwrap();
+        terminal
+            .draw(|frame| draw(frame, &model, now, paint))
+            .unwrap();
         for cell in terminal.backend().buffer().content() {
             assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset));
         }
