@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{Read, Write},
+    num::NonZero,
     os::fd::OwnedFd,
     process::Stdio,
     thread,
@@ -87,7 +88,7 @@ impl Seen {
             keys: File::from(pty.master),
             end: pty.slave,
             bytes,
-            screen: vt100::Parser::new(rows, columns, 0),
+            screen: vt100::Parser::new(many(rows), many(columns), 0),
             raw: Vec::new(),
         }
     }
@@ -337,7 +338,7 @@ async fn the_panel_follows_the_size_of_its_terminal() {
         .status()
         .unwrap();
     assert!(resized.success());
-    seen.screen.screen_mut().set_size(10, 40);
+    seen.screen.screen_mut().set_size(many(10), many(40));
     seen.signal(Signal::SIGWINCH);
     seen.until(|screen| {
         let text = screen.contents();
@@ -367,6 +368,10 @@ async fn lines_are_written_where_no_panel_is_wanted() {
         assert!(up.ready.is_object());
     }
     up.stop().await;
+}
+
+fn many(cells: u16) -> NonZero<u16> {
+    NonZero::new(cells).unwrap()
 }
 
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
