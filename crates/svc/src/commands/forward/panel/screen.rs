@@ -12,7 +12,10 @@ use crossterm::{
     clipboard::CopyToClipboard,
     cursor::{Hide, Show},
     execute,
-    terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+    terminal::{
+        Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+        enable_raw_mode,
+    },
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -62,9 +65,12 @@ impl Screen {
         Ok(true)
     }
 
-    /// Draws everything anew the next time.
+    /// Draws everything anew the next time. (The library's own way asks the terminal where its
+    /// cursor is, and the answer would be read as keys.)
     pub(crate) fn redraw(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        execute!(stdout(), Clear(ClearType::All))?;
+        self.terminal = Terminal::new(CrosstermBackend::new(BufWriter::new(stdout())))?;
+        Ok(())
     }
 
     /// Puts a text on the clipboard of whoever sits at the terminal (OSC 52).
