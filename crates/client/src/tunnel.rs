@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, watch};
 use crate::{
     ConnectError, Destination, Properties, Refusal, Stream,
     agent::{Owner, shared::Entry},
+    tap::Tap,
 };
 
 /// A published or private tunnel of an [`Agent`](crate::Agent).
@@ -138,8 +139,18 @@ impl Tunnel {
         to: impl Into<Destination>,
         observer: Option<Observer>,
     ) -> Closed {
+        self.forward_tapped(to, observer, None).await
+    }
+
+    /// As [`forward`](Self::forward), with a tap that may look at what passes.
+    pub async fn forward_tapped(
+        &mut self,
+        to: impl Into<Destination>,
+        observer: Option<Observer>,
+        tap: Option<Arc<dyn Tap>>,
+    ) -> Closed {
         self.entry
-            .forward_to(&self.owner, to.into(), observer, &mut self.streams);
+            .forward_to(&self.owner, to.into(), observer, tap, &mut self.streams);
         closed(&mut self.status).await;
         match &*self.status.borrow() {
             Status::Closed(closed) => closed.clone(),

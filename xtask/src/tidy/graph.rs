@@ -41,7 +41,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("client", &["transport", "types", "wire"]),
+    ("client", &["http1", "transport", "types", "wire"]),
+    ("inspector", &["client", "http1", "types"]),
     (
         "control",
         &["api", "credentials", "daemon", "store", "types", "webauthn"],
@@ -61,6 +62,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "credentials",
             "daemon",
             "engine",
+            "inspector",
             "mcp",
             "transport",
             "turn",
@@ -130,6 +132,11 @@ const BARRIERS: &[Barrier] = &[
         crates: &["client"],
         never: &["engine", "daemon", "credentials", "axum"],
         reason: "an agent contains no server",
+    },
+    Barrier {
+        crates: &["inspector"],
+        never: &["engine", "daemon", "credentials", "sqlx"],
+        reason: "an agent shows what passes it, and contains no engine",
     },
     Barrier {
         crates: &["daemon"],

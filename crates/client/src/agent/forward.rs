@@ -1,6 +1,6 @@
 //! Joins a visitor's stream to the private service.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
@@ -9,29 +9,44 @@ use tokio::time::timeout;
 use transport::proxy_protocol::{MAX_HEADER, write_v1, write_v2};
 use transport::{Pumped, Socket, pump, standing::Framed};
 
-use super::lanes::OnLane;
+use super::{host::Named, lanes::OnLane};
 use crate::{
     Destination, HostPort, ProxyProtocol, Stream, Target,
     connect::keepalive,
+    tap::{StreamTap, Tap, Tapped},
     tunnel::{Connection, Observer},
 };
+
+pub(crate) use crate::tap::Visit;
 
 /// Where the streams of one tunnel go, and who is told of them.
 pub(crate) struct Forward {
     to: Destination,
+    /// What requests have as their `Host`, where that is not the public name.
+    host: Option<Arc<str>>,
     observer: Option<Observer>,
+    tap: Option<Arc<dyn Tap>>,
 }
 
 impl Forward {
-    pub(crate) fn new(to: Destination, observer: Option<Observer>) -> Self {
-        Self { to, observer }
+    pub(crate) fn new(
+        to: Destination,
+        observer: Option<Observer>,
+        tap: Option<Arc<dyn Tap>>,
+    ) -> Self {
+        Self {
+            host: to.host().map(Arc::from),
+            to,
+            observer,
+            tap,
+        }
     }
 
     /// Dials the service, and tells it who visits where it wants to know; the error is for the
     /// engine and the owner, and names the target.
     pub(crate) async fn dial(&self, visit: &Visit) -> Result<Service, String> {
         let dialled = timeout(SERVICE_DIAL, async {
-            let mut service = self.dial_target().await?;
+            let mut service = dial_target(&self.to.target).await?;
             if let Some(version) = self.to.proxy_protocol {
                 service.introduce(visit, version).await?;
             }
@@ -48,11 +63,35 @@ impl Forward {
             })
     }
 
-    async fn dial_target(&self) -> io::Result<Service> {
-        match &self.to.target {
-            Target::Tcp(address) | Target::Tls(address) => dial_tcp(address).await,
-            Target::Unix(path) => UnixStream::connect(path).await.map(Service::Unix),
+    /// Carries both directions to their ends, see [`Service::carry`], with another host where one
+    /// is wanted, and shows them to whoever looks at this visit as the service sees them.
+    pub(crate) async fn join<S: transport::Stream>(
+        &self,
+        visit: &Visit,
+        service: Service,
+        visitor: &mut S,
+    ) -> Pumped {
+        match &self.host {
+            None => self.join_shown(visit, service, visitor).await,
+            // On the heap: few ask for it, and the others must not keep room for it.
+            Some(host) => {
+                let mut named = Named::new(visitor, host);
+                Box::pin(self.join_shown(visit, service, &mut named)).await
+            }
         }
+    }
+
+    async fn join_shown<S: transport::Stream>(
+        &self,
+        visit: &Visit,
+        service: Service,
+        visitor: &mut S,
+    ) -> Pumped {
+        let Some(tap) = self.tap.as_ref().and_then(|tap| tap.stream(visit)) else {
+            return service.carry(visitor).await;
+        };
+        // On the heap: the future beside it, which nearly every stream takes, stays as small.
+        Box::pin(service.carry_tapped(visitor, tap)).await
     }
 
     pub(crate) fn begins(&self, stream: &Visit) {
@@ -75,13 +114,6 @@ impl Forward {
     }
 }
 
-/// Who visits.
-#[derive(Clone, Debug)]
-pub(crate) struct Visit {
-    pub(crate) stream_id: String,
-    pub(crate) source_ip: Option<std::net::IpAddr>,
-}
-
 /// A connection to the private service.
 pub(crate) enum Service {
     /// With the address of our end.
@@ -93,6 +125,14 @@ pub(crate) enum Service {
 }
 
 impl Service {
+    /// The connection alone.
+    pub(crate) fn into_stream(self) -> Box<dyn transport::Stream> {
+        match self {
+            Self::Tcp { socket, .. } => Box::new(socket),
+            Self::Unix(socket) => Box::new(socket),
+        }
+    }
+
     /// Sends the header that says who visits. The visitor's port is not known, and of a Unix
     /// socket no address is: both are written as zero.
     async fn introduce(&mut self, visit: &Visit, version: ProxyProtocol) -> io::Result<()> {
@@ -114,7 +154,7 @@ impl Service {
 
     /// Carries both directions to their ends. After a failure the service's side is reset where
     /// the system can do that: half a request must not look whole to it.
-    pub(crate) async fn join<S: transport::Stream>(mut self, visitor: &mut S) -> Pumped {
+    async fn carry<S: transport::Stream>(mut self, visitor: &mut S) -> Pumped {
         match &mut self {
             Self::Tcp { socket, .. } => {
                 // Also when the agent is killed meanwhile.
@@ -128,18 +168,45 @@ impl Service {
             Self::Unix(service) => pump(visitor, service).await,
         }
     }
+
+    /// The same, seen by a tap.
+    async fn carry_tapped<S: transport::Stream>(
+        mut self,
+        visitor: &mut S,
+        tap: Box<dyn StreamTap>,
+    ) -> Pumped {
+        let told = |pumped: &Pumped| pumped.result.as_ref().err().map(ToString::to_string);
+        match &mut self {
+            Self::Tcp { socket, .. } => {
+                socket.begin_message();
+                let mut tapped = Tapped::new(&mut *socket, tap);
+                let pumped = pump(visitor, &mut tapped).await;
+                tapped.end(told(&pumped).as_deref());
+                if pumped.result.is_ok() {
+                    socket.end_message();
+                }
+                pumped
+            }
+            Self::Unix(service) => {
+                let mut tapped = Tapped::new(service, tap);
+                let pumped = pump(visitor, &mut tapped).await;
+                tapped.end(told(&pumped).as_deref());
+                pumped
+            }
+        }
+    }
 }
 
 /// Serves a stream that has a connection of its own, and was accepted already.
-pub(crate) async fn serve_raw(forward: std::sync::Arc<Forward>, mut stream: Stream) {
+pub(crate) async fn serve_raw(forward: Arc<Forward>, mut stream: Stream) {
     let visit = Visit {
         stream_id: stream.stream_id().to_owned(),
         source_ip: stream.source_ip(),
     };
     forward.begins(&visit);
     let error = match Box::pin(forward.dial(&visit)).await {
-        Ok(service) => service
-            .join(&mut stream)
+        Ok(service) => forward
+            .join(&visit, service, &mut stream)
             .await
             .result
             .err()
@@ -159,7 +226,7 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
     // On the heap while it lasts, as all that is short beside a stream.
     let error = match Box::pin(forward.dial(visit)).await {
         Ok(service) => {
-            let pumped = service.join(&mut framed).await;
+            let pumped = forward.join(visit, service, &mut framed).await;
             if let Err(error) = &pumped.result {
                 framed.reset(Some(wire::Error::stream_broke(format!(
                     "the connection to the service broke: {}",
@@ -182,7 +249,7 @@ pub(crate) async fn serve_carried(forward: &Forward, visit: &Visit, mut carried:
     forward.begins(visit);
     let error = match Box::pin(forward.dial(visit)).await {
         Ok(service) => {
-            let pumped = service.join(&mut carried).await;
+            let pumped = forward.join(visit, service, &mut carried).await;
             let broken = |error: &io::Error| {
                 let broke = format!("the connection to the service broke: {}", error.kind());
                 (wire::Error::stream_broke(broke), error.to_string())
@@ -199,6 +266,13 @@ pub(crate) async fn serve_carried(forward: &Forward, visit: &Visit, mut carried:
         told
     });
     forward.ends(visit, error);
+}
+
+pub(crate) async fn dial_target(to: &Target) -> io::Result<Service> {
+    match to {
+        Target::Tcp(address) | Target::Tls(address) => dial_tcp(address).await,
+        Target::Unix(path) => UnixStream::connect(path).await.map(Service::Unix),
+    }
 }
 
 async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
@@ -220,4 +294,4 @@ async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
 }
 
 /// A service that the agent can reach is near; a visitor's patience is not longer.
-const SERVICE_DIAL: std::time::Duration = std::time::Duration::from_secs(10);
+pub(crate) const SERVICE_DIAL: std::time::Duration = std::time::Duration::from_secs(10);

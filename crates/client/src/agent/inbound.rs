@@ -82,7 +82,7 @@ impl Taken {
                 mut visitor,
             } => {
                 forward.begins(&visit);
-                let pumped = service.join(&mut visitor).await;
+                let pumped = forward.join(&visit, service, &mut visitor).await;
                 if pumped.result.is_err() {
                     visitor.get_ref().0.abort_on_close();
                 }

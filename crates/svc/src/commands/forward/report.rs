@@ -3,17 +3,24 @@
 //! The first JSON line is that of a tunnel that is ready; until then only stderr says what is
 //! going on. Later lines have a `status`, or are a connection.
 
-use client::{Closed, Connection, HostPort, Status, Target, tunnel::Online};
+use std::io::{IsTerminal, stdout};
+
+use client::{Closed, Connection, HostPort, Status, tunnel::Online};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::{panel::screen, qr::Qr};
 use crate::{cli::Format, failure::Failure, output};
 
 /// The writer of one run.
 pub(crate) struct Report {
     format: Format,
-    target: Target,
+    target: String,
     engine: HostPort,
+    /// A QR code of the address is still to be printed.
+    code: bool,
+    /// Where requests can be looked at.
+    inspector: Option<String>,
     was_online: bool,
     /// The last trouble told, so that a long outage is one line.
     trouble: Option<String>,
@@ -38,6 +45,8 @@ struct StatusLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     forwarded: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    inspector: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_in_ms: Option<u64>,
@@ -57,14 +66,27 @@ struct StreamLine<'a> {
 
 impl Report {
     /// A report on a tunnel to `target` through `engine`.
-    pub(crate) fn new(format: Format, target: Target, engine: HostPort) -> Self {
+    pub(crate) fn new(format: Format, target: String, engine: HostPort) -> Self {
         Self {
             format,
             target,
             engine,
+            code: false,
+            inspector: None,
             was_online: false,
             trouble: None,
         }
+    }
+
+    /// The same, with a QR code of the address when it is known.
+    #[must_use]
+    pub(crate) fn with_code(self, code: bool) -> Self {
+        Self { code, ..self }
+    }
+
+    /// Says where requests can be looked at, once the tunnel is ready.
+    pub(crate) fn inspector(&mut self, url: Option<String>) {
+        self.inspector = url;
     }
 
     /// Tells a change. The end is told by [`Report::closed`].
@@ -150,10 +172,22 @@ impl Report {
                     .is_some()
                     .then(|| properties.port.unwrap_or(self.engine.port())),
                 forwarding: Some(&online.forwarding),
-                forwarded: Some(self.target.to_string()),
+                forwarded: Some(self.target.clone()),
+                inspector: self.inspector.as_deref(),
                 ..StatusLine::of("online")
             }),
-            Format::Text => output::line(&format!("{} -> {}", online.forwarding, self.target)),
+            Format::Text => {
+                let ready = format!("{} -> {}", online.forwarding, self.target);
+                match &self.inspector {
+                    Some(url) => output::line(&format!("{ready} (inspector: {url})"))?,
+                    None => output::line(&ready)?,
+                }
+                let colours = stdout().is_terminal() && screen::has_colours();
+                match Qr::of(&online.forwarding) {
+                    Some(qr) if std::mem::take(&mut self.code) => output::line(&qr.text(colours)),
+                    _ => Ok(()),
+                }
+            }
         }
     }
 }
@@ -169,6 +203,7 @@ impl StatusLine<'_> {
             port: None,
             forwarding: None,
             forwarded: None,
+            inspector: None,
             error: None,
             retry_in_ms: None,
         }

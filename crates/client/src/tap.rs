@@ -1,0 +1,137 @@
+//! Looking at forwarded streams while they pass.
+//!
+//! A tap gets a copy of what went through, after it went: bytes of a request once the service's
+//! socket has taken them, bytes of an answer once they were read from it. It cannot alter them or
+//! hold them back. It is called on the task that moves the bytes, so what it does is time that the
+//! stream waits: a tap appends to memory and never blocks.
+
+use std::{
+    io,
+    net::IpAddr,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use crate::{
+    Target,
+    agent::forward::{SERVICE_DIAL, dial_target},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Who visits.
+#[derive(Clone, Debug)]
+pub struct Visit {
+    /// The engine's id of the stream.
+    pub stream_id: String,
+    /// The visitor for whom the stream was opened. A stream of an `http` tunnel may carry the
+    /// requests of others afterwards.
+    pub source_ip: Option<IpAddr>,
+}
+
+/// Chooses the streams of a tunnel that are looked at.
+pub trait Tap: Send + Sync {
+    /// Whoever looks at this stream. `None` leaves it on the path without a tap, at no cost.
+    fn stream(&self, visit: &Visit) -> Option<Box<dyn StreamTap>>;
+}
+
+/// Sees one stream. Dropped without [`ended`](Self::ended) when the agent was stopped meanwhile.
+pub trait StreamTap: Send {
+    /// Bytes that the service's socket has taken.
+    fn to_service(&mut self, bytes: &[u8]);
+    /// Bytes that came from the service.
+    fn to_visitor(&mut self, bytes: &[u8]);
+    /// Both directions are over; `error` is why, where it was not their own end.
+    fn ended(self: Box<Self>, error: Option<&str>);
+}
+
+/// A connection to the service behind a target, as the agent opens one for a visitor. Towards a
+/// service with TLS it is the connection beneath it.
+///
+/// # Errors
+/// As connecting has them, and `TimedOut` after ten seconds.
+pub async fn connect(to: &Target) -> io::Result<Box<dyn transport::Stream>> {
+    let connected = tokio::time::timeout(SERVICE_DIAL, dial_target(to)).await;
+    let service = connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))?;
+    Ok(service.into_stream())
+}
+
+/// The service's side of a stream, seen by a tap.
+pub struct Tapped<S> {
+    service: S,
+    /// Until it is taken.
+    tap: Option<Box<dyn StreamTap>>,
+    /// The service has said all that it had to say.
+    ended: bool,
+}
+
+impl<S> Tapped<S> {
+    /// Lets `tap` see what passes through `service`.
+    pub fn new(service: S, tap: Box<dyn StreamTap>) -> Self {
+        Self {
+            service,
+            tap: Some(tap),
+            ended: false,
+        }
+    }
+
+    /// Tells the tap the end. Otherwise it is told when this is dropped, where the service has
+    /// ended by itself.
+    pub fn end(mut self, error: Option<&str>) {
+        if let Some(tap) = self.tap.take() {
+            tap.ended(error);
+        }
+    }
+}
+
+impl<S> Drop for Tapped<S> {
+    fn drop(&mut self) {
+        if let Some(tap) = self.tap.take().filter(|_| self.ended) {
+            tap.ended(None);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Tapped<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        let had_room = buf.remaining() > 0;
+        ready!(Pin::new(&mut this.service).poll_read(cx, buf))?;
+        let fresh = buf.filled().get(before..).unwrap_or_default();
+        if !fresh.is_empty() {
+            if let Some(tap) = &mut this.tap {
+                tap.to_visitor(fresh);
+            }
+        } else if had_room {
+            this.ended = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Tapped<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let taken = ready!(Pin::new(&mut this.service).poll_write(cx, buf))?;
+        if let Some(tap) = &mut this.tap {
+            tap.to_service(buf.get(..taken).unwrap_or_default());
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().service).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().service).poll_shutdown(cx)
+    }
+}

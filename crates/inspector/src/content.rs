@@ -1,0 +1,190 @@
+//! Bodies as people read them: decompressed, within a limit.
+
+use std::io::{self, Read};
+
+use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+
+use crate::{
+    exchange::{Body, Fields},
+    limits::SHOWN_BYTES,
+};
+
+/// A body fit to be shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) bytes: Vec<u8>,
+    /// What was taken from around it, such as `gzip`.
+    pub(crate) decoded: Option<String>,
+    /// Whether there is more than this.
+    pub(crate) cut: bool,
+    /// Why it is as it came, although it is encoded.
+    pub(crate) trouble: Option<String>,
+}
+
+/// Takes the codings from around a body, the last that was applied first.
+pub(crate) fn shown(fields: &Fields, body: &Body) -> Shown {
+    let cut = !body.whole || body.size > body.kept.len() as u64;
+    let coding = fields.get("content-encoding").unwrap_or_default().trim();
+    decode(coding, &body.kept, cut)
+}
+
+/// The same of bytes with a coding; `cut` where they are not all.
+pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> Shown {
+    let mut shown = Shown {
+        bytes: bytes.to_vec(),
+        decoded: None,
+        cut,
+        trouble: None,
+    };
+    let codings: Vec<_> = coding
+        .split(',')
+        .map(|one| one.trim().to_ascii_lowercase())
+        .filter(|one| !one.is_empty() && one != "identity")
+        .collect();
+    if codings.is_empty() || bytes.is_empty() {
+        return shown;
+    }
+    if codings.len() > MAX_CODINGS {
+        shown.trouble = Some("it is encoded too many times".to_owned());
+        return shown;
+    }
+    for one in codings.iter().rev() {
+        match unfold(one, &shown.bytes) {
+            Ok((unfolded, more)) => {
+                shown.bytes = unfolded;
+                shown.cut |= more;
+            }
+            Err(trouble) => {
+                return Shown {
+                    bytes: bytes.to_vec(),
+                    decoded: None,
+                    cut,
+                    trouble: Some(trouble),
+                };
+            }
+        }
+    }
+    shown.decoded = Some(codings.join(", "));
+    shown
+}
+
+/// Decompresses up to the limit; whether there is more. What breaks off is shown as far as it
+/// goes: the bytes may not be all.
+fn unfold(coding: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool), String> {
+    match coding {
+        "gzip" | "x-gzip" => bounded(MultiGzDecoder::new(bytes)),
+        // By the standard with a head of zlib's, and by tradition also without.
+        "deflate" => match bounded(ZlibDecoder::new(bytes)) {
+            Err(_) => bounded(DeflateDecoder::new(bytes)),
+            unfolded => unfolded,
+        },
+        "br" => bounded(brotli_decompressor::Decompressor::new(bytes, BUFFER)),
+        "zstd" => {
+            let decoder =
+                ruzstd::decoding::StreamingDecoder::new_with_max_window_size(bytes, ZSTD_WINDOW);
+            match decoder {
+                Ok(decoder) => bounded(decoder),
+                Err(error) => Err(format!("it is not zstd: {error}")),
+            }
+        }
+        other => Err(format!("the encoding {other} is not known here")),
+    }
+}
+
+fn bounded(mut reader: impl Read) -> Result<(Vec<u8>, bool), String> {
+    let mut out = Vec::new();
+    let limit = SHOWN_BYTES as u64;
+    let read = reader.by_ref().take(limit).read_to_end(&mut out);
+    match read {
+        Ok(_) if out.len() < SHOWN_BYTES => Ok((out, false)),
+        Ok(_) => {
+            let mut one = [0];
+            Ok((out, !matches!(reader.read(&mut one), Ok(0))))
+        }
+        Err(_) if !out.is_empty() => Ok((out, true)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok((out, true)),
+        Err(error) => Err(format!("it cannot be decompressed: {error}")),
+    }
+}
+
+/// More than one coding is rare; hundreds are an attack on whoever looks.
+const MAX_CODINGS: usize = 4;
+
+const BUFFER: usize = 4096;
+
+/// What browsers allow (RFC 9659).
+const ZSTD_WINDOW: u64 = 8 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn gzip(plain: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(plain).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn each_coding_is_taken_off() {
+        let plain = b"hello, hello, hello, hello";
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        zlib.write_all(plain).unwrap();
+        let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        raw.write_all(plain).unwrap();
+        let zstd = ruzstd::encoding::compress_to_vec(
+            &plain[..],
+            ruzstd::encoding::CompressionLevel::Fastest,
+        );
+        // By the reference implementation.
+        let brotli = [
+            0x1b, 0x19, 0x00, 0xf8, 0x8d, 0x94, 0x6e, 0xde, 0x44, 0x09, 0x52, 0x86, 0x96, 0x6c,
+            0x2c, 0x6f, 0x31, 0x4f, 0x24, 0xb0, 0xe3, 0x00,
+        ];
+        for (coding, bytes) in [
+            ("gzip", gzip(plain)),
+            ("deflate", zlib.finish().unwrap()),
+            ("deflate", raw.finish().unwrap()),
+            ("zstd", zstd),
+            ("gzip, identity", gzip(plain)),
+            ("gzip, gzip", gzip(&gzip(plain))),
+        ] {
+            let shown = decode(coding, &bytes, false);
+            assert_eq!(shown.bytes, plain, "{coding}: {:?}", shown.trouble);
+            assert!(!shown.cut && shown.decoded.is_some());
+        }
+        let shown = decode("br", &brotli, false);
+        assert_eq!(shown.bytes, plain, "{:?}", shown.trouble);
+    }
+
+    #[test]
+    fn a_bomb_unfolds_to_the_limit_and_no_further() {
+        let bomb = gzip(&vec![0; 50 * SHOWN_BYTES]);
+        let shown = decode("gzip", &bomb, false);
+        assert_eq!(shown.bytes.len(), SHOWN_BYTES);
+        assert!(shown.cut);
+    }
+
+    #[test]
+    fn what_breaks_off_is_shown_as_far_as_it_goes() {
+        let whole = gzip(
+            &(0..50_000_u32)
+                .flat_map(u32::to_le_bytes)
+                .collect::<Vec<_>>(),
+        );
+        let shown = decode("gzip", &whole[..whole.len() / 2], true);
+        assert!(shown.bytes.len() > 1000 && shown.cut);
+        assert_eq!(shown.bytes[..8], [0, 0, 0, 0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_shown_as_it_came() {
+        for coding in ["gzip", "br", "zstd", "deflate", "compress"] {
+            let shown = decode(coding, b"\xFFplain", false);
+            assert_eq!(shown.bytes, b"\xFFplain", "{coding}");
+            assert!(shown.trouble.is_some(), "{coding}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A request as a command line for curl, for a POSIX shell.
+
+use crate::{
+    content,
+    exchange::{Exchange, Version},
+    mask,
+    view::{Secrets, pairs, url},
+};
+
+/// The command that sends the request again, to the address that the visitor used.
+pub(crate) fn command(exchange: &Exchange, secrets: Secrets) -> String {
+    let request = &exchange.request;
+    let body = &exchange.request_body;
+    let mut words = vec!["curl".to_owned()];
+    let usual = if body.size > 0 { "POST" } else { "GET" };
+    match request.method.as_str() {
+        "HEAD" => words.push("--head".to_owned()),
+        method if method != usual => words.push(format!("-X {}", quoted(method))),
+        _ => {}
+    }
+    let url = url(exchange, secrets);
+    words.push(quoted(&url));
+    // With TLS the two agree by themselves.
+    if request.version == Version::Http2 && url.starts_with("http:") {
+        words.push("--http2-prior-knowledge".to_owned());
+    }
+    for (name, value) in pairs(&request.fields, secrets) {
+        // What curl says itself, and what the engine added on the way.
+        if !is_left_out(&name) {
+            let header = if value.is_empty() {
+                format!("{name};")
+            } else {
+                format!("{name}: {value}")
+            };
+            words.push(format!("-H {}", quoted(&header)));
+        }
+    }
+    if request.fields.get("accept-encoding").is_some() {
+        words.push("--compressed".to_owned());
+    }
+    let encoded = request.fields.get("content-encoding").is_some();
+    if body.size > 0 && !encoded {
+        let shown = content::shown(&request.fields, body);
+        match String::from_utf8(shown.bytes) {
+            Ok(text) => {
+                let form = secrets == Secrets::Masked
+                    && request.fields.content_type() == "application/x-www-form-urlencoded";
+                let text = if form {
+                    mask::query(&text).into_owned()
+                } else {
+                    text
+                };
+                words.push(format!("--data-binary {}", quoted(&text)));
+            }
+            Err(_) => words.push("--data-binary @body.bin".to_owned()),
+        }
+    } else if body.size > 0 {
+        words.push("--data-binary @body.bin".to_owned());
+    }
+    words.join(" \\\n  ")
+}
+
+fn is_left_out(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    LEFT_OUT.contains(&name.as_str())
+        || name.starts_with("x-forwarded-")
+        || name.starts_with("svc-")
+}
+
+/// In single quotes, where nothing has a meaning but the quote itself.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+const LEFT_OUT: &[&str] = &[
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "accept-encoding",
+    "te",
+    "forwarded",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_a_word_as_one() {
+        for (word, shown) in [
+            ("http://a/b", "http://a/b"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$(id)", "'$(id)'"),
+            ("", "''"),
+            ("a\nb", "'a\nb'"),
+        ] {
+            assert_eq!(quoted(word), shown);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! From the bytes of a stream to exchanges. Without IO and without a clock.
+//!
+//! A stream is HTTP/1.1, one request after another, or HTTP/2 without TLS. What cannot be read is
+//! told once, where there is an exchange to tell it of; then the decoder takes no more.
+
+mod flow;
+mod grpc;
+mod http1;
+mod http2;
+mod sse;
+mod websocket;
+
+use jiff::Timestamp;
+
+use self::{http1::Http1, http2::Http2};
+use crate::store::{Origin, Store};
+
+/// Follows one stream. The bytes of both directions may be split in any way, but what causes must
+/// come before what it causes.
+pub(crate) struct Decoder {
+    origin: Origin,
+    state: State,
+}
+
+enum State {
+    /// Too little was seen to tell the protocols apart.
+    Begin {
+        to_service: Vec<u8>,
+        to_visitor: Vec<u8>,
+    },
+    Http1(Box<Http1>),
+    Http2(Box<Http2>),
+    /// It is over, or cannot be followed.
+    Over,
+}
+
+/// Why a stream cannot be followed.
+pub(crate) type Lost = &'static str;
+
+impl Decoder {
+    pub(crate) fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            state: State::Begin {
+                to_service: Vec::new(),
+                to_visitor: Vec::new(),
+            },
+        }
+    }
+
+    pub(crate) fn to_service(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
+        let followed = match &mut self.state {
+            State::Begin { to_service, .. } => {
+                to_service.extend_from_slice(bytes);
+                return self.begin(store, now);
+            }
+            State::Http1(http1) => http1.to_service(bytes, &self.origin, store, now),
+            State::Http2(http2) => http2.to_service(bytes, &self.origin, store, now),
+            State::Over => return,
+        };
+        self.unless_lost(followed, store, now);
+    }
+
+    pub(crate) fn to_visitor(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
+        let followed = match &mut self.state {
+            // An HTTP/2 service may speak first.
+            State::Begin { to_visitor, .. } => {
+                if to_visitor.len() + bytes.len() > SPEAKS_FIRST {
+                    self.state = State::Over;
+                } else {
+                    to_visitor.extend_from_slice(bytes);
+                }
+                return;
+            }
+            State::Http1(http1) => http1.to_visitor(bytes, store, now),
+            State::Http2(http2) => http2.to_visitor(bytes, store, now),
+            State::Over => return,
+        };
+        self.unless_lost(followed, store, now);
+    }
+
+    /// The stream is over; `error` is why, where it was not by itself.
+    pub(crate) fn ended(&mut self, error: Option<&str>, store: &mut Store, now: Timestamp) {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Http1(mut http1) => http1.ended(error, store, now),
+            State::Http2(mut http2) => {
+                http2.ended(error.unwrap_or(http2::CONNECTION_ENDED), store, now);
+            }
+            State::Begin { .. } | State::Over => {}
+        }
+    }
+
+    fn begin(&mut self, store: &mut Store, now: Timestamp) {
+        let State::Begin {
+            to_service,
+            to_visitor,
+        } = &mut self.state
+        else {
+            return;
+        };
+        let compared = to_service.len().min(http2::PREFACE.len());
+        let may_be_http2 = to_service.get(..compared) == http2::PREFACE.get(..compared);
+        if may_be_http2 && compared < http2::PREFACE.len() {
+            return;
+        }
+        let to_service = std::mem::take(to_service);
+        let to_visitor = std::mem::take(to_visitor);
+        self.state = if may_be_http2 {
+            State::Http2(Box::default())
+        } else {
+            State::Http1(Box::default())
+        };
+        let asked = to_service.get(if may_be_http2 { compared } else { 0 }..);
+        self.to_service(asked.unwrap_or_default(), store, now);
+        self.to_visitor(&to_visitor, store, now);
+    }
+
+    fn unless_lost(&mut self, followed: Result<(), Lost>, store: &mut Store, now: Timestamp) {
+        let Err(lost) = followed else {
+            return;
+        };
+        let told = format!("this connection cannot be read further: {lost}");
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Http1(mut http1) => http1.lost(&told, store, now),
+            State::Http2(mut http2) => http2.ended(&told, store, now),
+            State::Begin { .. } | State::Over => {}
+        }
+    }
+}
+
+/// Bytes of a service that speaks before it is asked: its settings, and little more.
+const SPEAKS_FIRST: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests;

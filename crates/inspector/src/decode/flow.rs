@@ -1,0 +1,103 @@
+//! One exchange as its bytes pass, whatever the version of HTTP.
+
+use jiff::Timestamp;
+
+use super::{grpc::Frames, sse::Events};
+use crate::{
+    exchange::{Fields, From, Request, Response},
+    store::{Origin, Store},
+};
+
+/// An exchange under way. Without an id, it is followed and not kept.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    id: Option<u64>,
+    grpc: bool,
+    requests: Frames,
+    responses: Frames,
+    events: Option<Events>,
+}
+
+impl Flow {
+    pub(super) fn begin(
+        origin: &Origin,
+        request: Request,
+        store: &mut Store,
+        now: Timestamp,
+    ) -> Self {
+        let kind = request.fields.content_type();
+        Self {
+            // Of its text form, each message is base64 of its own.
+            grpc: kind.starts_with("application/grpc")
+                && !kind.starts_with("application/grpc-web-text"),
+            id: store.begin(origin, request, now),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn id(&self) -> Option<u64> {
+        self.id
+    }
+
+    pub(super) fn request_body(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
+        let Some(id) = self.id else { return };
+        store.request_body(id, bytes);
+        if self.grpc {
+            self.requests.feed(bytes, |frame| {
+                store.message(id, frame.into_message(From::Visitor, now));
+            });
+        }
+    }
+
+    pub(super) fn asked(&mut self, trailers: Fields, store: &mut Store, now: Timestamp) {
+        if let Some(id) = self.id {
+            store.asked(id, trailers, now);
+        }
+    }
+
+    pub(super) fn answered(&mut self, response: Response, store: &mut Store, now: Timestamp) {
+        let Some(id) = self.id else { return };
+        let plain = response
+            .fields
+            .get("content-encoding")
+            .is_none_or(|coding| coding.eq_ignore_ascii_case("identity"));
+        if response.status == 200 && plain && response.fields.content_type() == EVENT_STREAM {
+            self.events = Some(Events::default());
+        }
+        store.answered(id, response, now);
+    }
+
+    pub(super) fn response_body(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
+        let Some(id) = self.id else { return };
+        store.response_body(id, bytes);
+        if let Some(events) = &mut self.events {
+            events.feed(bytes, |event| store.message(id, event.into_message(now)));
+        } else if self.grpc {
+            self.responses.feed(bytes, |frame| {
+                store.message(id, frame.into_message(From::Service, now));
+            });
+        }
+    }
+
+    /// Bytes that are kept as messages alone.
+    pub(super) fn count(&mut self, from: From, bytes: &[u8], store: &mut Store) {
+        if let Some(id) = self.id {
+            store.count(id, from, bytes.len() as u64);
+        }
+    }
+
+    /// Is over; whole where there is no `error`.
+    pub(super) fn done(
+        &mut self,
+        trailers: Fields,
+        error: Option<&str>,
+        store: &mut Store,
+        now: Timestamp,
+    ) {
+        if let Some(id) = self.id {
+            store.done(id, trailers, error, now);
+        }
+    }
+}
+
+const EVENT_STREAM: &str = "text/event-stream";

@@ -1,0 +1,80 @@
+//! Messages of gRPC: a byte of flags, four of length, and as many bytes.
+
+use jiff::Timestamp;
+
+use crate::{
+    exchange::{From, Message, What},
+    limits::MESSAGE_BYTES,
+    store,
+};
+
+/// Finds the messages in a body, however it is split.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    head: Vec<u8>,
+    frame: Option<Frame>,
+    left: u64,
+}
+
+/// A message.
+#[derive(Debug, Default)]
+pub(super) struct Frame {
+    flags: u8,
+    size: u64,
+    kept: Vec<u8>,
+}
+
+impl Frames {
+    pub(super) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame)) {
+        loop {
+            let Some(frame) = &mut self.frame else {
+                let wanted = HEAD - self.head.len();
+                let (head, rest) = bytes.split_at(wanted.min(bytes.len()));
+                self.head.extend_from_slice(head);
+                bytes = rest;
+                let &[flags, a, b, c, d] = self.head.as_slice() else {
+                    return;
+                };
+                self.head.clear();
+                self.left = u32::from_be_bytes([a, b, c, d]).into();
+                self.frame = Some(Frame {
+                    flags,
+                    size: self.left,
+                    kept: Vec::new(),
+                });
+                continue;
+            };
+            let here = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+            let (data, rest) = bytes.split_at(here);
+            self.left -= here as u64;
+            bytes = rest;
+            let room = MESSAGE_BYTES.saturating_sub(frame.kept.len());
+            frame
+                .kept
+                .extend_from_slice(data.get(..room).unwrap_or(data));
+            if self.left > 0 {
+                return;
+            }
+            if let Some(frame) = self.frame.take() {
+                each(frame);
+            }
+        }
+    }
+}
+
+impl Frame {
+    pub(super) fn into_message(self, from: From, at: Timestamp) -> Message {
+        let what = if self.flags & TRAILERS == 0 {
+            What::Grpc
+        } else {
+            What::Trailers
+        };
+        let compressed = self.flags & COMPRESSED != 0;
+        store::message(at, from, what, self.kept, self.size, compressed)
+    }
+}
+
+const HEAD: usize = 5;
+const COMPRESSED: u8 = 1;
+/// Of gRPC-Web, whose trailers are a last message.
+const TRAILERS: u8 = 0x80;

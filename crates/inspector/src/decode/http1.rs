@@ -1,0 +1,396 @@
+//! HTTP/1.1: one request after another, and what follows an upgrade.
+
+use std::collections::VecDeque;
+
+use http1::{
+    BodyReader, BodyState, Limits, MAX_FIELDS, Progress, Slots, may_complete, parse_request,
+    parse_response, parse_trailers,
+};
+use jiff::Timestamp;
+
+use super::{Lost, flow::Flow, websocket::WebSocket};
+use crate::{
+    exchange::{Fields, From, Request, Response, Version},
+    limits::{HEAD_BYTES, WAITING},
+    store::{self, Origin, Store},
+};
+
+/// Both directions of a connection.
+#[derive(Default)]
+pub(super) struct Http1 {
+    requests: Side,
+    responses: Side,
+    /// Requests that are not answered yet, the oldest first; the last may still be coming.
+    waiting: VecDeque<Asked>,
+    /// A request that was answered before all of it had come.
+    late: Option<Flow>,
+    upgraded: Option<Upgraded>,
+    slots: Slots,
+}
+
+/// A request under way.
+struct Asked {
+    flow: Flow,
+    /// It asks for a head alone.
+    to_head: bool,
+    /// Its body is still coming.
+    coming: bool,
+    answered: bool,
+}
+
+/// What follows a 101.
+enum Upgraded {
+    WebSocket(Box<WebSocket>, Flow),
+    /// Counted and not read.
+    Other(Flow),
+}
+
+/// One direction.
+#[derive(Default)]
+struct Side {
+    /// Bytes of a head or a trailer section, as far as they have come.
+    held: Vec<u8>,
+    /// How many of them were looked at.
+    seen: usize,
+    /// Nothing between messages.
+    body: Option<BodyReader>,
+}
+
+impl Side {
+    /// What is held, with what has come.
+    fn with<'b>(&mut self, bytes: &'b [u8]) -> std::borrow::Cow<'b, [u8]> {
+        if self.held.is_empty() {
+            return bytes.into();
+        }
+        let mut all = std::mem::take(&mut self.held);
+        all.extend_from_slice(bytes);
+        all.into()
+    }
+
+    /// Keeps what is left for the next time.
+    fn hold(&mut self, rest: &[u8], seen: usize) {
+        self.held = rest.to_vec();
+        self.seen = seen;
+    }
+}
+
+impl Http1 {
+    pub(super) fn to_service(
+        &mut self,
+        bytes: &[u8],
+        origin: &Origin,
+        store: &mut Store,
+        now: Timestamp,
+    ) -> Result<(), Lost> {
+        if let Some(upgraded) = &mut self.upgraded {
+            return upgraded.to_service(bytes, store, now);
+        }
+        let all = self.requests.with(bytes);
+        let mut rest: &[u8] = &all;
+        while !rest.is_empty() {
+            let before = rest.len();
+            rest = match self.requests.body.take() {
+                None => self.request_head(rest, origin, store, now)?,
+                Some(body) => self.request_body(body, rest, store, now)?,
+            };
+            if rest.len() == before {
+                break;
+            }
+        }
+        let seen = if self.requests.body.is_none() {
+            rest.len()
+        } else {
+            0
+        };
+        self.requests.hold(rest, seen);
+        Ok(())
+    }
+
+    pub(super) fn to_visitor(
+        &mut self,
+        bytes: &[u8],
+        store: &mut Store,
+        now: Timestamp,
+    ) -> Result<(), Lost> {
+        if let Some(upgraded) = &mut self.upgraded {
+            return upgraded.to_visitor(bytes, store, now);
+        }
+        let all = self.responses.with(bytes);
+        let mut rest: &[u8] = &all;
+        while !rest.is_empty() {
+            let before = rest.len();
+            rest = match self.responses.body.take() {
+                None => self.response_head(rest, store, now)?,
+                Some(body) => self.response_body(body, rest, store, now)?,
+            };
+            if let Some(upgraded) = &mut self.upgraded {
+                return upgraded.to_visitor(rest, store, now);
+            }
+            if rest.len() == before {
+                break;
+            }
+        }
+        let seen = if self.responses.body.is_none() {
+            rest.len()
+        } else {
+            0
+        };
+        self.responses.hold(rest, seen);
+        Ok(())
+    }
+
+    pub(super) fn ended(&mut self, error: Option<&str>, store: &mut Store, now: Timestamp) {
+        if let Some(upgraded) = &mut self.upgraded {
+            let (Upgraded::WebSocket(_, flow) | Upgraded::Other(flow)) = upgraded;
+            return flow.done(Fields::default(), error, store, now);
+        }
+        let until_close = matches!(self.responses.body, Some(BodyReader::UntilClose));
+        for (at, mut asked) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
+            let whole = at == 0 && until_close && error.is_none();
+            let broke = if asked.answered { BROKE_OFF } else { NO_ANSWER };
+            let error = (!whole).then(|| error.unwrap_or(broke));
+            asked.flow.done(Fields::default(), error, store, now);
+        }
+    }
+
+    /// As [`ended`](Self::ended), where the bytes cannot be read.
+    pub(super) fn lost(&mut self, told: &str, store: &mut Store, now: Timestamp) {
+        self.ended(Some(told), store, now);
+    }
+
+    fn request_head<'b>(
+        &mut self,
+        rest: &'b [u8],
+        origin: &Origin,
+        store: &mut Store,
+        now: Timestamp,
+    ) -> Result<&'b [u8], Lost> {
+        let seen = std::mem::take(&mut self.requests.seen);
+        if !may_complete(rest, seen, &LIMITS) {
+            return Ok(rest);
+        }
+        let head = parse_request(rest, &LIMITS, &mut self.slots).map_err(|bad| bad.reason)?;
+        let Progress::Complete { head, head_len } = head else {
+            return Ok(rest);
+        };
+        if self.waiting.len() >= WAITING {
+            return Err("too many requests wait for their answers");
+        }
+        let authority = match head.port {
+            Some(port) => format!("{}:{port}", head.host),
+            None => head.host.to_owned(),
+        };
+        let request = Request {
+            method: head.method.as_str().to_owned(),
+            path: target(&head.target),
+            host: authority,
+            version: version(head.version),
+            fields: fields(&head.fields),
+        };
+        let to_head = request.method == "HEAD";
+        let body: BodyReader = head.body.into();
+        let mut flow = Flow::begin(origin, request, store, now);
+        let coming = !body.is_done();
+        if coming {
+            self.requests.body = Some(body);
+        } else {
+            flow.asked(Fields::default(), store, now);
+        }
+        self.waiting.push_back(Asked {
+            flow,
+            to_head,
+            coming,
+            answered: false,
+        });
+        Ok(rest.get(head_len..).unwrap_or_default())
+    }
+
+    fn request_body<'b>(
+        &mut self,
+        mut body: BodyReader,
+        rest: &'b [u8],
+        store: &mut Store,
+        now: Timestamp,
+    ) -> Result<&'b [u8], Lost> {
+        let step = body
+            .advance(rest)
+            .map_err(|_| "a malformed body of a request")?;
+        let data = rest.get(step.data).unwrap_or_default();
+        // The last that waits, or, where it was answered already, none that waits.
+        let mut asked = self.waiting.back_mut().filter(|asked| asked.coming);
+        let flow = asked.as_mut().map(|asked| &mut asked.flow);
+        if let Some(flow) = flow.or(self.late.as_mut()) {
+            flow.request_body(data, store, now);
+            let trailers = match step.state {
+                BodyState::More => None,
+                BodyState::Done => Some(Fields::default()),
+                BodyState::Trailers(section) => {
+                    let section = rest.get(section).unwrap_or_default();
+                    Some(trailers(section, &mut self.slots))
+                }
+            };
+            match trailers {
+                None => self.requests.body = Some(body),
+                Some(trailers) => {
+                    flow.asked(trailers, store, now);
+                    match asked {
+                        Some(asked) => asked.coming = false,
+                        None => self.late = None,
+                    }
+                }
+            }
+        }
+        Ok(rest.get(step.consumed..).unwrap_or_default())
+    }
+
+    fn response_head<'b>(
+        &mut self,
+        rest: &'b [u8],
+        store: &mut Store,
+        now: Timestamp,
+    ) -> Result<&'b [u8], Lost> {
+        let seen = std::mem::take(&mut self.responses.seen);
+        if !may_complete(rest, seen, &LIMITS) {
+            return Ok(rest);
+        }
+        let Some(asked) = self.waiting.front_mut() else {
+            return Err("an answer that nobody asked for");
+        };
+        let head = parse_response(rest, &LIMITS, asked.to_head, &mut self.slots);
+        let Progress::Complete { head, head_len } = head.map_err(|bad| bad.reason)? else {
+            return Ok(rest);
+        };
+        let after = rest.get(head_len..).unwrap_or_default();
+        if head.status < 200 && head.status != 101 {
+            return Ok(after);
+        }
+        let response = Response {
+            status: head.status,
+            reason: head.reason.to_owned(),
+            version: version(head.version),
+            fields: fields(&head.fields),
+        };
+        asked.answered = true;
+        if head.status == 101 {
+            let websocket = store::is_websocket(&response.fields)
+                .then(|| WebSocket::new(asked.flow.id(), &response.fields));
+            asked.flow.answered(response, store, now);
+            let flow = std::mem::take(&mut asked.flow);
+            self.waiting.clear();
+            self.upgraded = Some(match websocket {
+                Some(websocket) => Upgraded::WebSocket(Box::new(websocket), flow),
+                None => Upgraded::Other(flow),
+            });
+            return Ok(after);
+        }
+        asked.flow.answered(response, store, now);
+        let body: BodyReader = head.body.into();
+        if body.is_done() {
+            self.answer_ends(Fields::default(), store, now);
+        } else {
+            self.responses.body = Some(body);
+        }
+        Ok(after)
+    }
+
+    fn response_body<'b>(
+        &mut self,
+        mut body: BodyReader,
+        rest: &'b [u8],
+        store: &mut Store,
+        now: Timestamp,
+    ) -> Result<&'b [u8], Lost> {
+        let step = body
+            .advance(rest)
+            .map_err(|_| "a malformed body of an answer")?;
+        let data = rest.get(step.data).unwrap_or_default();
+        if let Some(asked) = self.waiting.front_mut() {
+            asked.flow.response_body(data, store, now);
+        }
+        match step.state {
+            BodyState::More => self.responses.body = Some(body),
+            BodyState::Done => self.answer_ends(Fields::default(), store, now),
+            BodyState::Trailers(section) => {
+                let section = rest.get(section).unwrap_or_default();
+                let trailers = trailers(section, &mut self.slots);
+                self.answer_ends(trailers, store, now);
+            }
+        }
+        Ok(rest.get(step.consumed..).unwrap_or_default())
+    }
+
+    fn answer_ends(&mut self, trailers: Fields, store: &mut Store, now: Timestamp) {
+        let Some(mut asked) = self.waiting.pop_front() else {
+            return;
+        };
+        asked.flow.done(trailers, None, store, now);
+        if asked.coming {
+            self.late = Some(asked.flow);
+        }
+    }
+}
+
+impl Upgraded {
+    fn to_service(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) -> Result<(), Lost> {
+        match self {
+            Self::WebSocket(websocket, flow) => {
+                flow.count(From::Visitor, bytes, store);
+                websocket.to_service(bytes, store, now)
+            }
+            Self::Other(flow) => {
+                flow.request_body(bytes, store, now);
+                Ok(())
+            }
+        }
+    }
+
+    fn to_visitor(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) -> Result<(), Lost> {
+        match self {
+            Self::WebSocket(websocket, flow) => {
+                flow.count(From::Service, bytes, store);
+                websocket.to_visitor(bytes, store, now)
+            }
+            Self::Other(flow) => {
+                flow.response_body(bytes, store, now);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn version(version: http1::Version) -> Version {
+    match version {
+        http1::Version::Http10 => Version::Http10,
+        http1::Version::Http11 => Version::Http11,
+    }
+}
+
+fn target(read: &http1::Target<'_>) -> String {
+    match read.query {
+        Some(query) => format!("{}?{query}", read.path),
+        None => read.path.to_owned(),
+    }
+}
+
+fn fields(read: &http1::Fields<'_>) -> Fields {
+    let mut fields = Fields::default();
+    for field in read.iter() {
+        fields.push(field.name, field.value);
+    }
+    fields
+}
+
+/// The reader of the body has checked them.
+fn trailers(section: &[u8], slots: &mut Slots) -> Fields {
+    parse_trailers(section, slots).map_or_else(|_| Fields::default(), |read| fields(&read))
+}
+
+/// Wider than the edge's: who answers is the person's own service.
+const LIMITS: Limits = Limits {
+    head_bytes: HEAD_BYTES,
+    target_bytes: HEAD_BYTES,
+    headers: MAX_FIELDS,
+};
+
+const BROKE_OFF: &str = "the connection ended before the answer did";
+const NO_ANSWER: &str = "the connection ended without an answer";

@@ -1,0 +1,522 @@
+//! HTTP/2 without TLS (RFC 9113): as much of it as tells which bytes belong to which exchange.
+//!
+//! Frames have nine bytes of head: length, kind, flags, stream. Those with fields are put
+//! together and read by the one HPACK state of their direction; data passes through; the rest is
+//! skipped.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use loona_hpack::Decoder as Hpack;
+
+use super::{Lost, flow::Flow};
+use crate::{
+    exchange::{Fields, From, Request, Response, Version, text},
+    limits::{HEAD_BYTES, WAITING},
+    store::{Origin, Store},
+};
+
+/// What a client says first, before its first frame.
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Why an exchange has no answer when its connection has ended.
+pub(super) const CONNECTION_ENDED: &str = "the connection ended before the answer did";
+
+/// Both directions of a connection.
+#[derive(Default)]
+pub(super) struct Http2 {
+    visitor: Side,
+    service: Side,
+    streams: BTreeMap<u32, Stream>,
+}
+
+struct Stream {
+    flow: Flow,
+    asked: bool,
+    answered: bool,
+    /// Its answer is over, and its request may go on.
+    done: bool,
+}
+
+/// One direction.
+struct Side {
+    /// The head of a frame, or all of a small one, as far as it has come.
+    held: Vec<u8>,
+    data: Option<Data>,
+    block: Option<Block>,
+    hpack: Hpack<'static>,
+    table: usize,
+}
+
+/// Data that is passing.
+struct Data {
+    stream: u32,
+    left: usize,
+    padding: usize,
+    last: bool,
+}
+
+/// A block of fields that goes on in the next frame.
+struct Block {
+    stream: u32,
+    bytes: Vec<u8>,
+    last: bool,
+}
+
+impl Default for Side {
+    fn default() -> Self {
+        let mut hpack = Hpack::new();
+        hpack.set_max_allowed_table_size(TABLE);
+        Self {
+            held: Vec::new(),
+            data: None,
+            block: None,
+            hpack,
+            table: TABLE,
+        }
+    }
+}
+
+/// A frame's head.
+#[derive(Clone, Copy)]
+struct Frame {
+    length: usize,
+    kind: u8,
+    flags: u8,
+    stream: u32,
+}
+
+/// What happens to the exchanges.
+struct Scene<'s> {
+    origin: Option<&'s Origin>,
+    store: &'s mut Store,
+    now: Timestamp,
+}
+
+impl Http2 {
+    pub(super) fn to_service(
+        &mut self,
+        bytes: &[u8],
+        origin: &Origin,
+        store: &mut Store,
+        now: Timestamp,
+    ) -> Result<(), Lost> {
+        let origin = Some(origin);
+        self.feed(From::Visitor, bytes, &mut Scene { origin, store, now })
+    }
+
+    pub(super) fn to_visitor(
+        &mut self,
+        bytes: &[u8],
+        store: &mut Store,
+        now: Timestamp,
+    ) -> Result<(), Lost> {
+        let origin = None;
+        self.feed(From::Service, bytes, &mut Scene { origin, store, now })
+    }
+
+    pub(super) fn ended(&mut self, error: &str, store: &mut Store, now: Timestamp) {
+        for (_, mut stream) in std::mem::take(&mut self.streams) {
+            stream.flow.done(Fields::default(), Some(error), store, now);
+        }
+    }
+
+    fn side(&mut self, from: From) -> &mut Side {
+        match from {
+            From::Visitor => &mut self.visitor,
+            From::Service => &mut self.service,
+        }
+    }
+
+    fn feed(&mut self, from: From, mut bytes: &[u8], scene: &mut Scene<'_>) -> Result<(), Lost> {
+        loop {
+            if let Some(data) = self.side(from).data.take() {
+                let (here, rest) = bytes.split_at(data.left.min(bytes.len()));
+                bytes = rest;
+                if !self.data(from, data, here, scene) {
+                    return Ok(());
+                }
+            }
+            let side = self.side(from);
+            // One frame's head, then all of the frame, where it is not data.
+            let wanted = match Frame::read(&side.held) {
+                Some(frame) if frame.kind == DATA => FRAME_HEAD + frame.pad_length(),
+                Some(frame) if frame.length > HEAD_BYTES => {
+                    return Err("an HTTP/2 frame that is too large");
+                }
+                Some(frame) => FRAME_HEAD + frame.length,
+                None => FRAME_HEAD,
+            };
+            let (here, rest) = bytes.split_at((wanted - side.held.len()).min(bytes.len()));
+            side.held.extend_from_slice(here);
+            bytes = rest;
+            if side.held.len() < wanted {
+                return Ok(());
+            }
+            let Some(frame) = Frame::read(&side.held) else {
+                continue;
+            };
+            if side.held.len() < FRAME_HEAD + frame.held_length() {
+                continue;
+            }
+            let held = std::mem::take(&mut side.held);
+            let payload = held.get(FRAME_HEAD..).unwrap_or_default();
+            self.frame(from, frame, payload, scene)?;
+        }
+    }
+
+    fn frame(
+        &mut self,
+        from: From,
+        frame: Frame,
+        payload: &[u8],
+        scene: &mut Scene<'_>,
+    ) -> Result<(), Lost> {
+        if self.side(from).block.is_some() && frame.kind != CONTINUATION {
+            return Err("an HTTP/2 head that breaks off");
+        }
+        match frame.kind {
+            DATA => {
+                let padding = payload.first().map_or(0, |padding| usize::from(*padding));
+                let left = frame.length.checked_sub(payload.len());
+                let left = left.filter(|left| padding <= *left);
+                let data = Data {
+                    stream: frame.stream,
+                    left: left.ok_or("an HTTP/2 frame of padding alone")?,
+                    padding,
+                    last: frame.has(END_STREAM),
+                };
+                self.side(from).data = Some(data);
+                Ok(())
+            }
+            HEADERS => {
+                let block = Block {
+                    stream: frame.stream,
+                    bytes: unpadded(frame, payload)?.to_vec(),
+                    last: frame.has(END_STREAM),
+                };
+                self.block(from, frame, block, scene)
+            }
+            CONTINUATION => {
+                let mut block = self.side(from).block.take();
+                let block = block.take().filter(|block| block.stream == frame.stream);
+                let mut block = block.ok_or("an HTTP/2 head that goes on without a beginning")?;
+                block.bytes.extend_from_slice(payload);
+                self.block(from, frame, block, scene)
+            }
+            RST_STREAM => {
+                let code = payload.first_chunk().map(|code| u32::from_be_bytes(*code));
+                self.reset(from, frame.stream, code.unwrap_or_default(), scene);
+                Ok(())
+            }
+            SETTINGS if !frame.has(ACK) => {
+                self.settings(from, payload);
+                Ok(())
+            }
+            PUSH_PROMISE => Err("a pushed answer"),
+            _ => Ok(()),
+        }
+    }
+
+    /// The size of a table is what its reader allows; so it is the other direction's.
+    fn settings(&mut self, from: From, payload: &[u8]) {
+        let other = self.side(match from {
+            From::Visitor => From::Service,
+            From::Service => From::Visitor,
+        });
+        for setting in payload.chunks_exact(6) {
+            let &[0, HEADER_TABLE_SIZE, a, b, c, d] = setting else {
+                continue;
+            };
+            let size = u32::from_be_bytes([a, b, c, d]);
+            let size = usize::try_from(size).map_or(MAX_TABLE, |size| size.min(MAX_TABLE));
+            // Never less than before: the writer says itself when it uses less.
+            other.table = other.table.max(size);
+            other.hpack.set_max_allowed_table_size(other.table);
+        }
+    }
+
+    /// Passes on what has come of a frame of data; true when all of it has.
+    fn data(&mut self, from: From, mut data: Data, here: &[u8], scene: &mut Scene<'_>) -> bool {
+        let payload = data.left - data.padding;
+        let shown = here.get(..payload).unwrap_or(here);
+        data.left -= here.len();
+        data.padding = data.padding.min(data.left);
+        let over = data.left == 0;
+        let (store, now) = (&mut *scene.store, scene.now);
+        if let Some(stream) = self.streams.get_mut(&data.stream) {
+            match from {
+                From::Visitor => stream.flow.request_body(shown, store, now),
+                From::Service => stream.flow.response_body(shown, store, now),
+            }
+        }
+        if over && data.last {
+            self.side_ends(from, data.stream, Fields::default(), scene);
+        } else if !over {
+            self.side(from).data = Some(data);
+        }
+        over
+    }
+
+    fn block(
+        &mut self,
+        from: From,
+        frame: Frame,
+        block: Block,
+        scene: &mut Scene<'_>,
+    ) -> Result<(), Lost> {
+        if block.bytes.len() > HEAD_BYTES {
+            return Err("an HTTP/2 head that is too large");
+        }
+        let side = self.side(from);
+        if !frame.has(END_HEADERS) {
+            side.block = Some(block);
+            return Ok(());
+        }
+        let mut read = Fieldset::default();
+        // An index of one byte may stand for kilobytes.
+        let mut room = MAX_UNFOLDED;
+        side.hpack
+            .decode_with_cb(&block.bytes, |name, value| {
+                let size = name.len() + value.len();
+                if room >= size {
+                    room -= size;
+                    read.push(&name, &value);
+                }
+            })
+            .map_err(|_| "an HTTP/2 head that cannot be unfolded")?;
+        match from {
+            From::Visitor => self.request(&block, read, scene),
+            From::Service => self.response(&block, read, scene),
+        }
+    }
+
+    fn request(
+        &mut self,
+        block: &Block,
+        read: Fieldset,
+        scene: &mut Scene<'_>,
+    ) -> Result<(), Lost> {
+        if self.streams.contains_key(&block.stream) {
+            if block.last {
+                self.side_ends(From::Visitor, block.stream, read.fields, scene);
+            }
+            return Ok(());
+        }
+        let Some(origin) = scene.origin else {
+            return Ok(());
+        };
+        if self.streams.len() >= WAITING {
+            return Err("too many requests wait for their answers");
+        }
+        let host = match read.authority {
+            Some(authority) => authority,
+            None => read.fields.get("host").unwrap_or_default().to_owned(),
+        };
+        let request = Request {
+            method: read.method,
+            path: read.path,
+            host,
+            version: Version::Http2,
+            fields: read.fields,
+        };
+        let flow = Flow::begin(origin, request, scene.store, scene.now);
+        let stream = Stream {
+            flow,
+            asked: false,
+            answered: false,
+            done: false,
+        };
+        self.streams.insert(block.stream, stream);
+        if block.last {
+            self.side_ends(From::Visitor, block.stream, Fields::default(), scene);
+        }
+        Ok(())
+    }
+
+    fn response(
+        &mut self,
+        block: &Block,
+        read: Fieldset,
+        scene: &mut Scene<'_>,
+    ) -> Result<(), Lost> {
+        let Some(stream) = self.streams.get_mut(&block.stream) else {
+            return Ok(());
+        };
+        if stream.answered {
+            if block.last {
+                self.side_ends(From::Service, block.stream, read.fields, scene);
+            }
+            return Ok(());
+        }
+        let status = read.status.ok_or("an HTTP/2 answer without a status")?;
+        if status < 200 {
+            return Ok(());
+        }
+        stream.answered = true;
+        let mut trailers = Fields::default();
+        if block.last {
+            // gRPC's answers without messages have their status here.
+            let known = |name: &str| name.eq_ignore_ascii_case("grpc-status");
+            if read.fields.0.iter().any(|(name, _)| known(name)) {
+                trailers.0.clone_from(&read.fields.0);
+                trailers.0.retain(|(name, _)| name.starts_with("grpc-"));
+            }
+        }
+        let response = Response {
+            status,
+            reason: String::new(),
+            version: Version::Http2,
+            fields: read.fields,
+        };
+        stream.flow.answered(response, scene.store, scene.now);
+        if block.last {
+            self.side_ends(From::Service, block.stream, trailers, scene);
+        }
+        Ok(())
+    }
+
+    fn side_ends(&mut self, from: From, id: u32, trailers: Fields, scene: &mut Scene<'_>) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let (store, now) = (&mut *scene.store, scene.now);
+        match from {
+            From::Visitor => {
+                stream.asked = true;
+                stream.flow.asked(trailers, store, now);
+            }
+            From::Service => {
+                stream.done = true;
+                stream.flow.done(trailers, None, store, now);
+            }
+        }
+        if stream.asked && stream.done {
+            self.streams.remove(&id);
+        }
+    }
+
+    fn reset(&mut self, from: From, id: u32, code: u32, scene: &mut Scene<'_>) {
+        let Some(mut stream) = self.streams.remove(&id) else {
+            return;
+        };
+        let who = match from {
+            From::Visitor => "the visitor's side",
+            From::Service => "the service",
+        };
+        let told = format!("{who} reset the stream ({})", error_name(code));
+        let (store, now) = (&mut *scene.store, scene.now);
+        // Where the answer is whole, the rest of the request is not wanted: no error.
+        stream.flow.done(Fields::default(), Some(&told), store, now);
+    }
+}
+
+impl Frame {
+    fn read(held: &[u8]) -> Option<Self> {
+        let &[a, b, c, kind, flags, e, f, g, h] = held.first_chunk::<FRAME_HEAD>()?;
+        Some(Self {
+            length: u32::from_be_bytes([0, a, b, c]).try_into().ok()?,
+            kind,
+            flags,
+            stream: u32::from_be_bytes([e & 0x7F, f, g, h]),
+        })
+    }
+
+    fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn pad_length(self) -> usize {
+        usize::from(self.has(PADDED))
+    }
+
+    /// How much of the payload is held before the frame is looked at.
+    fn held_length(self) -> usize {
+        if self.kind == DATA {
+            self.pad_length()
+        } else {
+            self.length
+        }
+    }
+}
+
+/// Takes padding and priority from around a block of fields.
+fn unpadded(frame: Frame, payload: &[u8]) -> Result<&[u8], Lost> {
+    const BAD: Lost = "an HTTP/2 frame of padding alone";
+    let (padding, rest) = if frame.has(PADDED) {
+        let (padding, rest) = payload.split_first().ok_or(BAD)?;
+        (usize::from(*padding), rest)
+    } else {
+        (0, payload)
+    };
+    let start = if frame.has(PRIORITY) { 5 } else { 0 };
+    let end = rest.len().checked_sub(padding).ok_or(BAD)?;
+    rest.get(start..end).ok_or(BAD)
+}
+
+/// A block that was read.
+#[derive(Default)]
+struct Fieldset {
+    method: String,
+    path: String,
+    authority: Option<String>,
+    status: Option<u16>,
+    fields: Fields,
+}
+
+impl Fieldset {
+    fn push(&mut self, name: &[u8], value: &[u8]) {
+        let words = || text(value).into_owned();
+        match name {
+            b":method" => self.method = words(),
+            b":path" => self.path = words(),
+            b":authority" => self.authority = Some(words()),
+            b":status" => self.status = words().parse().ok(),
+            [b':', ..] => {}
+            _ => self.fields.push(name, value),
+        }
+    }
+}
+
+/// RFC 9113 §7.
+fn error_name(code: u32) -> String {
+    const NAMES: [&str; 14] = [
+        "no error",
+        "protocol error",
+        "internal error",
+        "flow control error",
+        "settings timeout",
+        "stream closed",
+        "frame size error",
+        "refused",
+        "cancelled",
+        "compression error",
+        "connect error",
+        "enhance your calm",
+        "inadequate security",
+        "HTTP/1.1 required",
+    ];
+    let name = usize::try_from(code).ok().and_then(|code| NAMES.get(code));
+    name.map_or_else(|| format!("code {code}"), ToString::to_string)
+}
+
+const FRAME_HEAD: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PUSH_PROMISE: u8 = 5;
+const CONTINUATION: u8 = 9;
+const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
+const PRIORITY: u8 = 0x20;
+const HEADER_TABLE_SIZE: u8 = 1;
+
+/// What a reader allows that says nothing (RFC 9113 §6.5.2).
+const TABLE: usize = 4096;
+/// Common servers allow no more, and each connection holds two.
+const MAX_TABLE: usize = 64 * 1024;
+/// Bytes of fields that are kept of one block.
+const MAX_UNFOLDED: usize = 2 * HEAD_BYTES;

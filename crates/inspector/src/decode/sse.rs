@@ -1,0 +1,123 @@
+//! Server-sent events, as the HTML standard reads them (§9.2.6).
+
+use jiff::Timestamp;
+
+use crate::{
+    exchange::{From, Message, What},
+    limits::MESSAGE_BYTES,
+    store,
+};
+
+/// Finds the events in a stream, however it is split.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    line: Vec<u8>,
+    /// Bytes of the line that were not kept.
+    beyond: u64,
+    after_return: bool,
+    began: bool,
+    event: Event,
+}
+
+/// An event.
+#[derive(Debug, Default)]
+pub(super) struct Event {
+    name: Vec<u8>,
+    id: Option<Vec<u8>>,
+    data: Vec<u8>,
+    size: u64,
+    lines: u64,
+}
+
+impl Events {
+    pub(super) fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(Event)) {
+        for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            let (end, line) = match piece.split_last() {
+                Some((end @ (b'\n' | b'\r'), line)) => (Some(*end), line),
+                _ => (None, piece),
+            };
+            // The second half of a line's end, when it is two bytes.
+            let half = self.after_return && end == Some(b'\n') && line.is_empty();
+            self.after_return = end == Some(b'\r');
+            if half {
+                continue;
+            }
+            let room = LINE_BYTES.saturating_sub(self.line.len());
+            let kept = line.get(..room).unwrap_or(line);
+            self.line.extend_from_slice(kept);
+            self.beyond += (line.len() - kept.len()) as u64;
+            if end.is_some() {
+                self.end_line(&mut each);
+            }
+        }
+    }
+
+    fn end_line(&mut self, each: &mut impl FnMut(Event)) {
+        let mut line = std::mem::take(&mut self.line);
+        let beyond = std::mem::take(&mut self.beyond);
+        if !std::mem::replace(&mut self.began, true) && line.starts_with(MARK) {
+            line.drain(..MARK.len());
+        }
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            if event.lines > 0 {
+                each(event);
+            }
+            return;
+        }
+        let (name, value) = match line.iter().position(|byte| *byte == b':') {
+            Some(at) => {
+                let (name, value) = line.split_at(at);
+                let value = value.strip_prefix(b":").unwrap_or(value);
+                (name, value.strip_prefix(b" ").unwrap_or(value))
+            }
+            None => (line.as_slice(), &b""[..]),
+        };
+        let event = &mut self.event;
+        match name {
+            b"event" => event.name = short(value),
+            b"id" => event.id = Some(short(value)),
+            b"data" => {
+                if event.lines > 0 && event.data.len() < MESSAGE_BYTES {
+                    event.data.push(b'\n');
+                }
+                event.size += value.len() as u64 + beyond + u64::from(event.lines > 0);
+                event.lines += 1;
+                let room = MESSAGE_BYTES.saturating_sub(event.data.len());
+                event
+                    .data
+                    .extend_from_slice(value.get(..room).unwrap_or(value));
+            }
+            // Comments, which keep connections alive, and what nobody knows.
+            _ => {}
+        }
+    }
+}
+
+impl Event {
+    pub(super) fn into_message(self, at: Timestamp) -> Message {
+        let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let what = What::Event {
+            name: if self.name.is_empty() {
+                "message".to_owned()
+            } else {
+                words(&self.name)
+            },
+            event_id: self.id.as_deref().map(words),
+        };
+        store::message(at, From::Service, what, self.data, self.size, false)
+    }
+}
+
+fn short(value: &[u8]) -> Vec<u8> {
+    value.get(..NAME_BYTES).unwrap_or(value).to_vec()
+}
+
+/// A field's name beside what is kept of a message.
+const LINE_BYTES: usize = MESSAGE_BYTES + 64;
+
+/// Names and ids are shown on a line.
+const NAME_BYTES: usize = 256;
+
+/// A mark of the byte order, which may begin the stream.
+const MARK: &[u8] = b"\xEF\xBB\xBF";

@@ -1,0 +1,234 @@
+//! What is kept of an exchange.
+
+use std::{borrow::Cow, collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
+
+use client::Target;
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use crate::Hint;
+
+/// One line of a list of exchanges. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Counts from 1 in the order in which exchanges began, and is never used again.
+    pub id: u64,
+    /// As sent.
+    pub method: Arc<str>,
+    /// Path and query; secrets in the query are masked.
+    pub path: Arc<str>,
+    /// What the visitor asked for, as the service sees it.
+    pub host: Arc<str>,
+    /// Nothing until the service answers.
+    pub status: Option<u16>,
+    /// When the head of the request had passed.
+    pub began: Timestamp,
+    /// From there to the end of the answer; nothing while it goes on. In JSON: milliseconds.
+    #[serde(rename = "took_ms", serialize_with = "millis")]
+    pub took: Option<Duration>,
+    /// What the exchange carries.
+    pub kind: Kind,
+    /// The visitor, as the engine told it.
+    pub source_ip: Option<IpAddr>,
+    /// What the answer says is wrong with how the service is published.
+    pub hint: Option<Hint>,
+    /// Why the exchange ended too early, or why it cannot be read further.
+    pub error: Option<Arc<str>>,
+    /// The exchange that this one repeats.
+    pub replay_of: Option<u64>,
+    /// Bytes of the request's body, as they passed.
+    pub request_bytes: u64,
+    /// Bytes of the answer's body, as they passed.
+    pub response_bytes: u64,
+    /// Messages of WebSocket, server-sent events or gRPC, both ways.
+    pub messages: u64,
+}
+
+/// What an exchange carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A request and an answer.
+    Http,
+    /// An upgrade, then messages both ways.
+    WebSocket,
+    /// An answer that is a stream of events.
+    Sse,
+    /// Messages with a length before each.
+    Grpc,
+}
+
+impl Kind {
+    /// A word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::WebSocket => "websocket",
+            Self::Sse => "sse",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
+/// All that is kept of an exchange. Nothing in it is masked but the path of its summary.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) summary: Summary,
+    /// Where the request went.
+    pub(crate) to: Arc<Target>,
+    pub(crate) request: Request,
+    pub(crate) request_body: Body,
+    pub(crate) response: Option<Response>,
+    pub(crate) response_body: Body,
+    /// When the body of the request had passed.
+    pub(crate) asked: Option<Timestamp>,
+    /// When the head of the answer had passed.
+    pub(crate) answered: Option<Timestamp>,
+    pub(crate) messages: VecDeque<Message>,
+    /// What they weigh.
+    pub(crate) messages_bytes: usize,
+    /// Messages that left for want of room.
+    pub(crate) forgotten: u64,
+}
+
+/// The head of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    /// Path and query, as sent.
+    pub(crate) path: String,
+    pub(crate) host: String,
+    pub(crate) version: Version,
+    pub(crate) fields: Fields,
+}
+
+/// The head of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) reason: String,
+    pub(crate) version: Version,
+    pub(crate) fields: Fields,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    Http10,
+    Http11,
+    Http2,
+}
+
+impl Version {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2",
+        }
+    }
+}
+
+/// Fields in the order in which they were sent, names as sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fields(pub(crate) Vec<(String, String)>);
+
+impl Fields {
+    /// The value of the first field with this name, without regard to case.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// Adds a field. Bytes that are not UTF-8 are shown as Latin-1, which they are by tradition.
+    pub(crate) fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.0
+            .push((text(name).into_owned(), text(value).into_owned()));
+    }
+
+    /// The type of the body without its parameters, in lower case.
+    pub(crate) fn content_type(&self) -> String {
+        let value = self.get("content-type").unwrap_or_default();
+        let essence = value.split(';').next().unwrap_or_default();
+        essence.trim().to_ascii_lowercase()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let fields = self.0.iter();
+        fields.map(|(name, value)| name.len() + value.len()).sum()
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
+    }
+}
+
+/// What is kept of a body, without its framing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Body {
+    /// The first [`BODY_BYTES`](crate::limits::BODY_BYTES).
+    pub(crate) kept: Vec<u8>,
+    /// How many there were.
+    pub(crate) size: u64,
+    /// Whether its end has passed.
+    pub(crate) whole: bool,
+    pub(crate) trailers: Fields,
+}
+
+/// A message of a WebSocket, of an event stream, or of gRPC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// Counts from 1 in its exchange.
+    pub(crate) number: u64,
+    /// When its end had passed.
+    pub(crate) at: Timestamp,
+    pub(crate) from: From,
+    pub(crate) what: What,
+    /// The first [`MESSAGE_BYTES`](crate::limits::MESSAGE_BYTES).
+    pub(crate) kept: Vec<u8>,
+    pub(crate) size: u64,
+    /// They are as they came, since they cannot be decompressed.
+    pub(crate) compressed: bool,
+}
+
+/// Who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum From {
+    Visitor,
+    Service,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(crate) enum What {
+    Text,
+    Binary,
+    Ping,
+    Pong,
+    Close {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<u16>,
+    },
+    Event {
+        name: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        event_id: Option<String>,
+    },
+    Grpc,
+    /// The last message of gRPC-Web: what gRPC has as trailers.
+    Trailers,
+}
+
+#[expect(clippy::ref_option, reason = "the signature that the derive calls")]
+fn millis<S: Serializer>(took: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match took {
+        // Three digits are all that anybody reads.
+        Some(took) => serializer.serialize_some(&((took.as_secs_f64() * 1e6).round() / 1e3)),
+        None => serializer.serialize_none(),
+    }
+}

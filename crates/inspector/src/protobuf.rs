@@ -1,0 +1,149 @@
+//! Protocol buffers without their schema: numbers, and what their values look like.
+
+use serde::Serialize;
+
+/// A field of a message.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Field {
+    number: u64,
+    #[serde(flatten)]
+    value: Value,
+}
+
+/// What a value looks like: bytes alone do not say whether they are text, bytes or a message.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Value {
+    Varint(String),
+    /// Eight bytes, little-endian, in hex; with the number that they may be.
+    Fixed64(String),
+    Fixed32(String),
+    Text(String),
+    /// In hex, the first of them.
+    Bytes(String),
+    Message(Vec<Field>),
+}
+
+/// The fields of a message, where it is one.
+pub(crate) fn fields(bytes: &[u8]) -> Option<Vec<Field>> {
+    let mut room = MAX_FIELDS;
+    message(bytes, 0, &mut room)
+}
+
+fn message(mut bytes: &[u8], depth: usize, room: &mut usize) -> Option<Vec<Field>> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        *room = room.checked_sub(1)?;
+        let tag = varint(&mut bytes)?;
+        let number = tag >> 3;
+        if number == 0 || number > MAX_NUMBER {
+            return None;
+        }
+        let value = match tag & 7 {
+            0 => Value::Varint(varint(&mut bytes)?.to_string()),
+            1 => {
+                let fixed = *bytes.first_chunk::<8>()?;
+                bytes = bytes.get(8..)?;
+                Value::Fixed64(either(&fixed, &f64::from_le_bytes(fixed).to_string()))
+            }
+            2 => {
+                let length = usize::try_from(varint(&mut bytes)?).ok()?;
+                let (value, rest) = bytes.split_at_checked(length)?;
+                bytes = rest;
+                delimited(value, depth, room)
+            }
+            5 => {
+                let fixed = *bytes.first_chunk::<4>()?;
+                bytes = bytes.get(4..)?;
+                Value::Fixed32(either(&fixed, &f32::from_le_bytes(fixed).to_string()))
+            }
+            _ => return None,
+        };
+        fields.push(Field { number, value });
+    }
+    Some(fields)
+}
+
+/// Text that people could have written is text, then what parses is a message.
+fn delimited(value: &[u8], depth: usize, room: &mut usize) -> Value {
+    let written = |text: &&str| {
+        let mut characters = text.chars();
+        characters.all(|one| !one.is_control() || matches!(one, '\n' | '\r' | '\t'))
+    };
+    if let Some(text) = std::str::from_utf8(value).ok().filter(written) {
+        return Value::Text(text.to_owned());
+    }
+    if depth < MAX_DEPTH {
+        let mut left = *room;
+        if let Some(fields) = message(value, depth + 1, &mut left) {
+            *room = left;
+            return Value::Message(fields);
+        }
+    }
+    // What a failed attempt has cost counts, or attempts within attempts would have no end.
+    *room = room.saturating_sub(1 + value.len() / 16);
+    Value::Bytes(hex(value.get(..SHOWN).unwrap_or(value)))
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for at in 0..10 {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7F).checked_shl(7 * at)?;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn either(fixed: &[u8], number: &str) -> String {
+    let big_end_first: Vec<_> = fixed.iter().rev().copied().collect();
+    format!("0x{} ({number})", hex(&big_end_first))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
+    let digits = bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    digits.collect()
+}
+
+/// Messages within messages: the depth of the widest schemas, and a bound to attempts.
+const MAX_DEPTH: usize = 12;
+/// Fields in all: more than a page shows usefully.
+const MAX_FIELDS: usize = 4000;
+/// The largest number a field may have.
+const MAX_NUMBER: u64 = (1 << 29) - 1;
+/// Bytes shown of a value that is nothing else.
+const SHOWN: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_told_by_their_looks() {
+        let bytes = [
+            0x08, 0x96, 0x01, // 1: 150
+            0x12, 0x02, b'h', b'i', // 2: "hi"
+            0x1a, 0x02, 0x08, 0x01, // 3: { 1: 1 }
+            0x25, 0, 0, 0x80, 0x3f, // 4: 1.0
+            0x2a, 0x01, 0xff, // 5: ff
+        ];
+        let shown = serde_json::to_string(&fields(&bytes).unwrap()).unwrap();
+        assert_eq!(
+            shown,
+            r#"[{"number":1,"varint":"150"},{"number":2,"text":"hi"},{"number":3,"message":[{"number":1,"varint":"1"}]},{"number":4,"fixed32":"0x3f800000 (1)"},{"number":5,"bytes":"ff"}]"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_message_is_none() {
+        for bytes in [&b"hello"[..], b"\x08", b"\x12\x05ab", b"\x00\x01"] {
+            assert_eq!(fields(bytes), None, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Sends a request again, straight to the service, changed or as it was. It is recorded as any
+//! other: its connection has a tap.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use client::tap::Tapped;
+use http::{HeaderName, HeaderValue, Method, Uri, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::time::timeout;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    Inspector, Kind,
+    exchange::{Exchange, Fields, Version},
+    mask,
+    store::{Origin, Replay},
+};
+
+/// What is sent instead of what was; nothing stays as it was.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Changes {
+    method: Option<String>,
+    path: Option<String>,
+    headers: Option<Vec<Pair>>,
+    body: Option<Content>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    name: String,
+    value: String,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Content {
+    Text(String),
+    Base64(String),
+}
+
+/// Why a request is not sent, or was not taken.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// What is asked for cannot be sent.
+    Changes(String),
+    /// This exchange is none that can be repeated.
+    Exchange(&'static str),
+    /// The service is not there, or does not take it.
+    Service(String),
+}
+
+/// A request, ready to be sent.
+pub(crate) struct Prepared {
+    request: http::Request<Full<Bytes>>,
+    http2: bool,
+    origin: Origin,
+    id: Arc<OnceLock<u64>>,
+}
+
+impl Prepared {
+    /// Puts the request together. Values that are masked in `changes` are sent as they were.
+    pub(crate) fn new(exchange: &Exchange, changes: Changes) -> Result<Self, Trouble> {
+        if exchange.summary.kind == Kind::WebSocket
+            || exchange.request.fields.get("upgrade").is_some()
+        {
+            return Err(Trouble::Exchange(
+                "an upgraded connection cannot be repeated",
+            ));
+        }
+        let kept = &exchange.request_body;
+        let body = match changes.body {
+            Some(Content::Text(text)) => text.into_bytes(),
+            Some(Content::Base64(text)) => {
+                use base64::{Engine as _, engine::general_purpose::STANDARD};
+                let decoded = STANDARD.decode(text);
+                decoded.map_err(|_| Trouble::Changes("the body is not base64".to_owned()))?
+            }
+            None if kept.size > kept.kept.len() as u64 || !kept.whole => {
+                return Err(Trouble::Exchange(
+                    "not all of the request's body was kept; edit it to send another",
+                ));
+            }
+            None => kept.kept.clone(),
+        };
+        let was = &exchange.request;
+        let method = changes.method.unwrap_or_else(|| was.method.clone());
+        let path = match changes.path {
+            Some(path) => mask::restore_path(&path, &was.path),
+            None => was.path.clone(),
+        };
+        let fields = match changes.headers {
+            Some(headers) => restored(headers, &was.fields),
+            None => was.fields.clone(),
+        };
+        let http2 = was.version == Version::Http2;
+        let host = fields.get("host").unwrap_or(&was.host).to_owned();
+        let id = Arc::new(OnceLock::new());
+        Ok(Self {
+            request: request(&method, &path, &host, &fields, body, http2)?,
+            http2,
+            origin: Origin {
+                to: Arc::clone(&exchange.to),
+                source_ip: None,
+                replay: Some(Replay {
+                    of: exchange.summary.id,
+                    id: Arc::clone(&id),
+                }),
+            },
+            id,
+        })
+    }
+
+    /// Sends it, and gives the id of the new exchange when the service answers. The rest of the
+    /// answer is read by a task of `tasks`, until `stop`.
+    pub(crate) async fn send(
+        self,
+        inspector: &Inspector,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) -> Result<u64, Trouble> {
+        let to = Arc::clone(&self.origin.to);
+        let unreachable =
+            |error| Trouble::Service(format!("the service at {to} is not reachable: {error}"));
+        let stream = client::tap::connect(&to).await.map_err(unreachable)?;
+        let tap = inspector.replay_tap(self.origin);
+        let io = TokioIo::new(Tapped::new(stream, tap));
+        let id = Arc::clone(&self.id);
+        let (answered, answer) = tokio::sync::oneshot::channel();
+        let exchange = async move {
+            let mut answered = Some(answered);
+            let told = Box::pin(exchange(io, self.request, self.http2, &mut answered)).await;
+            if let (Some(answered), Err(error)) = (answered, told) {
+                drop(answered.send(Err(error)));
+            }
+        };
+        let stop = stop.clone();
+        drop(tasks.spawn(async move {
+            let bounded = timeout(ANSWER, exchange);
+            stop.run_until_cancelled_owned(bounded).await;
+        }));
+        let answer = timeout(PATIENCE, answer).await;
+        // Once it was sent, it is in the list, with whatever became of it.
+        if let Some(id) = id.get() {
+            return Ok(*id);
+        }
+        Err(match answer {
+            Ok(Ok(Err(error))) => Trouble::Service(format!("the service did not take it: {error}")),
+            _ => Trouble::Service("the service did not take it in time".to_owned()),
+        })
+    }
+}
+
+type Answered = Option<tokio::sync::oneshot::Sender<Result<(), hyper::Error>>>;
+
+/// One exchange over a connection of its own.
+async fn exchange<T>(
+    io: TokioIo<T>,
+    request: http::Request<Full<Bytes>>,
+    http2: bool,
+    answered: &mut Answered,
+) -> Result<(), hyper::Error>
+where
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    if http2 {
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+        let told = async { read(sender.send_request(request).await?, answered).await };
+        beside(told, connection).await
+    } else {
+        let (mut sender, connection) = http1::handshake(io).await?;
+        let told = async { read(sender.send_request(request).await?, answered).await };
+        beside(told, connection).await
+    }
+}
+
+/// Reads an answer to its end, and says when it begins.
+async fn read(
+    answer: http::Response<hyper::body::Incoming>,
+    answered: &mut Answered,
+) -> Result<(), hyper::Error> {
+    if let Some(answered) = answered.take() {
+        // Whoever asked may have gone.
+        drop(answered.send(Ok(())));
+    }
+    let mut body = answer.into_body();
+    while let Some(frame) = body.frame().await {
+        drop(frame?);
+    }
+    Ok(())
+}
+
+/// Runs a connection while something is asked over it, and to its own end where that comes first.
+async fn beside(
+    asking: impl Future<Output = Result<(), hyper::Error>>,
+    connection: impl Future<Output = Result<(), hyper::Error>>,
+) -> Result<(), hyper::Error> {
+    tokio::pin!(asking, connection);
+    tokio::select! {
+        biased;
+        told = &mut asking => told,
+        ended = &mut connection => {
+            ended?;
+            asking.await
+        }
+    }
+}
+
+fn request(
+    method: &str,
+    path: &str,
+    host: &str,
+    fields: &Fields,
+    body: Vec<u8>,
+    http2: bool,
+) -> Result<http::Request<Full<Bytes>>, Trouble> {
+    let bad = |what: &str| Trouble::Changes(format!("{what} cannot be sent"));
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| bad("the method"))?;
+    let uri = if http2 {
+        format!("http://{host}{path}")
+    } else {
+        path.to_owned()
+    };
+    let uri: Uri = uri.parse().map_err(|_| bad("the path"))?;
+    if !path.starts_with('/') && path != "*" {
+        return Err(Trouble::Changes(
+            "the path does not begin with /".to_owned(),
+        ));
+    }
+    let mut request = http::Request::new(Full::new(Bytes::from(body)));
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    for (name, value) in &fields.0 {
+        let what = || format!("the header {name}");
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(&what()))?;
+        if is_of_the_connection(&known, http2) {
+            continue;
+        }
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad(&what()))?;
+        request.headers_mut().append(known, value);
+    }
+    if !http2 && !request.headers().contains_key(header::HOST) {
+        let host = HeaderValue::from_str(host).map_err(|_| bad("the host"))?;
+        request.headers_mut().insert(header::HOST, host);
+    }
+    Ok(request)
+}
+
+/// What the connection that carries a request says itself.
+fn is_of_the_connection(name: &HeaderName, http2: bool) -> bool {
+    const OWN: [HeaderName; 6] = [
+        header::CONNECTION,
+        header::CONTENT_LENGTH,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::EXPECT,
+        HeaderName::from_static("keep-alive"),
+    ];
+    OWN.contains(name) || (http2 && name == header::HOST)
+}
+
+fn restored(headers: Vec<Pair>, was: &Fields) -> Fields {
+    let restored = headers.into_iter().map(|Pair { name, value }| {
+        let same = was
+            .0
+            .iter()
+            .filter(|(known, _)| known.eq_ignore_ascii_case(&name));
+        let values: Vec<_> = same.map(|(_, value)| value.as_str()).collect();
+        let value = mask::restore_field(&name, &value, &values);
+        (name, value)
+    });
+    Fields(restored.collect())
+}
+
+/// How long whoever asks waits for the service to answer; it is in the list before.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long an answer is read: an event stream has no end.
+const ANSWER: Duration = Duration::from_mins(5);

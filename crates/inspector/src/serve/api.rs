@@ -1,0 +1,384 @@
+//! The API of the page. `docs/inspector.md` describes it.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, Path, Query, State, rejection::JsonRejection},
+    http::{StatusCode, header},
+    response::{
+        AppendHeaders, IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+    routing::{get, post, put},
+};
+use futures_util::{Stream, stream};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    Inspector, Subscription, Update, content, curl,
+    exchange::{Exchange, From},
+    har, limits,
+    replay::{Changes, Prepared, Trouble},
+    view::{Detail, Note, Secrets},
+};
+
+type Shared = State<Arc<super::State>>;
+
+pub(super) fn router() -> Router<Arc<super::State>> {
+    Router::new()
+        .route("/state", get(state))
+        .route("/events", get(events))
+        .route("/paused", put(pause))
+        .route("/exchanges", get(list).delete(clear))
+        .route("/exchanges/{id}", get(detail))
+        .route("/exchanges/{id}/messages", get(messages))
+        .route("/exchanges/{id}/{side}/body", get(body))
+        .route("/exchanges/{id}/curl", get(as_curl))
+        .route("/exchanges/{id}/replay", post(replay))
+        .route("/har", get(as_har))
+        .layer(DefaultBodyLimit::max(CHANGES_BYTES))
+}
+
+/// An answer that is none: a code for programs, a sentence for people.
+#[derive(Debug)]
+pub(super) struct Refused {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+impl Refused {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            message: message.into(),
+        }
+    }
+
+    fn gone() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            "the exchange is not kept any more",
+        )
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let body = json!({"error": {"code": self.code, "message": self.message}});
+        (self.status, AppendHeaders(PRIVATE), Json(body)).into_response()
+    }
+}
+
+impl std::convert::From<Trouble> for Refused {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Changes(why) => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", why)
+            }
+            Trouble::Exchange(why) => Self::new(StatusCode::CONFLICT, "not_repeatable", why),
+            Trouble::Service(why) => Self::new(StatusCode::BAD_GATEWAY, "service_unavailable", why),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Reveal {
+    #[serde(default)]
+    reveal: bool,
+}
+
+impl Reveal {
+    fn secrets(&self) -> Secrets {
+        if self.reveal {
+            Secrets::Revealed
+        } else {
+            Secrets::Masked
+        }
+    }
+}
+
+async fn state(State(state): Shared) -> impl IntoResponse {
+    let inspector = &state.inspector;
+    let (paused, count, bytes) =
+        inspector.read(|store| (store.is_paused(), store.iter().len(), store.bytes()));
+    answer(json!({
+        "version": state.version,
+        "about": inspector.about(),
+        "paused": paused,
+        "kept": {"exchanges": count, "bytes": bytes},
+        "limits": {
+            "exchanges": limits::MAX_EXCHANGES,
+            "bytes": limits::MAX_BYTES,
+            "body_bytes": limits::BODY_BYTES,
+            "message_bytes": limits::MESSAGE_BYTES,
+            "messages": limits::MESSAGES,
+        },
+    }))
+}
+
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    /// Words that the exchange has somewhere.
+    search: Option<String>,
+}
+
+async fn list(State(state): Shared, Query(wanted): Query<Wanted>) -> Response {
+    let inspector = &state.inspector;
+    let summaries = inspector.read(crate::store::Store::summaries);
+    let Some(words) = wanted.search.filter(|words| !words.is_empty()) else {
+        return answer(json!({"exchanges": summaries})).into_response();
+    };
+    // Many megabytes may be looked through: not on a thread that others need.
+    let inspector = inspector.clone();
+    let searched = tokio::task::spawn_blocking(move || {
+        let words = words.to_lowercase();
+        let found = summaries.into_iter().filter(|summary| {
+            // One at a time: streams wait while the store is read.
+            let exchange = inspector.read(|store| store.get(summary.id).cloned());
+            exchange.is_some_and(|exchange| has(&exchange, &words))
+        });
+        found.collect::<Vec<_>>()
+    });
+    match searched.await {
+        Ok(found) => answer(json!({"exchanges": found})).into_response(),
+        Err(_stopped) => Refused::gone().into_response(),
+    }
+}
+
+/// Whether an exchange has these words, in lower case, in what people see of it.
+fn has(exchange: &Exchange, words: &str) -> bool {
+    let within = |text: &str| text.to_lowercase().contains(words);
+    let bytes = |bytes: &[u8]| within(&String::from_utf8_lossy(bytes));
+    let fields = |fields: &crate::exchange::Fields| {
+        let mut all = fields.0.iter();
+        all.any(|(name, value)| within(&format!("{name}: {value}")))
+    };
+    let request = &exchange.request;
+    let response = exchange.response.as_ref();
+    within(&format!(
+        "{} {}{}",
+        request.method, request.host, request.path
+    )) || fields(&request.fields)
+        || response.is_some_and(|response| fields(&response.fields))
+        || bytes(&content::shown(&request.fields, &exchange.request_body).bytes)
+        || response.is_some_and(|response| {
+            bytes(&content::shown(&response.fields, &exchange.response_body).bytes)
+        })
+        || exchange.messages.iter().any(|message| bytes(&message.kept))
+}
+
+async fn clear(State(state): Shared) -> StatusCode {
+    state.inspector.clear();
+    StatusCode::NO_CONTENT
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Paused {
+    paused: bool,
+}
+
+async fn pause(
+    State(state): Shared,
+    wanted: Result<Json<Paused>, JsonRejection>,
+) -> Result<StatusCode, Refused> {
+    let Json(Paused { paused }) = wanted.map_err(malformed)?;
+    state.inspector.pause(paused);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn detail(
+    State(state): Shared,
+    Path(id): Path<u64>,
+    Query(reveal): Query<Reveal>,
+) -> Result<impl IntoResponse, Refused> {
+    let exchange = find(&state.inspector, id)?;
+    Ok(answer(json!(Detail::of(&exchange, reveal.secrets()))))
+}
+
+#[derive(Debug, Deserialize)]
+struct After {
+    #[serde(default)]
+    after: u64,
+}
+
+async fn messages(
+    State(state): Shared,
+    Path(id): Path<u64>,
+    Query(After { after }): Query<After>,
+) -> Result<impl IntoResponse, Refused> {
+    let found = state.inspector.read(|store| {
+        let exchange = store.get(id)?;
+        let encoding = |fields: Option<&crate::exchange::Fields>| {
+            let encoding = fields.and_then(|fields| fields.get("grpc-encoding"));
+            encoding.unwrap_or("identity").to_owned()
+        };
+        let visitor = encoding(Some(&exchange.request.fields));
+        let service = encoding(exchange.response.as_ref().map(|response| &response.fields));
+        let messages = exchange.messages.iter();
+        let fresh = messages.filter(|message| message.number > after);
+        let fresh: Vec<_> = fresh.take(PAGE).cloned().collect();
+        Some((fresh, visitor, service, exchange.forgotten))
+    });
+    let (fresh, visitor, service, forgotten) = found.ok_or_else(Refused::gone)?;
+    let notes = fresh.iter().map(|message| {
+        let encoding = match message.from {
+            From::Visitor => &visitor,
+            From::Service => &service,
+        };
+        Note::of(message, encoding)
+    });
+    let notes: Vec<_> = notes.collect();
+    Ok(answer(json!({"messages": notes, "forgotten": forgotten})))
+}
+
+/// The bytes of a body, decompressed, to be saved.
+async fn body(
+    State(state): Shared,
+    Path((id, side)): Path<(u64, String)>,
+) -> Result<Response, Refused> {
+    let exchange = find(&state.inspector, id)?;
+    let shown = match side.as_str() {
+        "request" => content::shown(&exchange.request.fields, &exchange.request_body),
+        "response" => match &exchange.response {
+            Some(response) => content::shown(&response.fields, &exchange.response_body),
+            None => return Err(Refused::gone()),
+        },
+        _ => return Err(Refused::gone()),
+    };
+    // Never by its own type: it is a stranger's.
+    let kind = (header::CONTENT_TYPE, "application/octet-stream");
+    let saved = (header::CONTENT_DISPOSITION, "attachment");
+    Ok((
+        AppendHeaders([kind, saved]),
+        AppendHeaders(PRIVATE),
+        shown.bytes,
+    )
+        .into_response())
+}
+
+async fn as_curl(
+    State(state): Shared,
+    Path(id): Path<u64>,
+    Query(reveal): Query<Reveal>,
+) -> Result<impl IntoResponse, Refused> {
+    let exchange = find(&state.inspector, id)?;
+    Ok((
+        AppendHeaders([(header::CONTENT_TYPE, "text/plain; charset=utf-8")]),
+        AppendHeaders(PRIVATE),
+        curl::command(&exchange, reveal.secrets()),
+    ))
+}
+
+async fn replay(
+    State(state): Shared,
+    Path(id): Path<u64>,
+    changes: Result<Json<Changes>, JsonRejection>,
+) -> Result<impl IntoResponse, Refused> {
+    let Json(changes) = changes.map_err(malformed)?;
+    let exchange = find(&state.inspector, id)?;
+    let prepared = Prepared::new(&exchange, changes)?;
+    let id = Box::pin(prepared.send(&state.inspector, &state.tasks, &state.stop)).await?;
+    Ok((StatusCode::CREATED, answer(json!({"id": id}))))
+}
+
+#[derive(Debug, Deserialize)]
+struct Archive {
+    #[serde(default)]
+    reveal: bool,
+    /// One exchange; all without it.
+    id: Option<u64>,
+}
+
+async fn as_har(
+    State(state): Shared,
+    Query(Archive { reveal, id }): Query<Archive>,
+) -> Result<Response, Refused> {
+    let wanted = state.inspector.read(|store| {
+        let wanted = store.iter();
+        let wanted = wanted.filter(|exchange| id.is_none_or(|id| exchange.summary.id == id));
+        wanted.cloned().collect::<Vec<_>>()
+    });
+    let version = state.version;
+    let secrets = Reveal { reveal }.secrets();
+    let made = tokio::task::spawn_blocking(move || {
+        har::archive(wanted.iter(), version, secrets).to_string()
+    });
+    let text = made.await.map_err(|_stopped| Refused::gone())?;
+    let kind = (header::CONTENT_TYPE, "application/json");
+    let saved = (
+        header::CONTENT_DISPOSITION,
+        "attachment; filename=\"svc.har\"",
+    );
+    Ok((AppendHeaders([kind, saved]), AppendHeaders(PRIVATE), text).into_response())
+}
+
+/// The list, and every change from there on.
+async fn events(State(state): Shared) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let stop = state.stop.clone();
+    let mut subscription = state.inspector.subscribe();
+    let first = snapshot(&mut subscription);
+    let news = stream::unfold(
+        (Some(first), subscription, stop),
+        |(first, mut subscription, stop)| async move {
+            if let Some(first) = first {
+                return Some((Ok(first), (None, subscription, stop)));
+            }
+            let update = stop.run_until_cancelled(subscription.next()).await??;
+            let event = match update {
+                Update::Exchange(summary) => event("exchange", &json!(summary)),
+                Update::Gone { up_to } => event("gone", &json!({"up_to": up_to})),
+                Update::Paused(paused) => event("paused", &json!({"paused": paused})),
+                Update::About(about) => event("about", &json!(about)),
+                Update::Missed => snapshot(&mut subscription),
+            };
+            Some((Ok(event), (None, subscription, stop)))
+        },
+    );
+    Sse::new(news).keep_alive(KeepAlive::new().interval(HEARTBEAT))
+}
+
+fn snapshot(subscription: &mut Subscription) -> Event {
+    event("snapshot", &json!({"exchanges": subscription.list()}))
+}
+
+fn event(name: &str, data: &Value) -> Event {
+    Event::default().event(name).data(data.to_string())
+}
+
+fn find(inspector: &Inspector, id: u64) -> Result<Exchange, Refused> {
+    let found = inspector.read(|store| store.get(id).cloned());
+    found.ok_or_else(Refused::gone)
+}
+
+fn answer(value: Value) -> impl IntoResponse {
+    (AppendHeaders(PRIVATE), Json(value))
+}
+
+fn malformed(rejection: JsonRejection) -> Refused {
+    Refused::new(rejection.status(), "invalid_request", rejection.body_text())
+}
+
+/// Nothing of it stays anywhere, or is taken for something else.
+const PRIVATE: [(header::HeaderName, &str); 3] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (
+        header::HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+];
+
+/// A body that is kept, in base64 and as JSON, with room for what is edited.
+const CHANGES_BYTES: usize = 2 * 1024 * 1024;
+
+/// Messages of one answer; the page asks again for the rest.
+const PAGE: usize = 200;
+
+/// Lets both sides notice that the other is gone.
+const HEARTBEAT: Duration = Duration::from_secs(15);

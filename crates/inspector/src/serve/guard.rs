@@ -1,0 +1,95 @@
+//! Who may ask.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode, header},
+    middleware::Next,
+    response::Response,
+};
+use subtle::ConstantTimeEq as _;
+
+use super::api::Refused;
+
+/// Refuses what another site has sent, and what came by a name: whoever owns a name can point it
+/// here, and their page would then be of the same origin.
+pub(super) async fn same_site(request: Request, next: Next) -> Result<Response, Refused> {
+    let headers = request.headers();
+    let host = text(headers, header::HOST).unwrap_or_default();
+    if !is_local_name(host) {
+        return Err(Refused::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "host_refused",
+            "open the inspector by its address, or as localhost",
+        ));
+    }
+    let origin = text(headers, header::ORIGIN);
+    let foreign_origin = origin.is_some_and(|origin| origin != format!("http://{host}"));
+    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    let top = headers.get("sec-fetch-mode").map(|mode| mode.as_bytes()) == Some(b"navigate");
+    // A link from elsewhere may lead to the page, which shows nothing without the token.
+    let foreign_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
+    if foreign_origin || (foreign_site && !top) {
+        return Err(Refused::new(
+            StatusCode::FORBIDDEN,
+            "cross_site",
+            "another site may not use the inspector",
+        ));
+    }
+    Ok(next.run(request).await)
+}
+
+/// Refuses who does not show the token of this run.
+pub(super) async fn token(
+    State(state): State<Arc<super::State>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Refused> {
+    let shown = text(request.headers(), header::AUTHORIZATION)
+        .and_then(|value| value.strip_prefix("Bearer "))
+        .unwrap_or_default();
+    if !bool::from(shown.as_bytes().ct_eq(state.token.as_bytes())) {
+        return Err(Refused::new(
+            StatusCode::UNAUTHORIZED,
+            "unauthenticated",
+            "open the whole address that svc has printed; its end is the token of this run",
+        ));
+    }
+    Ok(next.run(request).await)
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// An address, or the one name that means this machine everywhere; with any port, since it may be
+/// forwarded.
+fn is_local_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_localhost_name_this_server() {
+        for (host, local) in [
+            ("127.0.0.1:4040", true),
+            ("localhost:4040", true),
+            ("[::1]:4040", true),
+            ("192.168.1.5:4040", true),
+            ("evil.example:4040", false),
+            ("localhost.evil.example", false),
+            ("127.0.0.1.nip.io:4040", false),
+            ("", false),
+        ] {
+            assert_eq!(is_local_name(host), local, "{host}");
+        }
+    }
+}
