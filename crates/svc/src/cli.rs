@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     audit, clients, credential, dial, doctor, engine, events, explain, forward, login, logout, mcp,
-    platform, project, token, tunnels, turn, turn_credentials, up, workspace,
+    platform, project, run, service, token, tunnels, turn, turn_credentials, up, workspace,
 };
 
 /// Publish a private service, or dial one.
@@ -39,6 +39,11 @@ pub(crate) enum Command {
     Turn(turn::Args),
     /// Publish a service through an engine, or offer it for dialling
     Forward(Box<forward::Args>),
+    /// Run many tunnels, from a file and from the labels of containers
+    Run(Box<run::Args>),
+    /// Run them as a service of the system
+    #[command(subcommand)]
+    Service(service::Command),
     /// Join a private tunnel to stdin and stdout, or to a local port
     Dial(dial::Args),
     /// List the tunnels of an engine

@@ -14,12 +14,14 @@ mod environment;
 mod failure;
 mod filters;
 mod keyring;
+mod lines;
 mod output;
 mod platform;
 mod prompt;
 mod properties;
 mod random;
 mod signals;
+mod supervisor;
 mod surfaces;
 mod time;
 
