@@ -80,8 +80,8 @@ pub fn load_checked<T: DeserializeOwned + JsonSchema, U>(
 /// where the section stands that lacks it.
 ///
 /// # Errors
-/// In the order of the file what is unknown or of the wrong kind, then what `check` refuses; or the
-/// one place where it is no YAML.
+/// In the order of the file what is unknown, of the wrong kind, or refused by `check`; or the one
+/// place where it is no YAML.
 pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
     name: &str,
     bytes: &[u8],
@@ -113,6 +113,10 @@ pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
             }));
         }
     }
+    refused.sort_by_key(|error| match &error.origin {
+        Some(Origin::File { line, column, .. }) => (*line, *column),
+        _ => (0, 0),
+    });
     Err(refused)
 }
 

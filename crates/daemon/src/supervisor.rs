@@ -1,4 +1,4 @@
-//! What a supervisor is told of the process: systemd's notify protocol (sd_notify(3)), which
+//! What a supervisor is told of the process: systemd's notify protocol (`sd_notify(3)`), which
 //! others speak as well.
 //!
 //! A message is one datagram of `KEY=value` lines to the socket that `NOTIFY_SOCKET` names, a path
@@ -87,7 +87,7 @@ impl Supervisor {
     }
 
     /// How often [`Supervisor::beat`] is wanted; `None`: not at all. It is half of the time after
-    /// which the process is taken for dead, as sd_watchdog_enabled(3) recommends.
+    /// which the process is taken for dead, as `sd_watchdog_enabled(3)` recommends.
     pub fn beat_every(&self) -> Option<Duration> {
         self.watchdog
             .map(|after| (after / 2).max(Duration::from_millis(1)))

@@ -215,7 +215,8 @@ fn whole_key(mut key: String, mut node: &Node) -> String {
     key
 }
 
-/// `written` is the key in one or more forms: the nearest to any of them is told.
+/// `written` is the key in one or more forms: the nearest to any of them is told, and of those as
+/// near the one that is nearest to the first form.
 fn unknown(written: &[&str], root: Shape<'_>) -> String {
     let mut known = Vec::new();
     for key in written {
@@ -223,7 +224,7 @@ fn unknown(written: &[&str], root: Shape<'_>) -> String {
     }
     let nearest = known.iter().min_by_key(|candidate| {
         let distances = written.iter().map(|key| distance(key, candidate));
-        distances.min()
+        distances.zip(0_usize..).min()
     });
     match nearest {
         Some(nearest) => format!("unknown key; the nearest known one is {nearest}"),

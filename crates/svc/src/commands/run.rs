@@ -7,6 +7,7 @@
 mod docker;
 mod file;
 mod fleet;
+mod given;
 mod look;
 mod plan;
 #[cfg(test)]
@@ -32,19 +33,14 @@ use transport::Workers;
 
 use self::{
     docker::{Docker, DockerFlags},
-    file::EngineSection,
     fleet::{Applied, EngineName, Fleet, State},
     look::{Contents, Files},
-    plan::{Plan, Wanted},
+    plan::Plan,
     report::Report,
     tunnel::Told,
 };
 use crate::{
-    cli::Format,
-    connection::{Connection, config_directory},
-    descriptors,
-    failure::Failure,
-    output, signals, supervisor,
+    cli::Format, connection::Connection, descriptors, failure::Failure, output, signals, supervisor,
 };
 
 /// The flags of `svc run`.
@@ -352,16 +348,17 @@ impl Running {
             self.ready = true;
             self.supervisor.ready();
         }
-        let mut status = format!(
-            "{online} of {} tunnels online",
-            online + pending + away + over
-        );
-        if over > 0 {
-            status.push_str(&format!(", {over} refused"));
-        }
-        if self.rejected {
-            status.push_str("; the file is refused, what ran before goes on");
-        }
+        let all = online + pending + away + over;
+        let refused = match over {
+            0 => String::new(),
+            over => format!(", {over} refused"),
+        };
+        let file = if self.rejected {
+            "; the file is refused, what ran before goes on"
+        } else {
+            ""
+        };
+        let status = format!("{online} of {all} tunnels online{refused}{file}");
         if status != self.status {
             self.supervisor.status(&status);
             self.status = status;
@@ -399,100 +396,6 @@ impl Loaded {
     }
 }
 
-impl Args {
-    /// The file that is named, or the one that is there; none is needed with containers.
-    fn find_file(&self) -> Result<Option<PathBuf>, Failure> {
-        if self.file.is_some() {
-            return Ok(self.file.clone());
-        }
-        let here = PathBuf::from(HERE);
-        let at_home = config_directory(self.connection.config.as_ref())
-            .map(|directory| directory.join(AT_HOME));
-        let found = [Some(here), at_home.clone()]
-            .into_iter()
-            .flatten()
-            .find(|path| path.exists());
-        if found.is_none() && !self.docker.is_on() {
-            let places = match at_home {
-                Some(path) => format!("{HERE} here and no {}", path.display()),
-                None => format!("{HERE} here"),
-            };
-            return Err(Failure::usage(format!("there is no {places}"))
-                .hint("name a file, or give --docker; docs/agent-configuration.md has examples"));
-        }
-        Ok(found)
-    }
-
-    /// The engines that a plan uses. An error has the key of the section at fault.
-    fn engines(&self, plan: &Plan) -> Result<BTreeMap<EngineName, Config>, (String, Failure)> {
-        let mut engines = BTreeMap::new();
-        let uses_top = plan.tunnels.values().any(|wanted| wanted.engine.is_none());
-        let containers = self.docker.is_on();
-        if uses_top || containers {
-            let config = self
-                .connection_at_top(&plan.engine)
-                .and_then(|connection| connection.resolve())
-                .map_err(|failure| (String::new(), failure))?;
-            engines.insert(None, config);
-        }
-        for (name, section) in &plan.engines {
-            let is_used = |wanted: &Wanted| wanted.engine.as_ref() == Some(name);
-            if !containers && !plan.tunnels.values().any(is_used) {
-                continue;
-            }
-            let config = self
-                .connection_of(section)
-                .and_then(|connection| connection.resolve())
-                .map_err(|failure| (format!("engines.{name}"), failure))?;
-            engines.insert(Some(name.clone()), config);
-        }
-        for config in engines.values_mut() {
-            config.labels.clone_from(&plan.client_labels);
-            if let Some(heartbeat) = plan.heartbeat {
-                config.heartbeat = heartbeat;
-            }
-        }
-        Ok(engines)
-    }
-
-    /// Flags and the environment, then the file. What the file has for its own engine is not shown
-    /// to another one that a flag names.
-    fn connection_at_top(&self, section: &EngineSection) -> Result<Connection, Failure> {
-        let given = &self.connection;
-        let is_other =
-            given.engine.is_some() && section.engine.is_some() && given.engine != section.engine;
-        let nothing = EngineSection::default();
-        let section = if is_other { &nothing } else { section };
-        let of_file = self.connection_of(&EngineSection {
-            token_file: match &self.token_file {
-                Some(path) => Some(path.display().to_string()),
-                None => section.token_file.clone(),
-            }
-            // A token that is given needs no file.
-            .filter(|_| given.token.is_none()),
-            ..section.clone()
-        })?;
-        Ok(Connection {
-            engine: given.engine.clone().or(of_file.engine),
-            token: given.token.clone().or(of_file.token),
-            ca_file: given.ca_file.clone().or(of_file.ca_file),
-            context: given.context.clone().or(of_file.context),
-            config: of_file.config,
-        })
-    }
-
-    fn connection_of(&self, section: &EngineSection) -> Result<Connection, Failure> {
-        let token = section.token_file.as_deref().map(read_token).transpose()?;
-        Ok(Connection {
-            engine: section.engine.clone(),
-            token,
-            ca_file: section.ca_file.as_deref().map(PathBuf::from),
-            context: section.context.clone(),
-            config: self.connection.config.clone(),
-        })
-    }
-}
-
 /// Checks a file without using it.
 fn check(args: &Args, file: Option<&Path>) -> Result<(), Failure> {
     let mut plan = Plan::without_file();
@@ -524,25 +427,6 @@ fn all_told(mut errors: Vec<ConfigError>) -> Failure {
     Failure::usage(text).hint("`svc run --schema` describes every key")
 }
 
-fn read_token(path: &str) -> Result<String, Failure> {
-    let bytes = daemon::files::read_bounded(Path::new(path), MAX_TOKEN_BYTES)
-        .map_err(|error| Failure::usage(format!("the token in {path} cannot be read: {error}")))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_invalid| Failure::usage(format!("what {path} holds is no token")))?;
-    match text.trim() {
-        "" => Err(Failure::usage(format!(
-            "{path} is empty: it should hold a token"
-        ))),
-        token => Ok(token.to_owned()),
-    }
-}
-
-/// The file that is looked for where the command is started.
-const HERE: &str = "svc.yaml";
-/// The file that is looked for beside the contexts.
-const AT_HOME: &str = "agent.yaml";
-/// Tokens are at most 8 KiB; what is longer is another file.
-const MAX_TOKEN_BYTES: u64 = 16 * 1024;
 /// Lines that wait for the terminal: a burst of a thousand visitors, begin and end.
 const LINES: usize = 2048;
 /// An engine that is away at the start of the machine is no failed start: by then the process is

@@ -98,7 +98,7 @@ pub(super) async fn changed(docker: Option<&mut Docker>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// The task that follows the engine.

@@ -184,8 +184,8 @@ impl Wanted {
             engine: section.engine.clone(),
             properties,
             destination: Destination {
-                target,
                 proxy_protocol,
+                ..target.into()
             },
         })
     }

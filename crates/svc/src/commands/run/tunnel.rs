@@ -83,7 +83,7 @@ pub(super) async fn keep(
                 backoff.reset();
                 if new.is_served_by(&order) && !is_over(&tunnel) {
                     // Another service behind the same tunnel: its id and its streams stay.
-                    order = new;
+                    order = *new;
                     continue;
                 }
                 if new.on.number == order.on.number {
@@ -96,7 +96,7 @@ pub(super) async fn keep(
                     drop(timeout(TAKE_OVER, next.online()).await);
                     tunnel = next;
                 }
-                order = new;
+                order = *new;
             }
             Next::WithoutAddress => {
                 order.address = None;
@@ -125,7 +125,7 @@ enum Next {
     /// It is not wanted any more.
     Gone,
     /// It is wanted in another way.
-    Ordered(Order),
+    Ordered(Box<Order>),
     /// The address that it had is not to be had.
     WithoutAddress,
     /// The engine closed it and did not say why.
@@ -152,7 +152,7 @@ async fn hold(
             // Polled first, so that a visitor finds the service from the first moment on.
             _closed = &mut forwarding, if !joined => joined = true,
             changed = orders.changed() => return match changed {
-                Ok(()) => Next::Ordered(orders.borrow_and_update().clone()),
+                Ok(()) => Next::Ordered(Box::new(orders.borrow_and_update().clone())),
                 Err(_gone) => Next::Gone,
             },
             Ok(()) = status.changed(), if !over => {

@@ -31,6 +31,10 @@ pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
     if args.no_start {
         return Ok(());
     }
+    if !is_booted() {
+        output::message("systemd does not run here: nothing is started");
+        return Ok(());
+    }
     names.systemctl(&["daemon-reload"]).await?;
     names.systemctl(&["enable", &names.unit_name()]).await?;
     // Started anew also where an older unit runs.
@@ -53,15 +57,18 @@ pub(super) async fn uninstall(names: &NameArgs) -> Result<(), Failure> {
         output::message(&format!("there is no {}", path.display()));
         return Ok(());
     }
-    // Without a systemd that runs there is nothing to stop.
-    let stopped = names
-        .systemctl(&["disable", "--now", &names.unit_name()])
-        .await;
+    let booted = is_booted();
+    if booted {
+        let disable = ["disable", "--now", &names.unit_name()];
+        names.systemctl(&disable).await?;
+    }
     fs::remove_file(&path)
         .map_err(|error| Failure::of(&format!("cannot remove {}", path.display()), error))?;
     output::message(&format!("removed {}", path.display()));
-    stopped?;
-    names.systemctl(&["daemon-reload"]).await
+    if booted {
+        names.systemctl(&["daemon-reload"]).await?;
+    }
+    Ok(())
 }
 
 /// Shows what systemd says of the service.
@@ -144,6 +151,15 @@ impl NameArgs {
 /// What would keep the service from starting, or give its secrets away, is told before it is
 /// written.
 fn look_at_files(unit: &Unit, names: &NameArgs) -> Result<(), Failure> {
+    let hidden = [Some(unit.program()), unit.file()]
+        .into_iter()
+        .flatten()
+        .find(|path| !names.user && HIDDEN.iter().any(|directory| path.starts_with(directory)));
+    if let Some(path) = hidden {
+        let message = format!("a service of the system cannot see {}", path.display());
+        return Err(Failure::usage(message)
+            .hint("put the program below /usr/local/bin and its file below /etc/svc, or --user"));
+    }
     if let Some(file) = unit.file() {
         let readable = fs::metadata(file).map_err(|error| {
             Failure::of(&format!("cannot read {}", file.display()), error)
@@ -169,6 +185,9 @@ fn look_at_files(unit: &Unit, names: &NameArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What the unit hides from the service: homes, and the temporary files of others.
+const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+
 /// Writes the unit whole or not at all.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(directory) = path.parent() {
@@ -179,6 +198,11 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(&unfinished, text)?;
     fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o644))?;
     fs::rename(&unfinished, path)
+}
+
+/// Whether the machine was started by systemd: `sd_booted(3)`.
+fn is_booted() -> bool {
+    Path::new("/run/systemd/system").is_dir()
 }
 
 fn no_systemctl(error: &io::Error) -> Failure {

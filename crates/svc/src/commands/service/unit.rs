@@ -62,6 +62,11 @@ impl PrintArgs {
 }
 
 impl Unit {
+    /// The program.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// The configuration that the service reads.
     pub(super) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
@@ -74,11 +79,7 @@ impl Unit {
 
     /// The whole unit.
     pub(super) fn text(&self) -> String {
-        let mut text = String::from(
-            "[Unit]\n\
-             Description=svc agent\n\
-             Documentation=man:svc(1)\n",
-        );
+        let mut text = String::from("[Unit]\nDescription=svc agent\n");
         if !self.user {
             text.push_str("Wants=network-online.target\nAfter=network-online.target\n");
             if self.docker {

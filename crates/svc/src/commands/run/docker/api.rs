@@ -11,7 +11,8 @@ use http::{Request, Response, StatusCode, header::HOST};
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 use tokio::{net::UnixStream, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -76,7 +77,7 @@ pub(super) struct Config {
     pub(super) labels: Option<BTreeMap<String, String>>,
     /// `80/tcp` and so on.
     #[serde(default)]
-    pub(super) exposed_ports: Option<BTreeMap<String, IgnoredAny>>,
+    pub(super) exposed_ports: Option<BTreeMap<String, Value>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

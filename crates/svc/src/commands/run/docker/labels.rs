@@ -83,7 +83,7 @@ impl Reader {
         for (label, text) in labels {
             let property = label.replace('-', "_");
             match property.as_str() {
-                PORT | NETWORK => continue,
+                PORT | NETWORK => {}
                 PUBLIC_PORT => {
                     self.put("port", label, text, &mut section, &mut wrong);
                 }
