@@ -3,7 +3,8 @@
 //! The tests run the program beside real third-party software: nginx as an upstream, curl as a
 //! visitor, the Python SDK as an agent, PostgreSQL as the platform's database, Chromium as a
 //! person's browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's
-//! programs as visitors that judge or attack, and judges and peers written in Python and for Node.
+//! programs as visitors that judge or attack, systemd's verifier of units, and judges and peers
+//! written in Python and for Node.
 //! Programs that are there already are used as they are.
 //! The Python packages live in a virtual environment under the target directory, the Node packages
 //! in a directory beside it, and so does an nginx that we fetched: its Debian package would start a service when it is installed, so it is
@@ -47,6 +48,8 @@ pub(crate) struct Provisions {
     h2load: PathBuf,
     nghttpd: PathBuf,
     slowhttptest: PathBuf,
+    /// systemd's verifier of units; only Linux has it.
+    systemd_analyze: Option<PathBuf>,
     /// The one program that may be missing: it needs Go.
     h2spec: Option<PathBuf>,
 }
@@ -69,6 +72,9 @@ impl Provisions {
             ("SVC_TEST_NGHTTPD", &self.nghttpd),
             ("SVC_TEST_SLOWHTTPTEST", &self.slowhttptest),
         ];
+        if let Some(analyze) = &self.systemd_analyze {
+            environment.push(("SVC_TEST_SYSTEMD_ANALYZE", analyze));
+        }
         if let Some(h2spec) = &self.h2spec {
             environment.push(("SVC_TEST_H2SPEC", h2spec));
         }
@@ -112,6 +118,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         h2load: program::find("h2load").context("h2load is gone")?,
         nghttpd: program::find("nghttpd").context("nghttpd is gone")?,
         slowhttptest: program::find("slowhttptest").context("slowhttptest is gone")?,
+        systemd_analyze: program::find(ANALYZE),
         h2spec: go::h2spec(repository, &directory.join("go"))?,
     };
     for (name, path) in provisions.environment() {
@@ -122,6 +129,9 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
 
 /// coturn's client of TURN relays.
 const UCLIENT: &str = "turnutils_uclient";
+
+/// systemd's verifier of units.
+const ANALYZE: &str = "systemd-analyze";
 
 /// Chromium under the names that systems give it.
 fn chromium() -> Option<PathBuf> {
@@ -159,10 +169,12 @@ enum Need {
     /// nghttp, h2load and nghttpd.
     Nghttp2,
     Slowhttptest,
+    /// systemd's programs; none of them is started.
+    Systemd,
 }
 
 impl Need {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::CCompiler,
         Self::Curl,
         Self::Openssl,
@@ -175,6 +187,7 @@ impl Need {
         Self::Coturn,
         Self::Nghttp2,
         Self::Slowhttptest,
+        Self::Systemd,
     ];
 
     fn is_met(self, directory: &Path) -> bool {
@@ -192,6 +205,10 @@ impl Need {
                 .into_iter()
                 .all(|name| program::find(name).is_some()),
             Self::Slowhttptest => program::find("slowhttptest").is_some(),
+            // Alpine has no package of it, and macOS has something else.
+            Self::Systemd => [ANALYZE, "apk", "brew"]
+                .into_iter()
+                .any(|name| program::find(name).is_some()),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -213,6 +230,7 @@ impl Need {
             coturn,
             nghttp2,
             slowhttptest,
+            systemd,
         ] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
@@ -227,6 +245,7 @@ impl Need {
             Self::Coturn => coturn,
             Self::Nghttp2 => nghttp2,
             Self::Slowhttptest => slowhttptest,
+            Self::Systemd => systemd,
         }
     }
 }
@@ -235,7 +254,7 @@ impl Need {
 struct Manager {
     program: &'static str,
     install: &'static str,
-    packages: [&'static str; 12],
+    packages: [&'static str; 13],
 }
 
 /// The first that is found is the system's. `test` drives apt-get itself; with the others
@@ -259,6 +278,7 @@ const MANAGERS: [Manager; 5] = [
             "coturn",
             "nghttp2-client nghttp2-server",
             "slowhttptest",
+            "systemd",
         ],
     },
     Manager {
@@ -277,6 +297,7 @@ const MANAGERS: [Manager; 5] = [
             "coturn-utils",
             "nghttp2",
             "slowhttptest",
+            "systemd",
         ],
     },
     Manager {
@@ -295,6 +316,7 @@ const MANAGERS: [Manager; 5] = [
             "coturn",
             "nghttp2",
             "slowhttptest",
+            "systemd",
         ],
     },
     Manager {
@@ -313,6 +335,8 @@ const MANAGERS: [Manager; 5] = [
             "coturn",
             "nghttp2",
             "slowhttptest",
+            // Never missing there, as below.
+            "",
         ],
     },
     Manager {
@@ -332,6 +356,8 @@ const MANAGERS: [Manager; 5] = [
             "coturn",
             "nghttp2",
             "slowhttptest",
+            // Never missing there.
+            "",
         ],
     },
 ];

@@ -24,6 +24,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 
+pub use self::node::MAX_FILE_BYTES;
 use self::node::Node;
 pub use self::secret::SecretString;
 use self::shape::Shape;
@@ -60,7 +61,7 @@ pub fn load_checked<T: DeserializeOwned + JsonSchema, U>(
         None => Node::empty(),
     };
     environment::overlay(&mut root, shape, env)?;
-    shape::check(&root, shape)?;
+    shape::check(&mut root, shape)?;
     serde_path_to_error::deserialize(root.to_json())
         .map_err(|error| ConfigError::new(error.path().to_string(), error.inner().to_string()))
         .and_then(check)
@@ -70,6 +71,53 @@ pub fn load_checked<T: DeserializeOwned + JsonSchema, U>(
                 .or_else(|| root.find(&error.key)?.origin.clone());
             error
         })
+}
+
+/// Reads a configuration out of the bytes of a file, without the environment, and tells everything
+/// that is wrong with it: for what is checked before it is used, and read again while it is in use.
+///
+/// `name` is what errors call the file. An error of `check` is told where its key was written, or
+/// where the section stands that lacks it.
+///
+/// # Errors
+/// In the order of the file what is unknown, of the wrong kind, or refused by `check`; or the one
+/// place where it is no YAML.
+pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
+    name: &str,
+    bytes: &[u8],
+    check: impl FnOnce(T) -> Result<U, Vec<ConfigError>>,
+) -> Result<U, Vec<ConfigError>> {
+    let schema = schema::<T>();
+    let mut root = node::read(name, bytes).map_err(|error| vec![error])?;
+    let mut refused = shape::prune(&mut root, Shape::of(&schema));
+    let checked = serde_path_to_error::deserialize(root.to_json())
+        .map_err(|error| {
+            vec![ConfigError::new(
+                error.path().to_string(),
+                error.inner().to_string(),
+            )]
+        })
+        .and_then(check);
+    match checked {
+        Ok(checked) if refused.is_empty() => return Ok(checked),
+        Ok(_) => {}
+        Err(errors) => {
+            // A key that was taken out is not missing.
+            let told: Vec<_> = refused.iter().map(|error| error.key.clone()).collect();
+            let new = errors
+                .into_iter()
+                .filter(|error| !told.contains(&error.key));
+            refused.extend(new.map(|mut error| {
+                error.origin = error.origin.or_else(|| root.nearest_origin(&error.key));
+                error
+            }));
+        }
+    }
+    refused.sort_by_key(|error| match &error.origin {
+        Some(Origin::File { line, column, .. }) => (*line, *column),
+        _ => (0, 0),
+    });
+    Err(refused)
 }
 
 /// The JSON Schema (2020-12) of a configuration, without references.

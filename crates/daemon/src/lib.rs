@@ -1,7 +1,8 @@
 //! What every server process needs and no domain knows: configuration ([`config`]), TLS material
 //! and its reload ([`tls`]), the metrics listener ([`metrics`]), logs ([`logs`]), the access log's
-//! writer ([`access_log`]), problem responses ([`problem`]), stopping ([`shutdown`]), the time
-//! of day ([`clock`]), and reading the files that an operator names ([`files`]).
+//! writer ([`access_log`]), problem responses ([`problem`]), stopping ([`shutdown`]), what a
+//! supervisor is told ([`supervisor`]), the time of day ([`clock`]), and reading the files that an
+//! operator names ([`files`]).
 //!
 //! Nothing here knows what a tunnel is, reads the process environment, or chooses a runtime: the
 //! binary does, and passes values in. Start with [`config::load_checked`], which every process reads
@@ -16,7 +17,7 @@
 //! 3. [`shutdown`]: a signal during a slow start already counts.
 //! 4. [`tls`] and the [`access_log`]: broken files end the process before it has bound a port.
 //! 5. [`metrics`], not ready: a listener that is refused (MX-3) ends the process as well.
-//! 6. The service's own listeners; then [`metrics::Readiness::set_ready`].
+//! 6. The service's own listeners; then [`metrics::Readiness::set_ready`] and [`supervisor::Supervisor::ready`].
 //!
 //! It stops in the opposite order: not ready, no admission, work finishes or the hard deadline
 //! cuts it, the access log is flushed, the metrics listener goes last so that the drain can be
@@ -30,4 +31,5 @@ pub mod logs;
 pub mod metrics;
 pub mod problem;
 pub mod shutdown;
+pub mod supervisor;
 pub mod tls;

@@ -6,8 +6,8 @@ use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcom
 
 use crate::commands::{
     audit, clients, completions, context, credential, dial, doctor, engine, events, explain,
-    forward, login, logout, man, mcp, platform, project, token, tunnels, turn, turn_credentials,
-    up, workspace,
+    forward, login, logout, man, mcp, platform, project, run, service, token, tunnels, turn,
+    turn_credentials, up, workspace,
 };
 use crate::failure::Failure;
 
@@ -55,6 +55,11 @@ pub(crate) enum Command {
     Turn(turn::Args),
     /// Publish a service through an engine, or offer it for dialling
     Forward(Box<forward::Args>),
+    /// Run many tunnels, from a file and from the labels of containers
+    Run(Box<run::Args>),
+    /// Run them as a service of the system
+    #[command(subcommand)]
+    Service(service::Command),
     /// Join a private tunnel to stdin and stdout, or to a local port
     Dial(dial::Args),
     /// List the tunnels of an engine

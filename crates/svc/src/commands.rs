@@ -17,6 +17,8 @@ pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod platform;
 pub(crate) mod project;
+pub(crate) mod run;
+pub(crate) mod service;
 pub(crate) mod token;
 pub(crate) mod tunnels;
 pub(crate) mod turn;
@@ -45,6 +47,14 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Forward(args) => {
             set_up_logs(Level::Error, log)?;
             forward::run(*args).await
+        }
+        Command::Run(args) => {
+            set_up_logs(Level::Error, log)?;
+            Box::pin(run::run(*args)).await
+        }
+        Command::Service(command) => {
+            set_up_logs(Level::Error, log)?;
+            service::run(command).await
         }
         Command::Dial(args) => {
             set_up_logs(Level::Error, log)?;

@@ -121,23 +121,14 @@ impl TunnelFlags {
         let protocol = self.protocol.clone().or_else(|| self.short_form());
         // A byte stream without a protocol has no public form. Without a name it is dialled by its id.
         let private = self.no_publish || self.bytestream;
-        if target.wants_upstream_tls() && self.upstream_tls == Some(false) {
-            return Err(Failure::usage(
-                "--upstream-tls=false contradicts an https:// target",
-            ));
-        }
-        Ok(Properties {
+        let wanted = Properties {
             name: self.name.clone(),
             kind: match self.bytestream {
                 true => Some("bytestream".to_owned()),
                 false => self.kind.clone(),
             },
             publish: Some(!private),
-            protocol: if private {
-                protocol
-            } else {
-                protocol.or(Some("http".to_owned()))
-            },
+            protocol,
             labels: self.labels.iter().cloned().collect(),
             geo_ip: self.geoip.clone(),
             trusted_ips: self.trusted_ips.clone(),
@@ -152,11 +143,12 @@ impl TunnelFlags {
             share: self.share,
             hostname: self.hostname.clone(),
             port: self.port,
-            upstream_tls: self
-                .upstream_tls
-                .or(target.wants_upstream_tls().then_some(true)),
+            upstream_tls: self.upstream_tls,
             allow_cross_region_routing: self.allow_cross_region_routing,
             ..Properties::default()
+        };
+        complete(wanted, target).map_err(|Contradiction| {
+            Failure::usage("--upstream-tls=false contradicts an https:// target")
         })
     }
 
@@ -168,6 +160,25 @@ impl TunnelFlags {
             .map(|(_, protocol)| (*protocol).to_owned())
     }
 }
+
+/// Fills in what a command decides where the author of a tunnel to `target` did not: it is published,
+/// as HTTP, and an `https://` service is spoken to over TLS.
+pub(crate) fn complete(
+    mut wanted: Properties,
+    target: &Target,
+) -> Result<Properties, Contradiction> {
+    if *wanted.publish.get_or_insert(true) {
+        wanted.protocol.get_or_insert_with(|| "http".to_owned());
+    }
+    if target.wants_upstream_tls() && !*wanted.upstream_tls.get_or_insert(true) {
+        return Err(Contradiction);
+    }
+    Ok(wanted)
+}
+
+/// TLS to the service is switched off for an `https://` target.
+#[derive(Debug)]
+pub(crate) struct Contradiction;
 
 /// Reads `key=value`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {

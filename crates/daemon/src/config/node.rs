@@ -44,17 +44,36 @@ impl Node {
         }
     }
 
-    /// The value at a dotted key, list positions included.
+    /// The value at a dotted key, list positions included. The keys of a map may have dots too.
     pub(super) fn find(&self, key: &str) -> Option<&Self> {
-        key.split('.')
-            .try_fold(self, |node, part| match &node.value {
-                Value::Section(entries) => entries
-                    .iter()
-                    .find(|entry| entry.key == part)
-                    .map(|entry| &entry.node),
-                Value::List(items) => items.get(part.parse::<usize>().ok()?),
-                _ => None,
-            })
+        match &self.value {
+            Value::Section(entries) => entries
+                .iter()
+                .find_map(|entry| entry.node.after(key.strip_prefix(entry.key.as_str())?)),
+            Value::List(items) => {
+                let end = key.find('.').unwrap_or(key.len());
+                let (index, rest) = key.split_at(end);
+                items.get(index.parse::<usize>().ok()?)?.after(rest)
+            }
+            _ => None,
+        }
+    }
+
+    /// This value, or what the rest of a key, which begins with a dot, finds in it.
+    fn after(&self, rest: &str) -> Option<&Self> {
+        match rest.strip_prefix('.') {
+            Some(key) => self.find(key),
+            None => rest.is_empty().then_some(self),
+        }
+    }
+
+    /// Where the value at a dotted key was written, or the section that it should stand in.
+    pub(super) fn nearest_origin(&self, key: &str) -> Option<Origin> {
+        match (self.find(key), key.rsplit_once('.')) {
+            (Some(node), _) => node.origin.clone(),
+            (None, Some((section, _))) => self.nearest_origin(section),
+            (None, None) => self.origin.clone(),
+        }
     }
 
     /// The value without its places; keys without a value are left out.
@@ -102,28 +121,35 @@ impl Node {
 }
 
 /// A configuration larger than this is another file; ours are a few KiB.
-const MAX_FILE_BYTES: u64 = 1024 * 1024;
+pub const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Reads a YAML file. An empty one is an empty section.
 pub(super) fn read_file(path: &Path) -> Result<Node, ConfigError> {
     let name = path.display().to_string();
-    let unreadable =
-        |problem: String| ConfigError::new("", format!("{name} cannot be read: {problem}"));
     let bytes = crate::files::read_bounded(path, MAX_FILE_BYTES)
-        .map_err(|error| unreadable(error.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
+        .map_err(|error| unreadable(&name, &error.to_string()))?;
+    read(&name, &bytes)
+}
+
+/// Reads the bytes of a YAML file that is called `name`.
+pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Node, ConfigError> {
+    let text = str::from_utf8(bytes).map_err(|_| unreadable(name, "it is not UTF-8"))?;
     let place = |at: &Location| {
         (*at != Location::UNKNOWN).then(|| Origin::File {
-            path: name.clone(),
+            path: name.to_owned(),
             line: at.line(),
             column: at.column(),
         })
     };
-    let mut root = parse(&text, &place)?;
+    let mut root = parse(text, &place)?;
     if matches!(root.value, Value::Null) {
         root = Node::empty();
     }
     Ok(root)
+}
+
+fn unreadable(name: &str, problem: &str) -> ConfigError {
+    ConfigError::new("", format!("{name} cannot be read: {problem}"))
 }
 
 /// Reads one YAML value; `place` turns a location in `text` into an origin.

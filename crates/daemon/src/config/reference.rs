@@ -61,6 +61,8 @@ fn below(schema: &Value, at: &str, visit: &mut impl FnMut(&str, &Value)) {
     for (name, schema) in keys.into_iter().chain(sections) {
         let list = if is_list_of_sections(schema) {
             "[]"
+        } else if is_map_of_sections(schema) {
+            ".<name>"
         } else {
             ""
         };
@@ -73,12 +75,12 @@ fn below(schema: &Value, at: &str, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// The keys of a section, of the section that an optional one is, or of those in a list.
+/// The keys of a section, of the section that an optional one is, or of those in a list or a map.
 fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     let choices = schema["anyOf"].as_array().into_iter().flatten();
     std::iter::once(schema)
         .chain(choices)
-        .chain(std::iter::once(&schema["items"]))
+        .chain([&schema["items"], &schema["additionalProperties"]])
         .filter_map(|schema| schema["properties"].as_object())
         .flatten()
 }
@@ -89,6 +91,10 @@ fn is_section(schema: &Value) -> bool {
 
 fn is_list_of_sections(schema: &Value) -> bool {
     schema["items"].get("properties").is_some()
+}
+
+fn is_map_of_sections(schema: &Value) -> bool {
+    schema["additionalProperties"].get("properties").is_some()
 }
 
 fn kind(schema: &Value) -> &'static str {

@@ -16,10 +16,19 @@ impl<'a> Shape<'a> {
         Self(schema)
     }
 
-    /// The shape of a key of this section.
+    /// The shape of a key of this section, or of any key of this map.
     pub(super) fn property(self, key: &str) -> Option<Self> {
         self.alternatives()
             .find_map(|shape| Some(Self(shape.0.get("properties")?.get(key)?)))
+            .or_else(|| self.values())
+    }
+
+    /// What stands under the keys of a map, which are whatever its author likes.
+    fn values(self) -> Option<Self> {
+        self.alternatives()
+            .filter_map(|shape| shape.0.get("additionalProperties"))
+            .find(|values| values.is_object())
+            .map(Self)
     }
 
     /// Whether nothing but a text (or nothing) may stand here.
@@ -67,62 +76,83 @@ impl<'a> Shape<'a> {
 }
 
 /// Refuses unknown keys, and values of the wrong kind without repeating them: `serde`'s own message
-/// would show the value, which may be a secret in the wrong place.
-pub(super) fn check(root: &Node, shape: Shape<'_>) -> Result<(), ConfigError> {
-    check_at(root, shape, "", shape)
+/// would show the value, which may be a secret in the wrong place. The first one is told.
+pub(super) fn check(root: &mut Node, shape: Shape<'_>) -> Result<(), ConfigError> {
+    match prune(root, shape).into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
 }
 
-fn check_at(node: &Node, shape: Shape<'_>, at: &str, root: Shape<'_>) -> Result<(), ConfigError> {
-    if matches!(node.value, Value::Null) {
-        return Ok(());
-    }
-    let refused = |message: String| ConfigError {
-        key: at.to_owned(),
-        message,
-        origin: node.origin.clone(),
-    };
+/// The same for all of them, in the order of the file. What was refused is taken out, so that the
+/// rest can be looked at further.
+pub(super) fn prune(root: &mut Node, shape: Shape<'_>) -> Vec<ConfigError> {
+    let mut refused = Vec::new();
+    prune_at(root, shape, "", shape, &mut refused);
+    refused
+}
+
+fn prune_at(
+    node: &mut Node,
+    shape: Shape<'_>,
+    at: &str,
+    root: Shape<'_>,
+    refused: &mut Vec<ConfigError>,
+) {
     let kinds = shape.kinds().collect::<Vec<_>>();
-    if !kinds.is_empty() && !kinds.iter().any(|kind| node.value.is(kind)) {
-        return Err(refused(mismatch(&kinds, &node.value)));
+    let is_null = matches!(node.value, Value::Null);
+    if !is_null && !kinds.is_empty() && !kinds.iter().any(|kind| node.value.is(kind)) {
+        refused.push(ConfigError {
+            key: at.to_owned(),
+            message: mismatch(&kinds, &node.value),
+            origin: node.origin.clone(),
+        });
+        node.value = Value::Null;
     }
-    match &node.value {
+    match &mut node.value {
         Value::List(items) => {
             let Some(shape) = shape.items() else {
-                return Ok(());
+                return;
             };
-            for (index, item) in items.iter().enumerate() {
+            let mut index = 0;
+            items.retain_mut(|item| {
                 let at = format!("{at}.{index}");
+                index += 1;
+                let before = refused.len();
                 if matches!(item.value, Value::Null) {
-                    return Err(ConfigError {
+                    refused.push(ConfigError {
                         key: at,
                         message: "an item of a list needs a value".to_owned(),
                         origin: item.origin.clone(),
                     });
+                } else {
+                    prune_at(item, shape, &at, root, refused);
                 }
-                check_at(item, shape, &at, root)?;
-            }
-            Ok(())
+                before == refused.len()
+            });
         }
-        Value::Section(entries) => entries.iter().try_for_each(|entry| {
+        Value::Section(entries) => entries.retain_mut(|entry| {
             let key = if at.is_empty() {
                 entry.key.clone()
             } else {
                 format!("{at}.{}", entry.key)
             };
             match shape.property(&entry.key) {
-                Some(shape) => check_at(&entry.node, shape, &key, root),
+                Some(shape) => prune_at(&mut entry.node, shape, &key, root, refused),
                 None if shape.is_closed() => {
-                    let key = whole_key(key, &entry.node);
-                    Err(ConfigError {
-                        message: unknown(&key, root),
-                        key,
+                    let whole = whole_key(key.clone(), &entry.node);
+                    refused.push(ConfigError {
+                        message: unknown(&[&whole, &key], root),
+                        key: whole,
                         origin: entry.origin.clone(),
-                    })
+                    });
+                    return false;
                 }
-                None => Ok(()),
+                None => {}
             }
+            true
         }),
-        _ => Ok(()),
+        _ => {}
     }
 }
 
@@ -185,13 +215,18 @@ fn whole_key(mut key: String, mut node: &Node) -> String {
     key
 }
 
-fn unknown(key: &str, root: Shape<'_>) -> String {
+/// `written` is the key in one or more forms: the nearest to any of them is told, and of those as
+/// near the one that is nearest to the first form.
+fn unknown(written: &[&str], root: Shape<'_>) -> String {
     let mut known = Vec::new();
-    collect_keys(root, "", &mut known);
-    match known
-        .iter()
-        .min_by_key(|candidate| distance(key, candidate))
-    {
+    for key in written {
+        collect_keys(root, "", key, &mut known);
+    }
+    let nearest = known.iter().min_by_key(|candidate| {
+        let distances = written.iter().map(|key| distance(key, candidate));
+        distances.zip(0_usize..).min()
+    });
+    match nearest {
         Some(nearest) => format!("unknown key; the nearest known one is {nearest}"),
         None => "unknown key".to_owned(),
     }
@@ -211,15 +246,20 @@ fn distance(written: &str, known: &str) -> usize {
     strsim::damerau_levenshtein(written, known)
 }
 
-/// Every dotted key under `shape`, sections included.
-fn collect_keys(shape: Shape<'_>, at: &str, keys: &mut Vec<String>) {
+/// Every dotted key under `shape`, sections included. The keys of a map are those of `written`,
+/// which is the rest of the key that was written.
+fn collect_keys(shape: Shape<'_>, at: &str, written: &str, keys: &mut Vec<String>) {
+    let below = |key: &str| match at {
+        "" => key.to_owned(),
+        at => format!("{at}.{key}"),
+    };
+    let (first, rest) = written.split_once('.').unwrap_or((written, ""));
     for (key, shape) in shape.properties() {
-        let key = if at.is_empty() {
-            key.clone()
-        } else {
-            format!("{at}.{key}")
-        };
-        keys.push(key.clone());
-        collect_keys(shape, &key, keys);
+        let dotted = below(key);
+        keys.push(dotted.clone());
+        collect_keys(shape, &dotted, rest, keys);
+    }
+    if let Some(values) = shape.values().filter(|_| !first.is_empty()) {
+        collect_keys(values, &below(first), rest, keys);
     }
 }

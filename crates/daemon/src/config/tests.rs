@@ -325,3 +325,62 @@ fn a_refusal_is_one_line_whatever_a_key_is_made_of() {
     let refused = read("", &variable).unwrap_err().to_string();
     assert!(!refused.contains(char::is_control), "{refused:?}");
 }
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Many {
+    webs: std::collections::BTreeMap<String, Web>,
+}
+
+/// Everything that is wrong with a text, a line each.
+fn refusals(text: &str) -> Vec<String> {
+    let check = |many: Many| {
+        let hostless = many.webs.iter().filter(|(_, web)| web.host.is_none());
+        let errors: Vec<_> = hostless
+            .map(|(name, _)| ConfigError::new(format!("webs.{name}.host"), "it is missing"))
+            .collect();
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors)
+        }
+    };
+    match read_all("many.yaml", text.as_bytes(), check) {
+        Ok(()) => Vec::new(),
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn everything_wrong_is_told_at_once_and_where() {
+    let text = "webs:
+  a:
+    host: a
+    prot: 1
+  b:
+    port: http
+    host: 7
+  c:
+    enabled: true
+";
+    assert_eq!(
+        refusals(text),
+        [
+            "many.yaml:4:5: webs.a.prot: unknown key; the nearest known one is webs.a.port",
+            "many.yaml:6:11: webs.b.port: expected a whole number, found a text",
+            "many.yaml:7:11: webs.b.host: expected a text, found a number; put it in quotes",
+            "many.yaml:9:5: webs.c.host: it is missing",
+        ]
+    );
+    assert_eq!(refusals("webs: {a: {host: a}}"), Vec::<String>::new());
+    assert_eq!(
+        refusals("wbs: {a: {host: a}}"),
+        ["many.yaml:1:1: wbs.a.host: unknown key; the nearest known one is webs.a.host"]
+    );
+    let broken = refusals("webs: [");
+    assert_eq!(broken.len(), 1, "{broken:?}");
+    assert!(
+        broken[0].starts_with("many.yaml:1:"),
+        "the place is told: {broken:?}"
+    );
+}

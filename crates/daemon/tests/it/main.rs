@@ -10,4 +10,6 @@ mod metrics;
 #[cfg(test)]
 mod shutdown;
 #[cfg(test)]
+mod supervisor;
+#[cfg(test)]
 mod tls;

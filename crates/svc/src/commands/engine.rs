@@ -12,7 +12,7 @@ use crate::{
     cli::Format,
     descriptors, environment,
     failure::{Code, Failure},
-    output, signals,
+    output, signals, supervisor,
 };
 
 /// The flags of `svc engine`.
@@ -82,6 +82,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     if args.output == Format::Json {
         output::json(&Ready::of(&running, &host))?;
     }
+    supervisor::serving(&shutdown)?;
     running.stopped().await;
     Ok(())
 }

@@ -414,7 +414,7 @@ impl Advice {
 }
 
 /// Why the tunnel is over, when nobody asked for that.
-fn ended(closed: &Closed) -> Failure {
+pub(crate) fn ended(closed: &Closed) -> Failure {
     match closed {
         Closed::Refused(refusal) => refusal.into(),
         Closed::ByEngine => Failure::new(Code::Failed, "the engine closed the tunnel")
@@ -424,7 +424,7 @@ fn ended(closed: &Closed) -> Failure {
 }
 
 /// What the protocol allows.
-fn heartbeat(text: &str) -> Result<Duration, String> {
+pub(crate) fn heartbeat(text: &str) -> Result<Duration, String> {
     let interval = time::duration(text)?;
     if (MIN_HEARTBEAT..=MAX_HEARTBEAT).contains(&interval) {
         Ok(interval)

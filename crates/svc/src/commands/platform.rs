@@ -13,7 +13,7 @@ use crate::{
     connection::data_directory,
     descriptors, environment,
     failure::{Code, Failure, chain},
-    output, signals, surfaces,
+    output, signals, supervisor, surfaces,
 };
 
 /// The flags of `svc platform`.
@@ -160,7 +160,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         Some(email) => create_admin(&app, email).await?,
         None => None,
     };
-    let running = control::start_routes(app, routes, vec![listener], shutdown)
+    let running = control::start_routes(app, routes, vec![listener], shutdown.clone())
         .await
         .map_err(|error| failed(&error))?;
     let (admin_email, admin_password) = admin.unzip();
@@ -181,6 +181,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
             }
         }
     }
+    supervisor::serving(&shutdown)?;
     running.stopped().await;
     Ok(())
 }

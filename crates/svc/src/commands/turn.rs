@@ -12,7 +12,7 @@ use crate::{
     cli::Format,
     descriptors, environment,
     failure::{Code, Failure},
-    output, signals,
+    output, signals, supervisor,
 };
 
 /// The flags of `svc turn`.
@@ -76,12 +76,13 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     descriptors::raise_limit();
     let shutdown = signals::listen(config.drain)?;
     let realm = config.realm.clone();
-    let running = turn::start(config, shutdown)
+    let running = turn::start(config, shutdown.clone())
         .await
         .map_err(|error| Failure::of("the relay cannot start", error))?;
     if args.output == Format::Json {
         output::json(&Ready::of(&running, realm))?;
     }
+    supervisor::serving(&shutdown)?;
     running.stopped().await;
     Ok(())
 }

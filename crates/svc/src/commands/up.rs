@@ -35,7 +35,7 @@ use crate::{
     context::{self, Context, Kept, SelectedProject, Written},
     descriptors,
     failure::{Code, Failure},
-    output, signals,
+    output, signals, supervisor,
 };
 
 /// The flags of `svc up`.
@@ -204,6 +204,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         Format::Text => output::line(&ready.panel(&data))?,
     }
 
+    supervisor::serving(&shutdown)?;
     shutdown.drain().cancelled().await;
     if args.output == Format::Text {
         output::message("stopping; once more stops at once");

@@ -1,0 +1,434 @@
+//! `svc run`: many tunnels, from a file and from the labels of containers, for as long as it runs.
+//!
+//! [`file`] is what may be written, [`plan`] what it means, [`fleet`] what runs. This file is the
+//! loop between them: it applies what is wanted, tells what happens, and tells a supervisor how
+//! things stand.
+
+mod docker;
+mod file;
+mod fleet;
+mod given;
+mod look;
+mod plan;
+#[cfg(test)]
+mod reference;
+mod report;
+mod tunnel;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::Parser;
+use client::{Closed, Config};
+use daemon::{config::ConfigError, shutdown::Shutdown, supervisor::Supervisor};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{mpsc, watch},
+    time::{Instant, MissedTickBehavior, interval},
+};
+use transport::Workers;
+
+use self::{
+    docker::{Docker, DockerFlags},
+    fleet::{Applied, EngineName, Fleet, State},
+    look::{Contents, Files},
+    plan::Plan,
+    report::Report,
+    tunnel::Told,
+};
+use crate::{
+    cli::Format, connection::Connection, descriptors, failure::Failure, output, signals, supervisor,
+};
+
+/// The flags of `svc run`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc run
+  svc run tunnels.yaml --check
+  svc run --docker
+
+A change of the file is applied while it runs; SIGHUP applies it at once, and asks once more for
+what was refused. A file that is wrong changes nothing.")]
+pub(crate) struct Args {
+    /// The file (YAML); without it, `svc.yaml` here, else `agent.yaml` in the directory of the
+    /// configuration
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Check the file, tell everything that is wrong with it, and end
+    #[arg(long)]
+    check: bool,
+
+    /// Print the JSON Schema of the file and end
+    #[arg(long, conflicts_with_all = ["file", "check"])]
+    schema: bool,
+
+    #[command(flatten)]
+    docker: DockerFlags,
+
+    /// The file that holds the token
+    #[arg(
+        long,
+        env = "SVC_TOKEN_FILE",
+        value_name = "FILE",
+        hide_env_values = true
+    )]
+    token_file: Option<PathBuf>,
+
+    /// How tunnels and connections are written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Runs tunnels until a signal, or until no engine takes the token.
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    if args.schema {
+        return output::line(&format!("{:#}", schema()));
+    }
+    let file = args.find_file()?;
+    if args.check {
+        return check(&args, file.as_deref());
+    }
+    descriptors::raise_limit();
+    let supervisor = supervisor::connect()?;
+    let shutdown = signals::listen(signals::DRAIN)?;
+    let hangups = signal(SignalKind::hangup())
+        .map_err(|error| Failure::of("signal handlers cannot be installed", error))?;
+    let workers = Workers::per_core("svc-agent")
+        .map_err(|error| Failure::of("the workers cannot be started", error))?;
+    let (told, news) = mpsc::channel(LINES);
+    let fleet = Fleet::new(workers.handles().to_vec(), shutdown.clone(), told);
+    let docker = args.docker.start()?;
+    let mut running = Running {
+        report: Report::new(args.output),
+        args,
+        file,
+        files: Files::default(),
+        handled: Contents::new(),
+        loaded: Loaded::nothing(),
+        docker,
+        fleet,
+        supervisor,
+        shutdown,
+        rejected: false,
+        ready: false,
+        status: String::new(),
+    };
+    running.begin().await?;
+    running.serve(news, hangups).await
+}
+
+/// The JSON Schema of the file.
+pub(super) fn schema() -> serde_json::Value {
+    daemon::config::schema::<file::AgentFile>()
+}
+
+/// Everything of a run that has one owner.
+struct Running {
+    args: Args,
+    report: Report,
+    file: Option<PathBuf>,
+    files: Files,
+    /// What was in the files that were applied, or refused.
+    handled: Contents,
+    loaded: Loaded,
+    docker: Option<Docker>,
+    fleet: Fleet,
+    supervisor: Supervisor,
+    shutdown: Shutdown,
+    /// Whether the file as it stands is refused.
+    rejected: bool,
+    ready: bool,
+    status: String,
+}
+
+/// A checked file, and what its engines are.
+struct Loaded {
+    plan: Plan,
+    engines: BTreeMap<EngineName, Config>,
+}
+
+impl Running {
+    /// Applies the first configuration. What is wrong with it is the end.
+    async fn begin(&mut self) -> Result<(), Failure> {
+        self.files.set(self.file.iter().cloned().collect());
+        let contents = self.files.read().await;
+        self.loaded = self.load(contents).await.map_err(all_told)?;
+        let applied = self.apply(false)?;
+        self.report.applied(&applied)
+    }
+
+    async fn serve(
+        &mut self,
+        mut news: mpsc::Receiver<Told>,
+        mut hangups: Signal,
+    ) -> Result<(), Failure> {
+        let (seen, mut looks) = watch::channel(self.handled.clone());
+        let following = tokio::spawn(self.files.clone().follow(seen));
+        let mut beats = self.supervisor.beat_every().map(|every| {
+            let mut beats = interval(every);
+            beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            beats
+        });
+        let patience = Instant::now() + READY;
+        let drain = self.shutdown.drain().clone();
+        let mut ended = Ok(());
+        loop {
+            self.tell_supervisor(Instant::now() >= patience);
+            tokio::select! {
+                biased;
+                () = drain.cancelled() => break,
+                Some(told) = news.recv() => {
+                    self.hear(told)?;
+                    if let Some(refusal) = self.fleet.refused() {
+                        ended = Err((&refusal).into());
+                        break;
+                    }
+                }
+                Ok(()) = looks.changed() => {
+                    let contents = looks.borrow_and_update().clone();
+                    if contents != self.handled {
+                        self.reload(contents, false).await?;
+                    }
+                }
+                Some(()) = hangups.recv() => {
+                    let contents = self.files.read().await;
+                    self.reload(contents, true).await?;
+                }
+                () = docker::changed(self.docker.as_mut()) => self.containers_changed()?,
+                () = supervisor::next(beats.as_mut()) => self.supervisor.beat(),
+                () = tokio::time::sleep_until(patience), if !self.ready => {}
+            }
+        }
+        following.abort();
+        self.stop(&mut news, beats).await?;
+        ended
+    }
+
+    fn hear(&mut self, told: Told) -> Result<(), Failure> {
+        match told {
+            Told::Status {
+                key,
+                status,
+                target,
+            } => {
+                if !self.fleet.note(&key, &status) {
+                    // It was removed meanwhile, which was told.
+                    return Ok(());
+                }
+                let port = self.fleet.engine_port(&key);
+                self.report.status(&key, &status, &target, port)
+            }
+            Told::Stream { key, stream } => self.report.stream(&key, &stream),
+            Told::Refused { engine, refusal } => {
+                let engine = engine.map_or_else(String::new, |name| format!("engine {name}: "));
+                output::message(&format!("{engine}{}", output::plain(&refusal.message)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Applies what the files hold now, or says why it is refused.
+    async fn reload(&mut self, contents: Contents, asked: bool) -> Result<(), Failure> {
+        self.supervisor.reloading();
+        let told = match self.load(contents).await {
+            Ok(loaded) => {
+                let before = std::mem::replace(&mut self.loaded, loaded);
+                match self.apply(asked) {
+                    Ok(applied) => {
+                        self.rejected = false;
+                        if asked || !applied.is_empty() {
+                            self.report.applied(&applied)
+                        } else {
+                            Ok(())
+                        }
+                    }
+                    Err(failure) => {
+                        self.loaded = before;
+                        self.reject(&[ConfigError::new("", failure.message())])
+                    }
+                }
+            }
+            Err(errors) => self.reject(&errors),
+        };
+        // The supervisor waits for the end of what it was told has begun.
+        self.supervisor.ready();
+        told
+    }
+
+    fn reject(&mut self, errors: &[ConfigError]) -> Result<(), Failure> {
+        self.rejected = true;
+        self.report.rejected(errors)
+    }
+
+    /// Reads and checks the file, and looks at the tokens that it names as at itself: who replaces
+    /// one wants it used.
+    async fn load(&mut self, mut contents: Contents) -> Result<Loaded, Vec<ConfigError>> {
+        let read = self.read_plan(&contents);
+        if let Ok(plan) = &read {
+            let given = self.args.token_file.clone();
+            let paths = self.file.iter().cloned().chain(given);
+            let paths: Vec<_> = paths.chain(plan.token_files()).collect();
+            if !paths.iter().all(|path| contents.contains_key(path)) {
+                self.files.set(paths);
+                let tokens = self.files.read().await;
+                // The file is the one that was read; a newer one is seen at the next look.
+                let new = tokens
+                    .into_iter()
+                    .filter(|(path, _)| Some(path) != self.file.as_ref());
+                contents.extend(new);
+            }
+        }
+        self.handled = contents;
+        let plan = read?;
+        let engines = self
+            .args
+            .engines(&plan)
+            .map_err(|(key, failure)| vec![ConfigError::new(key, failure.message())])?;
+        Ok(Loaded { plan, engines })
+    }
+
+    fn read_plan(&self, contents: &Contents) -> Result<Plan, Vec<ConfigError>> {
+        let Some(path) = &self.file else {
+            return Ok(Plan::without_file());
+        };
+        let name = path.display().to_string();
+        let error = match contents.get(path) {
+            Some(Ok(bytes)) => return Plan::read(&name, bytes),
+            Some(Err(error)) => error.as_str(),
+            None => "it was not looked at",
+        };
+        let message = format!("{name} cannot be read: {error}");
+        Err(vec![ConfigError::new("", message)])
+    }
+
+    /// Brings what runs in line with the file and the containers.
+    fn apply(&mut self, again: bool) -> Result<Applied, Failure> {
+        let mut wanted = self.loaded.plan.tunnels.clone();
+        if let Some(docker) = &mut self.docker {
+            for (key, tunnel) in docker.wanted() {
+                match tunnel.knows_engine(&self.loaded.plan.engines) {
+                    Ok(()) => {
+                        wanted.insert(key, tunnel);
+                    }
+                    Err(message) => output::message(&format!("error: {key}: {message}")),
+                }
+            }
+        }
+        let applied = self.fleet.apply(&self.loaded.engines, &wanted, again)?;
+        for key in &applied.removed {
+            self.report.closed(key, &Closed::Asked)?;
+        }
+        Ok(applied)
+    }
+
+    fn containers_changed(&mut self) -> Result<(), Failure> {
+        let applied = self.apply(false)?;
+        if applied.is_empty() {
+            Ok(())
+        } else {
+            self.report.applied(&applied)
+        }
+    }
+
+    /// Says to the supervisor how things stand, when that has changed.
+    fn tell_supervisor(&mut self, late: bool) {
+        let (online, pending) = (
+            self.fleet.count(State::Online),
+            self.fleet.count(State::Pending),
+        );
+        let (away, over) = (self.fleet.count(State::Away), self.fleet.count(State::Over));
+        if !self.ready && (pending == 0 || late) {
+            self.ready = true;
+            self.supervisor.ready();
+        }
+        let all = online + pending + away + over;
+        let refused = match over {
+            0 => String::new(),
+            over => format!(", {over} refused"),
+        };
+        let file = if self.rejected {
+            "; the file is refused, what ran before goes on"
+        } else {
+            ""
+        };
+        let status = format!("{online} of {all} tunnels online{refused}{file}");
+        if status != self.status {
+            self.supervisor.status(&status);
+            self.status = status;
+        }
+    }
+
+    /// Leaves the engines; what was accepted is served to its end, and told.
+    async fn stop(
+        &mut self,
+        news: &mut mpsc::Receiver<Told>,
+        mut beats: Option<tokio::time::Interval>,
+    ) -> Result<(), Failure> {
+        self.supervisor.stopping();
+        let mut closing = self.fleet.stop();
+        loop {
+            tokio::select! {
+                closed = closing.join_next() => if closed.is_none() { break },
+                Some(told) = news.recv() => self.hear(told)?,
+                () = supervisor::next(beats.as_mut()) => self.supervisor.beat(),
+            }
+        }
+        while let Ok(told) = news.try_recv() {
+            self.hear(told)?;
+        }
+        Ok(())
+    }
+}
+
+impl Loaded {
+    fn nothing() -> Self {
+        Self {
+            plan: Plan::without_file(),
+            engines: BTreeMap::new(),
+        }
+    }
+}
+
+/// Checks a file without using it.
+fn check(args: &Args, file: Option<&Path>) -> Result<(), Failure> {
+    let mut plan = Plan::without_file();
+    if let Some(path) = file {
+        let name = path.display().to_string();
+        let bytes = daemon::files::read_bounded(path, daemon::config::MAX_FILE_BYTES)
+            .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
+        plan = Plan::read(&name, &bytes).map_err(all_told)?;
+    }
+    // Where the file is checked need not be where it is used.
+    if let Err((key, failure)) = args.engines(&plan) {
+        let at = if key.is_empty() {
+            String::new()
+        } else {
+            format!("{key}: ")
+        };
+        output::message(&format!("warning: {at}{}", failure.message()));
+    }
+    output::line("the configuration is good")
+}
+
+/// The last error is the failure, those before it are told here.
+fn all_told(mut errors: Vec<ConfigError>) -> Failure {
+    let last = errors.pop();
+    for error in errors {
+        output::message(&format!("error: {error}"));
+    }
+    let text = last.map_or_else(String::new, |error| error.to_string());
+    Failure::usage(text).hint("`svc run --schema` describes every key")
+}
+
+/// Lines that wait for the terminal: a burst of a thousand visitors, begin and end.
+const LINES: usize = 2048;
+/// An engine that is away at the start of the machine is no failed start: by then the process is
+/// said to serve, and that it waits is in its status.
+const READY: Duration = Duration::from_secs(20);

@@ -1,0 +1,213 @@
+//! Containers that ask for tunnels by their labels.
+//!
+//! What an event says is only that a container has to be looked at: what is wanted follows from
+//! what the engine's list and its answers say now. So events may be lost, doubled or late.
+
+mod api;
+mod labels;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use clap::Args;
+use client::backoff::{Backoff, random};
+use tokio::{sync::watch, time::sleep};
+use tokio_util::task::AbortOnDropHandle;
+
+use self::{
+    api::{Api, ApiError},
+    labels::Reader,
+};
+use super::plan::Wanted;
+use crate::{
+    failure::{Failure, chain},
+    output,
+};
+
+/// The flags about containers.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Containers")]
+pub(super) struct DockerFlags {
+    /// Publish the containers that have the label `svc.enable=true`, as their labels say; with a
+    /// file, beside its tunnels
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "unix:///var/run/docker.sock"
+    )]
+    docker: Option<String>,
+
+    /// Reach containers at the ports that they publish on this machine, not at their own addresses
+    #[arg(long, requires = "docker")]
+    docker_host_ports: bool,
+}
+
+/// What containers ask for, as long as this lives.
+pub(super) struct Docker {
+    wanted: watch::Receiver<BTreeMap<String, Wanted>>,
+    _following: AbortOnDropHandle<()>,
+}
+
+impl DockerFlags {
+    /// Whether containers are looked at.
+    pub(super) fn is_on(&self) -> bool {
+        self.docker.is_some()
+    }
+
+    /// Begins to look at containers, where that is asked for.
+    pub(super) fn start(&self) -> Result<Option<Docker>, Failure> {
+        let Some(socket) = &self.docker else {
+            return Ok(None);
+        };
+        let path = socket.strip_prefix("unix://").unwrap_or(socket);
+        if !path.starts_with('/') {
+            return Err(
+                Failure::usage(format!("--docker: `{socket}` is no path of a socket"))
+                    .hint("write unix:///var/run/docker.sock; other addresses are not reached"),
+            );
+        }
+        let (told, wanted) = watch::channel(BTreeMap::new());
+        let follower = Follower {
+            api: Api::new(path.into()),
+            reader: Reader::new(self.docker_host_ports),
+            containers: BTreeMap::new(),
+            told,
+        };
+        Ok(Some(Docker {
+            wanted,
+            _following: AbortOnDropHandle::new(tokio::spawn(follower.follow())),
+        }))
+    }
+}
+
+impl Docker {
+    /// What is wanted now.
+    pub(super) fn wanted(&mut self) -> BTreeMap<String, Wanted> {
+        self.wanted.borrow_and_update().clone()
+    }
+}
+
+/// Returns when containers want something else; never, where none are looked at.
+pub(super) async fn changed(docker: Option<&mut Docker>) {
+    if let Some(docker) = docker
+        && docker.wanted.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
+}
+
+/// The task that follows the engine.
+struct Follower {
+    api: Api,
+    reader: Reader,
+    /// The containers that are of interest, by id.
+    containers: BTreeMap<String, Found>,
+    told: watch::Sender<BTreeMap<String, Wanted>>,
+}
+
+/// What the labels of a container say.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Found {
+    /// The tunnels by their keys.
+    tunnels: BTreeMap<String, Wanted>,
+    /// What is wrong with further ones.
+    errors: Vec<String>,
+}
+
+impl Follower {
+    async fn follow(mut self) {
+        let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(15));
+        let mut trouble = None;
+        loop {
+            let error = self.session(&mut backoff, &mut trouble).await;
+            let text = chain(&error);
+            if trouble.as_ref() != Some(&text) {
+                output::message(&format!(
+                    "containers cannot be looked at: {}; trying again, tunnels stay",
+                    output::plain(&text)
+                ));
+                trouble = Some(text);
+            }
+            sleep(backoff.next_wait(random())).await;
+        }
+    }
+
+    /// Follows until the engine is gone, or says what nobody understands.
+    async fn session(&mut self, backoff: &mut Backoff, trouble: &mut Option<String>) -> ApiError {
+        let result = async {
+            // Events first: what happens while the list is read is looked at after it.
+            let mut events = self.api.events().await?;
+            let listed = self.api.labelled().await?;
+            let ids: BTreeSet<_> = listed.into_iter().collect();
+            self.containers.retain(|id, _| ids.contains(id));
+            for id in ids {
+                self.look_at(&id).await?;
+            }
+            self.publish();
+            backoff.reset();
+            *trouble = None;
+            loop {
+                let event = events.next().await?;
+                let known = event
+                    .container()
+                    .filter(|id| event.is_labelled() || self.containers.contains_key(*id));
+                if let Some(id) = known {
+                    self.look_at(id).await?;
+                    self.publish();
+                }
+            }
+        };
+        let ended: Result<std::convert::Infallible, ApiError> = result.await;
+        match ended {
+            Err(error) => error,
+            Ok(never) => match never {},
+        }
+    }
+
+    /// Brings one container up to date.
+    async fn look_at(&mut self, id: &str) -> Result<(), ApiError> {
+        let found = match self.api.container(id).await? {
+            Some(container) if container.state.running => self.reader.read(&container),
+            _ => None,
+        };
+        match found {
+            None => {
+                self.containers.remove(id);
+            }
+            Some(found) => {
+                let known = self.containers.get(id).map(|known| &known.errors);
+                if known != Some(&found.errors) {
+                    for error in &found.errors {
+                        output::message(&format!("error: {}", output::plain(error)));
+                    }
+                }
+                if self.containers.len() < MAX_CONTAINERS || self.containers.contains_key(id) {
+                    self.containers.insert(id.to_owned(), found);
+                } else {
+                    output::message(&format!("error: more than {MAX_CONTAINERS} containers"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&self) {
+        let all = self.containers.values();
+        let wanted: BTreeMap<_, _> = all.flat_map(|found| found.tunnels.clone()).collect();
+        self.told.send_if_modified(|told| {
+            let new = *told != wanted;
+            if new {
+                *told = wanted;
+            }
+            new
+        });
+    }
+}
+
+/// Far more than one machine runs.
+const MAX_CONTAINERS: usize = 4096;

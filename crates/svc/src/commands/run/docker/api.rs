@@ -1,0 +1,305 @@
+//! The three calls of the Docker Engine API that are needed, over its Unix socket.
+//!
+//! A client of our own: the one crate that speaks the whole API brings a hundred types and a
+//! second set of dates for these few fields. Paths have no version, which means the engine's
+//! newest; the fields have been the same since long before.
+
+use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header::HOST};
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio::{net::UnixStream, time::timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+/// An engine at its socket.
+#[derive(Debug)]
+pub(super) struct Api {
+    socket: PathBuf,
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ApiError {
+    /// Nobody answers at the socket.
+    #[error("cannot reach {socket}")]
+    Unreachable { socket: String, source: io::Error },
+    /// The connection broke.
+    #[error("the connection broke")]
+    Broken(#[from] hyper::Error),
+    /// It answered with an error.
+    #[error("it answers {status} to {path}")]
+    Refused { status: StatusCode, path: String },
+    /// No answer in time.
+    #[error("no answer in time")]
+    TimedOut,
+    /// More than any answer has.
+    #[error("an answer is too large")]
+    TooLarge,
+    /// Something else than its own JSON.
+    #[error("an answer is not understood")]
+    NotUnderstood(#[from] serde_json::Error),
+    /// The end of the events.
+    #[error("the events ended")]
+    Ended,
+    /// The request could not be written.
+    #[error("a request cannot be made")]
+    Request(#[from] http::Error),
+}
+
+/// `GET /containers/{id}/json`, as far as it is read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Container {
+    /// With a slash in front.
+    pub(super) name: String,
+    pub(super) state: State,
+    pub(super) config: Config,
+    #[serde(default)]
+    pub(super) host_config: HostConfig,
+    pub(super) network_settings: NetworkSettings,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct State {
+    pub(super) running: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Config {
+    #[serde(default)]
+    pub(super) labels: Option<BTreeMap<String, String>>,
+    /// `80/tcp` and so on.
+    #[serde(default)]
+    pub(super) exposed_ports: Option<BTreeMap<String, Value>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct HostConfig {
+    #[serde(default)]
+    pub(super) network_mode: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct NetworkSettings {
+    #[serde(default)]
+    pub(super) networks: Option<BTreeMap<String, Network>>,
+    #[serde(default)]
+    pub(super) ports: Option<BTreeMap<String, Option<Vec<Binding>>>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Network {
+    #[serde(default, rename = "IPAddress")]
+    pub(super) ip_address: String,
+    #[serde(default, rename = "GlobalIPv6Address")]
+    pub(super) ipv6_address: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Binding {
+    #[serde(default)]
+    pub(super) host_ip: String,
+    pub(super) host_port: String,
+}
+
+/// An item of `GET /containers/json`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Listed {
+    id: String,
+}
+
+/// An item of `GET /events`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Event {
+    #[serde(default, rename = "Type")]
+    kind: String,
+    #[serde(default)]
+    actor: Actor,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Actor {
+    #[serde(default, rename = "ID")]
+    id: String,
+    /// Of a container its labels and its name, of a network the container.
+    #[serde(default, rename = "Attributes")]
+    attributes: BTreeMap<String, String>,
+}
+
+impl Event {
+    /// The container that it is about.
+    pub(super) fn container(&self) -> Option<&str> {
+        match self.kind.as_str() {
+            "container" => Some(&self.actor.id),
+            "network" => self.actor.attributes.get("container").map(String::as_str),
+            _ => None,
+        }
+    }
+
+    /// Whether the container asks for tunnels.
+    pub(super) fn is_labelled(&self) -> bool {
+        self.actor.attributes.contains_key(super::labels::ENABLE)
+    }
+}
+
+impl Api {
+    /// The engine behind a socket; nothing is sent yet.
+    pub(super) fn new(socket: PathBuf) -> Self {
+        Self { socket }
+    }
+
+    /// The ids of the running containers that have our label.
+    pub(super) async fn labelled(&self) -> Result<Vec<String>, ApiError> {
+        let path = format!("/containers/json?filters={LABELLED}");
+        let listed: Vec<Listed> = self.whole(&path).await?.ok_or(ApiError::Ended)?;
+        Ok(listed.into_iter().map(|item| item.id).collect())
+    }
+
+    /// One container; `None` when it is gone.
+    pub(super) async fn container(&self, id: &str) -> Result<Option<Container>, ApiError> {
+        // An id is made of hexadecimal digits: what is not has no place in a path.
+        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Ok(None);
+        }
+        self.whole(&format!("/containers/{id}/json")).await
+    }
+
+    /// What happens from now on.
+    pub(super) async fn events(&self) -> Result<Events, ApiError> {
+        let (response, connection) = self.ask(&format!("/events?filters={HAPPENINGS}")).await?;
+        Ok(Events {
+            body: response.into_body(),
+            buffer: Vec::new(),
+            _connection: connection,
+        })
+    }
+
+    async fn whole<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, ApiError> {
+        let answer = timeout(ANSWER, async {
+            let (response, _connection) = match self.ask(path).await {
+                Err(ApiError::Refused { status, .. }) if status == StatusCode::NOT_FOUND => {
+                    return Ok(None);
+                }
+                asked => asked?,
+            };
+            let body = Limited::new(response.into_body(), MAX_ANSWER);
+            let bytes = body.collect().await.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    return ApiError::TooLarge;
+                }
+                match error.downcast::<hyper::Error>() {
+                    Ok(error) => ApiError::Broken(*error),
+                    Err(_other) => ApiError::Ended,
+                }
+            })?;
+            Ok(Some(serde_json::from_slice(&bytes.to_bytes())?))
+        });
+        answer.await.unwrap_or(Err(ApiError::TimedOut))
+    }
+
+    /// Asks on a connection of its own, and waits for the head of the answer.
+    async fn ask(
+        &self,
+        path: &str,
+    ) -> Result<(Response<Incoming>, AbortOnDropHandle<()>), ApiError> {
+        let asked = timeout(ANSWER, async {
+            let unreachable = |source| ApiError::Unreachable {
+                socket: self.socket.display().to_string(),
+                source,
+            };
+            let stream = UnixStream::connect(&self.socket)
+                .await
+                .map_err(unreachable)?;
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+            let connection = tokio::spawn(async move {
+                // Whoever waits for the answer hears of the error.
+                drop(connection.await);
+            });
+            let connection = AbortOnDropHandle::new(connection);
+            let request = Request::get(path)
+                .header(HOST, "docker")
+                .body(Empty::<Bytes>::new())?;
+            let response = sender.send_request(request).await?;
+            Ok((response, connection))
+        });
+        let (response, connection) = asked.await.unwrap_or(Err(ApiError::TimedOut))?;
+        if response.status() != StatusCode::OK {
+            return Err(ApiError::Refused {
+                status: response.status(),
+                path: path.split('?').next().unwrap_or_default().to_owned(),
+            });
+        }
+        Ok((response, connection))
+    }
+}
+
+/// JSON objects one after the other, for as long as the engine runs.
+pub(super) struct Events {
+    body: Incoming,
+    buffer: Vec<u8>,
+    _connection: AbortOnDropHandle<()>,
+}
+
+impl Events {
+    /// The next one. There is no limit to the wait: nothing may happen for days.
+    pub(super) async fn next(&mut self) -> Result<Event, ApiError> {
+        loop {
+            if let Some(event) = self.buffered()? {
+                return Ok(event);
+            }
+            let frame = self.body.frame().await.ok_or(ApiError::Ended)??;
+            if let Ok(data) = frame.into_data() {
+                if self.buffer.len() + data.len() > MAX_EVENT {
+                    return Err(ApiError::TooLarge);
+                }
+                self.buffer.extend_from_slice(&data);
+            }
+        }
+    }
+
+    /// The first event of what has come, if it is whole. Chunks end where they like.
+    fn buffered(&mut self) -> Result<Option<Event>, ApiError> {
+        let mut read = serde_json::Deserializer::from_slice(&self.buffer).into_iter::<Event>();
+        let event = match read.next() {
+            None => None,
+            Some(Ok(event)) => Some(event),
+            Some(Err(error)) if error.is_eof() => return Ok(None),
+            Some(Err(error)) => return Err(error.into()),
+        };
+        let end = read.byte_offset();
+        self.buffer.drain(..end);
+        Ok(event)
+    }
+}
+
+/// `{"label":["svc.enable"],"status":["running"]}`: containers whose label is not `true` are told
+/// from the others by its reader.
+const LABELLED: &str =
+    "%7B%22label%22%3A%5B%22svc.enable%22%5D%2C%22status%22%3A%5B%22running%22%5D%7D";
+
+/// `{"type":["container","network"],"event":["start","die","destroy","rename","connect",
+/// "disconnect"]}`: what changes whether a container runs, its name, or its addresses.
+const HAPPENINGS: &str = "%7B%22type%22%3A%5B%22container%22%2C%22network%22%5D%2C%22event%22%3A\
+    %5B%22start%22%2C%22die%22%2C%22destroy%22%2C%22rename%22%2C%22connect%22%2C%22disconnect%22\
+    %5D%7D";
+
+/// An engine on the same machine answers within milliseconds; a busy one may take seconds.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// A list of a thousand containers has some MiB.
+const MAX_ANSWER: usize = 16 * 1024 * 1024;
+
+/// An event has the labels of its container, some KiB; a read brings several of them.
+const MAX_EVENT: usize = 1024 * 1024;

@@ -1,0 +1,315 @@
+//! From the labels of a container to tunnels.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use daemon::config::ConfigError;
+use serde_json::{Map, Value};
+
+use super::{Found, api::Container};
+use crate::commands::run::{file::TunnelSection, plan::Wanted};
+
+/// The label that a container must have, with `true`.
+pub(super) const ENABLE: &str = "svc.enable";
+
+/// Reads labels.
+#[derive(Debug)]
+pub(super) struct Reader {
+    host_ports: bool,
+    /// The keys of a tunnel's section in a file, with their schemas.
+    keys: Map<String, Value>,
+}
+
+/// The labels of one tunnel: what stands behind their common beginning, and its value.
+type Group<'a> = BTreeMap<String, &'a str>;
+
+impl Reader {
+    /// A reader that has containers reached at the ports that they publish (`host_ports`), or at
+    /// their own addresses.
+    pub(super) fn new(host_ports: bool) -> Self {
+        let mut schema = daemon::config::schema::<TunnelSection>();
+        let keys = match schema.get_mut("properties").map(Value::take) {
+            Some(Value::Object(keys)) => keys,
+            _ => Map::new(),
+        };
+        Self { host_ports, keys }
+    }
+
+    /// What a container asks for; `None` when that is nothing.
+    pub(super) fn read(&self, container: &Container) -> Option<Found> {
+        let labels = container.config.labels.as_ref()?;
+        let name = container.name.trim_start_matches('/');
+        let mut found = Found::default();
+        match labels.get(ENABLE)?.as_str() {
+            "true" => {}
+            "false" => return None,
+            _ => {
+                let error = format!("container {name}: {ENABLE}: expected true or false");
+                found.errors.push(error);
+                return Some(found);
+            }
+        }
+        for (group, labels) in groups(labels) {
+            let (key, default_name) = match group {
+                None => (format!("docker/{name}"), name.to_owned()),
+                Some(group) => (format!("docker/{name}/{group}"), format!("{name}-{group}")),
+            };
+            match self.tunnel(container, &labels, &default_name) {
+                Ok(wanted) => {
+                    found.tunnels.insert(key, wanted);
+                }
+                Err(errors) => found.errors.extend(errors.iter().map(|error| {
+                    let label = match group {
+                        None => format!("svc.{}", error.key),
+                        Some(group) => format!("svc.tunnels.{group}.{}", error.key),
+                    };
+                    let label = label.trim_end_matches('.');
+                    format!("container {name}: {label}: {}", error.message)
+                })),
+            }
+        }
+        Some(found)
+    }
+
+    /// Reads the labels of one tunnel as a section of a file. Keys of errors are labels.
+    fn tunnel(
+        &self,
+        container: &Container,
+        labels: &Group<'_>,
+        default_name: &str,
+    ) -> Result<Wanted, Vec<ConfigError>> {
+        let mut wrong = Vec::new();
+        let mut section = Map::new();
+        let mut own_labels = Map::new();
+        for (label, text) in labels {
+            let property = label.replace('-', "_");
+            match property.as_str() {
+                PORT | NETWORK => {}
+                PUBLIC_PORT => {
+                    self.put("port", label, text, &mut section, &mut wrong);
+                }
+                "labels" => wrong.push(ConfigError::new(label, "write svc.label.<key>")),
+                _ => match label.strip_prefix("label.") {
+                    Some(key) if !key.is_empty() => {
+                        own_labels.insert(key.to_owned(), (*text).into());
+                    }
+                    _ => self.put(&property, label, text, &mut section, &mut wrong),
+                },
+            }
+        }
+        section.insert("labels".to_owned(), own_labels.into());
+        if !section.contains_key("target") {
+            match self.target(container, labels) {
+                Ok(target) => {
+                    section.insert("target".to_owned(), target.into());
+                }
+                Err(error) => wrong.push(error),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let section: TunnelSection = serde_json::from_value(section.into())
+            .map_err(|error| vec![ConfigError::new("", error.to_string())])?;
+        Wanted::check(&section, default_name).map_err(|errors| {
+            let as_label = |error: ConfigError| ConfigError {
+                key: match error.key.as_str() {
+                    "port" => "public-port".to_owned(),
+                    key => key.replace('_', "-"),
+                },
+                ..error
+            };
+            errors.into_iter().map(as_label).collect()
+        })
+    }
+
+    /// Reads a text as the kind that its key has.
+    fn put(
+        &self,
+        key: &str,
+        label: &str,
+        text: &str,
+        section: &mut Map<String, Value>,
+        wrong: &mut Vec<ConfigError>,
+    ) {
+        let Some(schema) = self.keys.get(key) else {
+            wrong.push(ConfigError::new(label, self.unknown(key)));
+            return;
+        };
+        let kind = match schema.get("type") {
+            Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str),
+            kind => kind.and_then(Value::as_str),
+        };
+        let value = match kind {
+            Some("boolean") => match text {
+                "true" => Ok(true.into()),
+                "false" => Ok(false.into()),
+                _ => Err("expected true or false"),
+            },
+            Some("integer") => text
+                .parse::<i64>()
+                .map(Value::from)
+                .map_err(|_invalid| "expected a whole number"),
+            Some("array") => Ok(text
+                .split(',')
+                .map(str::trim)
+                .filter(|item| !item.is_empty())
+                .collect()),
+            _ => Ok(text.into()),
+        };
+        match value {
+            Ok(value) => {
+                section.insert(key.to_owned(), value);
+            }
+            Err(expected) => wrong.push(ConfigError::new(label, expected)),
+        }
+    }
+
+    fn unknown(&self, key: &str) -> String {
+        let ours = [PORT, NETWORK, PUBLIC_PORT, "enable"];
+        let known = self.keys.keys().map(String::as_str).chain(ours);
+        let nearest = known.min_by_key(|known| strsim::damerau_levenshtein(key, known));
+        match nearest {
+            Some(nearest) => format!(
+                "unknown label; the nearest known one is svc.{}",
+                nearest.replace('_', "-")
+            ),
+            None => "unknown label".to_owned(),
+        }
+    }
+
+    /// Where the container is reached.
+    fn target(&self, container: &Container, labels: &Group<'_>) -> Result<String, ConfigError> {
+        let port = match labels.get(PORT) {
+            Some(text) => text
+                .parse::<u16>()
+                .ok()
+                .filter(|port| *port > 0)
+                .ok_or_else(|| {
+                    ConfigError::new(PORT, "expected the port of the service, 1 to 65535")
+                })?,
+            None => only_port(container)?,
+        };
+        let network = labels.get(NETWORK).copied();
+        if self.host_ports {
+            return published(container, port);
+        }
+        if container.host_config.network_mode == "host" {
+            return Ok(format!("127.0.0.1:{port}"));
+        }
+        address(container, network).map(|address| match address {
+            IpAddr::V4(address) => format!("{address}:{port}"),
+            IpAddr::V6(address) => format!("[{address}]:{port}"),
+        })
+    }
+}
+
+/// Sorts labels by their tunnel: those of `svc.tunnels.<name>.` and those of the container alone.
+/// The network is said once for all of them, where it is not said for one.
+fn groups(labels: &BTreeMap<String, String>) -> BTreeMap<Option<&str>, Group<'_>> {
+    let mut groups: BTreeMap<Option<&str>, Group<'_>> = BTreeMap::new();
+    for (label, text) in labels {
+        let Some(rest) = label.strip_prefix("svc.").filter(|_| label != ENABLE) else {
+            continue;
+        };
+        let named = rest
+            .strip_prefix("tunnels.")
+            .and_then(|rest| rest.split_once('.'));
+        let (group, property) = match named {
+            Some((name, property)) => (Some(name), property),
+            None => (None, rest),
+        };
+        let labels = groups.entry(group).or_default();
+        labels.insert(property.to_owned(), text);
+    }
+    let shared = groups
+        .get(&None)
+        .and_then(|labels| labels.get(NETWORK))
+        .copied();
+    let alone = groups
+        .get(&None)
+        .is_none_or(|labels| labels.keys().all(|label| label == NETWORK));
+    if groups.keys().any(Option::is_some) {
+        if alone {
+            groups.remove(&None);
+        }
+    } else {
+        groups.entry(None).or_default();
+    }
+    if let Some(network) = shared {
+        for labels in groups.values_mut() {
+            labels.entry(NETWORK.to_owned()).or_insert(network);
+        }
+    }
+    groups
+}
+
+/// The one TCP port that the image names.
+fn only_port(container: &Container) -> Result<u16, ConfigError> {
+    let exposed = container.config.exposed_ports.iter().flatten();
+    let mut ports = exposed
+        .filter_map(|(port, _)| port.strip_suffix("/tcp"))
+        .filter_map(|port| port.parse().ok());
+    match (ports.next(), ports.next()) {
+        (Some(port), None) => Ok(port),
+        (None, _) => Err(ConfigError::new(
+            PORT,
+            "it is missing: which port of the container?",
+        )),
+        (Some(_), Some(_)) => Err(ConfigError::new(
+            PORT,
+            "it is missing, and the image names several ports",
+        )),
+    }
+}
+
+/// The container's address in a network: the one that is named, else the first by name.
+fn address(container: &Container, network: Option<&str>) -> Result<IpAddr, ConfigError> {
+    let networks = container.network_settings.networks.iter().flatten();
+    let mut addresses = networks
+        .filter(|(name, _)| network.is_none_or(|wanted| wanted == *name))
+        .flat_map(|(_, network)| [&network.ip_address, &network.ipv6_address])
+        .filter_map(|text| text.parse().ok());
+    addresses.next().ok_or_else(|| match network {
+        Some(name) => ConfigError::new(NETWORK, format!("it has no address in `{name}`")),
+        None => ConfigError::new(
+            PORT,
+            "the container has no address of its own; publish a port and give --docker-host-ports",
+        ),
+    })
+}
+
+/// Where this machine has the container's port.
+fn published(container: &Container, port: u16) -> Result<String, ConfigError> {
+    let bindings = container
+        .network_settings
+        .ports
+        .as_ref()
+        .and_then(|ports| ports.get(&format!("{port}/tcp")))
+        .and_then(Option::as_ref);
+    let binding = bindings
+        .and_then(|bindings| bindings.first())
+        .ok_or_else(|| {
+            ConfigError::new(
+                PORT,
+                format!("the container does not publish its port {port}"),
+            )
+        })?;
+    let host = match binding.host_ip.as_str() {
+        // Every address of the machine is its loopback too.
+        "" | "0.0.0.0" => "127.0.0.1".to_owned(),
+        "::" => "[::1]".to_owned(),
+        ip if ip.contains(':') => format!("[{ip}]"),
+        ip => ip.to_owned(),
+    };
+    Ok(format!("{host}:{}", binding.host_port))
+}
+
+/// The port of the service in the container.
+const PORT: &str = "port";
+/// The public port, which is `port` in a file.
+const PUBLIC_PORT: &str = "public_port";
+/// The network in which the container is reached.
+const NETWORK: &str = "network";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! The shape of the file: what may be written, before it is checked. The doc of a field is its
+//! description in the JSON Schema and in `docs/agent-configuration.md`.
+//!
+//! Values are as loose here as their kinds allow: `plan` judges them, all at once.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt};
+
+use client::Properties;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, Visitor},
+};
+use types::tunnel::{HttpVersion, Protocol, TlsMode, TlsVersion, TunnelType};
+
+/// The configuration of `svc run`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "svc run")]
+pub(super) struct AgentFile {
+    /// The version of this form. Required.
+    #[schemars(extend("const" = 1), example = 1)]
+    pub(super) version: Option<u64>,
+    /// The engine of the tunnels that name no other, `host:port`. Flags and the environment stand
+    /// above it, and a context fills in what neither gives.
+    #[schemars(example = "engine.example.com:443")]
+    pub(super) engine: Option<String>,
+    /// The file that holds the token for it, readable by its owner alone. A token itself has no
+    /// place in this file.
+    #[schemars(example = "/etc/svc/token")]
+    pub(super) token_file: Option<String>,
+    /// The CA that vouches for it (PEM); without it, those of the system.
+    #[schemars(example = "/etc/svc/ca.pem")]
+    pub(super) ca_file: Option<String>,
+    /// The context that fills in what is not given.
+    #[schemars(example = &"work")]
+    pub(super) context: Option<String>,
+    /// Labels of this client, shown in lists of clients.
+    #[schemars(example = serde_json::json!({"site": "bern"}))]
+    pub(super) client_labels: BTreeMap<String, String>,
+    /// The interval of heartbeats, 100ms to 5m; three silent ones, and at least 10 s, are a loss.
+    /// Without this key, 5s.
+    #[schemars(example = &"5s")]
+    pub(super) heartbeat: Option<String>,
+    /// Further engines, under names that tunnels use.
+    pub(super) engines: BTreeMap<String, EngineSection>,
+    /// The tunnels, under names of your choice: what they are called in the output, and towards
+    /// the engine unless they have a `name`.
+    pub(super) tunnels: BTreeMap<String, TunnelSection>,
+}
+
+/// A further engine. It takes nothing from flags and the environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct EngineSection {
+    /// The engine, `host:port`.
+    #[schemars(example = "other.example.com:443")]
+    pub(super) engine: Option<String>,
+    /// The file that holds the token for it.
+    #[schemars(example = "/etc/svc/other-token")]
+    pub(super) token_file: Option<String>,
+    /// The CA that vouches for it (PEM); without it, those of the system.
+    #[schemars(example = "/etc/svc/other-ca.pem")]
+    pub(super) ca_file: Option<String>,
+    /// The context that fills in what is not given.
+    #[schemars(example = &"other")]
+    pub(super) context: Option<String>,
+}
+
+/// A tunnel. What is left out is the engine's choice.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TunnelSection {
+    /// The service: a port of this machine, `host:port`, `https://host:port` or `unix:/path`.
+    /// Required.
+    pub(super) target: Option<TargetText>,
+    /// The engine, by its name under `engines`; without this key, the one at the top.
+    #[schemars(example = &"other")]
+    pub(super) engine: Option<String>,
+    /// Tell the service who visits: begin each connection to it with a PROXY protocol header of
+    /// this version. For tls, tcp and private tunnels; an http service reads X-Forwarded-For.
+    #[schemars(extend("enum" = ["v1", "v2"]), example = &"v2")]
+    pub(super) proxy_protocol: Option<String>,
+    /// The name in lists; a private tunnel is dialled by it. Without this key, the tunnel's key.
+    #[schemars(example = &"web")]
+    pub(super) name: Option<String>,
+    /// Whether there is a public address. Without this key there is one; a private tunnel is
+    /// dialled by its name.
+    #[schemars(example = false)]
+    pub(super) publish: Option<bool>,
+    /// What visitors speak. Without this key a published tunnel is http.
+    #[schemars(extend("enum" = Protocol::ALL), example = &"http")]
+    pub(super) protocol: Option<String>,
+    /// A stream of bytes, or datagrams; follows from the protocol.
+    #[serde(rename = "type")]
+    #[schemars(extend("enum" = TunnelType::ALL), example = &"bytestream")]
+    pub(super) kind: Option<String>,
+    /// The public host name: a label under the engine's own domain, or in full.
+    #[schemars(example = &"web")]
+    pub(super) hostname: Option<String>,
+    /// The public port, of a tcp tunnel.
+    #[schemars(range(min = 1, max = 65535), example = 20_001)]
+    pub(super) port: Option<i64>,
+    /// Labels of the tunnel.
+    #[schemars(example = serde_json::json!({"team": "shop"}))]
+    pub(super) labels: BTreeMap<String, String>,
+    /// What the service speaks.
+    #[schemars(extend("enum" = HttpVersion::ALL), example = &"h2c")]
+    pub(super) http_version: Option<String>,
+    /// Speak TLS to the service. An `https://` target says so by itself.
+    #[schemars(example = true)]
+    pub(super) upstream_tls: Option<bool>,
+    /// Visitors need a token.
+    #[schemars(example = true)]
+    pub(super) token_auth: Option<bool>,
+    /// Visitors sign in with a browser.
+    #[schemars(example = true)]
+    pub(super) svc_auth: Option<bool>,
+    /// Visitors need a client certificate.
+    #[schemars(example = true)]
+    pub(super) mtls_auth: Option<bool>,
+    /// Visitors solve a challenge first.
+    #[schemars(example = true)]
+    pub(super) challenge_mode: Option<bool>,
+    /// Serve the name together with other agents of yours that say so too.
+    #[schemars(example = true)]
+    pub(super) share: Option<bool>,
+    /// Addresses and networks that may visit.
+    #[schemars(example = ["192.0.2.0/24"])]
+    pub(super) trusted_ips: Vec<String>,
+    /// Countries that may visit.
+    #[schemars(example = ["CH"])]
+    pub(super) geo_ip: Vec<String>,
+    /// Where TLS ends.
+    #[schemars(extend("enum" = TlsMode::ALL), example = &"passthrough")]
+    pub(super) tls_mode: Option<String>,
+    /// ALPN names offered to visitors.
+    #[schemars(example = ["h2", "http/1.1"])]
+    pub(super) tls_alpns: Vec<String>,
+    /// The lowest TLS version of visitors.
+    #[schemars(extend("enum" = TlsVersion::ALL), example = "tls1.3")]
+    pub(super) tls_min_version: Option<String>,
+    /// Carry visitors of other regions over.
+    #[schemars(example = true)]
+    pub(super) allow_cross_region_routing: Option<bool>,
+}
+
+impl TunnelSection {
+    /// What is asked of the engine. Every field is named: one that the library learns has to be
+    /// thought of here.
+    pub(super) fn properties(&self) -> Properties {
+        Properties {
+            name: self.name.clone(),
+            kind: self.kind.clone(),
+            publish: self.publish,
+            protocol: self.protocol.clone(),
+            labels: self.labels.clone(),
+            geo_ip: self.geo_ip.clone(),
+            trusted_ips: self.trusted_ips.clone(),
+            tls_mode: self.tls_mode.clone(),
+            tls_alpns: self.tls_alpns.clone(),
+            tls_min_version: self.tls_min_version.clone(),
+            mtls_auth: self.mtls_auth,
+            http_version: self.http_version.clone(),
+            token_auth: self.token_auth,
+            svc_auth: self.svc_auth,
+            challenge_mode: self.challenge_mode,
+            hostname: self.hostname.clone(),
+            port: self.port.and_then(|port| u16::try_from(port).ok()),
+            upstream_tls: self.upstream_tls,
+            allow_cross_region_routing: self.allow_cross_region_routing,
+            share: self.share,
+            id: None,
+            host: None,
+        }
+    }
+}
+
+/// A target as it is written: a port needs no quotes.
+#[derive(Clone, Debug)]
+pub(super) struct TargetText(pub(super) String);
+
+impl<'de> Deserialize<'de> for TargetText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrPort;
+
+        impl Visitor<'_> for TextOrPort {
+            type Value = TargetText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a port")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<TargetText, E> {
+                Ok(TargetText(text.to_owned()))
+            }
+
+            fn visit_u64<E: de::Error>(self, port: u64) -> Result<TargetText, E> {
+                Ok(TargetText(port.to_string()))
+            }
+
+            fn visit_i64<E: de::Error>(self, port: i64) -> Result<TargetText, E> {
+                Ok(TargetText(port.to_string()))
+            }
+        }
+
+        deserializer.deserialize_any(TextOrPort)
+    }
+}
+
+impl JsonSchema for TargetText {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Target".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "integer"], "examples": ["localhost:3000"] })
+    }
+}

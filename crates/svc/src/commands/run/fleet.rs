@@ -1,0 +1,364 @@
+//! The agents and tunnels that run, brought in line with what is wanted.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    time::Duration,
+};
+
+use client::{Agent, Config, Refusal, Status, agent::AgentStatus};
+use daemon::shutdown::Shutdown;
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+
+use super::{
+    plan::Wanted,
+    tunnel::{OnAgent, Order, Told, keep},
+};
+use crate::{failure::Failure, signals::DRAIN};
+
+/// What runs. Its owner applies what is wanted, and hears what happens.
+pub(super) struct Fleet {
+    runtimes: Vec<Handle>,
+    shutdown: Shutdown,
+    told: mpsc::Sender<Told>,
+    agents: BTreeMap<EngineName, Crew>,
+    tunnels: BTreeMap<String, Held>,
+    /// Host names that engines drew, by the tunnel's key, also of tunnels that are not there now.
+    addresses: BTreeMap<String, String>,
+    /// Agents that let their streams finish.
+    leaving: JoinSet<()>,
+    tasks: JoinSet<()>,
+    numbers: u64,
+}
+
+/// An engine: one of the further ones, or the one at the top.
+pub(super) type EngineName = Option<String>;
+
+/// An agent of one engine.
+struct Crew {
+    config: Config,
+    on: OnAgent,
+    in_use: mpsc::Receiver<Infallible>,
+}
+
+/// A tunnel of one agent.
+struct Held {
+    order: watch::Sender<Order>,
+    state: State,
+}
+
+/// Where a tunnel stands, as far as the whole is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The engine has not answered yet.
+    Pending,
+    /// Visitors reach it.
+    Online,
+    /// It was online and is being brought back.
+    Away,
+    /// The engine refused it.
+    Over,
+}
+
+/// What became of what was wanted: keys of tunnels.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Applied {
+    pub(super) added: Vec<String>,
+    pub(super) changed: Vec<String>,
+    pub(super) removed: Vec<String>,
+    pub(super) unchanged: usize,
+}
+
+impl Applied {
+    /// Whether everything stayed as it was.
+    pub(super) fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+impl Fleet {
+    /// Nothing runs yet. Streams will live on `runtimes`.
+    pub(super) fn new(runtimes: Vec<Handle>, shutdown: Shutdown, told: mpsc::Sender<Told>) -> Self {
+        Self {
+            runtimes,
+            shutdown,
+            told,
+            agents: BTreeMap::new(),
+            tunnels: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            leaving: JoinSet::new(),
+            tasks: JoinSet::new(),
+            numbers: 0,
+        }
+    }
+
+    /// Makes what runs what is wanted. With `again`, what was refused is asked for once more.
+    ///
+    /// Tunnels whose engine is not among `configs` are left out by the caller.
+    ///
+    /// # Errors
+    /// An agent cannot be started. Nothing was changed then.
+    pub(super) fn apply(
+        &mut self,
+        configs: &BTreeMap<EngineName, Config>,
+        wanted: &BTreeMap<String, Wanted>,
+        again: bool,
+    ) -> Result<Applied, Failure> {
+        while self.tasks.try_join_next().is_some() || self.leaving.try_join_next().is_some() {}
+        let replaced = self.start_agents(configs, again)?;
+        let mut applied = Applied::default();
+        let gone: Vec<_> = self
+            .tunnels
+            .keys()
+            .filter(|key| !wanted.contains_key(*key))
+            .cloned()
+            .collect();
+        for key in gone {
+            self.tunnels.remove(&key);
+            applied.removed.push(key);
+        }
+        for (key, wanted) in wanted {
+            match self.want(key, wanted, again) {
+                Some(Change::Added) => applied.added.push(key.clone()),
+                Some(Change::Changed) => applied.changed.push(key.clone()),
+                None => applied.unchanged += 1,
+            }
+        }
+        let used: BTreeSet<_> = configs.keys().cloned().collect();
+        let unused: Vec<_> = self
+            .agents
+            .keys()
+            .filter(|name| !used.contains(*name))
+            .cloned()
+            .collect();
+        let unused = unused.iter().filter_map(|name| self.agents.remove(name));
+        let unused: Vec<_> = unused.collect();
+        for crew in replaced.into_iter().chain(unused) {
+            self.leave(crew);
+        }
+        Ok(applied)
+    }
+
+    /// Starts the agents that are new or changed, and gives back those that they stand in for.
+    fn start_agents(
+        &mut self,
+        configs: &BTreeMap<EngineName, Config>,
+        again: bool,
+    ) -> Result<Vec<Crew>, Failure> {
+        let mut started = Vec::new();
+        for (name, config) in configs {
+            let runs = self.agents.get(name).is_some_and(|crew| {
+                let ended = crew.refusal().is_some();
+                is_same(&crew.config, config) && !(ended && again)
+            });
+            if runs {
+                continue;
+            }
+            let mut whole = config.clone();
+            whole.runtimes.clone_from(&self.runtimes);
+            let agent = Agent::start(whole)?;
+            let (in_use, uses) = mpsc::channel(1);
+            self.tasks.spawn(tell_refusal(
+                name.clone(),
+                agent.status(),
+                self.told.clone(),
+            ));
+            self.numbers += 1;
+            let on = OnAgent {
+                agent,
+                number: self.numbers,
+                _in_use: in_use,
+            };
+            let config = config.clone();
+            started.push((
+                name.clone(),
+                Crew {
+                    config,
+                    on,
+                    in_use: uses,
+                },
+            ));
+        }
+        let replaced = started
+            .into_iter()
+            .filter_map(|(name, crew)| self.agents.insert(name, crew));
+        Ok(replaced.collect())
+    }
+
+    fn want(&mut self, key: &str, wanted: &Wanted, again: bool) -> Option<Change> {
+        let crew = self.agents.get(&wanted.engine)?;
+        let on = crew.on.clone();
+        let address = self
+            .addresses
+            .get(key)
+            .filter(|_| keeps_address(wanted))
+            .cloned();
+        let Some(held) = self.tunnels.get_mut(key) else {
+            let (order, orders) = watch::channel(Order {
+                on,
+                wanted: wanted.clone(),
+                address,
+                attempt: 0,
+            });
+            let told = self.told.clone();
+            self.tasks.spawn(keep(key.into(), orders, told));
+            let state = State::Pending;
+            self.tunnels.insert(key.to_owned(), Held { order, state });
+            return Some(Change::Added);
+        };
+        let is_new = {
+            let order = held.order.borrow();
+            order.wanted != *wanted || order.on.number != on.number
+        };
+        let retry = again && held.state == State::Over;
+        if !is_new && !retry {
+            return None;
+        }
+        held.order.send_modify(|order| {
+            order.on = on;
+            order.wanted = wanted.clone();
+            order.address = address;
+            order.attempt += u64::from(retry);
+        });
+        Some(Change::Changed)
+    }
+
+    /// Closes an agent when no tunnel is on it any more; what it has accepted may finish.
+    fn leave(&mut self, crew: Crew) {
+        let shutdown = self.shutdown.clone();
+        let Crew { on, mut in_use, .. } = crew;
+        let agent = on.agent.clone();
+        drop(on);
+        self.leaving.spawn(async move {
+            let _none: Option<Infallible> = in_use.recv().await;
+            tokio::select! {
+                _drained = agent.close(LEAVE) => {}
+                () = shutdown.drain().cancelled() => close(&agent, &shutdown).await,
+            }
+        });
+    }
+
+    /// Notes where a tunnel stands; whether it is still wanted.
+    pub(super) fn note(&mut self, key: &str, status: &Status) -> bool {
+        let Some(held) = self.tunnels.get_mut(key) else {
+            return false;
+        };
+        match status {
+            Status::Connecting => {}
+            Status::Online(online) => {
+                held.state = State::Online;
+                let drawn = &online.properties.hostname;
+                let asked = held.order.borrow().wanted.clone();
+                if let Some(hostname) = drawn.as_ref().filter(|_| keeps_address(&asked)) {
+                    if self.addresses.len() >= MAX_ADDRESSES {
+                        let tunnels = &self.tunnels;
+                        self.addresses.retain(|key, _| tunnels.contains_key(key));
+                    }
+                    self.addresses.insert(key.to_owned(), hostname.clone());
+                }
+            }
+            Status::Disconnected { .. } if held.state == State::Pending => {}
+            Status::Disconnected { .. } => held.state = State::Away,
+            Status::Closed(_) => held.state = State::Over,
+        }
+        true
+    }
+
+    /// The port on which a tunnel's engine is reached.
+    pub(super) fn engine_port(&self, key: &str) -> u16 {
+        let held = self.tunnels.get(key);
+        let crew = held.and_then(|held| self.agents.get(&held.order.borrow().wanted.engine));
+        crew.map_or(443, |crew| crew.config.engine.port())
+    }
+
+    /// How many tunnels stand in each state.
+    pub(super) fn count(&self, state: State) -> usize {
+        let states = self.tunnels.values().map(|held| held.state);
+        states.filter(|found| *found == state).count()
+    }
+
+    /// Why no agent can go on: all of them were refused. `None` while one runs, or there is none.
+    pub(super) fn refused(&self) -> Option<Refusal> {
+        let mut refusals = self.agents.values().map(Crew::refusal);
+        let first = refusals.next()??;
+        refusals.all(|refusal| refusal.is_some()).then_some(first)
+    }
+
+    /// Leaves all engines; what was accepted may finish until the deadline of the stop.
+    pub(super) fn stop(&mut self) -> JoinSet<()> {
+        let mut closing = std::mem::take(&mut self.leaving);
+        for crew in self.agents.values() {
+            let (agent, shutdown) = (crew.on.agent.clone(), self.shutdown.clone());
+            closing.spawn(async move { close(&agent, &shutdown).await });
+        }
+        closing
+    }
+}
+
+/// Closes an agent within the two steps of a stop.
+async fn close(agent: &Agent, shutdown: &Shutdown) {
+    tokio::select! {
+        _drained = agent.close(DRAIN) => {}
+        () = shutdown.hard().cancelled() => drop(agent.close(Duration::ZERO).await),
+    }
+}
+
+/// Tells when the engine refuses the agent, which may have no tunnel that would tell it.
+async fn tell_refusal(
+    engine: EngineName,
+    mut status: watch::Receiver<AgentStatus>,
+    told: mpsc::Sender<Told>,
+) {
+    let ended = status
+        .wait_for(|status| matches!(status, AgentStatus::Ended(_)))
+        .await
+        .map(|status| status.clone());
+    let Ok(AgentStatus::Ended(Some(refusal))) = ended else {
+        return;
+    };
+    // An error is the end of the process.
+    drop(told.send(Told::Refused { engine, refusal }).await);
+}
+
+enum Change {
+    Added,
+    Changed,
+}
+
+impl Crew {
+    /// Why the agent is over.
+    fn refusal(&self) -> Option<Refusal> {
+        match &*self.on.agent.status().borrow() {
+            AgentStatus::Ended(refusal) => refusal.clone(),
+            _ => None,
+        }
+    }
+}
+
+/// Whether an agent of the one configuration is one of the other.
+fn is_same(one: &Config, other: &Config) -> bool {
+    one.engine == other.engine
+        && one.token == other.token
+        && one.trust == other.trust
+        && one.labels == other.labels
+        && one.heartbeat == other.heartbeat
+}
+
+/// Whether the engine draws its host name, and visitors find it by that.
+fn keeps_address(wanted: &Wanted) -> bool {
+    let asked = &wanted.properties;
+    asked.hostname.is_none()
+        && asked.publish != Some(false)
+        && asked.protocol.as_deref() != Some("tcp")
+}
+
+/// How long streams may go on at an agent that another one stands in for: nobody waits for them,
+/// and an hour is longer than most live.
+const LEAVE: Duration = Duration::from_hours(1);
+
+/// More than one agent has tunnels; each is a name.
+const MAX_ADDRESSES: usize = 4096;

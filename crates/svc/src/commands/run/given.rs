@@ -1,0 +1,141 @@
+//! What flags, the environment, the file and the context say together: which file, and which
+//! engines.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use client::Config;
+
+use super::{
+    Args,
+    file::EngineSection,
+    fleet::EngineName,
+    plan::{Plan, Wanted},
+};
+use crate::{
+    connection::{Connection, config_directory},
+    failure::Failure,
+};
+
+impl Args {
+    /// The file that is named, or the one that is there; none is needed with containers.
+    pub(super) fn find_file(&self) -> Result<Option<PathBuf>, Failure> {
+        if self.file.is_some() {
+            return Ok(self.file.clone());
+        }
+        let here = PathBuf::from(HERE);
+        let at_home = config_directory(self.connection.config.as_ref())
+            .map(|directory| directory.join(AT_HOME));
+        let found = [Some(here), at_home.clone()]
+            .into_iter()
+            .flatten()
+            .find(|path| path.exists());
+        if found.is_none() && !self.docker.is_on() {
+            let places = match at_home {
+                Some(path) => format!("{HERE} here and no {}", path.display()),
+                None => format!("{HERE} here"),
+            };
+            return Err(Failure::usage(format!("there is no {places}"))
+                .hint("name a file, or give --docker; docs/agent-configuration.md has examples"));
+        }
+        Ok(found)
+    }
+
+    /// The engines that a plan uses. An error has the key of the section at fault.
+    pub(super) fn engines(
+        &self,
+        plan: &Plan,
+    ) -> Result<BTreeMap<EngineName, Config>, (String, Failure)> {
+        let mut engines = BTreeMap::new();
+        let uses_top = plan.tunnels.values().any(|wanted| wanted.engine.is_none());
+        let containers = self.docker.is_on();
+        if uses_top || containers {
+            let config = self
+                .connection_at_top(&plan.engine)
+                .and_then(|connection| connection.resolve())
+                .map_err(|failure| (String::new(), failure))?;
+            engines.insert(None, config);
+        }
+        for (name, section) in &plan.engines {
+            let is_used = |wanted: &Wanted| wanted.engine.as_ref() == Some(name);
+            if !containers && !plan.tunnels.values().any(is_used) {
+                continue;
+            }
+            let config = self
+                .connection_of(section)
+                .and_then(|connection| connection.resolve())
+                .map_err(|failure| (format!("engines.{name}"), failure))?;
+            engines.insert(Some(name.clone()), config);
+        }
+        for config in engines.values_mut() {
+            config.labels.clone_from(&plan.client_labels);
+            if let Some(heartbeat) = plan.heartbeat {
+                config.heartbeat = heartbeat;
+            }
+        }
+        Ok(engines)
+    }
+
+    /// Flags and the environment, then the file. What the file has for its own engine is not shown
+    /// to another one that a flag names.
+    fn connection_at_top(&self, section: &EngineSection) -> Result<Connection, Failure> {
+        // A variable that is set to nothing is as good as none.
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let (engine, token) = (
+            given(&self.connection.engine),
+            given(&self.connection.token),
+        );
+        let is_other = engine.is_some() && section.engine.is_some() && engine != section.engine;
+        let nothing = EngineSection::default();
+        let section = if is_other { &nothing } else { section };
+        let token_file = match &self.token_file {
+            Some(path) => Some(path.display().to_string()),
+            None => section.token_file.clone(),
+        };
+        let of_file = self.connection_of(&EngineSection {
+            // A token that is given needs no file.
+            token_file: token_file.filter(|_| token.is_none()),
+            ..section.clone()
+        })?;
+        Ok(Connection {
+            engine: engine.or(of_file.engine),
+            token: token.or(of_file.token),
+            ca_file: self.connection.ca_file.clone().or(of_file.ca_file),
+            context: given(&self.connection.context).or(of_file.context),
+            config: of_file.config,
+        })
+    }
+
+    fn connection_of(&self, section: &EngineSection) -> Result<Connection, Failure> {
+        let token = section.token_file.as_deref().map(read_token).transpose()?;
+        Ok(Connection {
+            engine: section.engine.clone(),
+            token,
+            ca_file: section.ca_file.as_deref().map(PathBuf::from),
+            context: section.context.clone(),
+            config: self.connection.config.clone(),
+        })
+    }
+}
+
+fn read_token(path: &str) -> Result<String, Failure> {
+    let bytes = daemon::files::read_bounded(Path::new(path), MAX_TOKEN_BYTES)
+        .map_err(|error| Failure::usage(format!("the token in {path} cannot be read: {error}")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_invalid| Failure::usage(format!("what {path} holds is no token")))?;
+    match text.trim() {
+        "" => Err(Failure::usage(format!(
+            "{path} is empty: it should hold a token"
+        ))),
+        token => Ok(token.to_owned()),
+    }
+}
+
+/// The file that is looked for where the command is started.
+const HERE: &str = "svc.yaml";
+/// The file that is looked for beside the contexts.
+const AT_HOME: &str = "agent.yaml";
+/// Tokens are at most 8 KiB; what is longer is another file.
+const MAX_TOKEN_BYTES: u64 = 16 * 1024;

@@ -1,0 +1,119 @@
+//! Keeps `docs/agent-configuration.md` and `docs/agent.schema.json` true: both are made from the
+//! file's type. `BLESS=1 cargo test -p svc --bin svc run::reference` writes them anew.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::CommandFactory;
+use client::Properties;
+use daemon::config::reference;
+
+use super::plan::Plan;
+
+const BEGIN: &str = "<!-- agent keys: made from crates/svc/src/commands/run/file.rs -->\n";
+const END: &str = "<!-- end of agent keys -->\n";
+
+#[test]
+fn the_reference_has_every_key() {
+    let path = docs("agent-configuration.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let keys = reference::markdown(&super::schema());
+    let expected = format!("{before}{BEGIN}\n{keys}{END}{after}");
+    is_current(&path, &text, &expected);
+}
+
+#[test]
+fn the_committed_schema_is_current() {
+    let path = docs("agent.schema.json");
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let schema = serde_json::to_string_pretty(&super::schema()).unwrap();
+    is_current(&path, &text, &format!("{schema}\n"));
+}
+
+#[test]
+fn the_examples_of_the_documentation_are_accepted() {
+    let text = fs::read_to_string(docs("agent-configuration.md")).unwrap();
+    let examples: Vec<_> = text
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .filter(|example| example.starts_with("version: 1"))
+        .collect();
+    assert!(examples.len() >= 2, "{examples:?}");
+    for example in examples {
+        let read = Plan::read("example", example.as_bytes());
+        assert!(read.is_ok(), "{example}\n{read:?}");
+    }
+}
+
+#[test]
+fn every_key_is_described() {
+    assert_eq!(
+        reference::undescribed(&super::schema()),
+        Vec::<String>::new()
+    );
+}
+
+/// A property that one way of asking for a tunnel learns is one of all of them.
+#[test]
+fn a_file_can_say_what_flags_say_and_the_library_knows() {
+    let schema = super::schema();
+    let keys = &schema["properties"]["tunnels"]["additionalProperties"]["properties"];
+    let keys: BTreeSet<_> = keys
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+
+    let short_forms = ["http", "tls", "tcp", "bytestream"];
+    let of_the_process = ["client_label", "heartbeat", "output", "help"];
+    let cli = crate::cli::Cli::command();
+    let forward = cli.find_subcommand("forward").unwrap();
+    for flag in forward.get_arguments() {
+        let in_connection = flag.get_help_heading() == Some("Connection");
+        let Some(long) = flag.get_long().filter(|_| !in_connection) else {
+            continue;
+        };
+        let key = match long {
+            "no-publish" => "publish".to_owned(),
+            "label" => "labels".to_owned(),
+            "geoip" => "geo_ip".to_owned(),
+            long => long.replace('-', "_"),
+        };
+        let elsewhere = short_forms.contains(&long) || of_the_process.contains(&key.as_str());
+        assert!(elsewhere || keys.contains(key.as_str()), "--{long}");
+    }
+
+    let text = r#"{"name":"a","type":"b","publish":true,"protocol":"c","labels":{"d":"e"},
+        "geo_ip":["CH"],"trusted_ips":["::1"],"tls_mode":"f","tls_alpns":["g"],
+        "tls_min_version":"h","mtls_auth":true,"http_version":"i","token_auth":true,
+        "svc_auth":true,"challenge_mode":true,"hostname":"j","port":1,"upstream_tls":true,
+        "allow_cross_region_routing":true,"share":true}"#;
+    let properties: Properties = serde_json::from_str(text).unwrap();
+    let section: super::file::TunnelSection = serde_json::from_str(text).unwrap();
+    assert_eq!(section.properties(), properties);
+}
+
+fn docs(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs")
+        .join(name)
+}
+
+fn is_current(path: &Path, text: &str, expected: &str) {
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(path, expected).unwrap();
+    } else {
+        assert!(
+            text == expected,
+            "{} is not current: BLESS=1 writes it",
+            path.display()
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! What `svc run` says: plain lines, or the JSON lines of `svc forward` with the tunnel's key.
+//!
+//! What is wrong is said on stderr in either form, for whoever reads a log.
+
+use std::collections::BTreeMap;
+
+use client::{Closed, Connection, Status, Target};
+use daemon::config::{ConfigError, Origin};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::fleet::Applied;
+use crate::{
+    cli::Format,
+    failure::Failure,
+    lines::{StatusLine, StreamLine, stream_text, why},
+    output,
+};
+
+/// The writer of one run.
+pub(super) struct Report {
+    format: Format,
+    /// The last trouble told of each tunnel, so that a long outage is one line.
+    troubles: BTreeMap<String, String>,
+}
+
+/// A line of a tunnel.
+#[derive(Serialize)]
+struct OfTunnel<'a, T> {
+    tunnel: &'a str,
+    #[serde(flatten)]
+    line: T,
+}
+
+/// A configuration that is in force.
+#[derive(Serialize)]
+struct AppliedLine<'a> {
+    status: &'static str,
+    added: &'a [String],
+    changed: &'a [String],
+    removed: &'a [String],
+    unchanged: usize,
+}
+
+/// A configuration that is refused; what was in force stays.
+#[derive(Serialize)]
+struct RejectedLine<'a> {
+    status: &'static str,
+    errors: Vec<ErrorLine<'a>>,
+}
+
+#[derive(Default, Serialize)]
+struct ErrorLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u64>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    key: &'a str,
+    message: &'a str,
+}
+
+impl Report {
+    /// A report in one of the forms.
+    pub(super) fn new(format: Format) -> Self {
+        Self {
+            format,
+            troubles: BTreeMap::new(),
+        }
+    }
+
+    /// Tells a change of a tunnel.
+    pub(super) fn status(
+        &mut self,
+        key: &str,
+        status: &Status,
+        target: &Target,
+        engine_port: u16,
+    ) -> Result<(), Failure> {
+        match status {
+            Status::Connecting => Ok(()),
+            Status::Online(online) => {
+                self.troubles.remove(key);
+                match self.format {
+                    Format::Json => json(key, StatusLine::online(online, target.to_string(), engine_port)),
+                    Format::Text => {
+                        output::line(&format!("{key}: {} -> {target}", online.forwarding))
+                    }
+                }
+            }
+            Status::Disconnected { error, retry_in } => {
+                if self.troubles.get(key).map(String::as_str) != Some(error) {
+                    output::message(&format!("{key}: not connected: {error}; trying again"));
+                    self.troubles
+                        .insert(key.to_owned(), error.as_ref().to_owned());
+                }
+                match self.format {
+                    Format::Json => json(key, StatusLine::disconnected(error, *retry_in)),
+                    Format::Text => Ok(()),
+                }
+            }
+            Status::Closed(closed) => self.closed(key, closed),
+        }
+    }
+
+    /// Tells the end of a tunnel.
+    pub(super) fn closed(&mut self, key: &str, closed: &Closed) -> Result<(), Failure> {
+        self.troubles.remove(key);
+        if let Some(error) = why(closed) {
+            output::message(&format!("{key}: {}", output::plain(error)));
+        }
+        match self.format {
+            Format::Json => json(key, StatusLine::closed(closed)),
+            Format::Text => output::line(&format!("{key}: closed")),
+        }
+    }
+
+    /// Tells a stream of a tunnel.
+    pub(super) fn stream(&self, key: &str, stream: &Connection) -> Result<(), Failure> {
+        let now = Timestamp::now();
+        match self.format {
+            Format::Json => json(key, StreamLine::of(stream, now)),
+            Format::Text => output::line(&format!("{now:.0} {key} {}", stream_text(stream))),
+        }
+    }
+
+    /// Tells what a configuration has changed.
+    pub(super) fn applied(&self, applied: &Applied) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => output::json(&AppliedLine {
+                status: "applied",
+                added: &applied.added,
+                changed: &applied.changed,
+                removed: &applied.removed,
+                unchanged: applied.unchanged,
+            }),
+            Format::Text => output::line(&format!(
+                "applied: {} added, {} changed, {} removed, {} as before",
+                applied.added.len(),
+                applied.changed.len(),
+                applied.removed.len(),
+                applied.unchanged
+            )),
+        }
+    }
+
+    /// Tells why a configuration is refused while another one is in force.
+    pub(super) fn rejected(&self, errors: &[ConfigError]) -> Result<(), Failure> {
+        for error in errors {
+            output::message(&format!("error: {error}"));
+        }
+        output::message("nothing was changed: what ran before goes on");
+        match self.format {
+            Format::Json => output::json(&RejectedLine {
+                status: "rejected",
+                errors: errors.iter().map(ErrorLine::of).collect(),
+            }),
+            Format::Text => Ok(()),
+        }
+    }
+}
+
+fn json(tunnel: &str, line: impl Serialize) -> Result<(), Failure> {
+    output::json(&OfTunnel { tunnel, line })
+}
+
+impl<'a> ErrorLine<'a> {
+    fn of(error: &'a ConfigError) -> Self {
+        let bare = Self {
+            key: &error.key,
+            message: &error.message,
+            ..Self::default()
+        };
+        match &error.origin {
+            Some(Origin::File { path, line, column }) => Self {
+                file: Some(path),
+                line: Some(*line),
+                column: Some(*column),
+                ..bare
+            },
+            _ => bare,
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Writing a unit, and having systemd use it.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use nix::unistd::geteuid;
+use tokio::process::Command;
+
+use super::{InstallArgs, NameArgs, unit::Unit};
+use crate::{
+    connection::config_directory,
+    failure::{Code, Failure},
+    output,
+};
+
+/// Writes the unit; then the service is started, now and with the machine, unless that is not
+/// wanted.
+pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
+    let names = &args.unit.name;
+    names.may_write("install")?;
+    let unit = args.unit.unit()?;
+    look_at_files(&unit, names)?;
+    let path = names.path()?;
+    write(&path, &unit.text())
+        .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
+    output::message(&format!("wrote {}", path.display()));
+    if args.no_start {
+        return Ok(());
+    }
+    if !is_booted() {
+        output::message("systemd does not run here: nothing is started");
+        return Ok(());
+    }
+    names.systemctl(&["daemon-reload"]).await?;
+    names.systemctl(&["enable", &names.unit_name()]).await?;
+    // Started anew also where an older unit runs.
+    names.systemctl(&["restart", &names.unit_name()]).await?;
+    output::message(&format!(
+        "{} runs; `svc service status` shows how",
+        names.name
+    ));
+    if names.user {
+        output::message("it ends with your last session unless `loginctl enable-linger` was run");
+    }
+    Ok(())
+}
+
+/// Stops the service and removes its unit. One that is not there is no failure.
+pub(super) async fn uninstall(names: &NameArgs) -> Result<(), Failure> {
+    names.may_write("uninstall")?;
+    let path = names.path()?;
+    if !path.exists() {
+        output::message(&format!("there is no {}", path.display()));
+        return Ok(());
+    }
+    let booted = is_booted();
+    if booted {
+        let disable = ["disable", "--now", &names.unit_name()];
+        names.systemctl(&disable).await?;
+    }
+    fs::remove_file(&path)
+        .map_err(|error| Failure::of(&format!("cannot remove {}", path.display()), error))?;
+    output::message(&format!("removed {}", path.display()));
+    if booted {
+        names.systemctl(&["daemon-reload"]).await?;
+    }
+    Ok(())
+}
+
+/// Shows what systemd says of the service.
+pub(super) async fn status(names: &NameArgs) -> Result<(), Failure> {
+    let path = names.path()?;
+    if !path.exists() {
+        let message = format!("there is no {}", path.display());
+        return Err(Failure::new(Code::Failed, message).hint("`svc service install` writes it"));
+    }
+    let mut command = names.command();
+    let ended = command
+        .args(["status", "--no-pager", "--full", &names.unit_name()])
+        .stdin(Stdio::null())
+        .status()
+        .await
+        .map_err(|error| no_systemctl(&error))?;
+    match ended.code() {
+        Some(0) => Ok(()),
+        // systemctl has said it: 3 is a service that does not run.
+        _ => Err(
+            Failure::new(Code::Failed, format!("{} does not run", names.name))
+                .hint("`svc service install` starts it; its log is in `journalctl`"),
+        ),
+    }
+}
+
+impl NameArgs {
+    fn unit_name(&self) -> String {
+        format!("{}.service", self.name)
+    }
+
+    /// Where the unit is: systemd.unit(5), "Unit File Load Path".
+    fn path(&self) -> Result<PathBuf, Failure> {
+        if !self.user {
+            return Ok(Path::new("/etc/systemd/system").join(self.unit_name()));
+        }
+        let ours =
+            config_directory(None).ok_or_else(|| Failure::usage("there is no home directory"))?;
+        let home = ours.parent().unwrap_or(&ours);
+        Ok(home.join("systemd/user").join(self.unit_name()))
+    }
+
+    fn may_write(&self, what: &str) -> Result<(), Failure> {
+        if self.user || geteuid().is_root() {
+            return Ok(());
+        }
+        let message = "a service of the system is for root to change";
+        Err(Failure::new(Code::Refused, message).hint(format!(
+            "`sudo svc service {what}`, or --user for a service of your own"
+        )))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("systemctl");
+        if self.user {
+            command.arg("--user");
+        }
+        command
+    }
+
+    async fn systemctl(&self, args: &[&str]) -> Result<(), Failure> {
+        let ended = self
+            .command()
+            .args(args)
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .map_err(|error| no_systemctl(&error))?;
+        if ended.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let said = said.lines().next().unwrap_or("it does not say why");
+        let message = format!("systemctl {}: {}", args.join(" "), output::plain(said));
+        Err(Failure::new(Code::Failed, message)
+            .hint("`svc service install --no-start` writes the unit alone"))
+    }
+}
+
+/// What would keep the service from starting, or give its secrets away, is told before it is
+/// written.
+fn look_at_files(unit: &Unit, names: &NameArgs) -> Result<(), Failure> {
+    let hidden = [Some(unit.program()), unit.file()]
+        .into_iter()
+        .flatten()
+        .find(|path| !names.user && HIDDEN.iter().any(|directory| path.starts_with(directory)));
+    if let Some(path) = hidden {
+        let message = format!("a service of the system cannot see {}", path.display());
+        return Err(Failure::usage(message)
+            .hint("put the program below /usr/local/bin and its file below /etc/svc, or --user"));
+    }
+    if let Some(file) = unit.file() {
+        let readable = fs::metadata(file).map_err(|error| {
+            Failure::of(&format!("cannot read {}", file.display()), error)
+                .hint("docs/agent-configuration.md has examples of it")
+        })?;
+        if !names.user && readable.permissions().mode() & 0o004 == 0 {
+            output::message(&format!(
+                "warning: {} is read by a user of the service's own: it needs to be readable by \
+                 all (0644); it holds no secrets",
+                file.display()
+            ));
+        }
+    }
+    let Some(token) = unit.token_file() else {
+        return Ok(());
+    };
+    let metadata = fs::metadata(token)
+        .map_err(|error| Failure::of(&format!("cannot read {}", token.display()), error))?;
+    if metadata.permissions().mode() & 0o077 != 0 {
+        let message = format!("{} can be read by others", token.display());
+        return Err(Failure::usage(message).hint(format!("chmod 600 {}", token.display())));
+    }
+    Ok(())
+}
+
+/// What the unit hides from the service: homes, and the temporary files of others.
+const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+
+/// Writes the unit whole or not at all.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".new");
+    fs::write(&unfinished, text)?;
+    fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o644))?;
+    fs::rename(&unfinished, path)
+}
+
+/// Whether the machine was started by systemd: `sd_booted(3)`.
+fn is_booted() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+fn no_systemctl(error: &io::Error) -> Failure {
+    Failure::new(
+        Code::NotAvailable,
+        format!("systemctl cannot be run: {error}"),
+    )
+    .hint("have the system start `svc run FILE`, and start it again when it ends")
+}

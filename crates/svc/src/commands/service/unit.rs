@@ -1,0 +1,245 @@
+//! The text of a systemd unit for `svc run`.
+//!
+//! No directive needs a systemd newer than 247; those that a version does not know it passes over
+//! with a warning, so there are none of them.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use super::PrintArgs;
+use crate::{connection::config_directory, failure::Failure};
+
+/// What a unit says.
+#[derive(Debug)]
+pub(super) struct Unit {
+    program: PathBuf,
+    /// The configuration; a service of containers alone may have none.
+    file: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    docker: bool,
+    user: bool,
+}
+
+impl PrintArgs {
+    /// The unit that these flags ask for. Its paths are absolute: a service has no directory of
+    /// its own.
+    pub(super) fn unit(&self) -> Result<Unit, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::of("the path of this program is not known", error))?;
+        let file = match &self.file {
+            Some(file) => Some(absolute(file)?),
+            None if self.name.user => {
+                let directory = config_directory(None)
+                    .ok_or_else(|| Failure::usage("there is no home directory"))?;
+                Some(directory.join("agent.yaml"))
+            }
+            None => Some(PathBuf::from("/etc/svc/agent.yaml")),
+        };
+        // Containers need no file; one that is named shall be there.
+        let file = file.filter(|file| !self.docker || self.file.is_some() || file.exists());
+        let unit = Unit {
+            program,
+            file,
+            token_file: self.token_file.as_deref().map(absolute).transpose()?,
+            docker: self.docker,
+            user: self.name.user,
+        };
+        for path in [
+            Some(&unit.program),
+            unit.file.as_ref(),
+            unit.token_file.as_ref(),
+        ] {
+            let text = path.and_then(|path| path.to_str());
+            let plain = |text: &str| !text.chars().any(char::is_control);
+            if path.is_some() && !text.is_some_and(plain) {
+                return Err(Failure::usage("a path of the service is no plain text"));
+            }
+        }
+        Ok(unit)
+    }
+}
+
+impl Unit {
+    /// The program.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The configuration that the service reads.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// The file that holds its token.
+    pub(super) fn token_file(&self) -> Option<&Path> {
+        self.token_file.as_deref()
+    }
+
+    /// The whole unit.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::from("[Unit]\nDescription=svc agent\n");
+        if !self.user {
+            text.push_str("Wants=network-online.target\nAfter=network-online.target\n");
+            if self.docker {
+                text.push_str("After=docker.service\n");
+            }
+        }
+        text.push_str("\n[Service]\nType=notify\nNotifyAccess=main\n");
+        let mut start = quoted(&self.program);
+        start.push_str(" run");
+        if let Some(file) = &self.file {
+            // Writing to a string does not fail.
+            write!(start, " {}", quoted(file)).ok();
+        }
+        match &self.token_file {
+            Some(path) if self.user => {
+                // The credentials of a person's services need a newer systemd than many have; the
+                // file is the person's own.
+                write!(start, " --token-file {}", quoted(path)).ok();
+            }
+            Some(path) => {
+                let path = specifiers(&path.to_string_lossy());
+                writeln!(text, "LoadCredential=token:{path}").ok();
+                start.push_str(" --token-file ${CREDENTIALS_DIRECTORY}/token");
+            }
+            None => {}
+        }
+        if self.docker {
+            start.push_str(" --docker");
+        }
+        writeln!(text, "ExecStart={start}").ok();
+        text.push_str(RUNNING);
+        if !self.user {
+            text.push_str(HARDENED);
+            if self.docker {
+                text.push_str("SupplementaryGroups=docker\n");
+            }
+        }
+        text.push_str(CONFINED);
+        let target = if self.user {
+            "default.target"
+        } else {
+            "multi-user.target"
+        };
+        writeln!(text, "\n[Install]\nWantedBy={target}").ok();
+        text
+    }
+}
+
+/// How it is kept running. A configuration that is wrong (2) is not tried again and again. The time
+/// to stop is longer than the drain.
+const RUNNING: &str = "\
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=always
+RestartSec=5
+RestartPreventExitStatus=2
+TimeoutStartSec=60
+TimeoutStopSec=45
+WatchdogSec=30
+LimitNOFILE=1048576
+";
+
+/// For a service of the system: a user of its own, who exists while it runs, and a view of the
+/// machine in which it can change nothing.
+const HARDENED: &str = "\
+DynamicUser=yes
+CapabilityBoundingSet=
+AmbientCapabilities=
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectClock=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectControlGroups=yes
+ProtectProc=invisible
+ProcSubset=pid
+RestrictNamespaces=yes
+RemoveIPC=yes
+UMask=0077
+";
+
+/// What needs no rights of root to be given up, so that a person's service has it too.
+const CONFINED: &str = "\
+NoNewPrivileges=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged
+SystemCallErrorNumber=EPERM
+";
+
+/// A path as a word of a command line (systemd.service(5), "Command lines").
+fn quoted(path: &Path) -> String {
+    let path = specifiers(&path.to_string_lossy()).replace('$', "$$");
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.+@:%$".contains(&byte);
+    if path.bytes().all(plain) {
+        return path;
+    }
+    let escaped = path.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{escaped}\"")
+}
+
+/// A percent sign begins a specifier in every directive.
+fn specifiers(text: &str) -> String {
+    text.replace('%', "%%")
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path)
+        .map_err(|error| Failure::of(&format!("{} is no file", path.display()), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit() -> Unit {
+        Unit {
+            program: "/usr/bin/svc".into(),
+            file: Some("/etc/svc/agent.yaml".into()),
+            token_file: Some("/etc/svc/token".into()),
+            docker: false,
+            user: false,
+        }
+    }
+
+    #[test]
+    fn a_unit_of_the_system_gives_up_every_right_and_holds_no_secret() {
+        insta::assert_snapshot!(unit().text());
+    }
+
+    #[test]
+    fn a_unit_of_a_person_needs_no_root() {
+        let unit = Unit {
+            user: true,
+            docker: true,
+            file: Some("/home/ada/.config/svc/agent.yaml".into()),
+            ..unit()
+        };
+        insta::assert_snapshot!(unit.text());
+    }
+
+    #[test]
+    fn paths_are_words_whatever_is_in_them() {
+        for (path, word) in [
+            ("/usr/bin/svc", "/usr/bin/svc"),
+            ("/a b/c", r#""/a b/c""#),
+            ("/50%", "/50%%"),
+            ("/$HOME", "/$$HOME"),
+            (r#"/"\"#, r#""/\"\\""#),
+            ("/a;b", r#""/a;b""#),
+        ] {
+            assert_eq!(quoted(Path::new(path)), word);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The lines about tunnels and their streams that programs read: one JSON object each.
+
+use client::{Closed, Connection, tunnel::Online};
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// A tunnel that changed. What is not known has no field.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct StatusLine<'a> {
+    pub(crate) status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tunnel_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hostname: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forwarding: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forwarded: Option<String>,
+    /// Where its requests can be looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) inspector: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_in_ms: Option<u64>,
+}
+
+impl<'a> StatusLine<'a> {
+    /// A tunnel to `target` that visitors reach, through an engine on `engine_port`.
+    pub(crate) fn online(online: &'a Online, target: String, engine_port: u16) -> Self {
+        let properties = &online.properties;
+        Self {
+            status: "online",
+            tunnel_id: Some(&online.tunnel_id),
+            client_id: Some(&online.client_id),
+            name: properties.name.as_deref(),
+            hostname: properties.hostname.as_deref(),
+            port: properties
+                .hostname
+                .is_some()
+                .then(|| properties.port.unwrap_or(engine_port)),
+            forwarding: Some(&online.forwarding),
+            forwarded: Some(target),
+            ..Self::default()
+        }
+    }
+
+    /// A tunnel that is being brought back.
+    pub(crate) fn disconnected(error: &'a str, retry_in: std::time::Duration) -> Self {
+        Self {
+            status: "disconnected",
+            error: Some(error),
+            retry_in_ms: Some(u64::try_from(retry_in.as_millis()).unwrap_or(u64::MAX)),
+            ..Self::default()
+        }
+    }
+
+    /// A tunnel that is over.
+    pub(crate) fn closed(closed: &'a Closed) -> Self {
+        Self {
+            status: "closed",
+            error: why(closed),
+            ..Self::default()
+        }
+    }
+}
+
+/// A stream that began or ended.
+#[derive(Debug, Serialize)]
+pub(crate) struct StreamLine<'a> {
+    stream_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_ip: Option<String>,
+    active: bool,
+    date: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+impl<'a> StreamLine<'a> {
+    /// A stream at `now`.
+    pub(crate) fn of(stream: &'a Connection, now: Timestamp) -> Self {
+        Self {
+            stream_id: &stream.stream_id,
+            source_ip: stream.source_ip.map(|ip| ip.to_string()),
+            active: stream.active,
+            date: format!("{now:.3}"),
+            error: stream.error.as_deref(),
+        }
+    }
+}
+
+/// A stream in one line for people.
+pub(crate) fn stream_text(stream: &Connection) -> String {
+    let what = match (stream.active, &stream.error) {
+        (true, _) => "opened".to_owned(),
+        (false, None) => "closed".to_owned(),
+        (false, Some(error)) => format!("failed: {error}"),
+    };
+    let source = stream
+        .source_ip
+        .map_or_else(|| "-".to_owned(), |ip| ip.to_string());
+    format!("{} {source} {what}", stream.stream_id)
+}
+
+/// Why a tunnel is over; `None` when its owner wanted that.
+pub(crate) fn why(closed: &Closed) -> Option<&str> {
+    match closed {
+        Closed::Refused(refusal) => Some(&refusal.message),
+        Closed::ByEngine => Some("the engine closed the tunnel"),
+        Closed::Asked => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_fields_that_programs_read_and_no_others() {
+        let online = Online {
+            tunnel_id: "tun_1".to_owned(),
+            client_id: "cli_1".to_owned(),
+            properties: client::Properties {
+                hostname: Some("web.t.engine.localhost".to_owned()),
+                ..client::Properties::http()
+            },
+            forwarding: "https://web.t.engine.localhost:8443".to_owned(),
+        };
+        assert_eq!(
+            serde_json::to_string(&StatusLine::online(
+                &online,
+                "localhost:3000".to_owned(),
+                8443
+            ))
+            .unwrap(),
+            r#"{"status":"online","tunnel_id":"tun_1","client_id":"cli_1","hostname":"web.t.engine.localhost","port":8443,"forwarding":"https://web.t.engine.localhost:8443","forwarded":"localhost:3000"}"#
+        );
+        assert_eq!(
+            serde_json::to_string(&StatusLine::closed(&Closed::Asked)).unwrap(),
+            r#"{"status":"closed"}"#
+        );
+    }
+}
