@@ -110,7 +110,7 @@ function take(event, data) {
     case "paused":
       state.paused = data.paused;
       showHead();
-      return;
+      break;
     case "about":
       state.about = data;
       showHead();
