@@ -5,6 +5,7 @@ pub(crate) mod channel;
 mod data_path;
 pub(crate) mod forward;
 pub(crate) mod hello;
+mod host;
 mod inbound;
 mod lanes;
 mod pool;
@@ -84,6 +85,12 @@ impl Agent {
     /// Where the agent stands, and every change of it.
     pub fn status(&self) -> watch::Receiver<AgentStatus> {
         self.owner.status()
+    }
+
+    /// How long the engine took to answer the newest heartbeat, and every change of it. `None`
+    /// while there is no channel, and at an engine that does not answer heartbeats.
+    pub fn round_trip(&self) -> watch::Receiver<Option<Duration>> {
+        self.owner.round_trip()
     }
 
     /// Asks for a tunnel; returns at once. [`Tunnel::online`] waits for the answer.

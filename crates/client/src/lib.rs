@@ -45,6 +45,6 @@ pub use dial::dial;
 pub use error::{ConnectError, Refusal, RefusalKind};
 pub use properties::Properties;
 pub use stream::Stream;
-pub use target::{Destination, ProxyProtocol, Target};
+pub use target::{Destination, HostHeader, ProxyProtocol, Target};
 pub use trust::Trust;
 pub use tunnel::{Closed, Connection, Status, Tunnel};

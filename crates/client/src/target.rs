@@ -24,6 +24,17 @@ impl Target {
     pub fn wants_upstream_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
+
+    /// The `Host` with which a client of the service itself would come (RFC 9110 section 7.2: a
+    /// default port is left out). A Unix socket has none of its own.
+    fn authority(&self) -> String {
+        match self {
+            Self::Tcp(address) if address.port() == 80 => bracketed(address.host()),
+            Self::Tls(address) if address.port() == 443 => bracketed(address.host()),
+            Self::Tcp(address) | Self::Tls(address) => address.to_string(),
+            Self::Unix(_) => THIS_MACHINE.to_owned(),
+        }
+    }
 }
 
 impl FromStr for Target {
@@ -70,6 +81,19 @@ pub struct Destination {
     /// tunnels whose streams are one visitor's each: `tls`, `tcp` and private byte streams. A
     /// connection of an `http` tunnel carries the requests of many, whom `X-Forwarded-For` names.
     pub proxy_protocol: Option<ProxyProtocol>,
+    /// Let requests name this host instead of the public one. Only for tunnels that carry
+    /// HTTP/1.1 to the service without TLS: other bytes are not understood, and break the stream.
+    pub host_header: Option<HostHeader>,
+}
+
+impl Destination {
+    /// What requests shall have as their `Host`, where that is not the public name.
+    pub(crate) fn host(&self) -> Option<String> {
+        match self.host_header.as_ref()? {
+            HostHeader::Rewrite => Some(self.target.authority()),
+            HostHeader::Value(host) => Some(host.clone()),
+        }
+    }
 }
 
 impl From<Target> for Destination {
@@ -78,9 +102,39 @@ impl From<Target> for Destination {
         Self {
             target,
             proxy_protocol: None,
+            host_header: None,
         }
     }
 }
+
+/// The `Host` of requests at a service that refuses the public name, as development servers do.
+/// An `Origin` that is the public one follows it.
+///
+/// Written `rewrite`, or as the host itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostHeader {
+    /// The host and the port of the target.
+    Rewrite,
+    /// This one: a name or an address, with its port where it has one.
+    Value(String),
+}
+
+impl FromStr for HostHeader {
+    type Err = ParseHostHeaderError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "rewrite" {
+            return Ok(Self::Rewrite);
+        }
+        http1::Authority::parse(text.as_bytes()).ok_or(ParseHostHeaderError)?;
+        Ok(Self::Value(text.to_owned()))
+    }
+}
+
+/// The text is no host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a host is `rewrite`, or a name or an address with or without a port")]
+pub struct ParseHostHeaderError;
 
 /// A version of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +183,15 @@ impl From<crate::address::ParseHostPortError> for ParseTargetError {
     }
 }
 
+/// A host as it stands in a URL.
+fn bracketed(host: &str) -> String {
+    if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    }
+}
+
 fn with_default_port(text: &str, port: u16) -> Result<HostPort, ParseTargetError> {
     let text = text.strip_suffix('/').unwrap_or(text);
     if has_port(text) {
@@ -171,6 +234,28 @@ mod tests {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), written, "{text}");
             assert_eq!(target.wants_upstream_tls(), tls, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_that_of_the_target_or_a_chosen_one() {
+        for (target, header, host) in [
+            ("3000", None, None),
+            ("3000", Some("rewrite"), Some("localhost:3000")),
+            ("http://app.test", Some("rewrite"), Some("app.test")),
+            ("http://[::1]", Some("rewrite"), Some("[::1]")),
+            ("[::1]:3000", Some("rewrite"), Some("[::1]:3000")),
+            ("unix:/run/app.sock", Some("rewrite"), Some("localhost")),
+            ("3000", Some("app.test:81"), Some("app.test:81")),
+        ] {
+            let destination = Destination {
+                host_header: header.map(|text| text.parse().unwrap()),
+                ..target.parse::<Target>().unwrap().into()
+            };
+            assert_eq!(destination.host().as_deref(), host, "{target}");
+        }
+        for text in ["", "a b", "a\r\nX: y", "https://a", "a:0"] {
+            assert!(text.parse::<HostHeader>().is_err(), "{text}");
         }
     }
 

@@ -5,6 +5,11 @@ use client::{Properties, Target};
 
 use crate::failure::Failure;
 
+/// Headings of the help, which commands share.
+pub(crate) const SERVICE: &str = "Service";
+const VISITORS: &str = "Visitors";
+const TLS: &str = "TLS of visitors";
+
 /// The flags that say what tunnel is wanted. What is left out is the engine's choice.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Tunnel", group = ArgGroup::new("short").multiple(false))]
@@ -28,6 +33,10 @@ pub(crate) struct TunnelFlags {
     /// A private byte stream, for `svc dial`
     #[arg(long, group = "short", conflicts_with = "protocol")]
     pub(crate) bytestream: bool,
+
+    /// What flows through it: bytestream or datagram
+    #[arg(long = "type", value_name = "TYPE", conflicts_with = "bytestream")]
+    pub(crate) kind: Option<String>,
 
     /// What visitors speak: http, tls, tcp
     #[arg(long, value_name = "PROTOCOL")]
@@ -54,55 +63,55 @@ pub(crate) struct TunnelFlags {
     pub(crate) labels: Vec<(String, String)>,
 
     /// What the service speaks: http/1.1 or h2c
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, help_heading = SERVICE, value_name = "VERSION")]
     pub(crate) http_version: Option<String>,
 
     /// Speak TLS to the service
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, help_heading = SERVICE, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true)]
     pub(crate) upstream_tls: Option<bool>,
 
     /// Visitors need a token
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, help_heading = VISITORS, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true)]
     pub(crate) token_auth: Option<bool>,
 
     /// Visitors sign in with a browser
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, help_heading = VISITORS, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true)]
     pub(crate) svc_auth: Option<bool>,
 
     /// Visitors need a client certificate
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, help_heading = VISITORS, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true)]
     pub(crate) mtls_auth: Option<bool>,
 
     /// Visitors solve a challenge first
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, help_heading = VISITORS, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true)]
     pub(crate) challenge_mode: Option<bool>,
 
     /// Serve the name together with other agents of yours that say so too
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true)]
     pub(crate) share: Option<bool>,
 
     /// Addresses and networks that may visit (comma-separated)
-    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    #[arg(long, help_heading = VISITORS, value_name = "CIDR", value_delimiter = ',')]
     pub(crate) trusted_ips: Vec<String>,
 
     /// Countries that may visit (comma-separated)
-    #[arg(long, value_name = "COUNTRY", value_delimiter = ',')]
+    #[arg(long, help_heading = VISITORS, value_name = "COUNTRY", value_delimiter = ',')]
     pub(crate) geoip: Vec<String>,
 
     /// Where TLS ends: terminated or passthrough
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, help_heading = TLS, value_name = "MODE")]
     pub(crate) tls_mode: Option<String>,
 
     /// ALPN names offered to visitors (comma-separated)
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, help_heading = TLS, value_name = "NAME", value_delimiter = ',')]
     pub(crate) tls_alpns: Vec<String>,
 
     /// The lowest TLS version of visitors: tls1.2 or tls1.3
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, help_heading = TLS, value_name = "VERSION")]
     pub(crate) tls_min_version: Option<String>,
 
     /// Carry visitors of other regions over
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true)]
     pub(crate) allow_cross_region_routing: Option<bool>,
 }
 
@@ -119,7 +128,10 @@ impl TunnelFlags {
         }
         Ok(Properties {
             name: self.name.clone(),
-            kind: self.bytestream.then(|| "bytestream".to_owned()),
+            kind: match self.bytestream {
+                true => Some("bytestream".to_owned()),
+                false => self.kind.clone(),
+            },
             publish: Some(!private),
             protocol: if private {
                 protocol
@@ -198,6 +210,10 @@ mod tests {
                 "3000 --token-auth=false",
                 r#"{"publish":true,"protocol":"http","token_auth":false}"#,
             ),
+            (
+                "53 --type datagram --no-publish",
+                r#"{"type":"datagram","publish":false}"#,
+            ),
             ("22 --tcp", r#"{"publish":true,"protocol":"tcp"}"#),
             (
                 "22 --protocol tcp --port 20001",
@@ -247,6 +263,7 @@ mod tests {
             "1 --tls --protocol tcp",
             "1 --label x",
             "1 --port 0",
+            "1 --bytestream --type datagram",
         ] {
             let args = std::iter::once("svc").chain(line.split(' '));
             assert!(Flags::try_parse_from(args).is_err(), "{line}");

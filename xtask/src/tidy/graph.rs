@@ -40,7 +40,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("client", &["transport", "types", "wire"]),
+    ("client", &["http1", "transport", "types", "wire"]),
     ("inspector", &["client", "http1", "types"]),
     (
         "control",

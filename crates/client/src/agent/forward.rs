@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use transport::proxy_protocol::{MAX_HEADER, write_v1, write_v2};
 use transport::{Pumped, Socket, pump, standing::Framed};
 
-use super::lanes::OnLane;
+use super::{host::Named, lanes::OnLane};
 use crate::{
     Destination, HostPort, ProxyProtocol, Stream, Target,
     connect::keepalive,
@@ -22,6 +22,8 @@ pub(crate) use crate::tap::Visit;
 /// Where the streams of one tunnel go, and who is told of them.
 pub(crate) struct Forward {
     to: Destination,
+    /// What requests have as their `Host`, where that is not the public name.
+    host: Option<Arc<str>>,
     observer: Option<Observer>,
     tap: Option<Arc<dyn Tap>>,
 }
@@ -32,7 +34,12 @@ impl Forward {
         observer: Option<Observer>,
         tap: Option<Arc<dyn Tap>>,
     ) -> Self {
-        Self { to, observer, tap }
+        Self {
+            host: to.host().map(Arc::from),
+            to,
+            observer,
+            tap,
+        }
     }
 
     /// Dials the service, and tells it who visits where it wants to know; the error is for the
@@ -56,9 +63,25 @@ impl Forward {
             })
     }
 
-    /// Carries both directions to their ends, see [`Service::carry`], and shows them to whoever
-    /// looks at this visit.
+    /// Carries both directions to their ends, see [`Service::carry`], with another host where one
+    /// is wanted, and shows them to whoever looks at this visit as the service sees them.
     pub(crate) async fn join<S: transport::Stream>(
+        &self,
+        visit: &Visit,
+        service: Service,
+        visitor: &mut S,
+    ) -> Pumped {
+        match &self.host {
+            None => self.join_shown(visit, service, visitor).await,
+            // On the heap: few ask for it, and the others must not keep room for it.
+            Some(host) => {
+                let mut named = Named::new(visitor, host);
+                Box::pin(self.join_shown(visit, service, &mut named)).await
+            }
+        }
+    }
+
+    async fn join_shown<S: transport::Stream>(
         &self,
         visit: &Visit,
         service: Service,

@@ -58,6 +58,8 @@ pub(crate) struct Session {
     path: Arc<DataPath>,
     /// Standing connections, where the engine speaks `pool/1`.
     pool: Option<Pool>,
+    /// The newest heartbeat and when it went out: its answer tells the round trip.
+    beat: Option<(u64, Instant)>,
     /// Since when the engine has been asked to end the channel.
     ending: Option<Instant>,
     /// Ends what belongs to this channel and carries no stream.
@@ -147,6 +149,7 @@ impl Session {
                 Pool::new(shared, path, over.clone(), speaks_lane)
             }),
             path,
+            beat: None,
             ending: None,
             over,
         })
@@ -247,10 +250,13 @@ impl Session {
     }
 
     async fn heartbeat(&mut self) -> Result<(), ConnectError> {
-        match self.liveness.next_heartbeat(Instant::now()) {
-            Some(heartbeat) => self.writer.send(Kind::Heartbeat(heartbeat)).await,
-            None => Ok(()),
-        }
+        let now = Instant::now();
+        let Some(heartbeat) = self.liveness.next_heartbeat(now) else {
+            return Ok(());
+        };
+        // One of the old mode has no sequence, and no answer.
+        self.beat = (heartbeat.sequence != 0).then_some((heartbeat.sequence, now));
+        self.writer.send(Kind::Heartbeat(heartbeat)).await
     }
 
     /// When something is due without the engine saying anything.
@@ -282,10 +288,16 @@ impl Session {
     /// Handles one message; true when the channel is over as asked.
     fn handle(&mut self, kind: Kind) -> Result<bool, ConnectError> {
         match kind {
-            Kind::Heartbeat(heartbeat) => self
-                .liveness
-                .on_heartbeat(heartbeat, Instant::now())
-                .map_err(|error| ConnectError::Protocol(error.to_string()))?,
+            Kind::Heartbeat(heartbeat) => {
+                let now = Instant::now();
+                let answered = heartbeat.acknowledgement;
+                self.liveness
+                    .on_heartbeat(heartbeat, now)
+                    .map_err(|error| ConnectError::Protocol(error.to_string()))?;
+                if let Some((_, sent)) = self.beat.take_if(|(sequence, _)| *sequence == answered) {
+                    self.shared.set_round_trip(Some(now - sent));
+                }
+            }
             Kind::OpenTunnelRsp(answer) => self.tunnel_answered(answer),
             Kind::CloseTunnelRsp(closed) => self.tunnel_closed(&closed.tunnel_id),
             Kind::ServerMessage(ServerMessage { message }) => {

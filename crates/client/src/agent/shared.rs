@@ -43,6 +43,7 @@ pub(crate) struct Shared {
     lanes: Vec<Arc<AtomicUsize>>,
     turn: AtomicUsize,
     status: watch::Sender<AgentStatus>,
+    round_trip: watch::Sender<Option<Duration>>,
     tunnels: Mutex<BTreeMap<u64, Arc<Entry>>>,
     next_id: AtomicU64,
     /// Something is wanted that was not before; the actor looks what.
@@ -74,6 +75,7 @@ impl Shared {
             lanes,
             turn: AtomicUsize::new(0),
             status: watch::Sender::new(AgentStatus::Connecting),
+            round_trip: watch::Sender::new(None),
             tunnels: Mutex::default(),
             next_id: AtomicU64::new(1),
             changed: Notify::new(),
@@ -99,7 +101,18 @@ impl Shared {
     }
 
     pub(crate) fn set_status(&self, status: AgentStatus) {
+        if !matches!(status, AgentStatus::Online { .. }) {
+            self.set_round_trip(None);
+        }
         self.status.send_replace(status);
+    }
+
+    pub(crate) fn round_trip(&self) -> watch::Receiver<Option<Duration>> {
+        self.round_trip.subscribe()
+    }
+
+    pub(crate) fn set_round_trip(&self, round_trip: Option<Duration>) {
+        self.round_trip.send_replace(round_trip);
     }
 
     /// Runs `work` on the next runtime in turn, until it ends or the agent is killed.

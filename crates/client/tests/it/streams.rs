@@ -348,8 +348,8 @@ async fn a_close_waits_for_the_streams_of_the_program() {
 /// A service that sends back what it gets shows the header in front of it.
 fn introduced(port: u16, proxy_protocol: ProxyProtocol) -> Destination {
     Destination {
-        target: target(port),
         proxy_protocol: Some(proxy_protocol),
+        ..target(port).into()
     }
 }
 

@@ -187,8 +187,13 @@ async fn tcp_tunnel() -> (TestEngine, TestTunnel, Upstream, SocketAddr) {
         TestEngine::start_with(&format!("{TRUST}tcp: {{port_range: {port}-{port}}}\n")).await;
     let service = Upstream::tcp().await;
     let to = Destination {
-        target: service.addr().to_string().parse().unwrap(),
         proxy_protocol: Some(ProxyProtocol::V1),
+        ..service
+            .addr()
+            .to_string()
+            .parse::<client::Target>()
+            .unwrap()
+            .into()
     };
     let tunnel = TestTunnel::open(engine.agent().await, Properties::tcp(), to).await;
     (engine, tunnel, service, SocketAddr::from((ANYBODY, port)))

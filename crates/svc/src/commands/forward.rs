@@ -1,46 +1,81 @@
 //! `svc forward`: publish a service through an engine, or offer it for dialling.
 
+mod folder;
 mod inspect;
+mod panel;
+mod qr;
 mod report;
+mod source;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use clap::Parser;
 use client::{
-    Agent, Closed, Connection as StreamEvent, Destination, Properties, ProxyProtocol, Target,
-    tunnel::Observer,
+    Agent, Closed, Connection as StreamEvent, Destination, HostHeader, Properties, ProxyProtocol,
+    Target, tap::Tap, tunnel::Observer,
 };
-use tokio::sync::mpsc;
+use inspector::{Inspector, Subscription, Update, When};
+use tokio::{runtime::Handle, sync::mpsc};
 use transport::Workers;
 
 use self::{
+    folder::Folder,
     inspect::{Inspect, Inspection},
+    panel::{About, Feeds, Panel, Rows, Shown, screen},
     report::Report,
+    source::Source,
 };
 use crate::{
     cli::Format,
     connection::Connection,
     descriptors,
     failure::{Code, Failure},
-    properties::{TunnelFlags, pair},
+    output,
+    properties::{SERVICE, TunnelFlags, pair},
     signals, time,
 };
 
 /// The flags of `svc forward`.
 #[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc forward 3000 --name web                     # a web service on this machine
+  svc forward 5173 --host-header rewrite          # a development server that knows one name
+  svc forward ./dist --spa                        # the files of a folder
+  svc forward 3000 --token-auth --trusted-ips 192.0.2.0/24
+  svc forward 5432 --bytestream --name db         # private: svc dial svc://db
+  svc forward 22 --tcp                            # a port of its own")]
 pub(crate) struct Args {
-    /// The service: `PORT`, `HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`
+    /// The service: `PORT`, `HOST:PORT`, `https://HOST:PORT`, `unix:/PATH` or a folder
     #[arg(value_name = "TARGET")]
-    target: Target,
+    source: Source,
 
     #[command(flatten)]
     tunnel: TunnelFlags,
 
+    /// Let the service see another host than the public one: `rewrite` for its own, or a name. An
+    /// Origin that is the public one follows it. For services that speak HTTP/1.1 without TLS
+    #[arg(long, value_name = "HOST", help_heading = SERVICE)]
+    host_header: Option<HostHeader>,
+
     /// Tell the service who visits: begin each connection to it with a PROXY protocol header of
     /// this version (v1 or v2). For tls, tcp and private tunnels; an http service reads
     /// X-Forwarded-For
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", help_heading = SERVICE)]
     proxy_protocol: Option<ProxyProtocol>,
+
+    /// Of a folder: serve names with a dot in front, too
+    #[arg(long, help_heading = SERVICE)]
+    hidden: bool,
+
+    /// Of a folder: answer with its index.html where there is no such file
+    #[arg(long, help_heading = SERVICE)]
+    spa: bool,
 
     /// A label of this client (repeatable)
     #[arg(long = "client-label", value_name = "KEY=VALUE", value_parser = pair)]
@@ -49,6 +84,14 @@ pub(crate) struct Args {
     /// The interval of heartbeats; three silent ones, and at least 10 s, are a loss
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = heartbeat)]
     heartbeat: Duration,
+
+    /// Show the address as a QR code, too
+    #[arg(long)]
+    qr: bool,
+
+    /// Write lines also on a terminal, where a panel would be shown
+    #[arg(long)]
+    no_panel: bool,
 
     /// Record requests and show them at http://127.0.0.1:4040 or the next free port: at ADDRESS or
     /// PORT, or `off`. On a terminal on without this
@@ -72,27 +115,63 @@ pub(crate) struct Args {
 /// Forwards until a signal or a refusal. What a network can cause is no end: it is told, and the
 /// tunnel comes back.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
-    let properties = args.tunnel.properties(&args.target)?;
-    let destination = destination(&args, &properties)?;
+    let workers = Workers::per_core("svc-agent")
+        .map_err(|error| Failure::of("the workers cannot be started", error))?;
+    // Served as long as this is held.
+    let (target, _folder) = args.target(workers.handles())?;
+    let properties = args.tunnel.properties(&target)?;
+    let destination = args.destination(target.clone(), &properties)?;
+    let is_readable = is_readable(&properties) && args.inspect != Some(Inspect::Off);
     let mut config = args.connection.resolve()?;
-    config.labels = args.client_labels.into_iter().collect();
+    config.labels = args.client_labels.iter().cloned().collect();
     config.heartbeat = args.heartbeat;
+    config.runtimes = workers.handles().to_vec();
     let engine = config.engine.clone();
     descriptors::raise_limit();
     let shutdown = signals::listen(signals::DRAIN)?;
-    let workers = Workers::per_core("svc-agent")
-        .map_err(|error| Failure::of("the workers cannot be started", error))?;
-    config.runtimes = workers.handles().to_vec();
 
-    let inspection =
-        Inspection::start(args.inspect, args.output, &args.target, &properties).await?;
+    let inspection = Inspection::start(args.inspect, args.output, &target, &properties).await?;
     let agent = Agent::start(config)?;
     let mut tunnel = agent.open(properties);
     let mut status = tunnel.status();
-    let mut report = Report::new(args.output, args.target.clone(), engine);
+    let mut report = Report::new(args.output, args.source.to_string(), engine.clone());
     report.inspector(inspection.url());
-    let (observer, mut streams) = observe();
-    let forwarding = tunnel.forward_tapped(destination, Some(observer), inspection.tap());
+    let streams = Streams::default();
+    let (observer, mut told) = streams.observe();
+    let mut look = Look::default();
+    let mut tap = inspection.tap();
+    if args.output == Format::Text && !args.no_panel && screen::is_there() {
+        let requests = inspection.subscribe();
+        let rows = match requests {
+            Some(_) => Rows::Requests,
+            None => Rows::Streams,
+        };
+        let about = About {
+            target: args.source.to_string(),
+            engine: engine.to_string(),
+            inspector: inspection.url(),
+            rows,
+        };
+        let feeds = Feeds {
+            status: tunnel.status(),
+            round_trip: agent.round_trip(),
+            streams: told,
+            lost: streams.lost,
+            requests,
+            knows_host_header: args.host_header.is_some(),
+            show_code: args.qr,
+        };
+        look.panel = Some(Panel::start(about, feeds, shutdown.clone())?);
+        told = mpsc::channel(1).1;
+    } else {
+        report = report.with_code(args.qr);
+        if args.output == Format::Text && args.host_header.is_none() && is_readable {
+            let (advice, own) = Advice::of(&inspection, target);
+            look.advice = Some(advice);
+            tap = tap.or(own);
+        }
+    }
+    let forwarding = tunnel.forward_tapped(destination, Some(observer), tap);
     let stopping = async {
         shutdown.drain().cancelled().await;
         tokio::select! {
@@ -106,19 +185,24 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         tokio::select! {
             biased;
             () = &mut stopping => {
+                look.end().await?;
                 inspection.end().await;
                 return report.closed(&Closed::Asked);
             }
             Ok(()) = status.changed() => {
                 let now = status.borrow_and_update().clone();
                 inspection.status(&now);
-                report.status(&now)?;
+                if look.is_plain() {
+                    report.status(&now)?;
+                }
             }
-            Some(stream) = streams.recv() => report.stream(&stream)?,
+            Some(stream) = told.recv() => report.stream(&stream)?,
+            () = look.changed() => {}
             closed = &mut forwarding, if !over => {
                 over = true;
                 // While stopping, what was accepted is still being served.
                 if !shutdown.drain().is_cancelled() {
+                    look.end().await?;
                     report.closed(&closed)?;
                     // A tunnel that was taken over still serves those that it has accepted.
                     tokio::select! {
@@ -134,31 +218,196 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// A PROXY header says whose a connection is, so the connection must be one visitor's.
-fn destination(args: &Args, properties: &Properties) -> Result<Destination, Failure> {
-    let is_http = properties.protocol.as_deref() == Some("http");
-    if args.proxy_protocol.is_some() && is_http {
-        return Err(Failure::usage(
-            "--proxy-protocol is not for http tunnels: a connection to the service carries the \
-             requests of many visitors",
-        )
-        .hint("read X-Forwarded-For in the service, or give --tls, --tcp or --bytestream"));
+impl Args {
+    /// Where the streams go; a folder is served from here on.
+    fn target(&self, runtimes: &[Handle]) -> Result<(Target, Option<Folder>), Failure> {
+        let path = match &self.source {
+            Source::Service(_) if self.hidden || self.spa => {
+                return Err(Failure::usage("--hidden and --spa are about a folder")
+                    .hint("give a folder as the target: svc forward ./dist"));
+            }
+            Source::Service(target) => return Ok((target.clone(), None)),
+            Source::Folder(path) => path,
+        };
+        let options = folder::Options {
+            hidden: self.hidden,
+            spa: self.spa,
+        };
+        let runtime = runtimes.first().cloned().unwrap_or_else(Handle::current);
+        let folder = Folder::serve(path, options, &runtime)?;
+        Ok((Target::Unix(folder.socket()), Some(folder)))
     }
-    Ok(Destination {
-        target: args.target.clone(),
-        proxy_protocol: args.proxy_protocol,
-    })
+
+    /// What is told to the service, as far as it can be.
+    fn destination(&self, target: Target, properties: &Properties) -> Result<Destination, Failure> {
+        let protocol = properties.protocol.as_deref();
+        let is_http = protocol == Some("http");
+        let has_tls = properties.upstream_tls == Some(true);
+        if matches!(self.source, Source::Folder(_)) && (!is_http || has_tls) {
+            return Err(Failure::usage(
+                "a folder is served over http, without TLS on this machine",
+            )
+            .hint("leave out what says otherwise"));
+        }
+        // A PROXY header says whose a connection is, so the connection must be one visitor's.
+        if self.proxy_protocol.is_some() && is_http {
+            return Err(Failure::usage(
+                "--proxy-protocol is not for http tunnels: a connection to the service carries \
+                 the requests of many visitors",
+            )
+            .hint("read X-Forwarded-For in the service, or give --tls, --tcp or --bytestream"));
+        }
+        if self.host_header.is_some() {
+            let speaks = match properties.http_version.as_deref() {
+                _ if !is_http => Some(protocol.unwrap_or("a byte stream")),
+                Some(version) if version != "http/1.1" => Some(version),
+                _ if has_tls => Some("TLS"),
+                _ => None,
+            };
+            if let Some(other) = speaks {
+                return Err(Failure::usage(format!(
+                    "--host-header is for services that speak http/1.1 without TLS, and this one \
+                     speaks {other}"
+                ))
+                .hint("leave it out, and let the service know its public name"));
+            }
+        }
+        if self.qr && self.output == Format::Json {
+            return Err(
+                Failure::usage("--qr is for people, and --output json is not")
+                    .hint("`forwarding` has the address"),
+            );
+        }
+        if self.qr && (!is_http || properties.publish == Some(false)) {
+            return Err(Failure::usage(
+                "--qr is for public http tunnels: no phone opens another address",
+            ));
+        }
+        Ok(Destination {
+            target,
+            proxy_protocol: self.proxy_protocol,
+            host_header: self.host_header.clone(),
+        })
+    }
+}
+
+/// Whether requests can be read in what passes: the edge speaks TLS with a service that wants it.
+fn is_readable(properties: &Properties) -> bool {
+    properties.protocol.as_deref() == Some("http") && properties.upstream_tls != Some(true)
 }
 
 /// Streams are told through a bounded queue: a terminal that does not keep up must not hold
-/// visitors. Those that do not fit are counted by the report's reader as missing pairs.
-fn observe() -> (Observer, mpsc::Receiver<StreamEvent>) {
-    let (told, streams) = mpsc::channel(LINES);
-    let observer: Observer = Arc::new(move |stream| {
-        // A full queue loses the line, not the stream.
-        drop(told.try_send(stream));
-    });
-    (observer, streams)
+/// visitors. Those that do not fit are counted.
+#[derive(Default)]
+struct Streams {
+    lost: Arc<AtomicU64>,
+}
+
+impl Streams {
+    fn observe(&self) -> (Observer, mpsc::Receiver<StreamEvent>) {
+        let (told, streams) = mpsc::channel(LINES);
+        let lost = Arc::clone(&self.lost);
+        let observer: Observer = Arc::new(move |stream| {
+            // A full queue loses the line, not the stream.
+            if told.try_send(stream).is_err() {
+                lost.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        (observer, streams)
+    }
+}
+
+/// What a person looks at beside the lines of the report.
+#[derive(Default)]
+struct Look {
+    panel: Option<Panel>,
+    advice: Option<Advice>,
+}
+
+impl Look {
+    /// Whether the report's lines are what is shown.
+    fn is_plain(&self) -> bool {
+        self.panel.is_none()
+    }
+
+    /// Waits for something that is to be said, and says it. Cancel safe.
+    async fn changed(&mut self) {
+        match self {
+            Self {
+                panel: Some(panel), ..
+            } => {
+                let shown = panel.over().await;
+                self.panel = None;
+                if let Some(error) = shown.failure {
+                    output::message(&format!("the panel ended: {error}; the tunnel goes on"));
+                }
+            }
+            Self {
+                advice: Some(advice),
+                ..
+            } => {
+                if let Some(text) = advice.next().await {
+                    output::message(&format!("hint: {text}"));
+                }
+                self.advice = None;
+            }
+            Self { .. } => std::future::pending().await,
+        }
+    }
+
+    /// Gives the terminal back, and leaves there what was shown.
+    async fn end(&mut self) -> Result<(), Failure> {
+        let Some(panel) = self.panel.take() else {
+            return Ok(());
+        };
+        match panel.end().await {
+            Some(Shown { total, .. }) if total > 0 => {
+                let s = if total == 1 { "" } else { "s" };
+                output::line(&format!("{total} visit{s}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Looks at the first answers of a service for signs that it refuses the public name.
+struct Advice {
+    requests: Subscription,
+    left: u32,
+}
+
+impl Advice {
+    /// With the tap that it needs where nothing else is inspected; it costs nothing any more when
+    /// this is dropped.
+    fn of(inspection: &Inspection, target: Target) -> (Self, Option<Arc<dyn Tap>>) {
+        let of = |requests| Self {
+            requests,
+            left: LOOKED_AT,
+        };
+        match inspection.subscribe() {
+            Some(requests) => (of(requests), None),
+            None => {
+                let own = Inspector::new(When::Watched);
+                (of(own.subscribe()), Some(own.tap(target)))
+            }
+        }
+    }
+
+    /// What to do; nothing when there is no more to look at.
+    async fn next(&mut self) -> Option<String> {
+        while self.left > 0 {
+            let Update::Exchange(summary) = self.requests.next().await? else {
+                continue;
+            };
+            if let Some(hint) = summary.hint {
+                return Some(hint.text());
+            }
+            if summary.took.is_some() {
+                self.left -= 1;
+            }
+        }
+        None
+    }
 }
 
 /// Why the tunnel is over, when nobody asked for that.
@@ -187,3 +436,6 @@ const MAX_HEARTBEAT: Duration = Duration::from_mins(5);
 
 /// Lines that wait for the terminal: a burst of a thousand visitors, begin and end.
 const LINES: usize = 2048;
+
+/// A service that refuses a name does so from the first answer on; nobody looks at all of them.
+const LOOKED_AT: u32 = 20;

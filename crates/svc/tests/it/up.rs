@@ -26,7 +26,7 @@ use super::{
 };
 
 /// A visitor of a published address, on this machine.
-fn visitor(ready: &Value, url: &str) -> (reqwest::Client, reqwest::Url) {
+pub(crate) fn visitor(ready: &Value, url: &str) -> (reqwest::Client, reqwest::Url) {
     let url: reqwest::Url = url.parse().unwrap();
     let ca = std::fs::read(ready["ca_file"].as_str().unwrap()).unwrap();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, url.port().unwrap()));
@@ -41,7 +41,7 @@ fn visitor(ready: &Value, url: &str) -> (reqwest::Client, reqwest::Url) {
 }
 
 /// A service that answers each whole request with the same bytes in capitals.
-async fn shouting_service() -> u16 {
+pub(crate) async fn shouting_service() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -60,7 +60,7 @@ async fn shouting_service() -> u16 {
 }
 
 /// A web service that says `ok` once a connection, until it is aborted.
-async fn web_service(port: u16) -> (JoinHandle<()>, u16) {
+pub(crate) async fn web_service(port: u16) -> (JoinHandle<()>, u16) {
     let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let service = tokio::spawn(async move {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use client::{Properties, Status, Target, tap::Tap};
-use inspector::{About, Inspector, Serving, Settings, When, serve};
+use inspector::{About, Inspector, Serving, Settings, Subscription, When, serve};
 
 use crate::{cli::Format, failure::Failure, output, random};
 
@@ -114,6 +114,12 @@ impl Inspection {
     pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
         let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
         Some(on.inspector.tap(on.to.clone()))
+    }
+
+    /// The requests, for somebody else who shows them.
+    pub(crate) fn subscribe(&self) -> Option<Subscription> {
+        let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
+        Some(on.inspector.subscribe())
     }
 
     /// What a person opens.

@@ -3,17 +3,22 @@
 //! The first JSON line is that of a tunnel that is ready; until then only stderr says what is
 //! going on. Later lines have a `status`, or are a connection.
 
-use client::{Closed, Connection, HostPort, Status, Target, tunnel::Online};
+use std::io::{IsTerminal, stdout};
+
+use client::{Closed, Connection, HostPort, Status, tunnel::Online};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::{panel::screen, qr::Qr};
 use crate::{cli::Format, failure::Failure, output};
 
 /// The writer of one run.
 pub(crate) struct Report {
     format: Format,
-    target: Target,
+    target: String,
     engine: HostPort,
+    /// A QR code of the address is still to be printed.
+    code: bool,
     /// Where requests can be looked at.
     inspector: Option<String>,
     was_online: bool,
@@ -61,15 +66,22 @@ struct StreamLine<'a> {
 
 impl Report {
     /// A report on a tunnel to `target` through `engine`.
-    pub(crate) fn new(format: Format, target: Target, engine: HostPort) -> Self {
+    pub(crate) fn new(format: Format, target: String, engine: HostPort) -> Self {
         Self {
             format,
             target,
             engine,
+            code: false,
             inspector: None,
             was_online: false,
             trouble: None,
         }
+    }
+
+    /// The same, with a QR code of the address when it is known.
+    #[must_use]
+    pub(crate) fn with_code(self, code: bool) -> Self {
+        Self { code, ..self }
     }
 
     /// Says where requests can be looked at, once the tunnel is ready.
@@ -160,15 +172,20 @@ impl Report {
                     .is_some()
                     .then(|| properties.port.unwrap_or(self.engine.port())),
                 forwarding: Some(&online.forwarding),
-                forwarded: Some(self.target.to_string()),
+                forwarded: Some(self.target.clone()),
                 inspector: self.inspector.as_deref(),
                 ..StatusLine::of("online")
             }),
             Format::Text => {
                 let ready = format!("{} -> {}", online.forwarding, self.target);
                 match &self.inspector {
-                    Some(url) => output::line(&format!("{ready} (inspector: {url})")),
-                    None => output::line(&ready),
+                    Some(url) => output::line(&format!("{ready} (inspector: {url})"))?,
+                    None => output::line(&ready)?,
+                }
+                let colours = stdout().is_terminal() && screen::has_colours();
+                match Qr::of(&online.forwarding) {
+                    Some(qr) if std::mem::take(&mut self.code) => output::line(&qr.text(colours)),
+                    _ => Ok(()),
                 }
             }
         }

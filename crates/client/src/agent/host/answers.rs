@@ -1,0 +1,200 @@
+//! The way of the answers: read along until one of them changes the protocol.
+
+use std::collections::VecDeque;
+
+use http1::{BodyReader, BodyState, Limits, Progress, Slots, may_complete, parse_response};
+
+/// What is known of the answers of a stream.
+pub(super) struct Answers {
+    asked: VecDeque<Asked>,
+    at: At,
+    /// The part of a head or of a chunk's framing that was not whole yet.
+    held: Vec<u8>,
+    slots: Box<Slots>,
+    /// The newest request is an upgrade, and all of it has gone out.
+    upgrade_open: bool,
+}
+
+/// What must be known of a request to read its answer.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) to_head: bool,
+    pub(super) upgrade: bool,
+}
+
+enum At {
+    Head {
+        seen: usize,
+    },
+    Body {
+        reader: BodyReader,
+    },
+    /// Another protocol.
+    Upgraded,
+    /// Nobody knows: what cannot be read is passed on, and refused by the engine.
+    Lost,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self {
+            asked: VecDeque::new(),
+            at: At::Head { seen: 0 },
+            held: Vec::new(),
+            slots: Box::default(),
+            upgrade_open: false,
+        }
+    }
+}
+
+impl Answers {
+    /// Whether the next bytes of the visitor may be another protocol's: an upgrade was asked for
+    /// and is not answered.
+    pub(super) fn is_upgrade_open(&self) -> bool {
+        self.upgrade_open
+    }
+
+    /// Whether the service has accepted an upgrade.
+    pub(super) fn is_upgraded(&self) -> bool {
+        matches!(self.at, At::Upgraded)
+    }
+
+    /// A request begins.
+    pub(super) fn expect(&mut self, asked: Asked) {
+        if matches!(self.at, At::Lost) {
+            return;
+        }
+        if self.asked.len() >= MAX_ASKED {
+            return self.give_up();
+        }
+        self.asked.push_back(asked);
+    }
+
+    /// The request that began last has gone out with its body.
+    pub(super) fn request_is_whole(&mut self) {
+        self.upgrade_open = self.asked.back().is_some_and(|asked| asked.upgrade);
+    }
+
+    /// No answer will be understood any more.
+    pub(super) fn give_up(&mut self) {
+        if !self.is_upgraded() {
+            self.at = At::Lost;
+        }
+        self.asked.clear();
+        self.upgrade_open = false;
+        self.held = Vec::new();
+    }
+
+    /// Reads what goes to the visitor.
+    pub(super) fn advance(&mut self, bytes: &[u8]) {
+        if matches!(self.at, At::Upgraded | At::Lost) {
+            return;
+        }
+        if self.held.is_empty() {
+            let used = self.run(bytes);
+            self.hold(bytes.get(used..).unwrap_or_default());
+        } else {
+            let mut held = std::mem::take(&mut self.held);
+            held.extend_from_slice(bytes);
+            let used = self.run(&held);
+            held.drain(..used);
+            self.held = held;
+        }
+        if matches!(self.at, At::Upgraded | At::Lost) {
+            self.held = Vec::new();
+        }
+    }
+
+    fn hold(&mut self, rest: &[u8]) {
+        self.held.extend_from_slice(rest);
+    }
+
+    fn run(&mut self, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        loop {
+            let rest = bytes.get(used..).unwrap_or_default();
+            if rest.is_empty() {
+                return used;
+            }
+            let step = match &mut self.at {
+                At::Head { seen } if !may_complete(rest, *seen, &LIMITS) => {
+                    *seen = rest.len();
+                    return used;
+                }
+                At::Head { .. } => self.head(rest),
+                At::Body { reader } => match reader.advance_verbatim(rest) {
+                    Ok(verbatim) => {
+                        if verbatim.state != BodyState::More {
+                            self.at = At::Head { seen: 0 };
+                        }
+                        verbatim.consumed
+                    }
+                    Err(_bad) => {
+                        self.give_up();
+                        0
+                    }
+                },
+                At::Upgraded | At::Lost => return bytes.len(),
+            };
+            if step == 0 {
+                return used;
+            }
+            used += step;
+        }
+    }
+
+    /// Reads a head; 0 while it is not whole.
+    fn head(&mut self, rest: &[u8]) -> usize {
+        let to_head = self.asked.front().is_some_and(|asked| asked.to_head);
+        match parse_response(rest, &LIMITS, to_head, &mut self.slots) {
+            Ok(Progress::Partial) => {
+                self.at = At::Head { seen: rest.len() };
+                0
+            }
+            Ok(Progress::Complete { head, head_len }) => {
+                let (status, reader) = (head.status, BodyReader::from(head.body));
+                self.answered(status, reader);
+                head_len
+            }
+            Err(_bad) => {
+                self.give_up();
+                0
+            }
+        }
+    }
+
+    fn answered(&mut self, status: u16, body: BodyReader) {
+        let upgrade = self.asked.front().is_some_and(|asked| asked.upgrade);
+        self.at = if status == 101 && upgrade {
+            self.asked.clear();
+            self.upgrade_open = false;
+            At::Upgraded
+        } else if status == 101 {
+            // A change of protocol that nobody asked for.
+            self.give_up();
+            At::Lost
+        } else if status < 200 {
+            At::Head { seen: 0 }
+        } else {
+            self.asked.pop_front();
+            if self.asked.is_empty() {
+                self.upgrade_open = false;
+            }
+            if body.is_done() {
+                At::Head { seen: 0 }
+            } else {
+                At::Body { reader: body }
+            }
+        };
+    }
+}
+
+/// As for requests: what a service may send, the engine decides.
+const LIMITS: Limits = Limits {
+    head_bytes: 60 * 1024,
+    target_bytes: 16 * 1024,
+    headers: http1::MAX_FIELDS,
+};
+
+/// Requests without an answer; the engine sends the next when the answer to the last is there.
+const MAX_ASKED: usize = 128;

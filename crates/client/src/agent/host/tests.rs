@@ -1,0 +1,203 @@
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+use super::*;
+
+/// What the service gets of a stream that comes in these pieces.
+async fn through(pieces: &[&[u8]], host: &str) -> Vec<u8> {
+    let (mut far, mut near) = duplex(64);
+    let mut named = Named::new(&mut near, host);
+    let mut got = Vec::new();
+    let sent = async {
+        for piece in pieces {
+            far.write_all(piece).await.unwrap();
+            far.flush().await.unwrap();
+        }
+        far.shutdown().await.unwrap();
+    };
+    let (_, read) = tokio::join!(sent, named.read_to_end(&mut got));
+    read.unwrap();
+    got
+}
+
+#[tokio::test]
+async fn host_and_origin_change_and_all_else_stays() {
+    let request = b"GET /a?b HTTP/1.1\r\nX-A:  1 \r\nhOst: Web.t.test:443\r\n\
+        X-Forwarded-Proto: https\r\nOrigin: https://web.t.test\r\nReferer: https://web.t.test/x\r\n\r\n";
+    let got = through(&[request], "localhost:5173").await;
+    let expected = "GET /a?b HTTP/1.1\r\nX-A:  1 \r\nhOst: localhost:5173\r\n\
+        X-Forwarded-Proto: https\r\nOrigin: http://localhost:5173\r\nReferer: https://web.t.test/x\r\n\r\n";
+    assert_eq!(String::from_utf8(got).unwrap(), expected);
+}
+
+#[tokio::test]
+async fn only_the_public_origin_is_renamed() {
+    for (origin, proto, host, renamed) in [
+        ("https://web.test", "https", "web.test", true),
+        ("https://web.test:443", "https", "web.test", true),
+        ("https://web.test:8443", "https", "WEB.test:8443", true),
+        ("http://web.test", "http", "web.test:80", true),
+        ("http://web.test", "https", "web.test", false),
+        ("https://web.test.evil.test", "https", "web.test", false),
+        ("https://web.test:8443", "https", "web.test", false),
+        ("https://other.test", "https", "web.test", false),
+        ("null", "https", "web.test", false),
+    ] {
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nX-Forwarded-Proto: {proto}\r\n\r\n"
+        );
+        let got = through(&[request.as_bytes()], "a:1").await;
+        let got = String::from_utf8(got).unwrap();
+        assert_eq!(got.contains("Origin: http://a:1\r\n"), renamed, "{got}");
+    }
+}
+
+#[tokio::test]
+async fn what_breaks_off_breaks_off_at_the_service_too() {
+    for broken in [
+        "GET / HTTP/1.1\r\nHost: a",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+    ] {
+        let got = through(&[broken.as_bytes()], "a").await;
+        assert_eq!(
+            got.escape_ascii().to_string(),
+            broken.escape_default().to_string()
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_request_breaks_the_stream() {
+    let (mut far, mut near) = duplex(64);
+    far.write_all(b"\x16\x03\x01\x00\x05hello").await.unwrap();
+    let mut named = Named::new(&mut near, "a");
+    let error = named.read_to_end(&mut Vec::new()).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+}
+
+/// Bytes that look like a request, behind an upgrade.
+const UPGRADE: &[u8] =
+    b"GET /ws HTTP/1.1\r\nHost: web.test\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+const BEHIND: &[u8] = b"GET / HTTP/1.1\r\nHost: web.test\r\n\r\n";
+
+#[tokio::test]
+async fn behind_an_accepted_upgrade_bytes_pass_as_they_are() {
+    let got = upgraded("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await;
+    assert!(got.ends_with(BEHIND), "{}", got.escape_ascii());
+}
+
+#[tokio::test]
+async fn behind_a_refused_upgrade_the_next_request_is_renamed() {
+    for answer in [
+        "HTTP/1.1 426 Upgrade Required\r\nContent-Length: 2\r\n\r\nno",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
+    ] {
+        let got = upgraded(answer).await;
+        let renamed = b"GET / HTTP/1.1\r\nHost: a:1\r\n\r\n";
+        assert!(got.ends_with(renamed), "{}", got.escape_ascii());
+    }
+}
+
+/// What the service gets after an upgrade that it answers, byte by byte.
+async fn upgraded(answer: &str) -> Vec<u8> {
+    let (mut far, mut near) = duplex(1024);
+    let mut named = Named::new(&mut near, "a:1");
+    far.write_all(UPGRADE).await.unwrap();
+    far.write_all(BEHIND).await.unwrap();
+    let mut got = vec![0; UPGRADE.len() - "web.test".len() + "a:1".len()];
+    named.read_exact(&mut got).await.unwrap();
+    // Nobody knows yet what the rest is.
+    let mut early = [0; 1];
+    let waits = tokio::time::timeout(std::time::Duration::ZERO, named.read(&mut early));
+    waits.await.unwrap_err();
+    for byte in answer.as_bytes() {
+        named.write_all(&[*byte]).await.unwrap();
+    }
+    far.shutdown().await.unwrap();
+    named.read_to_end(&mut got).await.unwrap();
+    got
+}
+
+#[tokio::test]
+async fn an_upgrade_that_is_never_answered_holds_nobody() {
+    let (mut far, mut near) = duplex(1024);
+    let mut named = Named::new(&mut near, "a:1");
+    far.write_all(UPGRADE).await.unwrap();
+    far.shutdown().await.unwrap();
+    // The service closes.
+    let mut got = Vec::new();
+    let read = async {
+        let mut some = [0; 512];
+        let read = named.read(&mut some).await.unwrap();
+        got.extend_from_slice(&some[..read]);
+        named.shutdown().await.unwrap();
+        named.read_to_end(&mut got).await.unwrap();
+    };
+    read.await;
+    assert!(got.starts_with(b"GET /ws HTTP/1.1\r\nHost: a:1\r\n"));
+}
+
+/// A request with any framing of its body, as it is sent and as the service shall see it.
+fn request() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+    let body = prop::collection::vec(any::<u8>(), 0..600);
+    (body, 0..4_u8, 1..64_usize).prop_map(|(body, framing, chunk)| {
+        let mut rest = Vec::new();
+        match framing {
+            0 => rest.extend_from_slice(b"\r\n"),
+            1 => {
+                rest.extend_from_slice(
+                    format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes(),
+                );
+                rest.extend_from_slice(&body);
+            }
+            _ => {
+                rest.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+                for part in body.chunks(chunk) {
+                    rest.extend_from_slice(format!("{:x}\r\n", part.len()).as_bytes());
+                    rest.extend_from_slice(part);
+                    rest.extend_from_slice(b"\r\n");
+                }
+                let trailer: &[u8] = if framing == 2 {
+                    b""
+                } else {
+                    b"X-Sum: Host: b\r\n"
+                };
+                rest.extend_from_slice(b"0\r\n");
+                rest.extend_from_slice(trailer);
+                rest.extend_from_slice(b"\r\n");
+            }
+        }
+        let with = |host: &str| {
+            let mut whole = format!("POST /p HTTP/1.1\r\nHost: {host}\r\nX-A: b\r\n").into_bytes();
+            whole.extend_from_slice(&rest);
+            whole
+        };
+        (with("web.t.test"), with("localhost:5173"))
+    })
+}
+
+proptest! {
+    /// However the bytes of a pipeline are cut, the service gets the same.
+    #[test]
+    fn any_split_of_the_bytes_gives_the_same(
+        requests in prop::collection::vec(request(), 1..5),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let sent: Vec<u8> = requests.iter().flat_map(|(sent, _)| sent.clone()).collect();
+        let expected: Vec<u8> = requests.iter().flat_map(|(_, seen)| seen.clone()).collect();
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(sent.len())).collect();
+        cuts.sort_unstable();
+        cuts.push(sent.len());
+        let (mut machine, mut answers) = (Requests::new("localhost:5173"), Answers::default());
+        let (mut raw, mut got, mut from) = (Vec::new(), Vec::new(), 0);
+        for cut in cuts {
+            raw.extend_from_slice(&sent[from..cut]);
+            from = cut;
+            let used = machine.advance(&raw, &mut got, &mut answers).unwrap();
+            raw.drain(..used);
+        }
+        prop_assert!(raw.is_empty());
+        prop_assert_eq!(got, expected);
+    }
+}

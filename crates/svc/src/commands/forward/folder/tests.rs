@@ -1,0 +1,204 @@
+use std::{fs, os::unix::fs::symlink};
+
+use axum::body::to_bytes;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A folder with something of each kind.
+fn files() -> TempDir {
+    let outer = tempfile::tempdir().unwrap();
+    let root = outer.path().join("www");
+    fs::create_dir_all(root.join("sub/deep")).unwrap();
+    fs::create_dir_all(root.join("app")).unwrap();
+    fs::create_dir_all(root.join(".git")).unwrap();
+    for (name, content) in [
+        ("../secret.txt", "secret"),
+        ("a b&<c>.txt", "hello"),
+        ("javascript:x", "no script"),
+        ("sub/page.html", "<p>page"),
+        ("app/index.html", "<p>app"),
+        (".env", "KEY=1"),
+        (".git/config", "[core]"),
+    ] {
+        fs::write(root.join(name), content).unwrap();
+    }
+    symlink(outer.path().join("secret.txt"), root.join("out.txt")).unwrap();
+    symlink(outer.path(), root.join("outer")).unwrap();
+    symlink("sub/page.html", root.join("in.html")).unwrap();
+    symlink(".env", root.join("env.txt")).unwrap();
+    outer
+}
+
+async fn ask(
+    outer: &TempDir,
+    options: Options,
+    request: Request,
+) -> (StatusCode, HeaderMap, String) {
+    let place = Place::new(&outer.path().join("www"), options.hidden).unwrap();
+    let files = Arc::new(Files {
+        place,
+        spa: options.spa,
+    });
+    let (head, body) = answer(State(files), request).await.into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    (
+        head.status,
+        head.headers,
+        String::from_utf8(body.to_vec()).unwrap(),
+    )
+}
+
+fn get(path: &str) -> Request {
+    Request::get(path).body(Body::empty()).unwrap()
+}
+
+async fn got(outer: &TempDir, path: &str) -> (u16, String) {
+    let (status, _, body) = ask(outer, Options::default(), get(path)).await;
+    (status.as_u16(), body)
+}
+
+#[tokio::test]
+async fn files_inside_are_served_and_nothing_else() {
+    let outer = files();
+    for (path, body) in [
+        ("/a%20b&%3Cc%3E.txt", "hello"),
+        ("/sub/page.html", "<p>page"),
+        ("//sub///page.html", "<p>page"),
+        ("/in.html", "<p>page"),
+        ("/app/", "<p>app"),
+    ] {
+        assert_eq!(got(&outer, path).await, (200, body.to_owned()), "{path}");
+    }
+    for path in [
+        "/nothing",
+        "/../secret.txt",
+        "/%2e%2e/secret.txt",
+        "/sub/..%2f..%2fsecret.txt",
+        "/sub/../../secret.txt",
+        "/out.txt",
+        "/outer/secret.txt",
+        "/outer/",
+        "/.env",
+        "/%2eenv",
+        "/.git/config",
+        "/env.txt",
+        "/in.html/",
+        "/sub/page.html%00",
+    ] {
+        let (status, body) = got(&outer, path).await;
+        assert_eq!(status, 404, "{path}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn names_with_a_dot_are_served_when_asked_for() {
+    let outer = files();
+    let hidden = Options {
+        hidden: true,
+        ..Options::default()
+    };
+    for path in ["/.env", "/env.txt", "/.git/config"] {
+        let (status, _, _) = ask(&outer, hidden.clone(), get(path)).await;
+        assert_eq!(status, 200, "{path}");
+    }
+    let (status, _, _) = ask(&outer, hidden, get("/.%2e/secret.txt")).await;
+    assert_eq!(status, 404);
+}
+
+#[tokio::test]
+async fn a_list_names_what_may_be_seen_and_breaks_no_page() {
+    let outer = files();
+    let (status, body) = got(&outer, "/").await;
+    assert_eq!(status, 200);
+    assert!(
+        body.contains(r#"href="./a%20b%26%3Cc%3E.txt">a b&#38;&#60;c&#62;.txt<"#),
+        "{body}"
+    );
+    assert!(body.contains(r#"href="./javascript:x""#), "{body}");
+    for absent in ["out.txt", "outer", ".env", ".git", "env.txt", "../"] {
+        assert!(!body.contains(&format!(">{absent}<")), "{absent}: {body}");
+    }
+    let (_, body) = got(&outer, "/sub/").await;
+    assert!(
+        body.contains(r#"<a href="../">"#) && body.contains("deep/"),
+        "{body}"
+    );
+}
+
+#[tokio::test]
+async fn an_address_of_a_folder_gets_its_slash_and_leads_nowhere_else() {
+    let outer = files();
+    fs::create_dir(outer.path().join("www/evil.test")).unwrap();
+    for (path, location) in [
+        ("/sub?a=b", "/sub/?a=b"),
+        ("/sub/deep", "/sub/deep/"),
+        ("//evil.test", "/evil.test/"),
+    ] {
+        let (status, headers, _) = ask(&outer, Options::default(), get(path)).await;
+        assert_eq!(
+            (status.as_u16(), &headers[header::LOCATION]),
+            (307, &HeaderValue::from_static(location))
+        );
+    }
+}
+
+#[tokio::test]
+async fn ranges_conditions_and_heads_are_answered() {
+    let outer = files();
+    let with = |name: &str, value: &str| {
+        let request = Request::get("/sub/page.html").header(name, value);
+        request.body(Body::empty()).unwrap()
+    };
+    let (status, headers, body) = ask(&outer, Options::default(), with("range", "bytes=1-2")).await;
+    assert_eq!((status.as_u16(), body.as_str()), (206, "p>"));
+    assert_eq!(headers[header::CONTENT_RANGE], "bytes 1-2/7");
+    let changed = headers[header::LAST_MODIFIED].to_str().unwrap().to_owned();
+    let fresh = ask(
+        &outer,
+        Options::default(),
+        with("if-modified-since", &changed),
+    )
+    .await;
+    assert_eq!((fresh.0.as_u16(), fresh.2.as_str()), (304, ""));
+    let head = Request::head("/sub/page.html").body(Body::empty()).unwrap();
+    let (status, headers, body) = ask(&outer, Options::default(), head).await;
+    assert_eq!((status.as_u16(), body.as_str()), (200, ""));
+    assert_eq!(headers[header::CONTENT_LENGTH], "7");
+    assert_eq!(headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
+    let post = Request::post("/").body(Body::empty()).unwrap();
+    let (status, headers, _) = ask(&outer, Options::default(), post).await;
+    assert_eq!(
+        (status.as_u16(), &headers[header::ALLOW]),
+        (405, &HeaderValue::from_static("GET, HEAD"))
+    );
+}
+
+#[tokio::test]
+async fn routes_of_an_application_get_its_index() {
+    let outer = files();
+    fs::write(outer.path().join("www/index.html"), "<p>spa").unwrap();
+    let spa = Options {
+        spa: true,
+        ..Options::default()
+    };
+    for (path, status) in [
+        ("/", 200),
+        ("/users/7", 200),
+        ("/sub/", 200),
+        ("/gone.js", 404),
+    ] {
+        let (got, _, body) = ask(&outer, spa.clone(), get(path)).await;
+        assert_eq!(got, status, "{path}: {body}");
+        assert_eq!(body == "<p>spa", status == 200, "{path}: {body}");
+    }
+}
+
+#[test]
+fn what_is_no_folder_is_refused() {
+    let outer = files();
+    let missing = Place::new(&outer.path().join("missing"), false).unwrap_err();
+    assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    let file = Place::new(&outer.path().join("secret.txt"), false).unwrap_err();
+    assert_eq!(file.kind(), io::ErrorKind::NotADirectory);
+}

@@ -1,0 +1,411 @@
+//! The panel: what `svc forward` shows to a person at a terminal.
+//!
+//! It has a thread of its own, and with it everything that may wait for the terminal. What it
+//! shows comes over bounded queues that lose what does not fit and count it: visitors never wait
+//! for a screen. [`model`] knows what is shown, [`view`] how it looks, [`screen`] has the terminal.
+
+mod messages;
+mod model;
+mod rates;
+mod rows;
+pub(crate) mod screen;
+mod view;
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use client::{Connection as StreamEvent, Status};
+use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use daemon::shutdown::Shutdown;
+use futures_util::StreamExt;
+use inspector::{Subscription, Update};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{mpsc, oneshot, watch},
+    time::{MissedTickBehavior, interval, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::model::{About, Rows};
+use self::{
+    model::{Ask, Key, Model, Overlay, Press, State},
+    screen::Screen,
+    view::Paint,
+};
+use crate::failure::Failure;
+
+/// A panel that is shown.
+pub(crate) struct Panel {
+    end: CancellationToken,
+    ended: oneshot::Receiver<Shown>,
+}
+
+/// What the panel shows.
+pub(crate) struct Feeds {
+    pub(crate) status: watch::Receiver<Status>,
+    pub(crate) round_trip: watch::Receiver<Option<Duration>>,
+    pub(crate) streams: mpsc::Receiver<StreamEvent>,
+    /// Streams that did not fit into their queue.
+    pub(crate) lost: Arc<AtomicU64>,
+    /// Requests, where somebody looks at them.
+    pub(crate) requests: Option<Subscription>,
+    /// What is asked for on the command line and therefore needs no advice.
+    pub(crate) knows_host_header: bool,
+    /// Begin with the code of the address.
+    pub(crate) show_code: bool,
+}
+
+/// How a panel ended.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// What was forwarded.
+    pub(crate) total: u64,
+    /// Why it ended before it was told to.
+    pub(crate) failure: Option<io::Error>,
+}
+
+impl Panel {
+    /// Takes the terminal and shows what comes, until [`end`](Self::end). Its keys ask `shutdown`.
+    pub(crate) fn start(about: About, feeds: Feeds, shutdown: Shutdown) -> Result<Self, Failure> {
+        let cannot = |error: io::Error| Failure::of("the panel cannot be shown", error);
+        let end = CancellationToken::new();
+        let (tell, ended) = oneshot::channel();
+        let until = end.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(cannot)?;
+        let screen = Screen::enter().map_err(cannot)?;
+        std::thread::Builder::new()
+            .name("svc-panel".to_owned())
+            .spawn(move || {
+                let shown = runtime.block_on(async {
+                    let showing = Showing::new(screen, about, feeds, shutdown)?;
+                    Ok(showing.run(until).await)
+                });
+                let shown = shown.unwrap_or_else(|error| Shown {
+                    total: 0,
+                    failure: Some(error),
+                });
+                // Whoever does not wait for it any more has given the terminal back.
+                drop(tell.send(shown));
+                // A read of the terminal may still be blocked in a thread.
+                runtime.shutdown_background();
+            })
+            .map_err(cannot)?;
+        Ok(Self { end, ended })
+    }
+
+    /// Waits until the panel has ended by itself. Cancel safe.
+    pub(crate) async fn over(&mut self) -> Shown {
+        let shown = (&mut self.ended).await;
+        shown.unwrap_or_else(|_panicked| Shown {
+            total: 0,
+            failure: Some(io::Error::other("the panel broke")),
+        })
+    }
+
+    /// Gives the terminal back. One that takes nothing more is given back as far as it lets us.
+    pub(crate) async fn end(mut self) -> Option<Shown> {
+        self.end.cancel();
+        let shown = tokio::time::timeout(GOODBYE, self.over()).await;
+        screen::leave();
+        shown.ok()
+    }
+}
+
+impl Drop for Panel {
+    fn drop(&mut self) {
+        self.end.cancel();
+        screen::leave();
+    }
+}
+
+/// The panel on its thread.
+struct Showing {
+    screen: Screen,
+    model: Model,
+    feeds: Feeds,
+    shutdown: Shutdown,
+    paint: Paint,
+    events: EventStream,
+    signals: Signals,
+    /// What is shown is not what is known.
+    changed: bool,
+    drawn: Instant,
+    /// The shell has the terminal.
+    suspended: bool,
+}
+
+/// What a terminal's line and a shell say.
+struct Signals {
+    stop: Signal,
+    go_on: Signal,
+    hang_up: Signal,
+}
+
+/// Something that may change what is shown.
+enum News {
+    End,
+    Draining,
+    Frame,
+    Tick,
+    Terminal(Option<io::Result<Event>>),
+    Suspend,
+    Resume,
+    HangUp,
+    Status,
+    RoundTrip,
+    Stream(StreamEvent),
+    Request(Option<Update>),
+}
+
+impl Showing {
+    fn new(screen: Screen, about: About, feeds: Feeds, shutdown: Shutdown) -> io::Result<Self> {
+        let now = Instant::now();
+        let mut model = Model::new(about, now);
+        if feeds.show_code {
+            model.view.overlay = Some(Overlay::Code);
+        }
+        let colours = screen::has_colours();
+        Ok(Self {
+            screen,
+            model,
+            feeds,
+            shutdown,
+            paint: Paint { colours },
+            events: EventStream::new(),
+            signals: Signals {
+                stop: signal(SignalKind::from_raw(nix::libc::SIGTSTP))?,
+                go_on: signal(SignalKind::from_raw(nix::libc::SIGCONT))?,
+                hang_up: signal(SignalKind::hangup())?,
+            },
+            changed: true,
+            drawn: now,
+            suspended: false,
+        })
+    }
+
+    async fn run(mut self, end: CancellationToken) -> Shown {
+        let result = self.show(&end).await;
+        Shown {
+            total: self.model.total,
+            failure: result.err(),
+        }
+    }
+
+    async fn show(&mut self, end: &CancellationToken) -> io::Result<()> {
+        self.status();
+        self.requests();
+        self.draw()?;
+        let mut seconds = interval(Duration::from_secs(1));
+        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let is_draining = self.model.state == State::Draining;
+            let frame = (self.drawn + FRAME).into();
+            let feeds = &mut self.feeds;
+            // What a person does comes before what is only shown.
+            let news = tokio::select! {
+                biased;
+                () = end.cancelled() => News::End,
+                () = self.shutdown.drain().cancelled(), if !is_draining => News::Draining,
+                _ = self.signals.hang_up.recv() => News::HangUp,
+                _ = self.signals.stop.recv() => News::Suspend,
+                _ = self.signals.go_on.recv() => News::Resume,
+                () = sleep_until(frame), if self.changed && !self.suspended => News::Frame,
+                event = self.events.next(), if !self.suspended => News::Terminal(event),
+                _ = seconds.tick() => News::Tick,
+                Ok(()) = feeds.status.changed() => News::Status,
+                Ok(()) = feeds.round_trip.changed() => News::RoundTrip,
+                Some(stream) = feeds.streams.recv() => News::Stream(stream),
+                update = next(&mut feeds.requests) => News::Request(update),
+            };
+            match news {
+                News::End => return Ok(()),
+                news => self.take(news)?,
+            }
+        }
+    }
+
+    fn take(&mut self, news: News) -> io::Result<()> {
+        let now = Instant::now();
+        let seen = self.changed;
+        self.changed = true;
+        match news {
+            News::End => {}
+            News::Draining => self.model.state = State::Draining,
+            News::Frame => return self.draw(),
+            News::Tick => {
+                self.model.tick(now);
+                if self.model.about.rows == Rows::Streams {
+                    self.model.missed = self.feeds.lost.load(Ordering::Relaxed);
+                }
+                let said = screen::message();
+                self.changed = seen || said.is_some() || self.model.runs(now);
+                if let Some(said) = said {
+                    self.model.say(said);
+                }
+            }
+            News::Terminal(Some(event)) => return self.event(&event?, now),
+            News::Terminal(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            News::Suspend => return self.suspend(),
+            News::Resume => return self.resume(),
+            News::HangUp => self.shutdown.request(),
+            News::Status => self.status(),
+            News::RoundTrip => self.model.latency = *self.feeds.round_trip.borrow_and_update(),
+            News::Stream(stream) => rows::stream(&mut self.model, &stream, now),
+            News::Request(Some(update)) => self.request(update, now),
+            News::Request(None) => self.feeds.requests = None,
+        }
+        Ok(())
+    }
+
+    fn status(&mut self) {
+        let status = self.feeds.status.borrow_and_update().clone();
+        if let Status::Online(online) = &status {
+            self.model.url = Some(online.forwarding.clone());
+        }
+        if self.model.state == State::Draining {
+            return;
+        }
+        self.model.state = match status {
+            Status::Connecting => State::Connecting,
+            Status::Online(_) => State::Online,
+            Status::Disconnected { error, retry_in } => State::Disconnected {
+                error,
+                until: Instant::now() + retry_in,
+            },
+            // Whoever started the panel tells it.
+            Status::Closed(_) => return,
+        };
+    }
+
+    /// What was there when the subscription began.
+    fn requests(&mut self) {
+        let Some(subscription) = &mut self.feeds.requests else {
+            return;
+        };
+        let now = Instant::now();
+        let list = subscription.list();
+        let open = |key: &Key| {
+            let is_open = |summary: &inspector::Summary| summary.took.is_none();
+            list.iter()
+                .any(|summary| is_open(summary) && Key::Request(summary.id) == *key)
+        };
+        self.model.only_open(open);
+        for summary in &list {
+            rows::request(&mut self.model, summary, now);
+        }
+    }
+
+    fn request(&mut self, update: Update, now: Instant) {
+        match update {
+            Update::Exchange(summary) => {
+                rows::request(&mut self.model, &summary, now);
+                if let Some(hint) = summary.hint.filter(|_| !self.feeds.knows_host_header) {
+                    self.feeds.knows_host_header = true;
+                    self.model.say(hint.text());
+                }
+            }
+            Update::Missed => {
+                self.model.missed(1);
+                self.requests();
+            }
+            _ => {}
+        }
+    }
+
+    fn event(&mut self, event: &Event, now: Instant) -> io::Result<()> {
+        let Event::Key(key) = event else {
+            // A new size, or the focus.
+            return Ok(());
+        };
+        let Some(press) = press(*key) else {
+            return Ok(());
+        };
+        match self.model.press(press, now) {
+            None => {}
+            Some(Ask::Stop) => self.shutdown.request(),
+            Some(Ask::Copy(text)) => self.screen.copy(&text)?,
+            Some(Ask::Redraw) => self.screen.redraw()?,
+            Some(Ask::Suspend) => return self.suspend(),
+        }
+        Ok(())
+    }
+
+    fn suspend(&mut self) -> io::Result<()> {
+        if self.suspended {
+            return Ok(());
+        }
+        self.suspended = true;
+        self.screen.suspend()
+    }
+
+    fn resume(&mut self) -> io::Result<()> {
+        self.changed = true;
+        if !std::mem::take(&mut self.suspended) {
+            // Stopped and continued by somebody else: the screen may be anything.
+            return self.screen.redraw();
+        }
+        self.screen.resume()
+    }
+
+    fn draw(&mut self) -> io::Result<()> {
+        self.changed = false;
+        self.drawn = Instant::now();
+        let (model, now, paint) = (&self.model, self.drawn, self.paint);
+        let drawn = self
+            .screen
+            .draw(|frame| view::draw(frame, model, now, paint))?;
+        if drawn {
+            Ok(())
+        } else {
+            Err(io::Error::other("the terminal was given back"))
+        }
+    }
+}
+
+/// The next update; never where there is nobody who could tell.
+async fn next(requests: &mut Option<Subscription>) -> Option<Update> {
+    match requests {
+        Some(subscription) => subscription.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a key means.
+fn press(key: KeyEvent) -> Option<Press> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    let press = match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Press::Interrupt,
+        KeyCode::Char('z') if key.modifiers.contains(KeyModifiers::CONTROL) => Press::Suspend,
+        KeyCode::Char('l') if key.modifiers.contains(KeyModifiers::CONTROL) => Press::Redraw,
+        KeyCode::Char(_) if key.modifiers.contains(KeyModifiers::CONTROL) => return None,
+        KeyCode::Char(letter) => Press::Letter(letter),
+        KeyCode::Enter => Press::Enter,
+        KeyCode::Esc => Press::Escape,
+        KeyCode::Backspace => Press::Backspace,
+        KeyCode::Up => Press::Up,
+        KeyCode::Down => Press::Down,
+        KeyCode::PageUp => Press::PageUp,
+        KeyCode::PageDown => Press::PageDown,
+        KeyCode::Home => Press::Home,
+        KeyCode::End => Press::End,
+        _ => return None,
+    };
+    Some(press)
+}
+
+/// At most ten pictures a second: nobody reads faster.
+const FRAME: Duration = Duration::from_millis(100);
+
+/// A terminal takes its last bytes at once, or it was stopped (ctrl-s) and takes none.
+const GOODBYE: Duration = Duration::from_secs(1);

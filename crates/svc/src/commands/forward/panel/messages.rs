@@ -1,0 +1,100 @@
+//! What is said on stderr while the panel has the terminal: kept, and said afterwards.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, BufRead, BufReader, Write, stderr},
+    os::fd::OwnedFd,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    fcntl::OFlag,
+    unistd::{dup, dup2_stderr, pipe2},
+};
+use parking_lot::Mutex;
+
+/// Stderr, led elsewhere.
+pub(super) struct Messages {
+    real: OwnedFd,
+    kept: Arc<Mutex<Kept>>,
+    ended: mpsc::Receiver<()>,
+}
+
+#[derive(Default)]
+struct Kept {
+    lines: VecDeque<String>,
+    /// Those that had to go.
+    lost: usize,
+    /// The newest, until it is asked for.
+    newest: Option<String>,
+}
+
+impl Messages {
+    /// Leads stderr to a thread that does nothing but keep it, so that nobody who says something
+    /// waits for the terminal.
+    pub(super) fn begin() -> io::Result<Self> {
+        let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+        let real = dup(stderr())?;
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let (end, ended) = mpsc::channel();
+        let keeper = Arc::clone(&kept);
+        thread::Builder::new()
+            .name("svc-stderr".to_owned())
+            .spawn(move || {
+                keep(File::from(reader), &keeper);
+                // Nobody waits any more, or somebody does.
+                end.send(()).ok();
+            })?;
+        dup2_stderr(&writer)?;
+        Ok(Self { real, kept, ended })
+    }
+
+    /// The newest line, where there is a new one.
+    pub(super) fn newest(&self) -> Option<String> {
+        self.kept.lock().newest.take()
+    }
+
+    /// Leads stderr back to where it went, and says there what was kept.
+    pub(super) fn end(self) {
+        dup2_stderr(&self.real).ok();
+        // The last writer is gone, unless a child still has it.
+        self.ended.recv_timeout(LAST_LINES).ok();
+        let kept = std::mem::take(&mut *self.kept.lock());
+        let mut out = stderr().lock();
+        if kept.lost > 0 {
+            drop(writeln!(out, "({} earlier messages are lost)", kept.lost));
+        }
+        for line in kept.lines {
+            drop(writeln!(out, "{line}"));
+        }
+    }
+}
+
+fn keep(from: File, kept: &Mutex<Kept>) {
+    let mut lines = BufReader::new(from);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match lines.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        let mut kept = kept.lock();
+        if kept.lines.len() == LINES {
+            kept.lines.pop_front();
+            kept.lost += 1;
+        }
+        kept.lines.push_back(text.clone());
+        kept.newest = Some(text);
+    }
+}
+
+/// As many as a person reads afterwards.
+const LINES: usize = 200;
+
+/// A pipe is read in no time; only a stopped thread takes longer.
+const LAST_LINES: Duration = Duration::from_millis(200);

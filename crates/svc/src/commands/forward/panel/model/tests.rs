@@ -1,0 +1,185 @@
+use super::*;
+
+fn model(now: Instant) -> Model {
+    let about = About {
+        target: "localhost:3000".to_owned(),
+        engine: "engine.test:443".to_owned(),
+        inspector: None,
+        rows: Rows::Requests,
+    };
+    Model::new(about, now)
+}
+
+fn row(id: u64, path: &str, status: Option<u16>, now: Instant) -> Row {
+    Row {
+        key: Key::Request(id),
+        clock: "12:00:00".to_owned(),
+        began: now,
+        took: status.map(|_| Duration::from_millis(id)),
+        method: "GET".into(),
+        path: path.into(),
+        status,
+        source: "192.0.2.1".to_owned(),
+        failed: false,
+    }
+}
+
+fn paths(model: &Model) -> Vec<&str> {
+    model.shown().iter().map(|row| &*row.path).collect()
+}
+
+fn letters(model: &mut Model, text: &str, now: Instant) {
+    for letter in text.chars() {
+        assert_eq!(model.press(Press::Letter(letter), now), None);
+    }
+}
+
+#[test]
+fn a_request_is_counted_once_from_its_begin_to_its_end() {
+    let now = Instant::now();
+    let mut model = model(now);
+    model.row(row(1, "/a", None, now), now);
+    model.row(row(2, "/b", None, now), now);
+    assert_eq!(
+        (model.total, model.open(), model.times()),
+        (2, 2, (None, None))
+    );
+    model.row(row(1, "/a", Some(200), now), now);
+    // What is told again changes nothing.
+    model.row(row(1, "/a", Some(200), now), now);
+    assert_eq!((model.total, model.open()), (2, 1));
+    let took = Some(Duration::from_millis(1));
+    assert_eq!(model.times(), (took, took));
+    model.row(row(3, "/c", Some(404), now), now);
+    assert_eq!((model.total, model.open()), (3, 1));
+    assert_eq!(paths(&model), ["/c", "/b", "/a"]);
+    assert!(model.means(now).0 > 2.9);
+}
+
+#[test]
+fn one_that_lasts_longer_than_the_list_is_still_counted() {
+    let now = Instant::now();
+    let mut model = model(now);
+    model.row(row(0, "/long", None, now), now);
+    for id in 1..=600 {
+        model.row(row(id, "/short", Some(200), now), now);
+    }
+    assert_eq!((model.shown().len(), model.open()), (MAX_ROWS, 1));
+    model.row(row(0, "/long", Some(200), now), now);
+    assert_eq!((model.total, model.open()), (601, 0));
+    assert!(!paths(&model).contains(&"/long"));
+}
+
+#[test]
+fn ends_that_were_missed_close_what_is_open() {
+    let now = Instant::now();
+    let mut model = model(now);
+    for id in 0..5 {
+        model.row(row(id, "/a", None, now), now);
+    }
+    model.missed(3);
+    model.only_open(|key| *key == Key::Request(4));
+    assert_eq!((model.open(), model.missed), (1, 3));
+}
+
+#[test]
+fn a_paused_list_stands_still_while_the_counters_go_on() {
+    let now = Instant::now();
+    let mut model = model(now);
+    model.row(row(1, "/a", None, now), now);
+    letters(&mut model, "p", now);
+    model.row(row(1, "/a", Some(200), now), now);
+    model.row(row(2, "/b", Some(200), now), now);
+    assert!(model.is_paused());
+    assert_eq!((paths(&model), model.total), (vec!["/a"], 2));
+    assert_eq!(model.shown()[0].status, None);
+    letters(&mut model, "p", now);
+    assert_eq!(paths(&model), ["/b", "/a"]);
+}
+
+#[test]
+fn a_filter_is_typed_and_left_again() {
+    let now = Instant::now();
+    let mut model = model(now);
+    for (id, path, status) in [(1, "/api/users", 200), (2, "/Q", 500), (3, "/api/q", 404)] {
+        model.row(row(id, path, Some(status), now), now);
+    }
+    letters(&mut model, "/API", now);
+    assert_eq!(paths(&model), ["/api/q", "/api/users"]);
+    // Keys are letters while it is typed.
+    letters(&mut model, "/q", now);
+    assert_eq!(paths(&model), ["/api/q"]);
+    model.press(Press::Backspace, now);
+    model.press(Press::Enter, now);
+    assert!(!model.view.typing);
+    assert_eq!(model.view.filter, "API/");
+    model.press(Press::Escape, now);
+    letters(&mut model, "/50", now);
+    assert_eq!(paths(&model), ["/Q"]);
+    model.press(Press::Escape, now);
+    assert_eq!((model.view.typing, model.shown().len()), (false, 3));
+}
+
+#[test]
+fn whoever_scrolled_keeps_what_they_read() {
+    let now = Instant::now();
+    let mut model = model(now);
+    for id in 0..30 {
+        model.row(row(id, "/a", Some(200), now), now);
+    }
+    model.press(Press::Down, now);
+    model.press(Press::PageDown, now);
+    assert_eq!(model.view.scroll, 11);
+    model.row(row(30, "/new", Some(200), now), now);
+    assert_eq!(model.view.scroll, 12);
+    model.press(Press::End, now);
+    assert_eq!(model.view.scroll, 30);
+    model.press(Press::PageDown, now);
+    assert_eq!(model.view.scroll, 30);
+    model.press(Press::Home, now);
+    model.row(row(31, "/new", Some(200), now), now);
+    assert_eq!(model.view.scroll, 0);
+    model.press(Press::Up, now);
+    assert_eq!(model.view.scroll, 0);
+}
+
+#[test]
+fn keys_ask_for_what_the_model_cannot_do() {
+    let now = Instant::now();
+    let mut model = model(now);
+    assert_eq!(model.press(Press::Letter('q'), now), Some(Ask::Stop));
+    assert_eq!(model.press(Press::Interrupt, now), Some(Ask::Stop));
+    assert_eq!(model.press(Press::Suspend, now), Some(Ask::Suspend));
+    // There is nothing to copy yet.
+    assert_eq!(model.press(Press::Letter('c'), now), None);
+    model.url = Some("https://web.test".to_owned());
+    let copy = Ask::Copy("https://web.test".to_owned());
+    assert_eq!(model.press(Press::Letter('c'), now), Some(copy));
+    assert!(model.notice.is_some() && model.runs(now));
+    model.tick(now + SHORTLY);
+    assert!(model.notice.is_none() && !model.runs(now));
+    model.press(Press::Letter('/'), now);
+    assert_eq!(model.press(Press::Letter('q'), now), None);
+    assert_eq!(model.press(Press::Interrupt, now), Some(Ask::Stop));
+}
+
+#[test]
+fn what_lies_above_is_closed_by_its_own_key_and_by_others() {
+    let now = Instant::now();
+    let mut model = model(now);
+    model.press(Press::Letter('?'), now);
+    assert_eq!(model.view.overlay, Some(Overlay::Help));
+    model.press(Press::Letter('Q'), now);
+    assert_eq!(model.view.overlay, Some(Overlay::Code));
+    model.press(Press::Letter('Q'), now);
+    assert_eq!(model.view.overlay, None);
+    model.press(Press::Letter('i'), now);
+    model.view.filter = "x".to_owned();
+    model.press(Press::Escape, now);
+    assert_eq!(
+        (model.view.overlay, model.view.filter.as_str()),
+        (None, "x")
+    );
+    model.press(Press::Escape, now);
+    assert_eq!(model.view.filter, "");
+}

@@ -1,0 +1,86 @@
+//! Rows of the panel, made of what others tell: the one place that knows their types.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use client::Connection;
+use inspector::{Kind, Summary};
+use jiff::{Timestamp, tz::TimeZone};
+
+use super::model::{Key, Model, Row, Rows};
+
+/// A request that began, or went on.
+pub(super) fn request(model: &mut Model, summary: &Summary, now: Instant) {
+    let since = Timestamp::now().duration_since(summary.began);
+    let since = Duration::try_from(since).unwrap_or_default();
+    let path = match &summary.error {
+        Some(error) => format!("{} ({error})", summary.path).into(),
+        None => Arc::clone(&summary.path),
+    };
+    let method = match summary.kind {
+        Kind::WebSocket => "WS".into(),
+        _ => Arc::clone(&summary.method),
+    };
+    let row = Row {
+        key: Key::Request(summary.id),
+        clock: clock(summary.began),
+        began: now.checked_sub(since).unwrap_or(now),
+        took: summary.took,
+        method,
+        path,
+        status: summary.status,
+        source: summary
+            .source_ip
+            .map(|ip| ip.to_string())
+            .unwrap_or_default(),
+        failed: summary.error.is_some(),
+    };
+    model.row(row, now);
+}
+
+/// A stream that began or ended. Where requests are shown, only that one could not be served.
+pub(super) fn stream(model: &mut Model, stream: &Connection, now: Instant) {
+    if model.about.rows == Rows::Requests {
+        if let Some(error) = &stream.error {
+            model.say(error.clone());
+        }
+        return;
+    }
+    let key = Key::Stream(stream.stream_id.as_str().into());
+    let began = model.began(&key);
+    if began.is_none() && !stream.active {
+        // Its begin was lost, and is counted there.
+        return;
+    }
+    let (path, failed): (Arc<str>, bool) = match (&stream.error, stream.active) {
+        (Some(error), _) => (error.as_str().into(), true),
+        (None, true) => ("open".into(), false),
+        (None, false) => ("closed".into(), false),
+    };
+    let row = Row {
+        clock: clock(Timestamp::now() - now.saturating_duration_since(began.unwrap_or(now))),
+        began: began.unwrap_or(now),
+        took: began
+            .filter(|_| !stream.active)
+            .map(|began| now.saturating_duration_since(began)),
+        key,
+        method: "".into(),
+        path,
+        status: None,
+        source: stream
+            .source_ip
+            .map(|ip| ip.to_string())
+            .unwrap_or_default(),
+        failed,
+    };
+    model.row(row, now);
+}
+
+/// A time of day, where the person is.
+fn clock(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system())
+        .strftime("%H:%M:%S")
+        .to_string()
+}

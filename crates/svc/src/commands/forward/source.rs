@@ -1,0 +1,108 @@
+//! What is published: a service, or the files of a folder.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use client::Target;
+
+/// What `svc forward` is given.
+///
+/// A folder is written with a slash or a dot in front (`./dist`, `.`, `/srv/www`), as
+/// `folder:PATH`, or as the name of a folder that is there. What can be read as a service is one:
+/// the folder `3000` is `./3000`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A service that listens somewhere.
+    Service(Target),
+    /// Files.
+    Folder(PathBuf),
+}
+
+impl FromStr for Source {
+    type Err = ParseSourceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("folder:") {
+            Some("") => return Err(ParseSourceError),
+            Some(path) => return Ok(Self::Folder(path.into())),
+            None => {}
+        }
+        if let Ok(target) = text.parse() {
+            return Ok(Self::Service(target));
+        }
+        let has_scheme = text.contains("://") || text.starts_with("unix:");
+        let is_path = text.contains('/') || text.starts_with('.');
+        if !text.is_empty() && !has_scheme && (is_path || Path::new(text).is_dir()) {
+            return Ok(Self::Folder(text.into()));
+        }
+        Err(ParseSourceError)
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(target) => target.fmt(f),
+            Self::Folder(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The text names neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ParseSourceError;
+
+impl fmt::Display for ParseSourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "a target is a port, `host:port`, `https://host:port`, `unix:/path` or a folder",
+        )
+    }
+}
+
+impl std::error::Error for ParseSourceError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_folder_and_all_else_a_service() {
+        for (text, folder) in [
+            (".", "."),
+            ("..", ".."),
+            ("./dist", "./dist"),
+            ("dist/", "dist/"),
+            ("a/b", "a/b"),
+            ("/srv/www", "/srv/www"),
+            ("./3000", "./3000"),
+            ("folder:3000", "3000"),
+            // A folder of this crate, where its tests run.
+            ("src", "src"),
+        ] {
+            assert_eq!(text.parse(), Ok(Source::Folder(folder.into())), "{text}");
+        }
+        for text in [
+            "3000",
+            ":80",
+            "db.internal:5432",
+            "https://a",
+            "unix:/run/a",
+        ] {
+            assert!(matches!(text.parse(), Ok(Source::Service(_))), "{text}");
+        }
+        for text in [
+            "",
+            "not-there",
+            "folder:",
+            "ftp://a/b",
+            "https://a/b",
+            "unix:",
+        ] {
+            assert_eq!(text.parse::<Source>(), Err(ParseSourceError), "{text}");
+        }
+    }
+}

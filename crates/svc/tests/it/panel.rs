@@ -1,0 +1,374 @@
+//! `svc forward` on a terminal, as a terminal sees it.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    os::fd::OwnedFd,
+    process::Stdio,
+    thread,
+};
+
+use nix::{
+    pty::{Winsize, openpty},
+    sys::{
+        signal::{Signal, kill},
+        termios::{LocalFlags, tcgetattr},
+    },
+    unistd::{Pid, ttyname},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    process::Child,
+    sync::mpsc,
+    time::timeout,
+};
+
+use super::{
+    installed::{Up, alone},
+    program::{Home, SOON},
+    up::{shouting_service, visitor, web_service},
+};
+
+/// A program on a terminal of its own, and what that shows.
+struct Seen {
+    child: Child,
+    keys: File,
+    /// The program's end, which keeps the terminal there when the program is gone.
+    end: OwnedFd,
+    bytes: mpsc::Receiver<Vec<u8>>,
+    screen: vt100::Parser,
+    /// All that was written.
+    raw: Vec<u8>,
+}
+
+impl Seen {
+    fn start(home: &Home, args: &[&str], columns: u16, rows: u16) -> Self {
+        Self::start_with(home, args, columns, rows, &[("TERM", "xterm-256color")])
+    }
+
+    fn start_with(
+        home: &Home,
+        args: &[&str],
+        columns: u16,
+        rows: u16,
+        environment: &[(&str, &str)],
+    ) -> Self {
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        let pty = openpty(Some(&size), None).unwrap();
+        let end = || Stdio::from(pty.slave.try_clone().unwrap());
+        let child = home
+            .command(args)
+            .envs(environment.iter().copied())
+            // What stops the job must not stop the test.
+            .process_group(0)
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        let mut shown = File::from(pty.master.try_clone().unwrap());
+        let (tell, bytes) = mpsc::channel(1024);
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = shown.read(&mut buffer) {
+                if tell.blocking_send(buffer[..read].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            child,
+            keys: File::from(pty.master),
+            end: pty.slave,
+            bytes,
+            screen: vt100::Parser::new(rows, columns, 0),
+            raw: Vec::new(),
+        }
+    }
+
+    /// Waits until the terminal shows something.
+    async fn until(&mut self, wanted: impl Fn(&vt100::Screen) -> bool) {
+        while !wanted(self.screen.screen()) {
+            let more = timeout(SOON, self.bytes.recv()).await;
+            let Ok(Some(bytes)) = more else {
+                panic!("in vain:\n{}", self.text());
+            };
+            self.screen.process(&bytes);
+            self.raw.extend_from_slice(&bytes);
+        }
+    }
+
+    async fn until_text(&mut self, text: &str) {
+        self.until(|screen| screen.contents().contains(text)).await;
+    }
+
+    fn text(&self) -> String {
+        self.screen.screen().contents()
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn process(&self) -> Pid {
+        Pid::from_raw(self.child.id().unwrap().try_into().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(self.process(), signal).unwrap();
+    }
+
+    /// Waits until the kernel says that the process is in a state.
+    async fn is_in_state(&self, state: char) {
+        let path = format!("/proc/{}/stat", self.process());
+        let all = async {
+            loop {
+                let stat = std::fs::read_to_string(&path).unwrap();
+                let (_, rest) = stat.rsplit_once(") ").unwrap();
+                if rest.starts_with(state) {
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        };
+        timeout(SOON, all).await.unwrap();
+    }
+
+    /// Waits for the end, after which the terminal must be as it was.
+    async fn ended(mut self) -> (Option<i32>, String) {
+        let status = timeout(SOON, self.child.wait()).await.unwrap().unwrap();
+        self.until(|screen| !screen.alternate_screen() && !screen.hide_cursor())
+            .await;
+        // What was written before the end is there, and no more will come.
+        while let Ok(bytes) = self.bytes.try_recv() {
+            self.screen.process(&bytes);
+        }
+        self.is_given_back();
+        (status.code(), self.text())
+    }
+
+    /// Lines and echo are the terminal's again.
+    fn is_given_back(&self) {
+        let flags = tcgetattr(&self.end).unwrap().local_flags;
+        assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG));
+    }
+}
+
+/// An engine, and a home that knows it.
+async fn engine() -> (Home, Up) {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    (home, up)
+}
+
+const URL: &str = "https://web.t.engine.localhost:";
+
+/// The address that the panel shows.
+fn url(text: &str) -> String {
+    let (_, rest) = text.split_once(URL).unwrap();
+    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    format!("{URL}{port}")
+}
+
+#[tokio::test]
+async fn a_person_sees_the_address_and_what_visitors_ask_for() {
+    let (home, up) = engine().await;
+    let (_service, port) = web_service(0).await;
+    let mut seen = Seen::start(
+        &home,
+        &["forward", &port.to_string(), "--hostname", "web"],
+        100,
+        30,
+    );
+    seen.until_text("● online").await;
+    seen.until_text(URL).await;
+    // The second heartbeat at the latest has been answered.
+    seen.until_text(" ms").await;
+    assert!(seen.screen.screen().alternate_screen() && seen.screen.screen().hide_cursor());
+
+    let (client, address) = visitor(&up.ready, &url(&seen.text()));
+    let answer = client
+        .get(address.join("/orders?a=b").unwrap())
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(answer.status(), 200);
+    seen.until(|screen| {
+        let text = screen.contents();
+        text.lines().any(|line| {
+            line.contains("GET") && line.contains("/orders?a=b") && line.contains("200")
+        })
+    })
+    .await;
+    seen.until_text("1 total, 0 open").await;
+
+    seen.press("c");
+    seen.until_text("copied https://web").await;
+    assert!(contains(&seen.raw, b"\x1b]52;c;aHR0cHM6Ly93ZWIu"), "OSC 52");
+    seen.press("?");
+    seen.until_text("copy the address").await;
+    seen.press("Q");
+    seen.until_text("█▀▀▀▀▀█").await;
+    seen.press("\x1b");
+    seen.until(|screen| !screen.contents().contains('█')).await;
+
+    seen.press("q");
+    let (code, left) = seen.ended().await;
+    assert_eq!(code, Some(0), "{left}");
+    assert!(
+        left.contains("1 visit") && left.contains("closed"),
+        "{left}"
+    );
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_ends() {
+    let (home, up) = engine().await;
+    let port = shouting_service().await.to_string();
+    let mut seen = Seen::start(&home, &["forward", &port, "--tcp"], 80, 20);
+    seen.until_text("engine.localhost:").await;
+    seen.until_text("online").await;
+    let public = seen.text();
+    let public = public
+        .lines()
+        .find(|line| line.starts_with("engine.localhost:"))
+        .unwrap();
+    let port: u16 = public.trim().rsplit_once(':').unwrap().1.parse().unwrap();
+    let mut visitor = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    visitor.write_all(b"hello").await.unwrap();
+    seen.until_text("1 total, 1 open").await;
+    seen.until_text("127.0.0.1").await;
+
+    // Once: what is open goes on.
+    seen.press("\x03");
+    seen.until_text("draining, 1 open").await;
+    visitor.shutdown().await.unwrap();
+    let mut answer = String::new();
+    timeout(SOON, visitor.read_to_string(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(answer, "HELLO");
+    assert_eq!(seen.ended().await.0, Some(0));
+
+    // Twice: it does not.
+    let port = shouting_service().await.to_string();
+    let mut seen = Seen::start(
+        &home,
+        &["forward", &port, "--bytestream", "--name", "s"],
+        80,
+        20,
+    );
+    seen.until_text("svc://s").await;
+    let _dial = home
+        .command(&["dial", "svc://s"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    seen.until_text("1 total, 1 open").await;
+    seen.press("q");
+    seen.until_text("draining, 1 open").await;
+    seen.press("q");
+    assert_eq!(seen.ended().await.0, Some(0));
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn the_terminal_is_given_back_whatever_ends_the_program() {
+    let (home, up) = engine().await;
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        let mut seen = Seen::start(&home, &["forward", "3000"], 60, 16);
+        seen.until_text("online").await;
+        seen.signal(signal);
+        let (code, left) = seen.ended().await;
+        assert_eq!(code, Some(0), "{signal}: {left}");
+        assert!(left.contains("closed"), "{signal}: {left}");
+    }
+    // A refusal is told where it can be read, below nothing of the panel.
+    let seen = Seen::start(&home, &["forward", "3000", "--challenge-mode"], 100, 20);
+    let (code, left) = seen.ended().await;
+    assert_eq!(code, Some(5), "{left}");
+    assert!(left.starts_with("error: "), "{left}");
+    assert!(left.contains("hint: "), "{left}");
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn the_shell_gets_the_terminal_and_gives_it_back() {
+    let (home, up) = engine().await;
+    let mut seen = Seen::start(&home, &["forward", "3000", "--hostname", "web"], 60, 16);
+    seen.until_text(URL).await;
+    for from_outside in [false, true] {
+        if from_outside {
+            seen.signal(Signal::SIGTSTP);
+        } else {
+            seen.press("\x1a");
+        }
+        seen.until(|screen| !screen.alternate_screen() && !screen.hide_cursor())
+            .await;
+        seen.is_in_state('T').await;
+        seen.is_given_back();
+        seen.signal(Signal::SIGCONT);
+        seen.until(|screen| screen.alternate_screen() && screen.contents().contains(URL))
+            .await;
+    }
+    seen.press("q");
+    assert_eq!(seen.ended().await.0, Some(0));
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn the_panel_follows_the_size_of_its_terminal() {
+    let (home, up) = engine().await;
+    let mut seen = Seen::start(&home, &["forward", "3000", "--hostname", "web"], 100, 30);
+    seen.until_text("Q code").await;
+    let terminal = ttyname(&seen.end).unwrap();
+    let resized = std::process::Command::new("stty")
+        .arg("-F")
+        .arg(terminal)
+        .args(["cols", "40", "rows", "10"])
+        .status()
+        .unwrap();
+    assert!(resized.success());
+    seen.screen.screen_mut().set_size(10, 40);
+    seen.signal(Signal::SIGWINCH);
+    seen.until(|screen| {
+        let text = screen.contents();
+        text.lines().count() == 10 && text.contains("online") && text.contains("q stop  ? keys")
+    })
+    .await;
+    seen.press("q");
+    assert_eq!(seen.ended().await.0, Some(0));
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn lines_are_written_where_no_panel_is_wanted() {
+    let (home, up) = engine().await;
+    let forward = ["forward", "3000", "--hostname", "web"];
+    let plain = |more: &[&'static str]| [&forward, more].concat();
+    for (args, term) in [
+        (plain(&["--no-panel"]), "xterm"),
+        (plain(&["-o", "json"]), "xterm"),
+        (plain(&[]), "dumb"),
+    ] {
+        let mut seen = Seen::start_with(&home, &args, 100, 30, &[("TERM", term)]);
+        seen.until_text(URL).await;
+        assert!(!seen.screen.screen().alternate_screen());
+        seen.signal(Signal::SIGTERM);
+        assert_eq!(seen.ended().await.0, Some(0));
+        assert!(up.ready.is_object());
+    }
+    up.stop().await;
+}
+
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|part| part == wanted)
+}
