@@ -600,7 +600,7 @@ fn single_bytes_give_the_same_exchanges() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// However the bytes are split, the same is seen.
     #[test]
