@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    audit, clients, credential, dial, doctor, engine, events, explain, forward, login, logout, mcp,
-    platform, project, token, tunnels, turn, turn_credentials, up, workspace,
+    audit, clients, credential, dial, doctor, events, explain, forward, login, logout, mcp,
+    project, server, token, tunnels, turn_credentials, workspace,
 };
 
 /// Publish a private service, or dial one.
@@ -29,14 +29,8 @@ pub(crate) struct Cli {
 /// What svc can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start everything on this machine, on loopback, for development and for a first look
-    Up(up::Args),
-    /// Run an engine
-    Engine(engine::Args),
-    /// Run the control plane: people, workspaces, projects, credentials
-    Platform(platform::Args),
-    /// Run a TURN relay
-    Turn(turn::Args),
+    #[command(flatten)]
+    Server(server::Command),
     /// Publish a service through an engine, or offer it for dialling
     Forward(Box<forward::Args>),
     /// Join a private tunnel to stdin and stdout, or to a local port

@@ -20,7 +20,6 @@ mod prompt;
 mod properties;
 mod random;
 mod signals;
-mod surfaces;
 mod time;
 
 use std::process::ExitCode;
