@@ -3,11 +3,12 @@
 //! The tests run the program beside real third-party software: nginx as an upstream, curl as a
 //! visitor, the Python SDK as an agent, PostgreSQL as the platform's database, Chromium as a
 //! person's browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's
-//! programs as visitors that judge or attack, and judges and peers written in Python and for Node.
+//! programs as visitors that judge or attack, Prometheus' checker of metrics and rules, and judges and
+//! peers written in Python and for Node.
 //! Programs that are there already are used as they are.
 //! The Python packages live in a virtual environment under the target directory, the Node packages
-//! in a directory beside it, and so does an nginx that we fetched: its Debian package would start a service when it is installed, so it is
-//! unpacked there and never installed. PostgreSQL's package is installed without the cluster that
+//! in a directory beside it, and so do an nginx and a promtool that we fetched: their Debian packages
+//! would start services when they are installed, so they are unpacked there and never installed. PostgreSQL's package is installed without the cluster that
 //! it would make; the tests make their own, in temporary directories. `h2spec` is built where there
 //! is a Go for it, and its test says so where there is none.
 
@@ -47,6 +48,7 @@ pub(crate) struct Provisions {
     h2load: PathBuf,
     nghttpd: PathBuf,
     slowhttptest: PathBuf,
+    promtool: PathBuf,
     /// The one program that may be missing: it needs Go.
     h2spec: Option<PathBuf>,
 }
@@ -68,6 +70,7 @@ impl Provisions {
             ("SVC_TEST_H2LOAD", &self.h2load),
             ("SVC_TEST_NGHTTPD", &self.nghttpd),
             ("SVC_TEST_SLOWHTTPTEST", &self.slowhttptest),
+            ("SVC_TEST_PROMTOOL", &self.promtool),
         ];
         if let Some(h2spec) = &self.h2spec {
             environment.push(("SVC_TEST_H2SPEC", h2spec));
@@ -112,6 +115,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         h2load: program::find("h2load").context("h2load is gone")?,
         nghttpd: program::find("nghttpd").context("nghttpd is gone")?,
         slowhttptest: program::find("slowhttptest").context("slowhttptest is gone")?,
+        promtool: debian::promtool(&directory).context("promtool is gone")?,
         h2spec: go::h2spec(repository, &directory.join("go"))?,
     };
     for (name, path) in provisions.environment() {
@@ -159,10 +163,12 @@ enum Need {
     /// nghttp, h2load and nghttpd.
     Nghttp2,
     Slowhttptest,
+    /// Prometheus, for its `promtool`.
+    Prometheus,
 }
 
 impl Need {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::CCompiler,
         Self::Curl,
         Self::Openssl,
@@ -175,6 +181,7 @@ impl Need {
         Self::Coturn,
         Self::Nghttp2,
         Self::Slowhttptest,
+        Self::Prometheus,
     ];
 
     fn is_met(self, directory: &Path) -> bool {
@@ -192,6 +199,7 @@ impl Need {
                 .into_iter()
                 .all(|name| program::find(name).is_some()),
             Self::Slowhttptest => program::find("slowhttptest").is_some(),
+            Self::Prometheus => debian::promtool(directory).is_some(),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -213,6 +221,7 @@ impl Need {
             coturn,
             nghttp2,
             slowhttptest,
+            prometheus,
         ] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
@@ -227,6 +236,7 @@ impl Need {
             Self::Coturn => coturn,
             Self::Nghttp2 => nghttp2,
             Self::Slowhttptest => slowhttptest,
+            Self::Prometheus => prometheus,
         }
     }
 }
@@ -235,7 +245,7 @@ impl Need {
 struct Manager {
     program: &'static str,
     install: &'static str,
-    packages: [&'static str; 12],
+    packages: [&'static str; 13],
 }
 
 /// The first that is found is the system's. `test` drives apt-get itself; with the others
@@ -259,6 +269,7 @@ const MANAGERS: [Manager; 5] = [
             "coturn",
             "nghttp2-client nghttp2-server",
             "slowhttptest",
+            "prometheus",
         ],
     },
     Manager {
@@ -277,6 +288,7 @@ const MANAGERS: [Manager; 5] = [
             "coturn-utils",
             "nghttp2",
             "slowhttptest",
+            "golang-github-prometheus",
         ],
     },
     Manager {
@@ -295,6 +307,7 @@ const MANAGERS: [Manager; 5] = [
             "coturn",
             "nghttp2",
             "slowhttptest",
+            "prometheus",
         ],
     },
     Manager {
@@ -313,6 +326,7 @@ const MANAGERS: [Manager; 5] = [
             "coturn",
             "nghttp2",
             "slowhttptest",
+            "prometheus",
         ],
     },
     Manager {
@@ -332,6 +346,7 @@ const MANAGERS: [Manager; 5] = [
             "coturn",
             "nghttp2",
             "slowhttptest",
+            "prometheus",
         ],
     },
 ];
@@ -386,7 +401,9 @@ impl Consent {
 }
 
 fn ask() -> Result<()> {
-    eprint!("    Install it now (no service is started; nginx is only unpacked)? [y/N] ");
+    eprint!(
+        "    Install it now (no service is started; nginx and promtool are only unpacked)? [y/N] "
+    );
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
