@@ -66,7 +66,7 @@ async fn people_learn_why_they_are_not_served_in_chromium() {
     let token = world.publish(token, &service).await;
     let session = world.publish(with_sessions(), &service).await;
     let elsewhere = Properties {
-        trusted_ips: Some(vec!["198.51.100.0/24".to_owned()]),
+        trusted_ips: vec!["198.51.100.0/24".to_owned()],
         ..Properties::http()
     };
     let elsewhere = world.publish(elsewhere, &service).await;
