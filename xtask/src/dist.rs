@@ -71,7 +71,7 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     let packing = Packing {
         repository,
         out: &out,
-        compression: "xz",
+        effort: Effort::Shipped,
     };
     let mut packages = Vec::new();
     for (flavour, program) in given {
@@ -107,8 +107,27 @@ fn build(repository: &Repository, flavour: Flavour, out: &Path) -> Result<PathBu
 struct Packing<'a> {
     repository: &'a Repository,
     out: &'a Path,
-    /// Of the Debian package, as `dpkg-deb` names it.
-    compression: &'a str,
+    effort: Effort,
+}
+
+/// How small packages are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Effort {
+    Shipped,
+    /// For tests.
+    #[cfg(test)]
+    Quick,
+}
+
+impl Effort {
+    /// The compressor of the tarball, and that of the Debian package as `dpkg-deb` names it.
+    fn compressors(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Shipped => ("gzip -9n", "xz"),
+            #[cfg(test)]
+            Self::Quick => ("gzip -1n", "none"),
+        }
+    }
 }
 
 impl Packing<'_> {
@@ -147,7 +166,8 @@ impl Packing<'_> {
                 .arg(format!("--mtime=@{}", self.time()))
                 .arg("--directory")
                 .arg(stage)
-                .args(["--gzip", "--create", "--file"])
+                .args(["--use-compress-program", self.effort.compressors().0])
+                .args(["--create", "--file"])
                 .arg(self.out.join(&name))
                 .arg(&folder),
         )?;

@@ -50,7 +50,12 @@ pub(super) fn package(
     program::run(
         Command::new("dpkg-deb")
             .env("SOURCE_DATE_EPOCH", packing.time())
-            .args(["--root-owner-group", "-Z", packing.compression, "--build"])
+            .args([
+                "--root-owner-group",
+                "-Z",
+                packing.effort.compressors().1,
+                "--build",
+            ])
             .arg(stage)
             .arg(packing.out.join(&name)),
     )?;

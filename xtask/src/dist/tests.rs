@@ -30,15 +30,23 @@ fn directory(name: &str) -> PathBuf {
     directory
 }
 
+/// Packs the program without what takes long: its debugging information, and compression.
 fn packed(name: &str, flavour: Flavour) -> (PathBuf, Vec<String>) {
     let out = directory(name);
+    let program = out.join("svc.program");
+    program::run(
+        Command::new(needed("strip"))
+            .arg("-o")
+            .arg(&program)
+            .arg(svc()),
+    )
+    .unwrap();
     let packing = Packing {
         repository: &Repository::of_this_package().unwrap(),
         out: &out,
-        // A program with its debugging information takes long to compress.
-        compression: "none",
+        effort: Effort::Quick,
     };
-    let packages = packing.pack(flavour, &svc()).unwrap();
+    let packages = packing.pack(flavour, &program).unwrap();
     checksums(&out, &packages).unwrap();
     (out, packages)
 }
@@ -141,6 +149,8 @@ fn the_package_installs_keeps_its_configurations_and_goes() {
         "as it was packed"
     );
 
+    the_tarball_is_one_folder_and_its_sum_is_right(&out, &packages);
+
     // What an administrator has written stays through an upgrade and a removal.
     let engine = root.path("etc/svc/engine.yaml");
     fs::write(&engine, "engine: {host: mine.example.com}\n").unwrap();
@@ -156,34 +166,11 @@ fn the_package_installs_keeps_its_configurations_and_goes() {
     assert!(!engine.exists());
 }
 
-#[test]
-fn an_agent_comes_without_servers() {
-    let (out, packages) = packed("agent", Flavour::Agent);
-    let deb = packages.iter().find(|name| name.ends_with(".deb")).unwrap();
-    let list = |archive| {
-        let mut command = Command::new(needed("dpkg-deb"));
-        program::output(command.arg(archive).arg(out.join(deb))).unwrap()
-    };
-    let held = list("--contents");
-    assert!(held.contains("./usr/bin/svc\n"), "{held}");
-    for server in ["engine.yaml", "svc-engine.service", "sysusers"] {
-        assert!(!held.contains(server), "{held}");
-    }
-    let told = list("--field");
-    assert!(
-        told.contains("Package: svc-agent\n") && told.contains("Conflicts: svc\n"),
-        "{told}"
-    );
-    assert!(told.contains("libc6 (>= 2."), "{told}");
-}
-
-#[test]
-fn the_tarball_is_one_folder_and_its_sum_is_right() {
-    let (out, packages) = packed("tarball", Flavour::Whole);
+fn the_tarball_is_one_folder_and_its_sum_is_right(out: &Path, packages: &[String]) {
     let mut check = Command::new("sha256sum");
     program::run(
         check
-            .current_dir(&out)
+            .current_dir(out)
             .args(["--check", "--strict", "--quiet", "SHA256SUMS"]),
     )
     .unwrap();
@@ -205,6 +192,27 @@ fn the_tarball_is_one_folder_and_its_sum_is_right() {
         let path = format!("svc-{version}/{file}");
         assert!(held.lines().any(|line| line == path), "{path}: {held}");
     }
+}
+
+#[test]
+fn an_agent_comes_without_servers() {
+    let (out, packages) = packed("agent", Flavour::Agent);
+    let deb = packages.iter().find(|name| name.ends_with(".deb")).unwrap();
+    let list = |archive| {
+        let mut command = Command::new(needed("dpkg-deb"));
+        program::output(command.arg(archive).arg(out.join(deb))).unwrap()
+    };
+    let held = list("--contents");
+    assert!(held.contains("./usr/bin/svc\n"), "{held}");
+    for server in ["engine.yaml", "svc-engine.service", "sysusers"] {
+        assert!(!held.contains(server), "{held}");
+    }
+    let told = list("--field");
+    assert!(
+        told.contains("Package: svc-agent\n") && told.contains("Conflicts: svc\n"),
+        "{told}"
+    );
+    assert!(told.contains("libc6 (>= 2."), "{told}");
 }
 
 /// systemd reads every unit without a word, and finds little that an attacker could use.

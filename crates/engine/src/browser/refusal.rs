@@ -135,7 +135,7 @@ fn steps(problem: &Problem) -> Steps {
             "Change `trusted_ips` of the tunnel, or `trustedIps` with `svc project settings set`.",
         ),
         "country_not_allowed" => (
-            "A VPN or a proxy makes you come from elsewhere.",
+            "Where a VPN or a proxy makes you come from elsewhere, do without it.",
             "Change `geo_ip` of the tunnel, or `geoIp` with `svc project settings set`.",
         ),
         "tls_version_too_low" => (
@@ -155,6 +155,10 @@ fn steps(problem: &Problem) -> Steps {
             "Ask whoever gave you the token for one that reaches this address.",
             "Make a credential that may open streams (`tunnels.streams.create-delete`) and whose \
              `resources` reach this project, tunnel and path.",
+        ),
+        "ambiguous_credentials" => (
+            "Show one proof of who you are: a client certificate, or a token or a session.",
+            "With `mtls_auth` beside other proofs, visitors choose one of them.",
         ),
         "https_required" => (
             "Open the same address with https.",
