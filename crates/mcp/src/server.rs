@@ -56,13 +56,6 @@ pub trait Backend: Send + Sync + 'static {
 /// Among the extensions of a request: the list of tools is left empty, for whoever brought the
 /// request writes it.
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(
-    not(feature = "hosted"),
-    expect(
-        dead_code,
-        reason = "clients on this machine have the list from the SDK"
-    )
-)]
 pub(crate) struct ListIsWritten;
 
 /// The longest request. Arguments are short; nobody sends files here.

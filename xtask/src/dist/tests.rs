@@ -1,9 +1,6 @@
 //! Packages of the program that the tests run, installed below a directory by the real `dpkg`.
 
 use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::*;
 

@@ -18,12 +18,13 @@ impl Page {
         let (again, record) = (again(problem), record(problem));
         let body = format!(
             "<main><p class=\"kind\">{title}</p><h1>{detail}</h1><p>{visitor}{again}</p>\
-             <h2>If this address is yours</h2><p>{owner}{record}</p>\
+             <h2>If this address is yours</h2><p>{owner}</p>{record}\
              <dl><dt>Code</dt><dd><code>{code}</code></dd>{reference}</dl></main>",
             detail = escaped(&problem.detail),
             visitor = marked(visitor),
             owner = marked(owner),
-            record = marked(&record),
+            record =
+                record.map_or_else(String::new, |record| format!("<p>{}</p>", marked(&record))),
             code = escaped(problem.code),
             reference = reference(problem).map_or_else(String::new, |reference| format!(
                 "<dt>Reference</dt><dd><code>{}</code></dd>",
@@ -46,7 +47,7 @@ pub(crate) fn in_text(problem: &Problem) -> String {
         problem.title(),
         problem.detail,
         again(problem),
-        record(problem),
+        record(problem).map_or_else(String::new, |record| format!(" {record}")),
         problem.code,
     );
     if let Some(reference) = reference(problem) {
@@ -67,9 +68,9 @@ fn again(problem: &Problem) -> String {
 }
 
 /// Where the reason is written down.
-fn record(problem: &Problem) -> String {
-    reference(problem).map_or_else(String::new, |reference| {
-        format!(" `svc explain {reference}`, or this line of the engine's access log, says why.")
+fn record(problem: &Problem) -> Option<String> {
+    reference(problem).map(|reference| {
+        format!("`svc explain {reference}`, or this line of the engine's access log, says why.")
     })
 }
 
