@@ -2,7 +2,7 @@
 //!
 //! `up` starts the program as a newcomer meets it, `test` runs everything that a change must
 //! pass, `provision` installs what the tests need, `fuzz` feeds the parsers what nobody thought of,
-//! `bench` measures, `tidy` checks the house rules, and `rules` writes `docs/rules.md`. The checks of
+//! `bench` measures, `dist` makes packages, `tidy` checks the house rules, and `rules` writes `docs/rules.md`. The checks of
 //! `tidy` and `rules` are also tests of this package, so that a plain `cargo test` runs them.
 #![expect(
     clippy::print_stderr,
@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod dist;
 mod fuzz;
 mod program;
 mod provision;
@@ -47,6 +48,7 @@ fn run(args: &[String]) -> Result<()> {
         "test" => test::run(&repository, yes(rest)?),
         "provision" => provision::run(&repository, yes(rest)?).map(drop),
         "bench" => bench::run(&repository, rest),
+        "dist" => dist::run(&repository, rest),
         "fuzz" => fuzz::run(&repository, rest),
         "tidy" => no_arguments(rest).and_then(|()| tidy::run(&repository)),
         "rules" => no_arguments(rest).and_then(|()| rules::run(&repository)),
@@ -85,6 +87,7 @@ Usage: cargo xtask <task>
   bench [options]    the engine and the agent beside anchors and peers (--help)
   fuzz [--seconds N] [target…]
                      every target of fuzz/, or those that are named, for N seconds (120)
+  dist [--out DIR]   the packages: tarballs and .deb of the program and of the small agent
   tidy               the house rules: crate graph, banned crates, sources
   rules              write docs/rules.md from the rule ids that code and tests cite
 

@@ -3,12 +3,12 @@
 //! The tests run the program beside real third-party software: nginx as an upstream, curl as a
 //! visitor, the Python SDK as an agent, PostgreSQL as the platform's database, Chromium as a
 //! person's browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's
-//! programs as visitors that judge or attack, systemd's verifier of units, and judges and peers
-//! written in Python and for Node.
+//! programs as visitors that judge or attack, systemd's verifier of units, Prometheus' checker of
+//! metrics and rules, and judges and peers written in Python and for Node.
 //! Programs that are there already are used as they are.
 //! The Python packages live in a virtual environment under the target directory, the Node packages
-//! in a directory beside it, and so does an nginx that we fetched: its Debian package would start a service when it is installed, so it is
-//! unpacked there and never installed. PostgreSQL's package is installed without the cluster that
+//! in a directory beside it, and so do an nginx and a promtool that we fetched: their Debian packages
+//! would start services when they are installed, so they are unpacked there and never installed. PostgreSQL's package is installed without the cluster that
 //! it would make; the tests make their own, in temporary directories. `h2spec` is built where there
 //! is a Go for it, and its test says so where there is none.
 
@@ -50,6 +50,7 @@ pub(crate) struct Provisions {
     slowhttptest: PathBuf,
     /// systemd's verifier of units; only Linux has it.
     systemd_analyze: Option<PathBuf>,
+    promtool: PathBuf,
     /// The one program that may be missing: it needs Go.
     h2spec: Option<PathBuf>,
 }
@@ -71,6 +72,7 @@ impl Provisions {
             ("SVC_TEST_H2LOAD", &self.h2load),
             ("SVC_TEST_NGHTTPD", &self.nghttpd),
             ("SVC_TEST_SLOWHTTPTEST", &self.slowhttptest),
+            ("SVC_TEST_PROMTOOL", &self.promtool),
         ];
         if let Some(analyze) = &self.systemd_analyze {
             environment.push(("SVC_TEST_SYSTEMD_ANALYZE", analyze));
@@ -119,6 +121,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         nghttpd: program::find("nghttpd").context("nghttpd is gone")?,
         slowhttptest: program::find("slowhttptest").context("slowhttptest is gone")?,
         systemd_analyze: program::find(ANALYZE),
+        promtool: debian::promtool(&directory).context("promtool is gone")?,
         h2spec: go::h2spec(repository, &directory.join("go"))?,
     };
     for (name, path) in provisions.environment() {
@@ -171,6 +174,8 @@ enum Need {
     Slowhttptest,
     /// systemd's programs; none of them is started.
     Systemd,
+    /// Prometheus, for its `promtool`.
+    Prometheus,
 }
 
 impl Need {
@@ -188,6 +193,7 @@ impl Need {
         Self::Nghttp2,
         Self::Slowhttptest,
         Self::Systemd,
+        Self::Prometheus,
     ];
 
     fn is_met(self, directory: &Path) -> bool {
@@ -209,6 +215,7 @@ impl Need {
             Self::Systemd => [ANALYZE, "apk", "brew"]
                 .into_iter()
                 .any(|name| program::find(name).is_some()),
+            Self::Prometheus => debian::promtool(directory).is_some(),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -231,6 +238,7 @@ impl Need {
             nghttp2,
             slowhttptest,
             systemd,
+            prometheus,
         ] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
@@ -246,6 +254,7 @@ impl Need {
             Self::Nghttp2 => nghttp2,
             Self::Slowhttptest => slowhttptest,
             Self::Systemd => systemd,
+            Self::Prometheus => prometheus,
         }
     }
 }
@@ -279,6 +288,7 @@ const MANAGERS: [Manager; 5] = [
             "nghttp2-client nghttp2-server",
             "slowhttptest",
             "systemd",
+            "prometheus",
         ],
     },
     Manager {
@@ -298,6 +308,7 @@ const MANAGERS: [Manager; 5] = [
             "nghttp2",
             "slowhttptest",
             "systemd",
+            "golang-github-prometheus",
         ],
     },
     Manager {
@@ -317,6 +328,7 @@ const MANAGERS: [Manager; 5] = [
             "nghttp2",
             "slowhttptest",
             "systemd",
+            "prometheus",
         ],
     },
     Manager {
@@ -337,6 +349,7 @@ const MANAGERS: [Manager; 5] = [
             "slowhttptest",
             // Never missing there, as below.
             "",
+            "prometheus",
         ],
     },
     Manager {
@@ -358,6 +371,7 @@ const MANAGERS: [Manager; 5] = [
             "slowhttptest",
             // Never missing there.
             "",
+            "prometheus",
         ],
     },
 ];
@@ -412,7 +426,9 @@ impl Consent {
 }
 
 fn ask() -> Result<()> {
-    eprint!("    Install it now (no service is started; nginx is only unpacked)? [y/N] ");
+    eprint!(
+        "    Install it now (no service is started; nginx and promtool are only unpacked)? [y/N] "
+    );
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

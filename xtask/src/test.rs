@@ -32,6 +32,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     steps.step("clippy, with a keyring", || {
         clippy(repository, &["--features", KEYRING])
     })?;
+    steps.step("clippy, of a small agent", || small_agent(repository))?;
     steps.step("tidy", || tidy::run(repository))?;
     steps.step("fuzz, briefly", || fuzz::briefly(repository))?;
     steps.step("cargo test", || tests(repository, &provisions, &[]))?;
@@ -64,6 +65,17 @@ fn clippy(repository: &Repository, features: &[&str]) -> Result<()> {
         .args(["clippy", "--workspace", "--all-targets", "--locked"])
         .args(features)
         .args(["--", "-D", "warnings"]);
+    program::run(&mut cargo)
+}
+
+/// The program without its servers. The workspace is selected, so that its dependencies are those that
+/// the steps before have checked, and of it only this program is checked.
+fn small_agent(repository: &Repository) -> Result<()> {
+    let selected = ["clippy", "--workspace", "--locked", "--bin", "svc"];
+    let mut cargo = in_repository(repository);
+    cargo
+        .args(selected)
+        .args(["--no-default-features", "--", "-D", "warnings"]);
     program::run(&mut cargo)
 }
 

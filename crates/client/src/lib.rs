@@ -17,11 +17,34 @@
 //! # }
 //! ```
 //!
-//! The crate knows nothing of the engine's inside: it meets it through `wire` (the protocol) and
-//! `transport` (the data path). It reads no environment, installs no signal handler and prints
-//! nothing; that is the binary's part.
+//! To dial takes less:
+//!
+//! ```no_run
+//! use client::{Config, Token, dial};
+//! use tokio::io::AsyncWriteExt;
+//!
+//! # async fn talk() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::new("engine.example.com:443".parse()?, Token::new("…"));
+//! let mut stream = dial(&config, "db").await?;
+//! stream.write_all(b"hello").await?;
+//! tokio::io::copy(&mut stream, &mut tokio::io::stdout()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Programs to begin with are in `examples`: `publish`, `dial`, and `accept`, where axum answers the
+//! streams of a tunnel without a socket of its own.
+//!
+//! What fails says whether it is worth while to try again: a [`Refusal`] is the engine's no, every
+//! other [`ConnectError`] may pass. Agents and tunnels try again by themselves and tell where they
+//! stand ([`Agent::status`], [`Tunnel::status`]); dials and calls of the API do not.
+//!
+//! The crate needs a tokio runtime with IO and time, and knows nothing of the engine's inside: it
+//! meets it through `wire` (the protocol) and `transport` (the data path). It reads no environment,
+//! installs no signal handler and prints nothing; that is the binary's part.
 //!
 //! Start reading at [`agent`].
+#![deny(missing_docs)]
 
 pub mod address;
 pub mod agent;
@@ -48,3 +71,8 @@ pub use stream::Stream;
 pub use target::{Destination, HostHeader, ProxyProtocol, Target};
 pub use trust::Trust;
 pub use tunnel::{Closed, Connection, Status, Tunnel};
+
+/// The programs of the read-me file compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

@@ -25,7 +25,7 @@ use tower::ServiceExt as _;
 use types::problem::{MEDIA_TYPE, Problem};
 
 use crate::live::ProjectName;
-use crate::server::{Backend, Carried, ListIsWritten, Server};
+use crate::server::{Backend, Carried, ListIsWritten, MAX_REQUEST_BYTES, Server};
 use crate::tools;
 
 /// What the endpoint stands on.
@@ -95,8 +95,6 @@ pub fn hosted<I: Identify, E: Engines>(hosted: Hosted<I, E>) -> Router {
 /// Enough for the largest body over a slow line; one that never ends would keep its connection's
 /// place for good.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Arguments are short; nobody sends files here.
-pub(crate) const MAX_REQUEST_BYTES: usize = 256 * 1024;
 /// The longest answer is a page of a list, or the list of tools.
 const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 

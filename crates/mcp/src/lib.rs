@@ -13,6 +13,7 @@
 
 mod call;
 mod discovery;
+#[cfg(feature = "hosted")]
 mod hosted;
 mod lines;
 mod live;
@@ -22,6 +23,7 @@ mod schema;
 mod server;
 mod tools;
 
+#[cfg(feature = "hosted")]
 pub use self::hosted::{Engines, Hosted, Identified, Identify, PATH, hosted};
 pub use self::live::ProjectName;
 pub use self::local::{Local, LocalAnswer, LocalTool, StdioError, stdio};

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::{Decoder, FramedRead, FramedWrite, LinesCodec, LinesCodecError};
 
-use crate::hosted::MAX_REQUEST_BYTES;
+use crate::server::MAX_REQUEST_BYTES;
 use crate::tools;
 
 /// Both directions.

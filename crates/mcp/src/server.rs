@@ -58,6 +58,9 @@ pub trait Backend: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ListIsWritten;
 
+/// The longest request. Arguments are short; nobody sends files here.
+pub(crate) const MAX_REQUEST_BYTES: usize = 256 * 1024;
+
 /// The answer, later.
 pub type Carried = std::pin::Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
 

@@ -443,6 +443,7 @@ pub fn documents() -> Vec<Value> {
 }
 
 /// Every tool as JSON, made once: the list is the same for everybody, and long.
+#[cfg(feature = "hosted")]
 pub(crate) fn written() -> &'static str {
     static WRITTEN: std::sync::LazyLock<String> =
         std::sync::LazyLock::new(|| Value::from(documents()).to_string());

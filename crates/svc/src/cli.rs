@@ -5,9 +5,9 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    audit, clients, completions, context, credential, dial, doctor, engine, events, explain,
-    forward, login, logout, man, mcp, platform, project, run, service, token, tunnels, turn,
-    turn_credentials, up, workspace,
+    audit, clients, completions, context, credential, dial, doctor, events, explain, forward,
+    login, logout, man, mcp, project, run, server, service, token, tunnels, turn_credentials,
+    workspace,
 };
 use crate::failure::Failure;
 
@@ -45,14 +45,8 @@ pub(crate) struct Cli {
 /// What svc can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start everything on this machine, on loopback, for development and for a first look
-    Up(up::Args),
-    /// Run an engine
-    Engine(engine::Args),
-    /// Run the control plane: people, workspaces, projects, credentials
-    Platform(platform::Args),
-    /// Run a TURN relay
-    Turn(turn::Args),
+    #[command(flatten)]
+    Server(server::Command),
     /// Publish a service through an engine, or offer it for dialling
     Forward(Box<forward::Args>),
     /// Run many tunnels, from a file and from the labels of containers

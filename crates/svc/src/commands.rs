@@ -7,7 +7,6 @@ pub(crate) mod context;
 pub(crate) mod credential;
 pub(crate) mod dial;
 pub(crate) mod doctor;
-pub(crate) mod engine;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod forward;
@@ -15,15 +14,17 @@ pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod man;
 pub(crate) mod mcp;
-pub(crate) mod platform;
 pub(crate) mod project;
 pub(crate) mod run;
 pub(crate) mod service;
+#[cfg(feature = "server")]
+pub(crate) mod server;
+#[cfg(not(feature = "server"))]
+#[path = "commands/server/absent.rs"]
+pub(crate) mod server;
 pub(crate) mod token;
 pub(crate) mod tunnels;
-pub(crate) mod turn;
 pub(crate) mod turn_credentials;
-pub(crate) mod up;
 pub(crate) mod workspace;
 
 use daemon::logs::{self, Level};
@@ -37,13 +38,7 @@ use crate::{
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     let log = cli.log.as_deref();
     match cli.command {
-        Command::Engine(args) => engine::run(args, log).await,
-        Command::Platform(args) => platform::run(args, log).await,
-        Command::Turn(args) => turn::run(args, log).await,
-        Command::Up(args) => {
-            set_up_logs(Level::Warn, log)?;
-            up::run(args).await
-        }
+        Command::Server(command) => server::run(command, log).await,
         Command::Forward(args) => {
             set_up_logs(Level::Error, log)?;
             forward::run(*args).await

@@ -180,7 +180,7 @@ mod tests {
     use tokio_rustls::TlsAcceptor;
 
     use super::*;
-    use crate::commands::up::certificates::Certificates;
+    use crate::commands::server::up::certificates::Certificates;
 
     /// Something that speaks TLS as an engine, and always answers the same.
     struct Engine {

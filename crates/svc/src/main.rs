@@ -3,6 +3,10 @@
 //! The one place that reads the environment, installs signal handlers, sets up logging and
 //! chooses a runtime. Each command is a file under `commands`; what several of them need is
 //! beside this file. Data goes to stdout, messages to stderr.
+#![cfg_attr(
+    not(feature = "server"),
+    expect(dead_code, reason = "what servers alone use stays in its place")
+)]
 
 mod cli;
 mod commands;
@@ -24,7 +28,6 @@ mod random;
 mod signals;
 mod suggest;
 mod supervisor;
-mod surfaces;
 mod time;
 mod watch;
 

@@ -11,6 +11,9 @@ pub use self::names::{BadName, Country, Hostname, IpRange, TunnelName};
 pub use self::properties::{MAX_LIST_LENGTH, PropertyError, TunnelProperties};
 use crate::id::{ClientId, TunnelId};
 
+/// Id of the one project that a community engine serves.
+pub const COMMUNITY_PROJECT: &str = "default";
+
 /// A live tunnel. Fields without a value, and those that the caller's boundary does not select, are
 /// left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -205,7 +205,7 @@ pub fn free_ports(count: u16) -> Result<(u16, u16)> {
 }
 
 /// The program under test: `SVC_BIN`, or the one that was built beside this test.
-pub(crate) fn program() -> Result<PathBuf> {
+pub fn program() -> Result<PathBuf> {
     if let Some(program) = env::var_os("SVC_BIN") {
         return Ok(program.into());
     }

@@ -9,14 +9,14 @@ use anyhow::{Context as _, Result};
 use super::{Manager, Need};
 use crate::program;
 
-/// Installs what is missing with apt-get; nginx is unpacked under `directory` instead, and
+/// Installs what is missing with apt-get; nginx and promtool are unpacked under `directory` instead, and
 /// PostgreSQL is kept from making a cluster.
 pub(super) fn install(missing: &[Need], manager: &Manager, directory: &Path) -> Result<()> {
     twice(|| program::run(as_root("apt-get").arg("update")))?;
 
     let packages: Vec<_> = missing
         .iter()
-        .filter(|need| ![Need::Nginx, Need::Postgres].contains(need))
+        .filter(|need| ![Need::Nginx, Need::Prometheus, Need::Postgres].contains(need))
         .flat_map(|need| need.packages(manager).split(' '))
         .collect();
     // Its package starts the server; only a client of it is wanted.
@@ -27,7 +27,10 @@ pub(super) fn install(missing: &[Need], manager: &Manager, directory: &Path) -> 
         install_packages(&packages)?;
     }
     if missing.contains(&Need::Nginx) {
-        unpack_nginx(directory)?;
+        unpack("nginx", directory)?;
+    }
+    if missing.contains(&Need::Prometheus) {
+        unpack("prometheus", directory)?;
     }
     if missing.contains(&Need::Postgres) {
         install_postgres(Need::Postgres.packages(manager))?;
@@ -63,8 +66,16 @@ fn install_postgres(package: &str) -> Result<()> {
 /// The nginx to run: the system's, else the one that was unpacked under `directory`.
 pub(super) fn nginx(directory: &Path) -> Option<PathBuf> {
     program::find("nginx").or_else(|| {
-        let unpacked = directory.join(UNPACKED).join("usr/sbin/nginx");
+        let unpacked = directory.join("nginx/usr/sbin/nginx");
         program::succeeds(Command::new(&unpacked).arg("-v")).then_some(unpacked)
+    })
+}
+
+/// Prometheus' checker, found as nginx is.
+pub(super) fn promtool(directory: &Path) -> Option<PathBuf> {
+    program::find("promtool").or_else(|| {
+        let unpacked = directory.join("prometheus/usr/bin/promtool");
+        program::succeeds(Command::new(&unpacked).arg("--version")).then_some(unpacked)
     })
 }
 
@@ -72,9 +83,9 @@ pub(super) fn is_root() -> bool {
     program::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
-/// Installing the package would start and enable a web server on port 80. The program alone is
-/// what the tests need; the libraries that it links are there wherever Python is.
-fn unpack_nginx(directory: &Path) -> Result<()> {
+/// Installing the package would start and enable a server. Its programs alone are what the tests need;
+/// the libraries that they link are there wherever Python is.
+fn unpack(package: &str, directory: &Path) -> Result<()> {
     let downloads = directory.join("packages");
     remove(&downloads)?;
     fs::create_dir_all(&downloads)?;
@@ -82,10 +93,10 @@ fn unpack_nginx(directory: &Path) -> Result<()> {
         program::run(
             Command::new("apt-get")
                 .current_dir(&downloads)
-                .args(["download", "nginx"]),
+                .args(["download", package]),
         )
     })?;
-    let unpacked = directory.join(UNPACKED);
+    let unpacked = directory.join(package);
     remove(&unpacked)?;
     for entry in fs::read_dir(&downloads)? {
         program::run(
@@ -127,5 +138,3 @@ fn twice(work: impl Fn() -> Result<()>) -> Result<()> {
 
 /// Read by `pg_createcluster` beside its own configuration.
 const NO_CLUSTER: &str = "/etc/postgresql-common/createcluster.d/svc-tests.conf";
-/// The directory of the unpacked package, under the test environment.
-const UNPACKED: &str = "nginx";

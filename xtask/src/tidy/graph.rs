@@ -160,6 +160,23 @@ const BARRIERS: &[Barrier] = &[
     },
 ];
 
+/// What the small agent, a build without the feature `server`, must not reach.
+const AGENT: Barrier = Barrier {
+    crates: &["svc"],
+    never: &[
+        "engine",
+        "control",
+        "turn",
+        "store",
+        "link",
+        "webauthn",
+        "sqlx",
+        "lettre",
+        "maxminddb",
+    ],
+    reason: "an agent alone contains no server",
+};
+
 struct Barrier {
     crates: &'static [&'static str],
     never: &'static [&'static str],
@@ -177,6 +194,16 @@ pub(super) fn check(repository: &Repository) -> Result<Vec<String>> {
         {
             complaints.extend(barrier.complaints(name, &reached(repository, name)?));
         }
+    }
+    for name in AGENT.crates {
+        let alone = [
+            "--package",
+            name,
+            "--edges",
+            "normal",
+            "--no-default-features",
+        ];
+        complaints.extend(AGENT.complaints(name, &tree(repository, &alone)?));
     }
     Ok(complaints)
 }

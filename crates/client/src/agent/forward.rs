@@ -4,12 +4,12 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use transport::proxy_protocol::{MAX_HEADER, write_v1, write_v2};
 use transport::{Pumped, Socket, pump, standing::Framed};
 
-use super::{host::Named, lanes::OnLane};
+use super::{host::Named, lanes::OnLane, unix::UnixStream};
 use crate::{
     Destination, HostPort, ProxyProtocol, Stream, Target,
     connect::keepalive,

@@ -7,6 +7,7 @@
 
 mod channel;
 mod dial;
+mod examples;
 mod fake;
 mod streams;
 

@@ -67,7 +67,7 @@ impl Page {
     }
 }
 
-fn document(title: &str, body: &str) -> String {
+pub(super) fn document(title: &str, body: &str) -> String {
     format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -75,8 +75,8 @@ fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// Fit for an attribute in double quotes.
-fn escaped(text: &str) -> String {
+/// Fit for an attribute in double quotes, and for text.
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -91,7 +91,7 @@ fn escaped(text: &str) -> String {
 }
 
 const SCRIPT: &str = include_str!("challenge.js");
-const STYLE: &str = include_str!("page.css");
+pub(super) const STYLE: &str = include_str!("page.css");
 
 /// Nothing but our own script and style, by their hashes.
 static CHALLENGE_POLICY: LazyLock<String> = LazyLock::new(|| {
@@ -111,7 +111,7 @@ static PLAIN_POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-fn hash_of(text: &str) -> String {
+pub(super) fn hash_of(text: &str) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
     format!("'sha256-{}'", STANDARD.encode(digest))
 }

@@ -78,7 +78,7 @@ pub struct GeoRule {
 
 impl Project {
     /// Id of the one project that a community engine serves.
-    pub const COMMUNITY: &str = "default";
+    pub const COMMUNITY: &str = types::tunnel::COMMUNITY_PROJECT;
 
     /// The project of a community engine: its settings are the tunnels' own.
     pub fn community() -> Self {

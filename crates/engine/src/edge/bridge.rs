@@ -104,7 +104,7 @@ async fn refuse(
     whole: bool,
     problem: &Problem,
 ) -> Next {
-    let answer = request.record.answer(problem, request.forward.html);
+    let answer = request.record.answer(problem, request.forward.form);
     let keep_alive = request.down.keep_alive && whole;
     visitor
         .write_answer(&answer, request.forward.is_head, keep_alive)

@@ -13,6 +13,7 @@ use types::problem::Problem;
 use super::answer::Answer;
 use super::buffered::Buffered;
 use super::exchange;
+use super::form::Form;
 use super::forwarding::Downward;
 use super::hold;
 use super::plan::{Forward, Inbound, plan};
@@ -165,7 +166,7 @@ impl Visitor {
                     version: Version::Http11,
                     keep_alive: false,
                 };
-                let verdict = Err(record.answer(&problem, false));
+                let verdict = Err(record.answer(&problem, Form::Json));
                 let body = BodyLength::Empty;
                 (
                     Arrived {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{ACCEPT, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http1::{Authority, BodyLength, METHOD_BYTES, Target};
 use hyper::body::{Body as _, Incoming};
@@ -16,6 +17,7 @@ use transport::TlsStream;
 use types::problem::Problem;
 
 use super::answer::Answer;
+use super::form::Form;
 use super::hold;
 use super::idle::Activity;
 use super::plan::{Inbound, plan};
@@ -138,10 +140,12 @@ impl Visitor {
         protocol: Option<&str>,
         record: &mut Record,
     ) -> Result<super::plan::Forward, Answer> {
+        let accepts = request.headers().get_all(ACCEPT);
+        let form = Form::asked(accepts.into_iter().map(HeaderValue::as_bytes));
         let malformed = |record: &mut Record, problem: &Problem| {
             record.decided("http", Some(problem.detail.clone()));
             record.ended(Outcome::Refused);
-            record.answer(problem, false)
+            record.answer(problem, form)
         };
         let invalid = |reason: &'static str| Problem::invalid_request(reason);
         // Extended CONNECT is how HTTP/2 says what an upgrade says in HTTP/1.1 (RFC 8441).

@@ -9,7 +9,8 @@ use types::problem::Problem;
 use types::query_credential;
 use types::tunnel::Protocol;
 
-use super::answer::{Answer, wants_html};
+use super::answer::Answer;
+use super::form::Form;
 use super::forwarding::Onward;
 use super::own::{OwnRoute, to_challenge, to_sign_in};
 use super::record::{Outcome, Record};
@@ -75,8 +76,8 @@ pub(crate) struct Forward {
     pub(crate) upgrade: bool,
     /// The visitor understands trailers (`TE: trailers`).
     pub(crate) trailers: bool,
-    /// A person's browser: errors of ours are pages.
-    pub(crate) html: bool,
+    /// Errors of ours come in it.
+    pub(crate) form: Form,
     /// A visitor with a proof wants to know how long the edge took ([`DEBUG`]).
     pub(crate) timing: bool,
     /// Tunnels of the same name that were asked before this one.
@@ -126,17 +127,17 @@ pub(crate) fn plan<H: Heads>(
     core: &Core,
     record: &mut Record,
 ) -> Result<Forward, Answer> {
-    let html = {
-        let mut accepts = heads
+    let form = {
+        let accepts = heads
             .fields()
             .filter(|field| field.kind == FieldKind::Accept);
-        accepts.any(|field| wants_html(Some(field.value)))
+        Form::asked(accepts.map(|field| field.value))
     };
     record.request(inbound.method.as_str(), inbound.host, inbound.target.path);
-    judge(inbound, heads, core, record, html).map_err(|instead| {
+    judge(inbound, heads, core, record, form).map_err(|instead| {
         record.ended(Outcome::Refused);
         match instead {
-            Instead::Problem(problem) => record.answer(&problem, html),
+            Instead::Problem(problem) => record.answer(&problem, form),
             Instead::Answer(answer) => {
                 record.status(answer.status);
                 answer
@@ -168,7 +169,7 @@ fn judge<H: Heads>(
     heads: &H,
     core: &Core,
     record: &mut Record,
-    html: bool,
+    form: Form,
 ) -> Result<Forward, Instead> {
     let seen = inbound.seen;
     if !inbound.host.eq_ignore_ascii_case(&seen.server_name) {
@@ -236,7 +237,7 @@ fn judge<H: Heads>(
         visitor,
         host: &seen.server_name,
         cookies,
-        navigation: html && is_get && inbound.upgrade.is_none(),
+        navigation: form == Form::Page && is_get && inbound.upgrade.is_none(),
         bearer: Bearer::among(authorization.map(|field| field.value)),
         path: inbound.target.path,
         query: inbound.target.query,
@@ -303,7 +304,7 @@ fn judge<H: Heads>(
         idempotent: inbound.method.is_idempotent() && upgrade.is_none(),
         upgrade: upgrade.is_some(),
         trailers: te.any(|field| field.value.eq_ignore_ascii_case(b"trailers")),
-        html,
+        form,
         timing: allowed.proof.is_some() && wants_timing(heads),
         failed: 0,
         proof: allowed.proof,

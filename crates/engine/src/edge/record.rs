@@ -14,6 +14,7 @@ use types::problem::Problem;
 use types::tunnel::{Country, Tunnel};
 
 use super::answer::Answer;
+use super::form::Form;
 use super::hold::{Cut, Hold};
 use super::idle::{Activity, Occupied};
 use super::summary::Visit;
@@ -230,14 +231,14 @@ impl Record {
 
     /// The answer with which the edge ends the visit in the service's stead. It carries the id of
     /// this record, so that the visitor can have somebody look up why.
-    pub(crate) fn answer(&mut self, problem: &Problem, html: bool) -> Answer {
+    pub(crate) fn answer(&mut self, problem: &Problem, form: Form) -> Answer {
         self.status(problem.status);
         self.line.failure = Some(problem.code);
         if self.line.id.is_empty() {
             self.line.id = StreamId(random_bytes()).to_string();
         }
         let problem = problem.clone().with_reference(self.line.id.as_str());
-        Answer::problem(&problem, html)
+        Answer::problem(&problem, form)
     }
 
     /// Milliseconds until now for `Server-Timing`: until the stream to the service was there, and

@@ -116,7 +116,7 @@ pub(super) async fn run(
 }
 
 fn refuse(forward: &Forward, mut record: Record, problem: &Problem) -> Response<DownBody> {
-    refusal(record.answer(problem, forward.html), forward.is_head)
+    refusal(record.answer(problem, forward.form), forward.is_head)
 }
 
 /// Both ends speak HTTP/2: heads are translated once, bodies pass as they are.

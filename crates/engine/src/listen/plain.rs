@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http1::{Limits, Method, Progress, RequestHead, Slots, may_complete, parse_request};
+use http1::{FieldKind, Limits, Method, Progress, RequestHead, Slots, may_complete, parse_request};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -15,7 +15,7 @@ use types::problem::Problem;
 use types::query_credential;
 
 use crate::core::{Core, Worker};
-use crate::edge::{Answer, Buffered};
+use crate::edge::{Answer, Buffered, Form};
 
 /// How long a request head may take, and the answer after it.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -76,10 +76,13 @@ async fn read(io: &mut Buffered<Socket>, worker: &Worker) -> io::Result<Option<V
                 (redirect(&head, core), head.method == Method::Head)
             }
             // CONNECT: one more of the methods that are not for here.
-            Err(refusal) if refusal.status == 501 => (refuse(&Problem::https_required()), false),
+            Err(refusal) if refusal.status == 501 => (
+                Answer::problem(&Problem::https_required(), Form::Json),
+                false,
+            ),
             Err(refusal) => {
                 let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
-                (refuse(&problem), false)
+                (Answer::problem(&problem, Form::Json), false)
             }
         };
         return Ok(Some(answer.to_http1(is_head, true)));
@@ -90,11 +93,17 @@ async fn read(io: &mut Buffered<Socket>, worker: &Worker) -> io::Result<Option<V
 /// time, so the answer names no location.
 fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
     let query = head.target.query.unwrap_or_default();
+    let accepts = head
+        .fields
+        .iter()
+        .filter(|field| field.kind == FieldKind::Accept);
+    let form = Form::asked(accepts.map(|field| field.value));
+    let refuse = |problem: Problem| Answer::problem(&problem, form);
     if query_credential::is_present(query, query_credential::COMPAT_NAMES) {
-        return refuse(&Problem::token_in_clear());
+        return refuse(Problem::token_in_clear());
     }
     if !matches!(head.method, Method::Get | Method::Head) {
-        return refuse(&Problem::https_required());
+        return refuse(Problem::https_required());
     }
     let port = core.tls_addr.get().map_or(443, SocketAddr::port);
     let port = match port {
@@ -116,8 +125,4 @@ fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
         ],
         body: String::new(),
     }
-}
-
-fn refuse(problem: &Problem) -> Answer {
-    Answer::problem(problem, false)
 }

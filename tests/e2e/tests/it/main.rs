@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod curl;
 #[cfg(test)]
+mod deploy;
+#[cfg(test)]
 mod exhausted;
 #[cfg(test)]
 mod faults;

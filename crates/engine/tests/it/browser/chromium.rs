@@ -1,14 +1,18 @@
-//! Sessions and challenges in a real browser.
+//! Sessions, challenges and refusals in a real browser.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use client::Properties;
+use api::link::Limits;
+use client::{Properties, Target};
 use serde_json::{Value, json};
+use testing::{TestTunnel, Upstream};
 use tokio::process::Command;
 
 use super::{Site, with_sessions};
+use crate::world::{A, World};
 
 /// ED-2, ED-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -21,15 +25,77 @@ async fn ed_2_ed_6_people_come_through_in_chromium() {
     .await;
     let address = |site: &Site| format!("https://{}:{}", site.host(), site.engine.addr().port());
     let given = json!({"session": address(&session), "both": address(&both)});
-    run("edge.mjs", given).await;
+    run("edge.mjs", &given["session"], &given).await;
     assert!(session.service.accepted() > 0 && both.service.accepted() > 0);
 }
 
+/// What a person sees when the service is not to be had: each page in light and dark, on a phone and
+/// on a desk, and with scripts off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_learn_why_they_are_not_served_in_chromium() {
+    let world = World::with("timeouts: {stream_request_seconds: 1}\n").await;
+    // The clock stands still: what is used up stays so.
+    let visits = 40;
+    world
+        .change(|project| {
+            project.limits = Limits {
+                tunnel_requests_per_second: Some(visits),
+                ..Limits::default()
+            };
+        })
+        .await;
+    let service = Upstream::http1().await;
+    let silent = Upstream::start(|stream, _number| async move {
+        let kept = stream;
+        std::future::pending::<()>().await;
+        drop(kept);
+    })
+    .await;
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let down: Target = nobody.local_addr().unwrap().to_string().parse().unwrap();
+    drop(nobody);
+
+    let offline = world.publish(Properties::http(), &service).await;
+    let timeout = world.publish(Properties::http(), &silent).await;
+    let agent = world.engine.agent_at(A, &world.token).await;
+    let unreachable = TestTunnel::open(agent, Properties::http(), down).await;
+    let token = Properties {
+        token_auth: Some(true),
+        ..Properties::http()
+    };
+    let token = world.publish(token, &service).await;
+    let session = world.publish(with_sessions(), &service).await;
+    let elsewhere = Properties {
+        trusted_ips: vec!["198.51.100.0/24".to_owned()],
+        ..Properties::http()
+    };
+    let elsewhere = world.publish(elsewhere, &service).await;
+    let open = world.publish(Properties::http(), &service).await;
+
+    let port = world.engine.addr().port();
+    let at = |tunnel: &TestTunnel| format!("https://{}:{port}", tunnel.hostname());
+    let given = json!({
+        "unknown": format!("https://nobody-{A}.t.{}:{port}", world.engine.host()),
+        "offline": at(&offline),
+        "unreachable": at(&unreachable),
+        "timeout": at(&timeout),
+        "token": at(&token),
+        "session": at(&session),
+        "elsewhere": at(&elsewhere),
+        "limited": at(&open),
+        "visits": visits,
+        // What no page may show.
+        "secrets": [world.token],
+    });
+    offline.close().await;
+    run("refusals.mjs", &given["unknown"], &given).await;
+}
+
 /// Runs `tests/node/<script>` with Chromium.
-async fn run(script: &str, given: Value) {
+async fn run(script: &str, url: &Value, given: &Value) {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/node");
     let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).join(script);
-    let world = json!({"url": given["session"], "now": 0, "shots": shots, "given": given});
+    let world = json!({"url": url, "now": 0, "shots": shots, "given": given});
     let mut command = Command::new(variable("SVC_TEST_NODE"));
     command
         .arg(scripts.join(script))

@@ -3,7 +3,6 @@
 
 use api::control::projects::Project;
 use credentials::TokenKind;
-use engine::directory;
 use jiff::Timestamp;
 use reqwest::Url;
 use serde::Serialize;
@@ -13,7 +12,7 @@ use types::{
     id::{ClientId, TunnelId},
     path::NormalPath,
     permission::Permission,
-    tunnel::{Tunnel, TunnelProperties},
+    tunnel::{COMMUNITY_PROJECT, Tunnel, TunnelProperties},
 };
 
 use super::visit::endpoint_of;
@@ -117,7 +116,7 @@ impl Verdict {
         let is_managed = url.host_str().and_then(endpoint_of).is_some();
         let (id, workspace) = match project {
             Some(project) => (project.id.as_str(), Some(project.workspace_id.as_str())),
-            None => (directory::Project::COMMUNITY, None),
+            None => (COMMUNITY_PROJECT, None),
         };
         // All that is known of the tunnel from outside: a filter on anything else does not hold.
         let tunnel = Tunnel {

@@ -32,10 +32,11 @@ use super::{
     relay::{ADDRESS, LocalRelay},
 };
 use crate::{
+    commands::server::surfaces,
     context::write_private,
     failure::{Code, Failure, chain},
     platform::{ApiUrl, Platform},
-    random, surfaces,
+    random,
 };
 
 /// An OAuth client that was named when it was started.

@@ -8,12 +8,13 @@ use daemon::{clock::SystemClock, logs};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
+use super::surfaces;
 use crate::{
     cli::Format,
     connection::data_directory,
     descriptors, environment,
     failure::{Code, Failure, chain},
-    output, signals, supervisor, surfaces,
+    output, signals, supervisor,
 };
 
 /// The flags of `svc platform`.

@@ -1,0 +1,105 @@
+//! The examples do what they say, against an engine.
+
+use std::{path::PathBuf, process::Stdio};
+
+use client::Properties;
+use serde_json::json;
+use testing::{TestEngine, Upstream, within};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
+
+/// An example under way. It is killed when it is dropped.
+struct Example {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Example {
+    fn run(engine: &TestEngine, name: &str, arguments: &[&str]) -> Self {
+        let ca_file = engine.directory().join("ca-of-examples.pem");
+        std::fs::write(&ca_file, engine.ca().pem()).unwrap();
+        let mut child = Command::new(built(name))
+            .args(arguments)
+            .env(
+                "SVC_ENGINE",
+                format!("{}:{}", engine.host(), engine.addr().port()),
+            )
+            .env("SVC_TOKEN", engine.token(json!({})))
+            .env("SVC_CA_FILE", ca_file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self {
+            child,
+            lines: stdout.lines(),
+        }
+    }
+
+    async fn line(&mut self) -> String {
+        let line = within("a line of the example", self.lines.next_line()).await;
+        line.unwrap().expect("it says something")
+    }
+
+    /// The host of the address that it prints.
+    async fn host(&mut self) -> String {
+        let address = self.line().await;
+        let host = address.strip_prefix("https://").unwrap();
+        host.split(':').next().unwrap().to_owned()
+    }
+}
+
+/// Where cargo puts the examples of this package: beside the directory of this test.
+fn built(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
+    let path = profile.join("examples").join(name);
+    assert!(
+        path.exists(),
+        "`cargo test` builds examples unless it is told what to build: `cargo build -p client --examples`"
+    );
+    path
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_is_published() {
+    let engine = TestEngine::start().await;
+    let service = Upstream::http1().await;
+    let target = service.addr().to_string();
+    let mut example = Example::run(&engine, "publish", &[&target]);
+    let host = example.host().await;
+    let answer = engine.visitor().http1(&host).await.get("/a", &host).await;
+    assert_eq!(
+        (answer.status, &answer.json()["target"]),
+        (200, &json!("/a"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_private_tunnel_is_dialled() {
+    let engine = TestEngine::start().await;
+    let service = Upstream::tcp().await;
+    let _tunnel = engine
+        .publish_as(Properties::private("db"), service.addr())
+        .await;
+    let mut example = Example::run(&engine, "dial", &["db", "hello"]);
+    assert_eq!(example.line().await, "hello");
+    let ended = within("its end", example.child.wait()).await.unwrap();
+    assert!(ended.success(), "{ended}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_are_served_without_a_socket() {
+    let engine = TestEngine::start().await;
+    let mut example = Example::run(&engine, "accept", &[]);
+    let host = example.host().await;
+    let mut visitor = engine.visitor().http1(&host).await;
+    for path in ["/a", "/b"] {
+        let answer = visitor.get(path, &host).await;
+        assert_eq!(answer.text(), format!("hello from {path}\n"));
+    }
+}

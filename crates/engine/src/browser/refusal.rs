@@ -1,0 +1,288 @@
+//! The page that a person sees in the service's stead: what happened in the words of the problem, and
+//! what to do now, for a visitor and for whoever publishes the tunnel.
+//!
+//! The problem and its reference are all that it knows of a request, so nothing of an address, a
+//! credential or a service can be on it.
+
+use std::sync::LazyLock;
+
+use types::problem::Problem;
+
+use super::page::{Page, STYLE, document, escaped, hash_of};
+
+impl Page {
+    /// Tells a person of a problem.
+    pub(crate) fn problem(problem: &Problem) -> Self {
+        let Steps { visitor, owner } = steps(problem);
+        let title = format!("{} {}", problem.status, problem.title());
+        let (again, record) = (again(problem), record(problem));
+        let body = format!(
+            "<main><p class=\"kind\">{title}</p><h1>{detail}</h1><p>{visitor}{again}</p>\
+             <h2>If this address is yours</h2><p>{owner}</p>{record}\
+             <dl><dt>Code</dt><dd><code>{code}</code></dd>{reference}</dl></main>",
+            detail = escaped(&problem.detail),
+            visitor = marked(visitor),
+            owner = marked(owner),
+            record =
+                record.map_or_else(String::new, |record| format!("<p>{}</p>", marked(&record))),
+            code = escaped(problem.code),
+            reference = reference(problem).map_or_else(String::new, |reference| format!(
+                "<dt>Reference</dt><dd><code>{}</code></dd>",
+                escaped(reference)
+            )),
+        );
+        Self {
+            html: document(&title, &body),
+            policy: REFUSAL_POLICY.as_str(),
+        }
+    }
+}
+
+/// The same as a few lines of plain text.
+pub(crate) fn in_text(problem: &Problem) -> String {
+    let Steps { visitor, owner } = steps(problem);
+    let mut text = format!(
+        "{} {}: {}\n{visitor}{}\nIf this address is yours: {owner}{}\ncode: {}\n",
+        problem.status,
+        problem.title(),
+        problem.detail,
+        again(problem),
+        record(problem).map_or_else(String::new, |record| format!(" {record}")),
+        problem.code,
+    );
+    if let Some(reference) = reference(problem) {
+        text.push_str("reference: ");
+        text.push_str(reference);
+        text.push('\n');
+    }
+    text
+}
+
+/// When it is worth while to come again.
+fn again(problem: &Problem) -> String {
+    match problem.retry_after {
+        Some(1) => " Load the page again in a second.".to_owned(),
+        Some(seconds) => format!(" Load the page again in {seconds} seconds."),
+        None => String::new(),
+    }
+}
+
+/// Where the reason is written down.
+fn record(problem: &Problem) -> Option<String> {
+    reference(problem).map(|reference| {
+        format!("`svc explain {reference}`, or this line of the engine's access log, says why.")
+    })
+}
+
+fn reference(problem: &Problem) -> Option<&str> {
+    problem.reference.as_deref()
+}
+
+/// What each of the two who may read this can do. Commands are between backticks.
+struct Steps {
+    visitor: &'static str,
+    owner: &'static str,
+}
+
+fn steps(problem: &Problem) -> Steps {
+    let (visitor, owner) = match problem.code {
+        "tunnel_not_found" => (
+            "Check the spelling of the address with whoever gave it to you.",
+            "Start the agent that publishes it: `svc tunnels` shows the names that are online.",
+        ),
+        "tunnel_offline" => (
+            "It was here a short while ago, and comes back by itself.",
+            "See whether the agent runs and reaches the engine: `svc doctor` looks from where it \
+             is started, `svc clients` shows the agents that are connected.",
+        ),
+        "upstream_unreachable" => (
+            "The tunnel is there, the service at its other end is not. Try again later.",
+            "Start the service, or correct the address that the agent has for it: the output of \
+             its `svc forward` shows each stream and what failed.",
+        ),
+        "upstream_timeout" => (
+            "The tunnel is there, the service at its other end is slow or stuck. Try again later.",
+            "See what the service is busy with: the output of its `svc forward` shows each stream.",
+        ),
+        "rate_limited" => (
+            "Others may be visiting it, too.",
+            "The plan of the project says how often its tunnels may be visited: `svc project \
+             usage` shows it beside what is used.",
+        ),
+        "service_unavailable" => (
+            "This does not last.",
+            "The engine starts, stops, or carries as much as it may: its log and its metrics say \
+             which.",
+        ),
+        "sign_in_failed" => (
+            "It was not begun in this browser, or took too long, or cookies are switched off. Open \
+             the address that you wanted again.",
+            "If it happens to everybody, compare the clocks of the engine and of its platform.",
+        ),
+        "not_a_member" => (
+            "Ask somebody of the project to invite you, or sign in as somebody else.",
+            "Invite them: `svc workspace invite`.",
+        ),
+        "challenge_required" | "challenge_failed" => (
+            "Open the address in a browser that runs scripts and keeps cookies.",
+            "Programs pass with a valid token: `svc token create` makes one.",
+        ),
+        "misdirected_request" => (
+            "Load the page again: the browser will open a connection of its own for this name.",
+            "Clients send the same name in TLS (SNI) and in `Host`.",
+        ),
+        "address_not_trusted" => (
+            "Come from a network that it knows, over a company's VPN for instance.",
+            "Change `trusted_ips` of the tunnel, or `trustedIps` with `svc project settings set`.",
+        ),
+        "country_not_allowed" => (
+            "Where a VPN or a proxy makes you come from elsewhere, do without it.",
+            "Change `geo_ip` of the tunnel, or `geoIp` with `svc project settings set`.",
+        ),
+        "tls_version_too_low" => (
+            "Use a newer browser.",
+            "Change `minTlsVersion` with `svc project settings set`.",
+        ),
+        "public_access_not_allowed" => (
+            "Ask whoever gave you the address for another way.",
+            "Put a guard before the tunnel (`--token-auth`, `--svc-auth`), or change \
+             `publicAccessPolicy` with `svc project settings set`.",
+        ),
+        "invalid_certificate" => (
+            "Choose another client certificate, or ask the publisher to register yours.",
+            "`svc credential list` shows the certificates that are registered.",
+        ),
+        "insufficient_scope" => (
+            "Ask whoever gave you the token for one that reaches this address.",
+            "Make a credential that may open streams (`tunnels.streams.create-delete`) and whose \
+             `resources` reach this project, tunnel and path.",
+        ),
+        "ambiguous_credentials" => (
+            "Show one proof of who you are: a client certificate, or a token or a session.",
+            "With `mtls_auth` beside other proofs, visitors choose one of them.",
+        ),
+        "https_required" => (
+            "Open the same address with https.",
+            "Plain requests other than GET and HEAD are not redirected: their body has already \
+             travelled in clear.",
+        ),
+        "internal_error" => (
+            "Try again later.",
+            "This is a defect of the engine: its log knows more.",
+        ),
+        _ => match problem.status {
+            401 => (
+                "Open it with the token or the link that you were given for it; it may have \
+                 expired.",
+                "`svc token create` makes a token, `svc token inspect` shows what one says.",
+            ),
+            403 => (
+                "Ask whoever gave you the address.",
+                "The settings of the tunnel and of its project say who may come.",
+            ),
+            404 | 405 => (
+                "Go back, or open the address without its path.",
+                "Paths below `/.well-known/svc/` are the edge's own.",
+            ),
+            _ => (
+                "Go back and try again; if it stays, delete the cookies of this address.",
+                "The edge takes only what is well-formed and within its limits.",
+            ),
+        },
+    };
+    Steps { visitor, owner }
+}
+
+/// Fit for a page: what is between backticks is code.
+fn marked(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 32);
+    for (at, part) in text.split('`').enumerate() {
+        let code = at % 2 == 1;
+        out.push_str(if code { "<code>" } else { "" });
+        out.push_str(&escaped(part));
+        out.push_str(if code { "</code>" } else { "" });
+    }
+    out
+}
+
+/// The page loads nothing, runs nothing and sends nothing.
+static REFUSAL_POLICY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "default-src 'none'; style-src {}; frame-ancestors 'none'; base-uri 'none'; \
+         form-action 'none'",
+        hash_of(STYLE),
+    )
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the edge answers in a service's stead, in the order of the statuses.
+    fn problems() -> Vec<Problem> {
+        vec![
+            Problem::invalid_request("the authority is malformed"),
+            Problem::ambiguous_credentials(),
+            Problem::unauthenticated(),
+            Problem::invalid_token(),
+            Problem::new(401, "invalid_certificate", "The certificate is not known."),
+            Problem::insufficient_scope("tunnels.streams.create-delete"),
+            Problem::https_required(),
+            Problem::challenge_required(),
+            Problem::new(403, "country_not_allowed", "Not from this country."),
+            Problem::not_found(),
+            Problem::tunnel_not_found(),
+            Problem::only_allowed("GET"),
+            Problem::conflict(),
+            Problem::misdirected_request(),
+            Problem::new(429, "rate_limited", "Too often.").with_retry_after(1),
+            Problem::internal(),
+            Problem::not_implemented(),
+            Problem::upstream_unreachable(),
+            Problem::unavailable().with_retry_after(5),
+            Problem::tunnel_offline(5),
+            Problem::upstream_timeout(),
+        ]
+    }
+
+    #[test]
+    fn pages_are_small_and_speak_as_the_problem_does() {
+        for problem in problems() {
+            let problem = problem.with_reference("3f0c1e");
+            let page = Page::problem(&problem);
+            let html = &page.html;
+            assert!(html.len() < 6 * 1024, "{}: {}", problem.code, html.len());
+            for part in [
+                format!("<h1>{}</h1>", escaped(&problem.detail)),
+                format!("<title>{} {}</title>", problem.status, problem.title()),
+                format!("<code>{}</code>", problem.code),
+                "<code>svc explain 3f0c1e</code>".to_owned(),
+            ] {
+                assert!(html.contains(&part), "{}: {part}", problem.code);
+            }
+            for outside in [
+                "http:", "https://", "src=", "<script", "<link", "@import", "url(",
+            ] {
+                assert!(!html.contains(outside), "{}: {outside}", problem.code);
+            }
+            let text = in_text(&problem);
+            assert!(text.contains(&*problem.detail) && text.contains("reference: 3f0c1e\n"));
+        }
+    }
+
+    #[test]
+    fn what_a_page_says() {
+        let offline = Problem::tunnel_offline(5).with_reference("3f0c1e");
+        insta::assert_snapshot!("offline", Page::problem(&offline).html);
+        insta::assert_snapshot!("offline-text", in_text(&offline));
+        let all: Vec<_> = problems().iter().map(in_text).collect();
+        insta::assert_snapshot!("all", all.join("\n"));
+    }
+
+    #[test]
+    fn a_detail_cannot_break_out() {
+        let problem = Problem::new(400, "invalid_request", "").with_detail("<b>\"&`x`");
+        let html = Page::problem(&problem).html;
+        assert!(html.contains("<h1>&lt;b&gt;&quot;&amp;`x`</h1>"), "{html}");
+    }
+}

@@ -1,0 +1,129 @@
+//! In which form a visitor wants an answer of ours: what its `Accept` fields say (RFC 9110, 12.5.1).
+
+/// Who reads the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A person in a browser, who named HTML.
+    Page,
+    /// Somebody who named plain text alone.
+    Text,
+    /// A program, and whoever said nothing.
+    #[default]
+    Json,
+}
+
+impl Form {
+    /// What the values of all `Accept` fields ask for. Ranges (`*/*`) ask for nothing of their own:
+    /// programs send them without a thought.
+    pub(crate) fn asked<'a>(accepts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        // In the order of preference where a visitor has none.
+        let mut forms = [(Self::Page, 0), (Self::Json, 0), (Self::Text, 0)];
+        for range in accepts.into_iter().flat_map(|value| value.split(is(b','))) {
+            let mut parts = range.split(is(b';')).map(<[u8]>::trim_ascii);
+            let Some(form) = parts.next().and_then(Self::named) else {
+                continue;
+            };
+            let weight = parts.find_map(weight).unwrap_or(WHOLE);
+            for (known, best) in &mut forms {
+                if *known == form {
+                    *best = weight.max(*best);
+                }
+            }
+        }
+        // Of equals the last one is taken.
+        let best = forms.into_iter().rev().max_by_key(|(_, weight)| *weight);
+        best.filter(|(_, weight)| *weight > 0)
+            .map_or(Self::Json, |(form, _)| form)
+    }
+
+    fn named(media_type: &[u8]) -> Option<Self> {
+        NAMES
+            .iter()
+            .find(|(name, _)| media_type.eq_ignore_ascii_case(name))
+            .map(|(_, form)| *form)
+    }
+}
+
+const NAMES: &[(&[u8], Form)] = &[
+    (b"text/html", Form::Page),
+    (b"application/xhtml+xml", Form::Page),
+    (b"application/json", Form::Json),
+    (b"application/problem+json", Form::Json),
+    (b"text/plain", Form::Text),
+];
+
+/// A weight of 1, in thousandths.
+const WHOLE: u16 = 1000;
+
+/// The weight that a parameter gives, in thousandths; a weight of a wrong shape counts as none.
+fn weight(parameter: &[u8]) -> Option<u16> {
+    let mut parts = parameter.splitn(2, is(b'=')).map(<[u8]>::trim_ascii);
+    let (b"q" | b"Q", value) = (parts.next()?, parts.next()?) else {
+        return None;
+    };
+    let weight = match value {
+        [b'1', ..] => WHOLE,
+        [b'0', b'.', digits @ ..] if digits.len() <= 3 => {
+            let mut places = digits.iter().map(|digit| digit.wrapping_sub(b'0'));
+            let mut weight = 0;
+            for _ in 0..3 {
+                let digit = places.next().filter(|digit| *digit <= 9).unwrap_or(0);
+                weight = weight * 10 + u16::from(digit);
+            }
+            weight
+        }
+        _ => 0,
+    };
+    Some(weight)
+}
+
+fn is(wanted: u8) -> impl Fn(&u8) -> bool {
+    move |byte| *byte == wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(accept: &str) -> Form {
+        Form::asked([accept.as_bytes()])
+    }
+
+    #[test]
+    fn browsers_get_pages_and_programs_get_json() {
+        let chromium = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
+        for (accept, form) in [
+            (chromium, Form::Page),
+            ("TEXT/HTML", Form::Page),
+            ("*/*", Form::Json),
+            ("", Form::Json),
+            ("text/*", Form::Json),
+            ("image/png", Form::Json),
+            ("application/json", Form::Json),
+            ("application/json, text/plain, */*", Form::Json),
+            ("text/plain", Form::Text),
+            ("text/plain;q=0.5, */*;q=0.1", Form::Text),
+        ] {
+            assert_eq!(asked(accept), form, "{accept}");
+        }
+        assert_eq!(Form::asked([]), Form::Json);
+        assert_eq!(Form::asked([b"*/*".as_slice(), b"text/html"]), Form::Page);
+    }
+
+    #[test]
+    fn the_greatest_weight_wins() {
+        for (accept, form) in [
+            ("application/json, text/html;q=0.9", Form::Json),
+            ("application/json;q=0.25, text/html;q=0.5", Form::Page),
+            ("text/html; Q = 0.3, text/plain;q=0.301", Form::Text),
+            ("text/html;level=1;q=0.2, text/plain;q=0.1", Form::Page),
+            ("text/html;q=0", Form::Json),
+            ("text/html;q=0.000, text/plain", Form::Text),
+            ("text/html;q=abc", Form::Json),
+            ("text/html;q=0.12345", Form::Json),
+            ("text/html;q=", Form::Json),
+        ] {
+            assert_eq!(asked(accept), form, "{accept}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The compose file and the Dockerfile: no container runs here, so each thing that they name is
+//! looked for.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::program;
+use serde_json::{Map, Value};
+
+use super::{TOKEN_VARIABLE, deploy, metrics_token, placed, prepared, read, yaml};
+
+/// Every service with what it takes over from others.
+fn services() -> Result<Map<String, Value>> {
+    let compose = yaml("compose.yaml")?;
+    let services = compose["services"].as_object().context("no services")?;
+    let merged = services.iter().map(|(name, service)| {
+        let mut all = service["<<"].as_object().cloned().unwrap_or_default();
+        all.extend(service.as_object().cloned().unwrap_or_default());
+        (name.clone(), Value::Object(all))
+    });
+    Ok(merged.collect())
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let all = value.as_array().into_iter().flatten();
+    all.filter_map(|one| one.as_str().map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn what_the_compose_file_mounts_and_waits_for_is_there() -> Result<()> {
+    let compose = yaml("compose.yaml")?;
+    let services = services()?;
+    for (name, service) in &services {
+        for mount in texts(&service["volumes"]) {
+            let source = mount.split(':').next().unwrap_or_default();
+            let is_there = match source.strip_prefix("./") {
+                Some(path) => deploy().join(path).exists(),
+                None => compose["volumes"].get(source).is_some(),
+            };
+            ensure!(is_there, "{name} mounts {source}");
+        }
+        let awaited = service["depends_on"]
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
+        for other in awaited.keys() {
+            ensure!(services.contains_key(other), "{name} waits for {other}");
+        }
+        if let Some(build) = service.get("build") {
+            let file = build["dockerfile"].as_str().context("no Dockerfile")?;
+            ensure!(deploy().join("..").join(file).exists(), "{file}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_commands_of_the_compose_file_pass_their_check() -> Result<()> {
+    let directory = prepared()?;
+    for (name, service) in services()? {
+        let command = texts(&service["command"]);
+        if command.is_empty() {
+            continue;
+        }
+        ensure!(
+            command == [&name, "-c", &format!("/etc/svc/{name}.yaml")],
+            "{command:?}"
+        );
+        let mounted = format!("./compose/{name}.yaml:/etc/svc/{name}.yaml:ro");
+        ensure!(texts(&service["volumes"]).contains(&mounted), "{name}");
+        let entry = texts(&service["entrypoint"]).join(" ");
+        ensure!(
+            entry.contains(TOKEN_VARIABLE) && entry.contains("exec /usr/bin/svc"),
+            "{entry}"
+        );
+        let checked = Command::new(program()?)
+            .args([&name, "--check", "-c"])
+            .arg(placed(&name, directory.path(), 20_000)?)
+            .env_clear()
+            .env(TOKEN_VARIABLE, metrics_token(directory.path())?)
+            .output()?;
+        let said = String::from_utf8_lossy(&checked.stderr);
+        // A warning is a mistake here: about names of a certificate, for instance.
+        ensure!(
+            checked.status.success() && said.is_empty(),
+            "{name}: {said}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn the_image_is_built_of_what_there_is() -> Result<()> {
+    let dockerfile = read("Dockerfile")?;
+    let joined = dockerfile.replace("\\\n", " ");
+    let mut stages = BTreeSet::new();
+    for line in joined.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["FROM", from, "AS", stage] => {
+                // A stage of this file, or an image with a version.
+                ensure!(stages.contains(from) || from.contains(':'), "{line}");
+                stages.insert(*stage);
+            }
+            ["COPY", source, from, to] if source.starts_with("--from=") => {
+                ensure!(
+                    stages.contains(source.trim_start_matches("--from=")),
+                    "{line}"
+                );
+                ensure!(
+                    *from == "/src/target/dist/svc" && *to == "/usr/bin/svc",
+                    "{line}"
+                );
+            }
+            _ => {}
+        }
+    }
+    for stage in ["svc", "agent"] {
+        ensure!(stages.contains(stage), "{stage}");
+    }
+    let manifest = std::fs::read_to_string(deploy().join("../Cargo.toml"))?;
+    ensure!(manifest.contains("[profile.dist]") && dockerfile.contains("--profile dist"));
+    ensure!(joined.contains("USER 65532:65532") && joined.contains("HEALTHCHECK"));
+    // Each server answers where the image asks for its health.
+    for name in ["platform", "engine", "turn"] {
+        let config = read(&format!("compose/{name}.yaml"))?;
+        ensure!(config.contains("listen_addr: 0.0.0.0:9090"), "{name}");
+    }
+    ensure!(joined.contains("http://127.0.0.1:9090/readyz"));
+    Ok(())
+}
+
+#[test]
+fn grafana_finds_what_is_mounted() -> Result<()> {
+    let provider = yaml("grafana/provisioning/dashboards/svc.yaml")?;
+    let folder = provider["providers"][0]["options"]["path"]
+        .as_str()
+        .context("no path")?;
+    let services = services()?;
+    let mounts = texts(&services["grafana"]["volumes"]);
+    let mounted = format!("./grafana/svc.json:{folder}/svc.json:ro");
+    ensure!(mounts.contains(&mounted), "{mounts:?}");
+    let source = yaml("grafana/provisioning/datasources/svc.yaml")?;
+    let dashboard: Value = serde_json::from_str(&read("grafana/svc.json")?)?;
+    let panels = dashboard["panels"].as_array().context("no panels")?;
+    for panel in panels.iter().filter(|panel| panel["type"] != "row") {
+        ensure!(
+            panel["datasource"]["uid"] == source["datasources"][0]["uid"],
+            "{panel}"
+        );
+    }
+    ensure!(source["datasources"][0]["url"] == "http://prometheus:9090");
+    Ok(())
+}

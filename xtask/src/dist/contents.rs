@@ -1,0 +1,231 @@
+//! What a package holds, and where each part lies in it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::Flavour;
+use crate::program;
+use crate::repository::Repository;
+
+/// The parts of a package, read once.
+pub(super) struct Contents {
+    pub(super) flavour: Flavour,
+    parts: Vec<Part>,
+}
+
+/// A file: its kind, its name, its bytes.
+struct Part {
+    kind: Kind,
+    name: String,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Program,
+    Unit,
+    Configuration,
+    Users,
+    Manual,
+    Completion,
+    Document,
+}
+
+/// Where the kinds lie, below the root of a package.
+pub(super) struct Layout {
+    program: &'static str,
+    units: &'static str,
+    configurations: &'static str,
+    users: Option<&'static str>,
+    manuals: &'static str,
+    /// Whether completions have a directory for each shell.
+    completions: Option<&'static str>,
+    documents: Option<&'static str>,
+}
+
+/// One folder, for people to take from.
+pub(super) const TARBALL: Layout = Layout {
+    program: "",
+    units: "systemd",
+    configurations: "etc",
+    users: None,
+    manuals: "man",
+    completions: Some("completions"),
+    documents: Some(""),
+};
+
+/// The file system of Debian.
+pub(super) const DEBIAN: Layout = Layout {
+    program: "usr/bin",
+    units: "usr/lib/systemd/system",
+    configurations: "etc/svc",
+    users: Some("usr/lib/sysusers.d"),
+    manuals: "usr/share/man/man1",
+    completions: None,
+    documents: None,
+};
+
+/// The shells that packages have completions for, and where Debian's shells look for them.
+const SHELLS: [(&str, &str, &str); 3] = [
+    ("bash", "svc", "usr/share/bash-completion/completions"),
+    ("zsh", "_svc", "usr/share/zsh/vendor-completions"),
+    ("fish", "svc.fish", "usr/share/fish/vendor_completions.d"),
+];
+
+/// The units of servers; every other one is an agent's.
+const SERVERS: [&str; 3] = [
+    "svc-engine.service",
+    "svc-platform.service",
+    "svc-turn.service",
+];
+
+/// What is read on the machine that has a package.
+const DOCUMENTS: [&str; 9] = [
+    "CHANGELOG.md",
+    "LICENSE",
+    "README.md",
+    "docs/command-line.md",
+    "docs/configuration.md",
+    "docs/edge.md",
+    "docs/managed-engines.md",
+    "docs/metrics.md",
+    "docs/turn.md",
+];
+
+impl Contents {
+    pub(super) fn gather(
+        repository: &Repository,
+        flavour: Flavour,
+        program: &Path,
+    ) -> Result<Self> {
+        let root = repository.root();
+        let mut contents = Self {
+            flavour,
+            parts: Vec::new(),
+        };
+        contents.add(Kind::Program, "svc", fs::read(program)?);
+        for unit in listed(&root.join("deploy/systemd"))? {
+            let is_server = SERVERS.iter().any(|server| unit.ends_with(server));
+            if flavour == Flavour::Whole || !is_server {
+                contents.add_file(Kind::Unit, &unit)?;
+            }
+        }
+        if flavour == Flavour::Whole {
+            for file in listed(&root.join("deploy/etc"))? {
+                contents.add_file(Kind::Configuration, &file)?;
+            }
+            let users = fs::read(root.join("deploy/debian/svc.sysusers"))?;
+            contents.add(Kind::Users, "svc.conf", users);
+        }
+        for document in DOCUMENTS {
+            contents.add_file(Kind::Document, &root.join(document))?;
+        }
+        contents.ask(program)?;
+        Ok(contents)
+    }
+
+    /// What the program tells of itself: its manual pages and the completions of shells.
+    fn ask(&mut self, program: &Path) -> Result<()> {
+        // A program that has these commands answers them, or the package is not made.
+        if knows(program, "man") {
+            let pages = program.with_extension("man");
+            super::remove(&pages)?;
+            program::run(Command::new(program).args(["man", "--dir"]).arg(&pages))?;
+            for page in listed(&pages)? {
+                self.add_file(Kind::Manual, &page)?;
+            }
+            super::remove(&pages)?;
+        }
+        if knows(program, "completions") {
+            for (shell, name, _) in SHELLS {
+                let script = program::output(Command::new(program).args(["completions", shell]))?;
+                self.add(Kind::Completion, name, script.into_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, kind: Kind, path: &Path) -> Result<()> {
+        let name = path.file_name().context("a file has a name")?;
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        self.add(kind, &name.to_string_lossy(), bytes);
+        Ok(())
+    }
+
+    fn add(&mut self, kind: Kind, name: &str, bytes: Vec<u8>) {
+        self.parts.push(Part {
+            kind,
+            name: name.to_owned(),
+            bytes,
+        });
+    }
+
+    /// The program's bytes.
+    pub(super) fn program(&self) -> &[u8] {
+        let program = self.parts.iter().find(|part| part.kind == Kind::Program);
+        program.map_or(&[], |part| &part.bytes)
+    }
+
+    /// Writes everything below `root`.
+    pub(super) fn write(&self, root: &Path, layout: &Layout) -> Result<()> {
+        for part in &self.parts {
+            let Some(folder) = self.place(part, layout) else {
+                continue;
+            };
+            let folder = root.join(folder);
+            fs::create_dir_all(&folder)?;
+            let path = folder.join(&part.name);
+            fs::write(&path, &part.bytes)?;
+            let mode = if part.kind == Kind::Program {
+                0o755
+            } else {
+                0o644
+            };
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, part: &Part, layout: &Layout) -> Option<PathBuf> {
+        let package = self.flavour.package();
+        Some(match part.kind {
+            Kind::Program => layout.program.into(),
+            Kind::Unit => layout.units.into(),
+            Kind::Configuration => layout.configurations.into(),
+            Kind::Users => layout.users?.into(),
+            Kind::Manual => layout.manuals.into(),
+            Kind::Completion => match layout.completions {
+                Some(folder) => folder.into(),
+                None => {
+                    let shell = SHELLS.iter().find(|(_, name, _)| *name == part.name);
+                    shell?.2.into()
+                }
+            },
+            Kind::Document => match layout.documents {
+                Some(folder) => folder.into(),
+                None => Path::new("usr/share/doc").join(package),
+            },
+        })
+    }
+}
+
+/// Whether the program has a command.
+fn knows(program: &Path, command: &str) -> bool {
+    program::succeeds(Command::new(program).args([command, "--help"]))
+}
+
+/// The files of a folder, in the order of their names.
+fn listed(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut files = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    files.retain(|path| path.is_file());
+    files.sort();
+    Ok(files)
+}
