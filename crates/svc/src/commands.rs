@@ -16,12 +16,12 @@ pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod project;
 pub(crate) mod run;
-pub(crate) mod service;
 #[cfg(feature = "server")]
 pub(crate) mod server;
 #[cfg(not(feature = "server"))]
 #[path = "commands/server/absent.rs"]
 pub(crate) mod server;
+pub(crate) mod service;
 pub(crate) mod token;
 pub(crate) mod tunnels;
 pub(crate) mod turn_credentials;

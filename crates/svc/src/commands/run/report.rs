@@ -84,7 +84,10 @@ impl Report {
             Status::Online(online) => {
                 self.troubles.remove(key);
                 match self.format {
-                    Format::Json => json(key, StatusLine::online(online, target.to_string(), engine_port)),
+                    Format::Json => json(
+                        key,
+                        StatusLine::online(online, target.to_string(), engine_port),
+                    ),
                     Format::Text => {
                         output::line(&format!("{key}: {} -> {target}", online.forwarding))
                     }
