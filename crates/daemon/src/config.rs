@@ -102,12 +102,18 @@ pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
         Ok(checked) if refused.is_empty() => return Ok(checked),
         Ok(_) => {}
         Err(errors) => {
-            // A key that was taken out is not missing.
-            let told: Vec<_> = refused.iter().map(|error| error.key.clone()).collect();
-            let new = errors
+            // What was taken out, or stands there under a name that is not quite right, is not
+            // missing.
+            let is_told = |key: &str| {
+                let nearest = shape::nearest(key);
+                let mut told = refused.iter();
+                told.any(|error| error.key == key || error.message.ends_with(&nearest))
+            };
+            let new: Vec<_> = errors
                 .into_iter()
-                .filter(|error| !told.contains(&error.key));
-            refused.extend(new.map(|mut error| {
+                .filter(|error| error.key.is_empty() || !is_told(&error.key))
+                .collect();
+            refused.extend(new.into_iter().map(|mut error| {
                 error.origin = error.origin.or_else(|| root.nearest_origin(&error.key));
                 error
             }));

@@ -8,16 +8,17 @@ use serde_json::Value;
 /// One heading for each section, one row for each key, in Markdown.
 pub fn markdown(schema: &Value) -> String {
     let mut out = String::new();
+    if has_plain_keys(schema) {
+        out.push_str(HEAD);
+    }
     each_key(schema, &mut |key, schema| {
         let text = schema["description"].as_str().unwrap_or_default();
         let text = text.replace('\n', " ");
         if is_section(schema) {
             // Writing to a string does not fail.
             write!(out, "### `{key}`\n\n{text}\n\n").ok();
-            if properties(schema).any(|(_, schema)| !is_section(schema)) {
-                out.push_str(
-                    "| key | kind | default | meaning | example |\n|---|---|---|---|---|\n",
-                );
+            if has_plain_keys(schema) {
+                out.push_str(HEAD);
             }
             return;
         }
@@ -57,7 +58,7 @@ fn each_key(schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
 fn below(schema: &Value, at: &str, visit: &mut impl FnMut(&str, &Value)) {
     // What is not a section comes first, so that it stands under its heading.
     let (keys, sections): (Vec<_>, Vec<_>) =
-        properties(schema).partition(|(_, schema)| !is_section(schema) || at.is_empty());
+        properties(schema).partition(|(_, schema)| !is_section(schema));
     for (name, schema) in keys.into_iter().chain(sections) {
         let list = if is_list_of_sections(schema) {
             "[]"
@@ -83,6 +84,13 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
         .chain([&schema["items"], &schema["additionalProperties"]])
         .filter_map(|schema| schema["properties"].as_object())
         .flatten()
+}
+
+/// The head of each table.
+const HEAD: &str = "| key | kind | default | meaning | example |\n|---|---|---|---|---|\n";
+
+fn has_plain_keys(schema: &Value) -> bool {
+    properties(schema).any(|(_, schema)| !is_section(schema))
 }
 
 fn is_section(schema: &Value) -> bool {

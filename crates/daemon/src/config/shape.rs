@@ -222,14 +222,19 @@ fn unknown(written: &[&str], root: Shape<'_>) -> String {
     for key in written {
         collect_keys(root, "", key, &mut known);
     }
-    let nearest = known.iter().min_by_key(|candidate| {
+    let found = known.iter().min_by_key(|candidate| {
         let distances = written.iter().map(|key| distance(key, candidate));
         distances.zip(0_usize..).min()
     });
-    match nearest {
-        Some(nearest) => format!("unknown key; the nearest known one is {nearest}"),
+    match found {
+        Some(key) => format!("unknown key{}", nearest(key)),
         None => "unknown key".to_owned(),
     }
+}
+
+/// How the message about an unknown key ends that was probably meant as this one.
+pub(super) fn nearest(key: &str) -> String {
+    format!("; the nearest known one is {key}")
 }
 
 /// How far a known key is from what was written: the edits between them. A key of the right name in

@@ -362,6 +362,8 @@ fn everything_wrong_is_told_at_once_and_where() {
     host: 7
   c:
     enabled: true
+  d:
+    hots: d
 ";
     assert_eq!(
         refusals(text),
@@ -370,6 +372,7 @@ fn everything_wrong_is_told_at_once_and_where() {
             "many.yaml:6:11: webs.b.port: expected a whole number, found a text",
             "many.yaml:7:11: webs.b.host: expected a text, found a number; put it in quotes",
             "many.yaml:9:5: webs.c.host: it is missing",
+            "many.yaml:11:5: webs.d.hots: unknown key; the nearest known one is webs.d.host",
         ]
     );
     assert_eq!(refusals("webs: {a: {host: a}}"), Vec::<String>::new());

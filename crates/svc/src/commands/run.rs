@@ -66,9 +66,6 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["file", "check"])]
     schema: bool,
 
-    #[command(flatten)]
-    docker: DockerFlags,
-
     /// The file that holds the token
     #[arg(
         long,
@@ -81,6 +78,9 @@ pub(crate) struct Args {
     /// How tunnels and connections are written
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
+
+    #[command(flatten)]
+    docker: DockerFlags,
 
     #[command(flatten)]
     connection: Connection,

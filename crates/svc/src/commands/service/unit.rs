@@ -223,7 +223,7 @@ mod tests {
         let unit = Unit {
             user: true,
             docker: true,
-            file: Some("/home/ada/.config/svc/agent.yaml".into()),
+            file: Some("/srv/ada/.config/svc/agent.yaml".into()),
             ..unit()
         };
         insta::assert_snapshot!(unit.text());
