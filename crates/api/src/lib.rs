@@ -9,3 +9,4 @@ pub mod control;
 pub mod engine;
 pub mod link;
 mod order;
+pub mod webtty;

@@ -2,3 +2,4 @@
 
 mod control_document;
 mod engine_document;
+mod webtty;

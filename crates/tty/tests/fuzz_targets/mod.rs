@@ -4,6 +4,10 @@
 use bytes::Bytes;
 use tty::frame::{self, Decoder};
 use tty::message::{BadMessage, Kind, decode};
+use tty::recording::export::{self, Cast, TextOptions};
+use tty::recording::{Record, verify};
+use tty::screen::{MAX_SNAPSHOT, Screen};
+use tty::size::Size;
 
 /// Frames of the plain transport; the first byte is the size of the pieces. The decoder answers the
 /// same in any cut, and what it accepts survives being written and read again.
@@ -44,4 +48,58 @@ fn read(bytes: &[u8], piece: usize) -> (Vec<Kind>, Option<BadMessage>) {
         }
     }
     (kinds, None)
+}
+
+/// What a command writes, to a screen whose size the first two bytes choose, cut and resized where
+/// the third says. The snapshot draws the same screen.
+pub(crate) fn webtty_screen(data: &[u8]) {
+    let [rows, cols, cut, output @ ..] = data else {
+        return;
+    };
+    let size = |rows: &u8, cols: &u8| Size {
+        rows: u16::from(rows % 24) + 1,
+        cols: u16::from(cols % 80) + 1,
+    };
+    let Some(mut screen) = Screen::new(size(rows, cols)) else {
+        return;
+    };
+    let (before, after) = output.split_at(usize::from(*cut).min(output.len()));
+    screen.feed(before);
+    let last = size(cut, rows);
+    screen.resize(last);
+    screen.feed(after);
+    let snapshot = screen.snapshot();
+    assert!(snapshot.len() <= MAX_SNAPSHOT);
+    let Some(mut late) = Screen::new(last) else {
+        return;
+    };
+    late.feed(&snapshot);
+    assert_eq!(late.rows(), screen.rows());
+}
+
+/// Stored records, one a line: reading, verifying and exporting end, and nothing in a transcript
+/// acts on a terminal.
+pub(crate) fn webtty_recording(data: &[u8]) {
+    let lines = data.split(|byte| *byte == b'\n');
+    let records: Vec<Record> = lines
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
+    // A fuzzer does not find hashes: that the chain holds is not asked, that it is judged is.
+    assert!(verify("s", &records, None).is_ok() || !records.is_empty());
+    let options = TextOptions {
+        input: true,
+        markers: true,
+    };
+    let mut shown = Vec::new();
+    export::text(records.clone(), options, &mut shown).unwrap();
+    for line in String::from_utf8(shown).unwrap().split('\n') {
+        assert_eq!(export::harmless(line), line);
+    }
+    for version in [Cast::V2, Cast::V3] {
+        let mut written = Vec::new();
+        export::cast(version, None, true, records.clone(), &mut written).unwrap();
+        for line in String::from_utf8(written).unwrap().lines() {
+            serde_json::from_str::<serde_json::Value>(line).unwrap();
+        }
+    }
 }

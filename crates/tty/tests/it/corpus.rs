@@ -7,3 +7,13 @@ use crate::targets;
 fn webtty_message() {
     replay("webtty_message", targets::webtty_message);
 }
+
+#[test]
+fn webtty_screen() {
+    replay("webtty_screen", targets::webtty_screen);
+}
+
+#[test]
+fn webtty_recording() {
+    replay("webtty_recording", targets::webtty_recording);
+}
