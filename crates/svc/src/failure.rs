@@ -193,7 +193,7 @@ impl From<ConnectError> for Failure {
             ConnectError::TimedOut(Step::Handshake) => failed("engine_timeout")
                 .hint("something listens there and says nothing: is it the engine's port?"),
             ConnectError::Network { .. } => failed("engine_unreachable").hint(
-                "is the engine running, and is --engine its address? `svc up` starts one here",
+                "is the engine running? `svc context show` tells where its address is from, `svc up` starts one",
             ),
             ConnectError::TimedOut(_) => failed("engine_timeout").hint(
                 "is the engine running, and does a firewall let you through? see `svc doctor`",

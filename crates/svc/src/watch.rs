@@ -4,7 +4,10 @@
 //! list is the engine's event stream put together. After a loss the stream begins with what there
 //! is, and only what differs from what was shown is a change.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use client::api::{Api, Event, Filters, Transport};
 use serde_json::{Value, json};
@@ -125,9 +128,9 @@ async fn draw(kind: &Kind, mut news: mpsc::Receiver<News>) -> Result<(), Failure
     }
 }
 
-/// The objects, oldest first.
+/// The objects by id, which is in the order of their age.
 #[derive(Default)]
-struct List(Vec<(String, Value)>);
+struct List(BTreeMap<String, Value>);
 
 /// What became of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +152,7 @@ impl Change {
 
 impl List {
     fn objects(&self) -> impl Iterator<Item = &Value> {
-        self.0.iter().map(|(_, object)| object)
+        self.0.values()
     }
 
     /// Takes an event in, and gives what it changed.
@@ -171,36 +174,25 @@ impl List {
     }
 
     fn replace(&mut self, now: &[Value]) -> Vec<(Change, Value)> {
-        let is_gone = |known: &String| !now.iter().any(|object| id(object) == known);
-        let gone: Vec<_> = self.0.iter().map(|(known, _)| known.clone()).collect();
-        let mut changes: Vec<_> = gone
-            .iter()
-            .filter(|known| is_gone(known))
-            .filter_map(|known| self.remove(known))
-            .collect();
+        let there: HashSet<&str> = now.iter().map(id).collect();
+        let is_gone = |known: &&String| !there.contains(known.as_str());
+        let gone: Vec<_> = self.0.keys().filter(is_gone).cloned().collect();
+        let mut changes: Vec<_> = gone.iter().filter_map(|known| self.remove(known)).collect();
         changes.extend(now.iter().filter_map(|object| self.put(object)));
         changes
     }
 
     fn put(&mut self, object: &Value) -> Option<(Change, Value)> {
-        let change = match self.0.iter_mut().find(|(known, _)| known == id(object)) {
-            Some((_, before)) if before == object => return None,
-            Some((_, before)) => {
-                before.clone_from(object);
-                Change::Changed
-            }
-            None => {
-                self.0.push((id(object).to_owned(), object.clone()));
-                Change::Added
-            }
+        let change = match self.0.insert(id(object).to_owned(), object.clone()) {
+            Some(before) if before == *object => return None,
+            Some(_) => Change::Changed,
+            None => Change::Added,
         };
         Some((change, object.clone()))
     }
 
     fn remove(&mut self, gone: &str) -> Option<(Change, Value)> {
-        let at = self.0.iter().position(|(known, _)| known == gone)?;
-        let (_, object) = self.0.remove(at);
-        Some((Change::Removed, object))
+        self.0.remove(gone).map(|object| (Change::Removed, object))
     }
 }
 
