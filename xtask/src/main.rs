@@ -18,6 +18,7 @@ mod rules;
 mod test;
 mod tidy;
 mod up;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -49,6 +50,8 @@ fn run(args: &[String]) -> Result<()> {
         "fuzz" => fuzz::run(&repository, rest),
         "tidy" => no_arguments(rest).and_then(|()| tidy::run(&repository)),
         "rules" => no_arguments(rest).and_then(|()| rules::run(&repository)),
+        // Cargo's, not a person's.
+        "watch" => watch::run(rest),
         "help" | "--help" | "-h" => {
             eprint!("{USAGE}");
             Ok(())

@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything that a change must pass, in order, stopping at the first failure.
 
+use std::io::{self, IsTerminal as _};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -71,6 +72,9 @@ fn clippy(repository: &Repository, features: &[&str]) -> Result<()> {
 fn tests(repository: &Repository, provisions: &Provisions, more: &[&str]) -> Result<()> {
     let svc = repository.target_directory()?.join("debug").join("svc");
     let mut cargo = in_repository(repository);
+    if let Some(watched) = watched(repository)? {
+        cargo.args(["--config", &watched]);
+    }
     cargo
         // One broken test must not hide those of the packages after it.
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
@@ -81,6 +85,26 @@ fn tests(repository: &Repository, provisions: &Provisions, more: &[&str]) -> Res
     }
     program::run(&mut cargo)
 }
+
+/// Cargo's configuration of how a test program is run: `watch` of this very program, where no
+/// person ends what hangs. All of them together have an end, too.
+fn watched(repository: &Repository) -> Result<Option<String>> {
+    if io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let xtask = repository.target_directory()?.join("debug").join("xtask");
+    let until = SystemTime::now() + ALL;
+    let until = until.duration_since(UNIX_EPOCH)?.as_secs();
+    let [most, until] = [SLOWEST.as_secs(), until].map(|seconds| seconds.to_string());
+    let runner = serde_json::json!([xtask, "watch", most, until]);
+    Ok(Some(format!("target.'cfg(all())'.runner = {runner}")))
+}
+
+/// How long one test program may take: several times what the longest needs on two slow cores.
+const SLOWEST: Duration = Duration::from_mins(15);
+
+/// And all of them: with what is built before, less than machines of continuous integration allow.
+const ALL: Duration = Duration::from_mins(55);
 
 fn run_cargo(repository: &Repository, args: &[&str]) -> Result<()> {
     program::run(in_repository(repository).args(args))

@@ -1,6 +1,6 @@
 //! Bodies as people read them: decompressed, within a limit.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 
@@ -102,7 +102,6 @@ fn bounded(mut reader: impl Read) -> Result<(Vec<u8>, bool), String> {
             Ok((out, !matches!(reader.read(&mut one), Ok(0))))
         }
         Err(_) if !out.is_empty() => Ok((out, true)),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok((out, true)),
         Err(error) => Err(format!("it cannot be decompressed: {error}")),
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     content,
     exchange::{Exchange, Version},
     mask,
-    view::{Secrets, pairs, url},
+    view::{FORM, Secrets, pairs, url},
 };
 
 /// The command that sends the request again, to the address that the visitor used.
@@ -43,8 +43,7 @@ pub(crate) fn command(exchange: &Exchange, secrets: Secrets) -> String {
         let shown = content::shown(&request.fields, body);
         match String::from_utf8(shown.bytes) {
             Ok(text) => {
-                let form = secrets == Secrets::Masked
-                    && request.fields.content_type() == "application/x-www-form-urlencoded";
+                let form = secrets == Secrets::Masked && request.fields.content_type() == FORM;
                 let text = if form {
                     mask::query(&text).into_owned()
                 } else {

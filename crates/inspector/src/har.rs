@@ -8,7 +8,7 @@ use crate::{
     content,
     exchange::{Exchange, Fields, From, Response, What},
     store::between,
-    view::{Secrets, pairs, url},
+    view::{FORM, Secrets, pairs, url},
 };
 
 /// The archive of some exchanges, oldest first.
@@ -88,8 +88,7 @@ fn request(exchange: &Exchange, secrets: Secrets) -> Value {
         let shown = content::shown(&request.fields, body);
         let mime = request.fields.get("content-type").unwrap_or_default();
         let text = String::from_utf8_lossy(&shown.bytes);
-        let form = secrets == Secrets::Masked
-            && request.fields.content_type() == "application/x-www-form-urlencoded";
+        let form = secrets == Secrets::Masked && request.fields.content_type() == FORM;
         let text = if form {
             crate::mask::query(&text).into_owned()
         } else {

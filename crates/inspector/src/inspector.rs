@@ -21,7 +21,9 @@ use tokio::sync::broadcast;
 use crate::{
     Summary,
     decode::Decoder,
+    har,
     store::{Origin, Store},
+    view::Secrets,
 };
 
 /// Records exchanges. A handle: clones share what is recorded.
@@ -127,6 +129,14 @@ impl Inspector {
     /// Leaves requests that come out, or records them again. Those that began before go on.
     pub fn pause(&self, paused: bool) {
         self.change(|store| store.pause(paused));
+    }
+
+    /// What was recorded, as HAR 1.2: a JSON document. Secrets are masked unless `reveal` says
+    /// otherwise; `version` is the program's.
+    pub fn har(&self, version: &str, reveal: bool) -> String {
+        // The bodies are decompressed from a copy: streams wait while the store is read.
+        let exchanges: Vec<_> = self.read(|store| store.iter().cloned().collect());
+        har::archive(exchanges.iter(), version, Secrets::of(reveal)).to_string()
     }
 
     /// What is looked at.

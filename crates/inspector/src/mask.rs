@@ -73,11 +73,16 @@ pub(crate) fn restore_path(edited: &str, was: &str) -> String {
     else {
         return edited.to_owned();
     };
-    let mut known: Vec<_> = known
+    format!("{before}?{}", restore_query(query, known))
+}
+
+/// The same of a query, or of a form of that shape.
+pub(crate) fn restore_query(edited: &str, was: &str) -> String {
+    let mut known: Vec<_> = was
         .split('&')
         .filter_map(|one| one.split_once('='))
         .collect();
-    let pieces = query.split('&').map(|piece| {
+    let pieces = edited.split('&').map(|piece| {
         let masked = piece.split_once('=').filter(|(_, value)| *value == MASK);
         let at = masked.and_then(|(name, _)| known.iter().position(|(known, _)| *known == name));
         match at {
@@ -88,7 +93,7 @@ pub(crate) fn restore_path(edited: &str, was: &str) -> String {
             None => piece.to_owned(),
         }
     });
-    format!("{before}?{}", pieces.collect::<Vec<_>>().join("&"))
+    pieces.collect::<Vec<_>>().join("&")
 }
 
 fn assigned(cookie: &str) -> String {

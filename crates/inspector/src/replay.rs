@@ -20,6 +20,7 @@ use crate::{
     exchange::{Exchange, Fields, Version},
     mask,
     store::{Origin, Replay},
+    view::FORM,
 };
 
 /// What is sent instead of what was; nothing stays as it was.
@@ -77,6 +78,11 @@ impl Prepared {
         }
         let kept = &exchange.request_body;
         let body = match changes.body {
+            // What was masked in a form is sent as it was.
+            Some(Content::Text(text)) if exchange.request.fields.content_type() == FORM => {
+                let was = String::from_utf8_lossy(&kept.kept);
+                mask::restore_query(&text, &was).into_bytes()
+            }
             Some(Content::Text(text)) => text.into_bytes(),
             Some(Content::Base64(text)) => {
                 use base64::{Engine as _, engine::general_purpose::STANDARD};

@@ -17,6 +17,12 @@ pub(crate) enum Secrets {
     Revealed,
 }
 
+impl Secrets {
+    pub(crate) fn of(reveal: bool) -> Self {
+        if reveal { Self::Revealed } else { Self::Masked }
+    }
+}
+
 /// All of an exchange but its messages.
 #[derive(Serialize)]
 pub(crate) struct Detail {
@@ -252,4 +258,5 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-const FORM: &str = "application/x-www-form-urlencoded";
+/// Forms have the shape of queries, and their secrets are masked alike.
+pub(crate) const FORM: &str = "application/x-www-form-urlencoded";

@@ -92,16 +92,6 @@ struct Reveal {
     reveal: bool,
 }
 
-impl Reveal {
-    fn secrets(&self) -> Secrets {
-        if self.reveal {
-            Secrets::Revealed
-        } else {
-            Secrets::Masked
-        }
-    }
-}
-
 async fn state(State(state): Shared) -> impl IntoResponse {
     let inspector = &state.inspector;
     let (paused, count, bytes) =
@@ -198,7 +188,10 @@ async fn detail(
     Query(reveal): Query<Reveal>,
 ) -> Result<impl IntoResponse, Refused> {
     let exchange = find(&state.inspector, id)?;
-    Ok(answer(json!(Detail::of(&exchange, reveal.secrets()))))
+    Ok(answer(json!(Detail::of(
+        &exchange,
+        Secrets::of(reveal.reveal)
+    ))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -271,7 +264,7 @@ async fn as_curl(
     Ok((
         AppendHeaders([(header::CONTENT_TYPE, "text/plain; charset=utf-8")]),
         AppendHeaders(PRIVATE),
-        curl::command(&exchange, reveal.secrets()),
+        curl::command(&exchange, Secrets::of(reveal.reveal)),
     ))
 }
 
@@ -305,7 +298,7 @@ async fn as_har(
         wanted.cloned().collect::<Vec<_>>()
     });
     let version = state.version;
-    let secrets = Reveal { reveal }.secrets();
+    let secrets = Secrets::of(reveal);
     let made = tokio::task::spawn_blocking(move || {
         har::archive(wanted.iter(), version, secrets).to_string()
     });

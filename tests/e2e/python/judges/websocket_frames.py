@@ -72,6 +72,61 @@ def handshake(path, request="GET {} HTTP/1.1", **changes):
     return "\r\n".join([*lines, "", ""]).encode()
 
 
+class Tls:
+    """TLS in memory: an `SSLSocket` that says goodbye reads on, and loses what it reads."""
+
+    def __init__(self, plain, host):
+        self.plain, self.came, self.goes = plain, ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.read = b""
+        context = ssl.create_default_context(cafile=WORLD["ca_file"])
+        self.session = context.wrap_bio(self.came, self.goes, server_hostname=host)
+        while True:
+            try:
+                self.session.do_handshake()
+            except ssl.SSLWantReadError:
+                self.flush()
+                self.fill()
+            else:
+                break
+        self.flush()
+
+    def flush(self):
+        self.plain.sendall(self.goes.read())
+
+    def fill(self):
+        data = self.plain.recv(65536)
+        if data:
+            self.came.write(data)
+        else:
+            self.came.write_eof()
+
+    def sendall(self, data):
+        self.session.write(data)
+        self.flush()
+
+    def recv(self, most):
+        while not self.read:
+            try:
+                return self.session.read(most)
+            except ssl.SSLWantReadError:
+                self.flush()
+                self.fill()
+        data, self.read = self.read, b""
+        return data
+
+    def end_of_data(self):
+        try:
+            while data := self.session.read(65536):
+                self.read += data
+        except ssl.SSLError:
+            pass
+        try:
+            self.session.unwrap()
+        except ssl.SSLError:
+            pass
+        self.flush()
+
+
 class Visitor:
     """A connection to the service, or to its published name."""
 
@@ -80,10 +135,9 @@ class Visitor:
         plain = socket.create_connection(("127.0.0.1", int(port)), timeout=PATIENCE)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.published, self.unread = published, b""
-        self.stream = plain
+        self.plain = self.stream = plain
         if published:
-            context = ssl.create_default_context(cafile=WORLD["ca_file"])
-            self.stream = context.wrap_socket(plain, server_hostname=host)
+            self.stream = Tls(plain, host)
 
     def send(self, data):
         try:
@@ -141,19 +195,13 @@ class Visitor:
     def end_of_data(self):
         """Ends this direction: with TLS's own farewell where there is TLS, and the socket's."""
         if self.published:
-            try:
-                self.stream.setblocking(False)
-                self.stream._sslobj.shutdown()
-            except (ssl.SSLWantReadError, ssl.SSLError):
-                pass
-            finally:
-                self.stream.settimeout(PATIENCE)
+            self.stream.end_of_data()
         else:
             self.stream.shutdown(socket.SHUT_WR)
 
     def reset(self):
-        self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.stream.close()
+        self.plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.plain.close()
 
 
 def both(outcome):

@@ -9,6 +9,8 @@ mod faults;
 #[cfg(test)]
 mod grpc;
 #[cfg(test)]
+mod inspector;
+#[cfg(test)]
 mod judges;
 #[cfg(test)]
 mod managed;

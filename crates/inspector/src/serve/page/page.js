@@ -110,7 +110,7 @@ function take(event, data) {
     case "paused":
       state.paused = data.paused;
       showHead();
-      return;
+      break;
     case "about":
       state.about = data;
       showHead();
@@ -569,6 +569,7 @@ at("har").addEventListener("click", guarded(() => saveHar()));
 at("clear").addEventListener("click", guarded(() => ask("/exchanges", { method: "DELETE" })));
 at("help").addEventListener("click", () => at("keys").showModal());
 at("filter").addEventListener("input", filter);
+at("filter").addEventListener("search", filter);
 at("deep").addEventListener("change", filter);
 at("back").addEventListener("click", () => choose(null));
 at("replay").addEventListener("click", guarded(() => replay()));
@@ -599,7 +600,11 @@ const KEYS = {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.target.matches("input, textarea")) {
-    if (event.key === "Escape") event.target.blur();
+    if (event.key === "Escape") {
+      // Chromium would empty the field.
+      event.preventDefault();
+      event.target.blur();
+    }
     return;
   }
   const work = Object.hasOwn(KEYS, event.key) ? KEYS[event.key] : undefined;

@@ -1,0 +1,202 @@
+//! The API, asked over HTTP.
+
+use std::net::SocketAddr;
+
+use client::tap::Visit;
+use inspector::{Inspector, Serving, Settings, When, serve};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+const TOKEN: &str = "0123456789abcdef";
+
+async fn served(inspector: &Inspector) -> Serving {
+    let settings = Settings {
+        address: Some(([127, 0, 0, 1], 0).into()),
+        token: TOKEN.to_owned(),
+        version: "0",
+    };
+    serve(inspector.clone(), settings).await.unwrap()
+}
+
+/// Status and body of one request, written as given.
+async fn ask(at: SocketAddr, method: &str, path: &str, fields: &str, body: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}\r\n{fields}\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    (status, serde_json::from_str(body).unwrap_or(json!(body)))
+}
+
+fn own(at: SocketAddr) -> String {
+    format!("Host: {at}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n")
+}
+
+fn recorded(inspector: &Inspector, to: &str, bytes: &[(&str, &str)]) {
+    let visit = Visit {
+        stream_id: String::new(),
+        source_ip: None,
+    };
+    let mut stream = inspector.tap(to.parse().unwrap()).stream(&visit).unwrap();
+    for (asked, told) in bytes {
+        stream.to_service(asked.as_bytes());
+        stream.to_visitor(told.as_bytes());
+    }
+    stream.ended(None);
+}
+
+#[tokio::test]
+async fn only_who_shows_the_token_and_comes_from_here_is_answered() {
+    let serving = served(&Inspector::new(When::Always)).await;
+    let at = serving.address();
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    for (fields, status) in [
+        (format!("Host: {at}\r\n{token}"), 200),
+        (format!("Host: localhost:9\r\n{token}"), 200),
+        (format!("Host: {at}\r\n"), 401),
+        (format!("Host: {at}\r\nAuthorization: Bearer x\r\n"), 401),
+        (format!("Host: rebound.example\r\n{token}"), 421),
+        (format!("Host: {at}\r\nOrigin: http://{at}\r\n{token}"), 200),
+        (
+            format!("Host: {at}\r\nOrigin: http://evil.example\r\n{token}"),
+            403,
+        ),
+        (format!("Host: {at}\r\nOrigin: null\r\n{token}"), 403),
+        (
+            format!("Host: {at}\r\nSec-Fetch-Site: same-site\r\n{token}"),
+            403,
+        ),
+        (
+            format!("Host: {at}\r\nSec-Fetch-Site: cross-site\r\n{token}"),
+            403,
+        ),
+    ] {
+        let (answered, body) = ask(at, "GET", "/api/state", &fields, "").await;
+        assert_eq!(answered, status, "{fields}{body}");
+    }
+    assert!(serving.url().ends_with(&format!("/#{TOKEN}")));
+    serving.shutdown().await;
+    assert!(TcpStream::connect(at).await.is_err());
+}
+
+#[tokio::test]
+async fn secrets_are_masked_unless_asked_and_search_finds_what_is_compressed() {
+    let inspector = Inspector::new(When::Always);
+    recorded(
+        &inspector,
+        "1",
+        &[
+            (
+                "GET /a?token=hush HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer hush\r\nCookie: sid=hush\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nSet-Cookie: sid=hush; Path=/\r\nContent-Length: 6\r\n\r\nneedle",
+            ),
+            (
+                "GET /b HTTP/1.1\r\nHost: h\r\n\r\n",
+                "HTTP/1.1 204 No Content\r\n\r\n",
+            ),
+        ],
+    );
+    let serving = served(&inspector).await;
+    let at = serving.address();
+    for path in [
+        "/api/exchanges/1",
+        "/api/exchanges",
+        "/api/exchanges/1/curl",
+        "/api/har",
+    ] {
+        let (status, told) = ask(at, "GET", path, &own(at), "").await;
+        assert_eq!(status, 200);
+        assert!(!told.to_string().contains("hush"), "{path}: {told}");
+        if path != "/api/exchanges" {
+            let (_, told) = ask(at, "GET", &format!("{path}?reveal=true"), &own(at), "").await;
+            assert!(told.to_string().contains("hush"), "{path}: {told}");
+        }
+    }
+    let (_, found) = ask(at, "GET", "/api/exchanges?search=NEEDLE", &own(at), "").await;
+    assert_eq!(found["exchanges"].as_array().unwrap().len(), 1);
+    assert_eq!(found["exchanges"][0]["id"], 1);
+    let (status, told) = ask(at, "GET", "/api/exchanges/9", &own(at), "").await;
+    assert_eq!((status, &told["error"]["code"]), (404, &json!("not_found")));
+    let (status, _) = ask(at, "DELETE", "/api/exchanges", &own(at), "").await;
+    assert_eq!(status, 204);
+    let (status, _) = ask(at, "GET", "/api/exchanges/1", &own(at), "").await;
+    assert_eq!(status, 404);
+}
+
+#[tokio::test]
+async fn a_replay_goes_to_the_service_with_what_was_changed_and_what_was_masked() {
+    let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = service.local_addr().unwrap().to_string();
+    let heard = tokio::spawn(async move {
+        let (mut stream, _) = service.accept().await.unwrap();
+        let mut heard = vec![0; 4096];
+        let mut length = 0;
+        while !heard[..length].ends_with(b"changed") {
+            length += stream.read(&mut heard[length..]).await.unwrap();
+        }
+        let told = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok";
+        stream.write_all(told).await.unwrap();
+        String::from_utf8(heard[..length].to_vec()).unwrap()
+    });
+    let inspector = Inspector::new(When::Always);
+    recorded(
+        &inspector,
+        &to,
+        &[(
+            "POST /a?token=one&b=1 HTTP/1.1\r\nHost: web.test\r\nAuthorization: Bearer two\r\nContent-Length: 3\r\n\r\nwas",
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        )],
+    );
+    let serving = served(&inspector).await;
+    let at = serving.address();
+    let changes = json!({
+        "path": "/a?token=[masked]&b=2",
+        "headers": [
+            {"name": "Host", "value": "web.test"},
+            {"name": "Authorization", "value": "Bearer [masked]"},
+            {"name": "X-New", "value": "yes"},
+        ],
+        "body": {"text": "changed"},
+    });
+    let path = "/api/exchanges/1/replay";
+    let (status, told) = ask(at, "POST", path, &own(at), &changes.to_string()).await;
+    assert_eq!((status, &told), (201, &json!({"id": 2})));
+    let heard = heard.await.unwrap().to_lowercase();
+    for part in [
+        "post /a?token=one&b=2 http/1.1\r\n",
+        "host: web.test\r\n",
+        "authorization: bearer two\r\n",
+        "x-new: yes\r\n",
+        "content-length: 7\r\n",
+    ] {
+        assert!(heard.contains(part), "{heard}");
+    }
+    let (_, told) = ask(at, "GET", "/api/exchanges/2", &own(at), "").await;
+    assert_eq!(
+        (&told["replay_of"], &told["status"]),
+        (&json!(1), &json!(201))
+    );
+    // The service has gone: no exchange, and the reason.
+    let (status, told) = ask(at, "POST", path, &own(at), "{}").await;
+    assert_eq!(
+        (status, &told["error"]["code"]),
+        (502, &json!("service_unavailable"))
+    );
+    for (changes, code) in [
+        (json!({"path": "nowhere"}), 422),
+        (json!({"method": "A B"}), 422),
+        (json!({"headers": [{"name": "a b", "value": ""}]}), 422),
+        (json!({"unknown": 1}), 422),
+    ] {
+        let (status, told) = ask(at, "POST", path, &own(at), &changes.to_string()).await;
+        assert_eq!(status, code, "{changes} {told}");
+    }
+}

@@ -1,0 +1,17 @@
+//! The inspector from outside: streams of other people's libraries, its API over HTTP, and the kept
+//! inputs of the fuzz target.
+
+#[cfg(test)]
+mod api;
+#[cfg(test)]
+mod corpus;
+#[cfg(test)]
+mod cost;
+#[cfg(test)]
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+#[cfg(test)]
+mod streams;
+#[cfg(test)]
+#[path = "../fuzz_targets/mod.rs"]
+mod targets;

@@ -1,0 +1,23 @@
+//! The inspector as a developer meets it: in Chromium, beside tunnels that visitors use.
+
+use anyhow::{Context as _, Result};
+use e2e::{Agent, Peer, Platform};
+use serde_json::{Value, json};
+
+#[test]
+fn a_developer_sees_repeats_and_saves_what_visitors_did() -> Result<()> {
+    let platform = Platform::up()?;
+    let service = Peer::start("inspected_service.mjs")?;
+    let web = platform.forward(service.address()?, &["--name", "shop", "--inspect=0"])?;
+    let h2c = service.ready()["h2c"].as_str().context("no h2c")?;
+    let args = ["--name", "calls", "--http-version", "h2c", "--inspect=0"];
+    let calls = platform.forward(h2c, &args)?;
+    let given = json!({"web": addresses(&web), "calls": addresses(&calls)});
+    platform.node_with("inspector.mjs", given)?;
+    Ok(())
+}
+
+fn addresses(agent: &Agent) -> Value {
+    let online = agent.online();
+    json!({"forwarding": online["forwarding"], "inspector": online["inspector"]})
+}

@@ -1,0 +1,90 @@
+//! `cargo xtask watch SECONDS UNTIL PROGRAM [ARGS]`: cargo's runner of test programs where nobody
+//! watches them. A program that runs for so many seconds, or until that time (in seconds since
+//! 1970), hangs: it is ended and named. What it started ends with it in any case: a process left
+//! behind would keep the output open, and whoever reads that would wait for ever.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::program;
+
+/// Runs the program in a process group of its own, and ends the group with it.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let [seconds, until, name, args @ ..] = args else {
+        bail!("cargo xtask watch SECONDS UNTIL PROGRAM [ARGS]")
+    };
+    let seconds = Duration::from_secs(seconds.parse().context("SECONDS is no number")?);
+    let until = Duration::from_secs(until.parse().context("UNTIL is no number")?);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let most = seconds.min(until.saturating_sub(now));
+    let child = Command::new(name)
+        .args(args)
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start `{name}`"))?;
+    let group = child.id();
+    let ended = wait(child, most);
+    // The group may be empty, which is what it should be.
+    program::succeeds(Command::new("kill").args(["-KILL", "--", &format!("-{group}")]));
+    match ended? {
+        None => bail!(
+            "`{name}` hung: it was ended after {} s; the tests that it had not ended are the ones \
+             that have no line above",
+            most.as_secs()
+        ),
+        Some(status) if !status.success() => bail!("`{name}` ended with {status}"),
+        Some(_) => Ok(()),
+    }
+}
+
+/// The program's own end, if it comes in time.
+fn wait(mut child: Child, most: Duration) -> Result<Option<ExitStatus>> {
+    let (tell, told) = mpsc::channel();
+    let waiting = thread::spawn(move || tell.send(child.wait()));
+    match told.recv_timeout(most) {
+        Ok(status) => {
+            // It has sent, so it is over.
+            drop(waiting.join());
+            Ok(Some(status.context("cannot wait for the program")?))
+        }
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => bail!("nobody waits for the program"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    const FAR: &str = "99999999999";
+
+    fn words(text: &[&str]) -> Vec<String> {
+        text.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn an_end_is_passed_on() {
+        run(&words(&["60", FAR, "true"])).unwrap();
+        let error = run(&words(&["60", FAR, "false"])).unwrap_err();
+        assert!(error.to_string().contains("exit status: 1"), "{error}");
+    }
+
+    #[test]
+    fn what_hangs_is_ended_and_named_with_what_it_started() {
+        let begun = Instant::now();
+        for [most, until] in [["1", FAR], ["60", "1"]] {
+            let hangs = ["sh", "-c", "sleep 600 & sleep 600"];
+            let hangs = run(&words(&[&[most, until], &hangs[..]].concat()));
+            let error = hangs.unwrap_err().to_string();
+            assert!(error.contains("`sh` hung"), "{error}");
+        }
+        assert!(begun.elapsed() < Duration::from_mins(1));
+    }
+}
