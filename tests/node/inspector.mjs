@@ -30,6 +30,7 @@ await drive(async (world) => {
   await pausedAndCleared(page, world, web.forwarding);
   page.clean();
   await grpc(world, calls);
+  await visits(world, web.forwarding);
   for (const { look, options } of LOOKS) await looks(world, web, look, options);
   await strangers(world, web);
   console.log(JSON.stringify({}));
@@ -302,8 +303,6 @@ async function looks(world, web, look, options) {
     assert.ok(fits, `${name}-${look} is too wide`);
   };
   await page.goto(web.inspector);
-  if (await page.locator("#list li").count() === 0) await row(page, "/seen").waitFor();
-  await visits(world, web.forwarding);
   await row(page, "/echo").first().waitFor();
   await see("list");
   for (const [path, name] of [["/json", "json"], ["/echo", "messages"], ["/refused", "hint"]]) {
