@@ -25,8 +25,8 @@ pub(crate) struct Decoder {
 enum State {
     /// Too little was seen to tell the protocols apart.
     Begin {
-        to_service: Vec<u8>,
-        to_visitor: Vec<u8>,
+        visitor_sent: Vec<u8>,
+        service_sent: Vec<u8>,
     },
     Http1(Box<Http1>),
     Http2(Box<Http2>),
@@ -42,38 +42,38 @@ impl Decoder {
         Self {
             origin,
             state: State::Begin {
-                to_service: Vec::new(),
-                to_visitor: Vec::new(),
+                visitor_sent: Vec::new(),
+                service_sent: Vec::new(),
             },
         }
     }
 
-    pub(crate) fn to_service(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
+    pub(crate) fn visitor_sent(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
         let followed = match &mut self.state {
-            State::Begin { to_service, .. } => {
-                to_service.extend_from_slice(bytes);
+            State::Begin { visitor_sent, .. } => {
+                visitor_sent.extend_from_slice(bytes);
                 return self.begin(store, now);
             }
-            State::Http1(http1) => http1.to_service(bytes, &self.origin, store, now),
-            State::Http2(http2) => http2.to_service(bytes, &self.origin, store, now),
+            State::Http1(http1) => http1.visitor_sent(bytes, &self.origin, store, now),
+            State::Http2(http2) => http2.visitor_sent(bytes, &self.origin, store, now),
             State::Over => return,
         };
         self.unless_lost(followed, store, now);
     }
 
-    pub(crate) fn to_visitor(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
+    pub(crate) fn service_sent(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
         let followed = match &mut self.state {
             // An HTTP/2 service may speak first.
-            State::Begin { to_visitor, .. } => {
-                if to_visitor.len() + bytes.len() > SPEAKS_FIRST {
+            State::Begin { service_sent, .. } => {
+                if service_sent.len() + bytes.len() > SPEAKS_FIRST {
                     self.state = State::Over;
                 } else {
-                    to_visitor.extend_from_slice(bytes);
+                    service_sent.extend_from_slice(bytes);
                 }
                 return;
             }
-            State::Http1(http1) => http1.to_visitor(bytes, store, now),
-            State::Http2(http2) => http2.to_visitor(bytes, store, now),
+            State::Http1(http1) => http1.service_sent(bytes, store, now),
+            State::Http2(http2) => http2.service_sent(bytes, store, now),
             State::Over => return,
         };
         self.unless_lost(followed, store, now);
@@ -92,27 +92,27 @@ impl Decoder {
 
     fn begin(&mut self, store: &mut Store, now: Timestamp) {
         let State::Begin {
-            to_service,
-            to_visitor,
+            visitor_sent,
+            service_sent,
         } = &mut self.state
         else {
             return;
         };
-        let compared = to_service.len().min(http2::PREFACE.len());
-        let may_be_http2 = to_service.get(..compared) == http2::PREFACE.get(..compared);
+        let compared = visitor_sent.len().min(http2::PREFACE.len());
+        let may_be_http2 = visitor_sent.get(..compared) == http2::PREFACE.get(..compared);
         if may_be_http2 && compared < http2::PREFACE.len() {
             return;
         }
-        let to_service = std::mem::take(to_service);
-        let to_visitor = std::mem::take(to_visitor);
+        let visitor_sent = std::mem::take(visitor_sent);
+        let service_sent = std::mem::take(service_sent);
         self.state = if may_be_http2 {
             State::Http2(Box::default())
         } else {
             State::Http1(Box::default())
         };
-        let asked = to_service.get(if may_be_http2 { compared } else { 0 }..);
-        self.to_service(asked.unwrap_or_default(), store, now);
-        self.to_visitor(&to_visitor, store, now);
+        let asked = visitor_sent.get(if may_be_http2 { compared } else { 0 }..);
+        self.visitor_sent(asked.unwrap_or_default(), store, now);
+        self.service_sent(&service_sent, store, now);
     }
 
     fn unless_lost(&mut self, followed: Result<(), Lost>, store: &mut Store, now: Timestamp) {

@@ -14,10 +14,13 @@ pub struct Summary {
     /// Counts from 1 in the order in which exchanges began, and is never used again.
     pub id: u64,
     /// As sent.
+    #[serde(serialize_with = "shared")]
     pub method: Arc<str>,
     /// Path and query; secrets in the query are masked.
+    #[serde(serialize_with = "shared")]
     pub path: Arc<str>,
     /// What the visitor asked for, as the service sees it.
+    #[serde(serialize_with = "shared")]
     pub host: Arc<str>,
     /// Nothing until the service answers.
     pub status: Option<u16>,
@@ -33,6 +36,7 @@ pub struct Summary {
     /// What the answer says is wrong with how the service is published.
     pub hint: Option<Hint>,
     /// Why the exchange ended too early, or why it cannot be read further.
+    #[serde(serialize_with = "perhaps_shared")]
     pub error: Option<Arc<str>>,
     /// The exchange that this one repeats.
     pub replay_of: Option<u64>,
@@ -222,6 +226,21 @@ pub(crate) enum What {
     Grpc,
     /// The last message of gRPC-Web: what gRPC has as trailers.
     Trailers,
+}
+
+fn shared<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
+}
+
+#[expect(clippy::ref_option, reason = "the signature that the derive calls")]
+fn perhaps_shared<S: Serializer>(
+    text: &Option<Arc<str>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match text {
+        Some(text) => serializer.serialize_some(&**text),
+        None => serializer.serialize_none(),
+    }
 }
 
 #[expect(clippy::ref_option, reason = "the signature that the derive calls")]

@@ -45,7 +45,7 @@ fn entry(exchange: &Exchange, secrets: Secrets) -> Value {
         },
     });
     if let Some(error) = &summary.error {
-        set(&mut entry, "comment", json!(error));
+        set(&mut entry, "comment", json!(&**error));
     }
     if exchange
         .messages

@@ -280,13 +280,13 @@ impl StreamTap for Recorded {
     fn to_service(&mut self, bytes: &[u8]) {
         let decoder = &mut self.decoder;
         self.shared
-            .change(|store, now| decoder.to_service(bytes, store, now));
+            .change(|store, now| decoder.visitor_sent(bytes, store, now));
     }
 
     fn to_visitor(&mut self, bytes: &[u8]) {
         let decoder = &mut self.decoder;
         self.shared
-            .change(|store, now| decoder.to_visitor(bytes, store, now));
+            .change(|store, now| decoder.service_sent(bytes, store, now));
     }
 
     fn ended(mut self: Box<Self>, error: Option<&str>) {

@@ -75,7 +75,7 @@ impl Side {
 }
 
 impl Http1 {
-    pub(super) fn to_service(
+    pub(super) fn visitor_sent(
         &mut self,
         bytes: &[u8],
         origin: &Origin,
@@ -83,7 +83,7 @@ impl Http1 {
         now: Timestamp,
     ) -> Result<(), Lost> {
         if let Some(upgraded) = &mut self.upgraded {
-            return upgraded.to_service(bytes, store, now);
+            return upgraded.visitor_sent(bytes, store, now);
         }
         let all = self.requests.with(bytes);
         let mut rest: &[u8] = &all;
@@ -106,14 +106,14 @@ impl Http1 {
         Ok(())
     }
 
-    pub(super) fn to_visitor(
+    pub(super) fn service_sent(
         &mut self,
         bytes: &[u8],
         store: &mut Store,
         now: Timestamp,
     ) -> Result<(), Lost> {
         if let Some(upgraded) = &mut self.upgraded {
-            return upgraded.to_visitor(bytes, store, now);
+            return upgraded.service_sent(bytes, store, now);
         }
         let all = self.responses.with(bytes);
         let mut rest: &[u8] = &all;
@@ -124,7 +124,7 @@ impl Http1 {
                 Some(body) => self.response_body(body, rest, store, now)?,
             };
             if let Some(upgraded) = &mut self.upgraded {
-                return upgraded.to_visitor(rest, store, now);
+                return upgraded.service_sent(rest, store, now);
             }
             if rest.len() == before {
                 break;
@@ -331,11 +331,16 @@ impl Http1 {
 }
 
 impl Upgraded {
-    fn to_service(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) -> Result<(), Lost> {
+    fn visitor_sent(
+        &mut self,
+        bytes: &[u8],
+        store: &mut Store,
+        now: Timestamp,
+    ) -> Result<(), Lost> {
         match self {
             Self::WebSocket(websocket, flow) => {
                 flow.count(From::Visitor, bytes, store);
-                websocket.to_service(bytes, store, now)
+                websocket.visitor_sent(bytes, store, now)
             }
             Self::Other(flow) => {
                 flow.request_body(bytes, store, now);
@@ -344,11 +349,16 @@ impl Upgraded {
         }
     }
 
-    fn to_visitor(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) -> Result<(), Lost> {
+    fn service_sent(
+        &mut self,
+        bytes: &[u8],
+        store: &mut Store,
+        now: Timestamp,
+    ) -> Result<(), Lost> {
         match self {
             Self::WebSocket(websocket, flow) => {
                 flow.count(From::Service, bytes, store);
-                websocket.to_visitor(bytes, store, now)
+                websocket.service_sent(bytes, store, now)
             }
             Self::Other(flow) => {
                 flow.response_body(bytes, store, now);

@@ -94,7 +94,7 @@ struct Scene<'s> {
 }
 
 impl Http2 {
-    pub(super) fn to_service(
+    pub(super) fn visitor_sent(
         &mut self,
         bytes: &[u8],
         origin: &Origin,
@@ -105,7 +105,7 @@ impl Http2 {
         self.feed(From::Visitor, bytes, &mut Scene { origin, store, now })
     }
 
-    pub(super) fn to_visitor(
+    pub(super) fn service_sent(
         &mut self,
         bytes: &[u8],
         store: &mut Store,
@@ -413,12 +413,17 @@ impl Http2 {
 
 impl Frame {
     fn read(held: &[u8]) -> Option<Self> {
-        let &[a, b, c, kind, flags, e, f, g, h] = held.first_chunk::<FRAME_HEAD>()?;
+        let (length, rest) = held.split_first_chunk::<3>()?;
+        let (&[kind, flags], rest) = rest.split_first_chunk()?;
+        let stream = u32::from_be_bytes(*rest.first_chunk()?);
+        let length = length
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
         Some(Self {
-            length: u32::from_be_bytes([0, a, b, c]).try_into().ok()?,
+            length,
             kind,
             flags,
-            stream: u32::from_be_bytes([e & 0x7F, f, g, h]),
+            stream: stream & 0x7FFF_FFFF,
         })
     }
 

@@ -1,7 +1,6 @@
 use std::{io::Write as _, sync::Arc};
 
 use flate2::{Compression, write::DeflateEncoder};
-use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
@@ -31,8 +30,8 @@ fn follow_in(pieces: usize, passing: &Passing) -> Store {
     for (from, bytes) in passing {
         for piece in bytes.chunks(pieces) {
             match from {
-                Visitor => decoder.to_service(piece, &mut store, Timestamp::UNIX_EPOCH),
-                Service => decoder.to_visitor(piece, &mut store, Timestamp::UNIX_EPOCH),
+                Visitor => decoder.visitor_sent(piece, &mut store, Timestamp::UNIX_EPOCH),
+                Service => decoder.service_sent(piece, &mut store, Timestamp::UNIX_EPOCH),
             }
         }
     }
@@ -53,10 +52,8 @@ fn passing(parts: &[(From, &str)]) -> Passing {
 
 /// Everything that was kept, for comparisons.
 fn seen(store: &Store) -> String {
-    store
-        .iter()
-        .map(|exchange| format!("{exchange:#?}\n"))
-        .collect()
+    let all: Vec<_> = store.iter().collect();
+    format!("{all:#?}")
 }
 
 fn get(path: &str) -> String {
@@ -191,7 +188,7 @@ fn frame(first: u8, mask: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
     match payload.len() {
         length @ 0..126 => frame.push(masked | u8::try_from(length).unwrap()),
         length => {
-            frame.push(masked | 126);
+            frame.push(masked | 0x7E);
             frame.extend(u16::try_from(length).unwrap().to_be_bytes());
         }
     }
@@ -568,14 +565,14 @@ fn while_paused_new_requests_are_left_out_and_old_ones_go_on() {
     let mut store = Store::default();
     let mut decoder = Decoder::new(origin());
     let now = Timestamp::UNIX_EPOCH;
-    decoder.to_service(get("/a").as_bytes(), &mut store, now);
+    decoder.visitor_sent(get("/a").as_bytes(), &mut store, now);
     store.pause(true);
     let told = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-    decoder.to_visitor(told, &mut store, now);
-    decoder.to_service(get("/b").as_bytes(), &mut store, now);
-    decoder.to_visitor(told, &mut store, now);
+    decoder.service_sent(told, &mut store, now);
+    decoder.visitor_sent(get("/b").as_bytes(), &mut store, now);
+    decoder.service_sent(told, &mut store, now);
     store.pause(false);
-    decoder.to_service(get("/c").as_bytes(), &mut store, now);
+    decoder.visitor_sent(get("/c").as_bytes(), &mut store, now);
     let paths: Vec<_> = store.iter().map(|one| &*one.summary.path).collect();
     assert_eq!(paths, ["/a", "/c"]);
     assert_eq!(store.get(1).unwrap().summary.status, Some(200));

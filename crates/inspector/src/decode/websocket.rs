@@ -39,7 +39,7 @@ impl WebSocket {
         }
     }
 
-    pub(super) fn to_service(
+    pub(super) fn visitor_sent(
         &mut self,
         bytes: &[u8],
         store: &mut Store,
@@ -54,7 +54,7 @@ impl WebSocket {
         self.visitor.feed(bytes, &mut sink)
     }
 
-    pub(super) fn to_visitor(
+    pub(super) fn service_sent(
         &mut self,
         bytes: &[u8],
         store: &mut Store,

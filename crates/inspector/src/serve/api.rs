@@ -177,7 +177,7 @@ async fn pause(
     State(state): Shared,
     wanted: Result<Json<Paused>, JsonRejection>,
 ) -> Result<StatusCode, Refused> {
-    let Json(Paused { paused }) = wanted.map_err(malformed)?;
+    let Json(Paused { paused }) = wanted.map_err(|rejection| malformed(&rejection))?;
     state.inspector.pause(paused);
     Ok(StatusCode::NO_CONTENT)
 }
@@ -273,7 +273,7 @@ async fn replay(
     Path(id): Path<u64>,
     changes: Result<Json<Changes>, JsonRejection>,
 ) -> Result<impl IntoResponse, Refused> {
-    let Json(changes) = changes.map_err(malformed)?;
+    let Json(changes) = changes.map_err(|rejection| malformed(&rejection))?;
     let exchange = find(&state.inspector, id)?;
     let prepared = Prepared::new(&exchange, changes)?;
     let id = Box::pin(prepared.send(&state.inspector, &state.tasks, &state.stop)).await?;
@@ -353,7 +353,7 @@ fn answer(value: Value) -> impl IntoResponse {
     (AppendHeaders(PRIVATE), Json(value))
 }
 
-fn malformed(rejection: JsonRejection) -> Refused {
+fn malformed(rejection: &JsonRejection) -> Refused {
     Refused::new(rejection.status(), "invalid_request", rejection.body_text())
 }
 

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::Next,
     response::Response,
 };
@@ -26,8 +26,8 @@ pub(super) async fn same_site(request: Request, next: Next) -> Result<Response, 
     }
     let origin = text(headers, header::ORIGIN);
     let foreign_origin = origin.is_some_and(|origin| origin != format!("http://{host}"));
-    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
-    let top = headers.get("sec-fetch-mode").map(|mode| mode.as_bytes()) == Some(b"navigate");
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let top = headers.get("sec-fetch-mode").map(HeaderValue::as_bytes) == Some(b"navigate");
     // A link from elsewhere may lead to the page, which shows nothing without the token.
     let foreign_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
     if foreign_origin || (foreign_site && !top) {
