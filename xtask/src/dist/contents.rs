@@ -198,13 +198,11 @@ impl Contents {
             Kind::Configuration => layout.configurations.into(),
             Kind::Users => layout.users?.into(),
             Kind::Manual => layout.manuals.into(),
-            Kind::Completion => match layout.completions {
-                Some(folder) => folder.into(),
-                None => {
-                    let shell = SHELLS.iter().find(|(_, name, _)| *name == part.name);
-                    shell?.2.into()
-                }
-            },
+            Kind::Completion => {
+                let shell = SHELLS.iter().find(|(_, name, _)| *name == part.name);
+                let own = shell.map(|(_, _, folder)| *folder);
+                layout.completions.or(own)?.into()
+            }
             Kind::Document => match layout.documents {
                 Some(folder) => folder.into(),
                 None => Path::new("usr/share/doc").join(package),

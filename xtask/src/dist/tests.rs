@@ -48,6 +48,11 @@ fn packed(name: &str, flavour: Flavour) -> (PathBuf, Vec<String>) {
     (out, packages)
 }
 
+fn deb(packages: &[String]) -> &str {
+    let is_deb = |name: &&String| Path::new(name).extension().is_some_and(|end| end == "deb");
+    packages.iter().find(is_deb).unwrap()
+}
+
 /// A root directory with an empty database of packages.
 struct Root(PathBuf);
 
@@ -102,7 +107,7 @@ impl Root {
 #[test]
 fn the_package_installs_keeps_its_configurations_and_goes() {
     let (out, packages) = packed("whole", Flavour::Whole);
-    let deb = packages.iter().find(|name| name.ends_with(".deb")).unwrap();
+    let deb = deb(&packages);
     let root = Root::new(directory("root"));
     root.install(&out.join(deb));
 
@@ -194,7 +199,7 @@ fn the_tarball_is_one_folder_and_its_sum_is_right(out: &Path, packages: &[String
 #[test]
 fn an_agent_comes_without_servers() {
     let (out, packages) = packed("agent", Flavour::Agent);
-    let deb = packages.iter().find(|name| name.ends_with(".deb")).unwrap();
+    let deb = deb(&packages);
     let list = |archive| {
         let mut command = Command::new(needed("dpkg-deb"));
         program::output(command.arg(archive).arg(out.join(deb))).unwrap()

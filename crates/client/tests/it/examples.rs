@@ -42,7 +42,7 @@ impl Example {
 
     async fn line(&mut self) -> String {
         let line = within("a line of the example", self.lines.next_line()).await;
-        line.unwrap().expect("it says something")
+        line.unwrap().unwrap()
     }
 
     /// The host of the address that it prints.
