@@ -179,7 +179,7 @@ enum Need {
 }
 
 impl Need {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::CCompiler,
         Self::Curl,
         Self::Openssl,
@@ -263,7 +263,7 @@ impl Need {
 struct Manager {
     program: &'static str,
     install: &'static str,
-    packages: [&'static str; 13],
+    packages: [&'static str; 14],
 }
 
 /// The first that is found is the system's. `test` drives apt-get itself; with the others

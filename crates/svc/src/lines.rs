@@ -24,7 +24,7 @@ pub(crate) struct StatusLine<'a> {
     forwarded: Option<String>,
     /// Where its requests can be looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) inspector: Option<&'a str>,
+    inspector: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,6 +49,11 @@ impl<'a> StatusLine<'a> {
             forwarded: Some(target),
             ..Self::default()
         }
+    }
+
+    /// The same, where its requests can be looked at.
+    pub(crate) fn inspected(self, inspector: Option<&'a str>) -> Self {
+        Self { inspector, ..self }
     }
 
     /// A tunnel that is being brought back.

@@ -99,10 +99,10 @@ impl Report {
         self.was_online = true;
         self.trouble = None;
         match self.format {
-            Format::Json => output::json(&StatusLine {
-                inspector: self.inspector.as_deref(),
-                ..StatusLine::online(online, self.target.clone(), self.engine.port())
-            }),
+            Format::Json => {
+                let line = StatusLine::online(online, self.target.clone(), self.engine.port());
+                output::json(&line.inspected(self.inspector.as_deref()))
+            }
             Format::Text => {
                 let ready = format!("{} -> {}", online.forwarding, self.target);
                 match &self.inspector {
