@@ -78,19 +78,19 @@ pub(crate) struct Args {
     spa: bool,
 
     /// A label of this client (repeatable)
-    #[arg(long = "client-label", value_name = "KEY=VALUE", value_parser = pair)]
+    #[arg(long = "client-label", value_name = "KEY=VALUE", value_parser = pair, help_heading = CONNECTION)]
     client_labels: Vec<(String, String)>,
 
     /// The interval of heartbeats; three silent ones, and at least 10 s, are a loss
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = heartbeat)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = heartbeat, help_heading = CONNECTION)]
     heartbeat: Duration,
 
     /// Show the address as a QR code, too
-    #[arg(long)]
+    #[arg(long, help_heading = DISPLAY)]
     qr: bool,
 
     /// Write lines also on a terminal, where a panel would be shown
-    #[arg(long)]
+    #[arg(long, help_heading = DISPLAY)]
     no_panel: bool,
 
     /// Record requests and show them at http://127.0.0.1:4040 or the next free port: at ADDRESS or
@@ -100,12 +100,13 @@ pub(crate) struct Args {
         value_name = "ADDRESS",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "on"
+        default_missing_value = "on",
+        help_heading = DISPLAY
     )]
     inspect: Option<Inspect>,
 
     /// How tunnels and connections are written
-    #[arg(long, short, value_enum, default_value_t)]
+    #[arg(long, short, value_enum, default_value_t, help_heading = DISPLAY)]
     output: Format,
 
     #[command(flatten)]
@@ -130,11 +131,13 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     descriptors::raise_limit();
     let shutdown = signals::listen(signals::DRAIN)?;
 
-    let inspection = Inspection::start(args.inspect, args.output, &target, &properties).await?;
+    let named = args.source.to_string();
+    let inspection =
+        Inspection::start(args.inspect, args.output, &target, &named, &properties).await?;
     let agent = Agent::start(config)?;
     let mut tunnel = agent.open(properties);
     let mut status = tunnel.status();
-    let mut report = Report::new(args.output, args.source.to_string(), engine.clone());
+    let mut report = Report::new(args.output, named.clone(), engine.clone());
     report.inspector(inspection.url());
     let streams = Streams::default();
     let (observer, mut told) = streams.observe();
@@ -147,7 +150,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             None => Rows::Streams,
         };
         let about = About {
-            target: args.source.to_string(),
+            target: named,
             engine: engine.to_string(),
             inspector: inspection.url(),
             rows,
@@ -429,6 +432,10 @@ fn heartbeat(text: &str) -> Result<Duration, String> {
         Err("a heartbeat interval is 100ms to 5m".to_owned())
     }
 }
+
+/// Headings of the help; the second is that of the flags that every command has.
+const DISPLAY: &str = "Display";
+const CONNECTION: &str = "Connection";
 
 /// The range that engines accept.
 const MIN_HEARTBEAT: Duration = Duration::from_millis(100);

@@ -95,8 +95,7 @@ async fn development_server() -> u16 {
                 let lower = head.to_ascii_lowercase();
                 let is_own = lower.contains(&format!("\r\nhost: localhost:{port}\r\n"));
                 let answer = if !is_own {
-                    let text =
-                        "Blocked request. This host (\"web.t.engine.localhost\") is not allowed.";
+                    let text = "Blocked request. This host is not allowed: see `server.allowedHosts` in vite.config.js";
                     format!(
                         "HTTP/1.1 403 Forbidden\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n{text}",
                         text.len()

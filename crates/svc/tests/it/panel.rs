@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{Read, Write},
+    num::NonZero,
     os::fd::OwnedFd,
     process::Stdio,
     thread,
@@ -21,7 +22,7 @@ use tokio::{
     net::TcpStream,
     process::Child,
     sync::mpsc,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{
@@ -87,15 +88,16 @@ impl Seen {
             keys: File::from(pty.master),
             end: pty.slave,
             bytes,
-            screen: vt100::Parser::new(rows, columns, 0),
+            screen: vt100::Parser::new(many(rows), many(columns), 0),
             raw: Vec::new(),
         }
     }
 
-    /// Waits until the terminal shows something.
+    /// Waits until the terminal shows something. The panel may go on drawing meanwhile.
     async fn until(&mut self, wanted: impl Fn(&vt100::Screen) -> bool) {
+        let late = Instant::now() + SOON;
         while !wanted(self.screen.screen()) {
-            let more = timeout(SOON, self.bytes.recv()).await;
+            let more = timeout_at(late, self.bytes.recv()).await;
             let Ok(Some(bytes)) = more else {
                 panic!("in vain:\n{}", self.text());
             };
@@ -143,14 +145,15 @@ impl Seen {
     /// Waits for the end, after which the terminal must be as it was.
     async fn ended(mut self) -> (Option<i32>, String) {
         let status = timeout(SOON, self.child.wait()).await.unwrap().unwrap();
-        self.until(|screen| !screen.alternate_screen() && !screen.hide_cursor())
-            .await;
-        // What was written before the end is there, and no more will come.
-        while let Ok(bytes) = self.bytes.try_recv() {
+        self.is_given_back();
+        // Nobody has the other end any more, so what was written comes to an end as well.
+        drop(self.end);
+        while let Some(bytes) = timeout(SOON, self.bytes.recv()).await.unwrap() {
             self.screen.process(&bytes);
         }
-        self.is_given_back();
-        (status.code(), self.text())
+        let screen = self.screen.screen();
+        assert!(!screen.alternate_screen() && !screen.hide_cursor());
+        (status.code(), screen.contents())
     }
 
     /// Lines and echo are the terminal's again.
@@ -337,7 +340,7 @@ async fn the_panel_follows_the_size_of_its_terminal() {
         .status()
         .unwrap();
     assert!(resized.success());
-    seen.screen.screen_mut().set_size(10, 40);
+    seen.screen.screen_mut().set_size(many(10), many(40));
     seen.signal(Signal::SIGWINCH);
     seen.until(|screen| {
         let text = screen.contents();
@@ -367,6 +370,10 @@ async fn lines_are_written_where_no_panel_is_wanted() {
         assert!(up.ready.is_object());
     }
     up.stop().await;
+}
+
+fn many(cells: u16) -> NonZero<u16> {
+    NonZero::new(cells).unwrap()
 }
 
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {

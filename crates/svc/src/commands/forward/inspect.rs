@@ -55,10 +55,12 @@ struct On {
 
 impl Inspection {
     /// Starts it where it was asked for, or where there is somebody to look and something to see.
+    /// `named` is how the person has written `to`.
     pub(crate) async fn start(
         wanted: Option<Inspect>,
         format: Format,
         to: &Target,
+        named: &str,
         properties: &Properties,
     ) -> Result<Self, Failure> {
         let unseen = unseen(properties);
@@ -85,7 +87,7 @@ impl Inspection {
         let inspector = Inspector::new(When::Always);
         let about = About {
             forwarding: None,
-            target: to.to_string(),
+            target: named.to_owned(),
             unseen: unseen.map(ToOwned::to_owned),
         };
         inspector.describe(about.clone());

@@ -12,7 +12,10 @@ use crossterm::{
     clipboard::CopyToClipboard,
     cursor::{Hide, Show},
     execute,
-    terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+    terminal::{
+        Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+        enable_raw_mode,
+    },
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -62,9 +65,12 @@ impl Screen {
         Ok(true)
     }
 
-    /// Draws everything anew the next time.
+    /// Draws everything anew the next time. (The library's own way asks the terminal where its
+    /// cursor is, and the answer would be read as keys.)
     pub(crate) fn redraw(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        execute!(stdout(), Clear(ClearType::All))?;
+        self.terminal = Terminal::new(CrosstermBackend::new(BufWriter::new(stdout())))?;
+        Ok(())
     }
 
     /// Puts a text on the clipboard of whoever sits at the terminal (OSC 52).
@@ -142,3 +148,67 @@ fn restore_on_panic() {
 static SHOWN: AtomicBool = AtomicBool::new(false);
 
 static MESSAGES: Mutex<Option<Messages>> = Mutex::new(None);
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        io::Read,
+        num::NonZero,
+        process::{Command, Stdio},
+    };
+
+    use nix::{
+        pty::{Winsize, openpty},
+        sys::termios::{LocalFlags, tcgetattr},
+    };
+
+    use super::*;
+
+    #[test]
+    #[ignore = "the next test runs it, on a terminal of its own"]
+    fn panics() {
+        let _screen = Screen::enter().unwrap();
+        eprintln!("said meanwhile");
+        panic!("a defect");
+    }
+
+    #[test]
+    fn a_panic_is_told_on_a_terminal_that_was_given_back() {
+        let size = |cells| NonZero::new(cells).unwrap();
+        let window = Winsize {
+            ws_row: 24,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        let pty = openpty(Some(&window), None).unwrap();
+        let end = || Stdio::from(pty.slave.try_clone().unwrap());
+        let name = "commands::forward::panel::screen::tests::panics";
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", name, "--nocapture"])
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        let mut shown = File::from(pty.master);
+        let mut screen = vt100::Parser::new(size(24), size(80), 100);
+        let mut was_taken = false;
+        while !screen.screen().contents().contains("a defect") {
+            let mut buffer = [0; 1];
+            // Byte by byte: when the text is there, nothing behind it was looked at.
+            shown.read_exact(&mut buffer).unwrap();
+            screen.process(&buffer);
+            was_taken |= screen.screen().alternate_screen();
+        }
+        assert!(was_taken && !screen.screen().alternate_screen());
+        assert!(!screen.screen().hide_cursor());
+        let text = screen.screen().contents();
+        let told = text.find("said meanwhile").unwrap();
+        assert!(told < text.find("a defect").unwrap(), "{text}");
+        assert!(!child.wait().unwrap().success());
+        let flags = tcgetattr(&pty.slave).unwrap().local_flags;
+        assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO));
+    }
+}

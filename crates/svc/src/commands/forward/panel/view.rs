@@ -7,7 +7,7 @@ use ratatui::{
     layout::{Alignment, Constraint, Layout, Rect},
     style::{Color, Modifier, Style},
     text::{Line, Span},
-    widgets::{Block, Clear, Paragraph, Row as Cells, Table, Wrap},
+    widgets::{Block, Clear, Padding, Paragraph, Row as Cells, Table},
 };
 
 use super::model::{Model, Overlay, Row, Rows, State};
@@ -88,7 +88,7 @@ impl Paint {
 fn head(model: &Model, now: Instant, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     let width = usize::from(area.width);
     let is_low = area.height < LOW;
-    let mut lines = vec![state(model, now, paint)];
+    let mut lines = state(model, now, width, if is_low { 1 } else { 2 }, paint);
     let url = model.url.clone().unwrap_or_default();
     // The address in full where it can be had, since it is there to be copied.
     let room = if is_low { 1 } else { 3 };
@@ -110,7 +110,7 @@ fn head(model: &Model, now: Instant, area: Rect, paint: Paint) -> Vec<Line<'stat
         lines.push(Line::default());
     }
     let counters = packed(&counters(model, now), ", ", width);
-    let room = if is_low { 1 } else { 3 };
+    let room = if is_low { 2 } else { 3 };
     lines.extend(counters.into_iter().take(room).map(Line::raw));
     if !is_low {
         lines.push(Line::default());
@@ -118,29 +118,36 @@ fn head(model: &Model, now: Instant, area: Rect, paint: Paint) -> Vec<Line<'stat
     lines
 }
 
-fn state(model: &Model, now: Instant, paint: Paint) -> Line<'static> {
+fn state(
+    model: &Model,
+    now: Instant,
+    width: usize,
+    room: usize,
+    paint: Paint,
+) -> Vec<Line<'static>> {
     let (style, text) = match &model.state {
         State::Connecting => (paint.doubtful(), "connecting".to_owned()),
         State::Online => (paint.good(), "online".to_owned()),
         State::Disconnected { error, until } => {
             let left = until.saturating_duration_since(now).as_secs_f64().ceil();
-            (
-                paint.bad(),
-                format!("disconnected, again in {left} s: {error}"),
-            )
+            let text = format!("disconnected, again in {left} s: {error}");
+            (paint.bad(), text)
         }
         State::Draining => {
             let open = model.open();
-            (
-                paint.doubtful(),
-                format!("draining, {open} open; q stops at once"),
-            )
+            let text = format!("draining, {open} open; q stops at once");
+            (paint.doubtful(), text)
         }
     };
-    Line::from(vec![
-        Span::styled("● ", style),
-        Span::styled(plain(&text), style.add_modifier(Modifier::BOLD)),
-    ])
+    let parts = worded(&plain(&text), width.saturating_sub(2), room);
+    let signed = |(index, part): (usize, String)| {
+        let sign = if index == 0 { "● " } else { "  " };
+        Line::from(vec![
+            Span::styled(sign, style),
+            Span::styled(part, style.add_modifier(Modifier::BOLD)),
+        ])
+    };
+    parts.into_iter().enumerate().map(signed).collect()
 }
 
 fn field(name: &'static str, value: &str, paint: Paint) -> Line<'static> {
@@ -257,7 +264,7 @@ fn foot(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if let Some(notice) = &model.notice {
         let room = if area.height < LOW { 1 } else { 3 };
-        let parts = wrapped(&plain(&notice.text), width, room);
+        let parts = worded(&plain(&notice.text), width, room);
         lines.extend(
             parts
                 .into_iter()
@@ -281,7 +288,7 @@ fn foot(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     lines
 }
 
-fn help() -> Vec<Line<'static>> {
+fn help() -> Vec<String> {
     [
         "q, ctrl-c  stop: let what is open finish",
         "           again: stop at once",
@@ -295,48 +302,47 @@ fn help() -> Vec<Line<'static>> {
         "ctrl-z     to the shell; `fg` comes back",
         "?          these keys",
     ]
-    .into_iter()
-    .map(Line::raw)
-    .collect()
+    .map(str::to_owned)
+    .to_vec()
 }
 
-fn inspector(model: &Model) -> Vec<Line<'static>> {
-    match &model.about.inspector {
-        Some(address) => vec![Line::raw(address.clone())],
-        None => vec![Line::raw("there is no inspector here")],
-    }
+fn inspector(model: &Model) -> Vec<String> {
+    let none = || "there is no inspector here".to_owned();
+    vec![model.about.inspector.clone().unwrap_or_else(none)]
 }
 
 /// A box in the middle, as large as its text and not larger than the screen.
-fn above(frame: &mut Frame<'_>, title: &'static str, text: Vec<Line<'static>>, style: Style) {
-    let width = text.iter().map(Line::width).max().unwrap_or(0);
-    let width = u16::try_from(width).unwrap_or(u16::MAX).saturating_add(4);
+fn above(frame: &mut Frame<'_>, title: &'static str, text: Vec<String>, style: Style) {
+    let room = usize::from(frame.area().width).saturating_sub(FRAME);
+    let text: Vec<Line<'static>> = text
+        .iter()
+        .flat_map(|line| wrapped(line, room, MAX_WRAPPED))
+        .map(Line::raw)
+        .collect();
+    let width = text.iter().map(Line::width).max().unwrap_or(0) + FRAME;
+    let width = u16::try_from(width).unwrap_or(u16::MAX);
     let area = frame.area().centered(
-        Constraint::Length(width.min(frame.area().width)),
+        Constraint::Length(width),
         Constraint::Length(lines(&text).saturating_add(2)),
     );
     let block = Block::bordered()
         .title(Span::styled(format!(" {title} "), style))
-        .padding(ratatui::widgets::Padding::horizontal(1));
+        .padding(Padding::horizontal(1));
     frame.render_widget(Clear, area);
-    frame.render_widget(
-        Paragraph::new(text).wrap(Wrap { trim: false }).block(block),
-        area,
-    );
+    frame.render_widget(Paragraph::new(text).block(block), area);
 }
 
 /// The address as a code, where it fits.
 fn code(frame: &mut Frame<'_>, model: &Model, paint: Paint) {
-    let too_small = |what: &str| vec![Line::raw(what.to_owned())];
     let Some(qr) = model.url.as_deref().and_then(Qr::of) else {
-        let text = too_small("there is no address yet");
-        return above(frame, "code", text, paint.bold());
+        let text = "there is no address yet".to_owned();
+        return above(frame, "code", vec![text], paint.bold());
     };
     let (width, area) = (qr.width(), frame.area());
     let height = width.div_ceil(2);
     if usize::from(area.width) < width || usize::from(area.height) < height {
-        let text = too_small(&format!("the code needs {width} columns and {height} rows"));
-        return above(frame, "code", text, paint.bold());
+        let text = format!("it needs {width} columns, {height} rows");
+        return above(frame, "code", vec![text], paint.bold());
     }
     let (drawn, style) = if paint.colours {
         let ink = Style::new().fg(Color::Indexed(BLACK));
@@ -353,10 +359,11 @@ fn code(frame: &mut Frame<'_>, model: &Model, paint: Paint) {
 
 /// Parts side by side with a separator, in lines no longer than the width.
 fn packed(parts: &[String], separator: &str, width: usize) -> Vec<String> {
+    let length = |text: &str| text.chars().count();
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
         match lines.last_mut() {
-            Some(line) if line.len() + separator.len() + part.len() <= width => {
+            Some(line) if length(line) + separator.len() + length(part) <= width => {
                 line.push_str(separator);
                 line.push_str(part);
             }
@@ -383,6 +390,26 @@ fn wrapped(text: &str, width: usize, room: usize) -> Vec<String> {
     lines
 }
 
+/// The same for what people say: broken between words.
+fn worded(text: &str, width: usize, room: usize) -> Vec<String> {
+    let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    let pieces: Vec<String> = words
+        .iter()
+        .flat_map(|word| wrapped(word, width, MAX_WRAPPED))
+        .collect();
+    let mut lines = packed(&pieces, " ", width);
+    if lines.len() > room {
+        lines.truncate(room);
+        if let Some(last) = lines.last_mut() {
+            if last.chars().count() >= width {
+                last.pop();
+            }
+            last.push('…');
+        }
+    }
+    lines
+}
+
 /// A time as people read it, in at most seven characters.
 pub(crate) fn took(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -403,6 +430,12 @@ fn plain(text: &str) -> String {
 fn lines(text: &[Line<'_>]) -> u16 {
     u16::try_from(text.len()).unwrap_or(u16::MAX)
 }
+
+/// What a box has beside its text: a line and a space on each side.
+const FRAME: usize = 4;
+
+/// Lines of what others wrote: nothing that is shown here is longer.
+const MAX_WRAPPED: usize = 16;
 
 /// Below this there is room for what matters most alone.
 const LOW: u16 = 16;
