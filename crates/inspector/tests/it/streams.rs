@@ -181,6 +181,8 @@ async fn who_is_too_slow_is_told_to_read_the_list_anew() {
     assert_eq!(list.last().unwrap().id, 600);
     assert_eq!(list.len(), inspector::limits::MAX_EXCHANGES);
     stream.to_service(b"GET /next HTTP/1.1\r\nHost: h\r\n\r\n");
+    // The oldest has to leave for it.
+    assert_eq!(subscription.next().await, Some(Update::Gone { up_to: 101 }));
     let Some(Update::Exchange(summary)) = subscription.next().await else {
         panic!("no exchange");
     };

@@ -15,7 +15,7 @@ async fn through(pieces: &[&[u8]], host: &str) -> Vec<u8> {
         }
         far.shutdown().await.unwrap();
     };
-    let (_, read) = tokio::join!(sent, named.read_to_end(&mut got));
+    let ((), read) = tokio::join!(sent, named.read_to_end(&mut got));
     read.unwrap();
     got
 }
