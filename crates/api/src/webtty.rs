@@ -1,5 +1,5 @@
 //! Managed terminals on the Engine API: who takes part, who asks for control, and what was recorded.
-//! Terminal bytes that are live never come this way (WT-3): the stream of a participant is WebTTY.
+//! Terminal bytes that are live never come this way: the stream of a participant is WebTTY.
 //!
 //! Lists are bare arrays; their parameters are one JSON value in the query parameter `params`. Times
 //! are RFC 3339 in UTC with milliseconds. Fields that say nothing are absent, never null.
@@ -321,7 +321,7 @@ shapes! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         payload_ciphertext: Option<String>,
-        /// The bytes in base64, for who may read recordings (WT-4).
+        /// The bytes in base64, for who may read recordings.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         payload_plaintext: Option<String>,

@@ -2,4 +2,5 @@
 
 mod control_document;
 mod engine_document;
+#[cfg(test)]
 mod webtty;
