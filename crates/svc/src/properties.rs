@@ -10,6 +10,17 @@ pub(crate) const SERVICE: &str = "Service";
 const VISITORS: &str = "Visitors";
 const TLS: &str = "TLS of visitors";
 
+/// What a service speaks, where that is not the plain HTTP/1.1 whose `Host` can be rewritten.
+pub(crate) fn speaks_other(properties: &Properties) -> Option<&str> {
+    let protocol = properties.protocol.as_deref();
+    match properties.http_version.as_deref() {
+        _ if protocol != Some("http") => Some(protocol.unwrap_or("a byte stream")),
+        Some(version) if version != "http/1.1" => Some(version),
+        _ if properties.upstream_tls == Some(true) => Some("TLS"),
+        _ => None,
+    }
+}
+
 /// The flags that say what tunnel is wanted. What is left out is the engine's choice.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Tunnel", group = ArgGroup::new("short").multiple(false))]
@@ -123,9 +134,10 @@ impl TunnelFlags {
         let private = self.no_publish || self.bytestream;
         let wanted = Properties {
             name: self.name.clone(),
-            kind: match self.bytestream {
-                true => Some("bytestream".to_owned()),
-                false => self.kind.clone(),
+            kind: if self.bytestream {
+                Some("bytestream".to_owned())
+            } else {
+                self.kind.clone()
             },
             publish: Some(!private),
             protocol,

@@ -37,7 +37,7 @@ use crate::{
     descriptors,
     failure::{Code, Failure},
     output,
-    properties::{SERVICE, TunnelFlags, pair},
+    properties::{SERVICE, TunnelFlags, pair, speaks_other},
     signals, time,
 };
 
@@ -93,8 +93,8 @@ pub(crate) struct Args {
     #[arg(long, help_heading = DISPLAY)]
     no_panel: bool,
 
-    /// Record requests and show them at http://127.0.0.1:4040 or the next free port: at ADDRESS or
-    /// PORT, or `off`. On a terminal on without this
+    /// Record requests and show them at 127.0.0.1:4040 or the next free port: at ADDRESS or PORT, or
+    /// `off`. On a terminal on without this
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -237,7 +237,7 @@ impl Args {
             spa: self.spa,
         };
         let runtime = runtimes.first().cloned().unwrap_or_else(Handle::current);
-        let folder = Folder::serve(path, options, &runtime)?;
+        let folder = Folder::serve(path, &options, &runtime)?;
         Ok((Target::Unix(folder.socket()), Some(folder)))
     }
 
@@ -260,20 +260,14 @@ impl Args {
             )
             .hint("read X-Forwarded-For in the service, or give --tls, --tcp or --bytestream"));
         }
-        if self.host_header.is_some() {
-            let speaks = match properties.http_version.as_deref() {
-                _ if !is_http => Some(protocol.unwrap_or("a byte stream")),
-                Some(version) if version != "http/1.1" => Some(version),
-                _ if has_tls => Some("TLS"),
-                _ => None,
-            };
-            if let Some(other) = speaks {
-                return Err(Failure::usage(format!(
-                    "--host-header is for services that speak http/1.1 without TLS, and this one \
-                     speaks {other}"
-                ))
-                .hint("leave it out, and let the service know its public name"));
-            }
+        if self.host_header.is_some()
+            && let Some(other) = speaks_other(properties)
+        {
+            return Err(Failure::usage(format!(
+                "--host-header is for services that speak http/1.1 without TLS, and this one \
+                 speaks {other}"
+            ))
+            .hint("leave it out, and let the service know its public name"));
         }
         if self.qr && self.output == Format::Json {
             return Err(
@@ -387,13 +381,11 @@ impl Advice {
             requests,
             left: LOOKED_AT,
         };
-        match inspection.subscribe() {
-            Some(requests) => (of(requests), None),
-            None => {
-                let own = Inspector::new(When::Watched);
-                (of(own.subscribe()), Some(own.tap(target)))
-            }
+        if let Some(requests) = inspection.subscribe() {
+            return (of(requests), None);
         }
+        let own = Inspector::new(When::Watched);
+        (of(own.subscribe()), Some(own.tap(target)))
     }
 
     /// What to do; nothing when there is no more to look at.

@@ -52,7 +52,7 @@ impl Folder {
     /// Serves `folder` on a task of `runtime`.
     pub(crate) fn serve(
         folder: &Path,
-        options: Options,
+        options: &Options,
         runtime: &Handle,
     ) -> Result<Self, Failure> {
         let named = |error: io::Error| {
@@ -110,6 +110,13 @@ struct Files {
     spa: bool,
 }
 
+/// What is sent.
+enum Answer {
+    /// As much of this file as is asked for.
+    File(PathBuf),
+    Whole(Response),
+}
+
 /// Answers a request for a file, or for the list of a folder's files.
 async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -119,14 +126,14 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
     let uri = request.uri().clone();
     // The file system may be slow.
     let looked = tokio::task::spawn_blocking(move || match files.find(uri.path()) {
-        Found::File(path) => Ok(path),
-        Found::Folder { path, at } => Err(listing::page(&path, &at, &files.place)),
-        Found::Moved(path) => Err(moved(&path, uri.query())),
-        Found::Nothing => Err(listing::not_found()),
+        Found::File(path) => Answer::File(path),
+        Found::Folder { path, at } => Answer::Whole(listing::page(&path, &at, &files.place)),
+        Found::Moved(path) => Answer::Whole(moved(&path, uri.query())),
+        Found::Nothing => Answer::Whole(listing::not_found()),
     });
     let mut response = match looked.await {
-        Ok(Ok(path)) => file(&path, request).await,
-        Ok(Err(response)) => response,
+        Ok(Answer::File(path)) => file(&path, request).await,
+        Ok(Answer::Whole(response)) => response,
         Err(_stopped) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     };
     // People look at what they have just changed; an unchanged file is not sent again.

@@ -344,7 +344,7 @@ impl Showing {
             return Ok(());
         }
         self.suspended = true;
-        self.screen.suspend()
+        Screen::suspend()
     }
 
     fn resume(&mut self) -> io::Result<()> {

@@ -81,6 +81,11 @@ pub(super) struct TunnelSection {
     /// this version. For tls, tcp and private tunnels; an http service reads X-Forwarded-For.
     #[schemars(extend("enum" = ["v1", "v2"]), example = &"v2")]
     pub(super) proxy_protocol: Option<String>,
+    /// The `Host` that requests name at a service that refuses the public one, as development
+    /// servers do: `rewrite` for the target's own, or a host. For services that speak http/1.1
+    /// without TLS.
+    #[schemars(example = &"rewrite")]
+    pub(super) host_header: Option<String>,
     /// The name in lists; a private tunnel is dialled by it. Without this key, the tunnel's key.
     #[schemars(example = &"web")]
     pub(super) name: Option<String>,

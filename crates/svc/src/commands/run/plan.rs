@@ -2,13 +2,16 @@
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
 
-use client::{Destination, Properties, ProxyProtocol, Target};
+use client::{Destination, HostHeader, Properties, ProxyProtocol, Target};
 use daemon::config::ConfigError;
 use serde_json::Value;
 use types::tunnel::TunnelProperties;
 
 use super::file::{AgentFile, EngineSection, TunnelSection};
-use crate::{commands::forward::heartbeat, properties::complete};
+use crate::{
+    commands::forward::heartbeat,
+    properties::{complete, speaks_other},
+};
 
 /// What a file asks for.
 #[derive(Clone, Debug)]
@@ -142,6 +145,10 @@ impl Wanted {
             .proxy_protocol
             .as_deref()
             .and_then(|text| read("proxy_protocol", text, &mut wrong));
+        let host_header: Option<HostHeader> = section
+            .host_header
+            .as_deref()
+            .and_then(|text| read("host_header", text, &mut wrong));
         if section
             .port
             .is_some_and(|port| !(1..=65535).contains(&port))
@@ -180,11 +187,20 @@ impl Wanted {
                            many visitors; read X-Forwarded-For";
             return Err(vec![ConfigError::new("proxy_protocol", message)]);
         }
+        if host_header.is_some()
+            && let Some(other) = speaks_other(&properties)
+        {
+            let message = format!(
+                "it is for services that speak http/1.1 without TLS, and this one speaks {other}"
+            );
+            return Err(vec![ConfigError::new("host_header", message)]);
+        }
         Ok(Self {
             engine: section.engine.clone(),
             properties,
             destination: Destination {
                 proxy_protocol,
+                host_header,
                 ..target.into()
             },
         })

@@ -72,7 +72,17 @@ fn a_file_can_say_what_flags_say_and_the_library_knows() {
         .collect();
 
     let short_forms = ["http", "tls", "tcp", "bytestream"];
-    let of_the_process = ["client_label", "heartbeat", "output", "help"];
+    let of_the_process = [
+        "client_label",
+        "heartbeat",
+        "output",
+        "help",
+        "qr",
+        "no_panel",
+        "inspect",
+        "hidden",
+        "spa",
+    ];
     let cli = crate::cli::Cli::command();
     let forward = cli.find_subcommand("forward").unwrap();
     for flag in forward.get_arguments() {

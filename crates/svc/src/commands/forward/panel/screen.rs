@@ -82,7 +82,7 @@ impl Screen {
     }
 
     /// Gives the terminal to the shell, and stops with all of the job as it would have.
-    pub(crate) fn suspend(&mut self) -> io::Result<()> {
+    pub(crate) fn suspend() -> io::Result<()> {
         leave();
         kill(Pid::from_raw(0), Signal::SIGSTOP)?;
         Ok(())

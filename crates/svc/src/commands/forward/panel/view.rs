@@ -28,8 +28,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, paint: Pa
     rows(frame, model, now, list, paint);
     frame.render_widget(Paragraph::new(foot), bottom);
     match model.view.overlay {
-        Some(Overlay::Help) => above(frame, "keys", help(), paint.bold()),
-        Some(Overlay::Inspector) => above(frame, "inspector", inspector(model), paint.bold()),
+        Some(Overlay::Help) => above(frame, "keys", &help(), paint.bold()),
+        Some(Overlay::Inspector) => above(frame, "inspector", &inspector(model), paint.bold()),
         Some(Overlay::Code) => code(frame, model, paint),
         None => {}
     }
@@ -312,7 +312,7 @@ fn inspector(model: &Model) -> Vec<String> {
 }
 
 /// A box in the middle, as large as its text and not larger than the screen.
-fn above(frame: &mut Frame<'_>, title: &'static str, text: Vec<String>, style: Style) {
+fn above(frame: &mut Frame<'_>, title: &'static str, text: &[String], style: Style) {
     let room = usize::from(frame.area().width).saturating_sub(FRAME);
     let text: Vec<Line<'static>> = text
         .iter()
@@ -336,13 +336,13 @@ fn above(frame: &mut Frame<'_>, title: &'static str, text: Vec<String>, style: S
 fn code(frame: &mut Frame<'_>, model: &Model, paint: Paint) {
     let Some(qr) = model.url.as_deref().and_then(Qr::of) else {
         let text = "there is no address yet".to_owned();
-        return above(frame, "code", vec![text], paint.bold());
+        return above(frame, "code", &[text], paint.bold());
     };
     let (width, area) = (qr.width(), frame.area());
     let height = width.div_ceil(2);
     if usize::from(area.width) < width || usize::from(area.height) < height {
         let text = format!("it needs {width} columns, {height} rows");
-        return above(frame, "code", vec![text], paint.bold());
+        return above(frame, "code", &[text], paint.bold());
     }
     let (drawn, style) = if paint.colours {
         let ink = Style::new().fg(Color::Indexed(BLACK));

@@ -82,6 +82,39 @@ fn labels_are_the_keys_of_a_file() {
 }
 
 #[test]
+fn a_host_is_for_services_that_speak_plain_http() {
+    let labels = |more: serde_json::Value| {
+        let mut labels = json!({
+            "svc.enable": "true", "svc.port": "80", "svc.host-header": "rewrite",
+        });
+        if let (Some(all), serde_json::Value::Object(more)) = (labels.as_object_mut(), more) {
+            all.extend(more);
+        }
+        read(&labels).unwrap()
+    };
+    let found = labels(json!({}));
+    assert_eq!(found.errors, Vec::<String>::new());
+    let wanted = &found.tunnels["docker/shop"];
+    assert_eq!(
+        wanted.destination.host_header,
+        Some(client::HostHeader::Rewrite)
+    );
+    for other in [
+        json!({"svc.protocol": "tcp"}),
+        json!({"svc.http-version": "h2c"}),
+        json!({"svc.upstream-tls": "true"}),
+    ] {
+        let found = labels(other);
+        assert!(found.tunnels.is_empty());
+        assert!(
+            found.errors.iter().any(|error| error.contains("host")),
+            "{:?}",
+            found.errors
+        );
+    }
+}
+
+#[test]
 fn a_container_has_several_tunnels_and_a_bad_one_is_skipped_alone() {
     let found = read(&json!({
         "svc.enable": "true",
