@@ -46,11 +46,16 @@ pub(crate) struct TunnelFlags {
     pub(crate) bytestream: bool,
 
     /// What flows through it: bytestream or datagram
-    #[arg(long = "type", value_name = "TYPE", conflicts_with = "bytestream")]
+    #[arg(
+        long = "type",
+        value_name = "TYPE",
+        conflicts_with = "bytestream",
+        hide_short_help = true
+    )]
     pub(crate) kind: Option<String>,
 
     /// What visitors speak: http, tls, tcp
-    #[arg(long, value_name = "PROTOCOL")]
+    #[arg(long, value_name = "PROTOCOL", hide_short_help = true)]
     pub(crate) protocol: Option<String>,
 
     /// The name in lists; a private tunnel is dialled by it, or by its id
@@ -70,15 +75,15 @@ pub(crate) struct TunnelFlags {
     pub(crate) no_publish: bool,
 
     /// A label of the tunnel (repeatable)
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair, hide_short_help = true)]
     pub(crate) labels: Vec<(String, String)>,
 
     /// What the service speaks: http/1.1 or h2c
-    #[arg(long, help_heading = SERVICE, value_name = "VERSION")]
+    #[arg(long, help_heading = SERVICE, value_name = "VERSION", hide_short_help = true)]
     pub(crate) http_version: Option<String>,
 
     /// Speak TLS to the service
-    #[arg(long, help_heading = SERVICE, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true)]
+    #[arg(long, help_heading = SERVICE, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) upstream_tls: Option<bool>,
 
     /// Visitors need a token
@@ -94,11 +99,11 @@ pub(crate) struct TunnelFlags {
     pub(crate) mtls_auth: Option<bool>,
 
     /// Visitors solve a challenge first
-    #[arg(long, help_heading = VISITORS, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true)]
+    #[arg(long, help_heading = VISITORS, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) challenge_mode: Option<bool>,
 
     /// Serve the name together with other agents of yours that say so too
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) share: Option<bool>,
 
     /// Addresses and networks that may visit (comma-separated)
@@ -106,23 +111,23 @@ pub(crate) struct TunnelFlags {
     pub(crate) trusted_ips: Vec<String>,
 
     /// Countries that may visit (comma-separated)
-    #[arg(long, help_heading = VISITORS, value_name = "COUNTRY", value_delimiter = ',')]
+    #[arg(long, help_heading = VISITORS, value_name = "COUNTRY", value_delimiter = ',', hide_short_help = true)]
     pub(crate) geoip: Vec<String>,
 
     /// Where TLS ends: terminated or passthrough
-    #[arg(long, help_heading = TLS, value_name = "MODE")]
+    #[arg(long, help_heading = TLS, value_name = "MODE", hide_short_help = true)]
     pub(crate) tls_mode: Option<String>,
 
     /// ALPN names offered to visitors (comma-separated)
-    #[arg(long, help_heading = TLS, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, help_heading = TLS, value_name = "NAME", value_delimiter = ',', hide_short_help = true)]
     pub(crate) tls_alpns: Vec<String>,
 
     /// The lowest TLS version of visitors: tls1.2 or tls1.3
-    #[arg(long, help_heading = TLS, value_name = "VERSION")]
+    #[arg(long, help_heading = TLS, value_name = "VERSION", hide_short_help = true)]
     pub(crate) tls_min_version: Option<String>,
 
     /// Carry visitors of other regions over
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) allow_cross_region_routing: Option<bool>,
 }
 

@@ -49,7 +49,9 @@ use crate::{
   svc forward ./dist --spa                        # the files of a folder
   svc forward 3000 --token-auth --trusted-ips 192.0.2.0/24
   svc forward 5432 --bytestream --name db         # private: svc dial svc://db
-  svc forward 22 --tcp                            # a port of its own")]
+  svc forward 22 --tcp                            # a port of its own
+
+`svc help forward` has the rest: labels, more visitors' rules, TLS, what the service speaks.")]
 pub(crate) struct Args {
     /// The service: `PORT`, `HOST:PORT`, `https://HOST:PORT`, `unix:/PATH` or a folder
     #[arg(value_name = "TARGET")]
@@ -58,31 +60,32 @@ pub(crate) struct Args {
     #[command(flatten)]
     tunnel: TunnelFlags,
 
-    /// Let the service see another host than the public one: `rewrite` for its own, or a name. An
-    /// Origin that is the public one follows it. For services that speak HTTP/1.1 without TLS
+    /// Let the service see its own host (`rewrite`), or this one, not the public one
+    ///
+    /// An Origin that is the public one follows it. For services that speak HTTP/1.1 without TLS.
     #[arg(long, value_name = "HOST", help_heading = SERVICE)]
     host_header: Option<HostHeader>,
 
     /// Tell the service who visits: begin each connection to it with a PROXY protocol header of
     /// this version (v1 or v2). For tls, tcp and private tunnels; an http service reads
     /// X-Forwarded-For
-    #[arg(long, value_name = "VERSION", help_heading = SERVICE)]
+    #[arg(long, value_name = "VERSION", help_heading = SERVICE, hide_short_help = true)]
     proxy_protocol: Option<ProxyProtocol>,
 
     /// Of a folder: serve names with a dot in front, too
-    #[arg(long, help_heading = SERVICE)]
+    #[arg(long, help_heading = SERVICE, hide_short_help = true)]
     hidden: bool,
 
-    /// Of a folder: answer with its index.html where there is no such file
+    /// Answer with a folder's index.html where there is no such file
     #[arg(long, help_heading = SERVICE)]
     spa: bool,
 
     /// A label of this client (repeatable)
-    #[arg(long = "client-label", value_name = "KEY=VALUE", value_parser = pair, help_heading = CONNECTION)]
+    #[arg(long = "client-label", value_name = "KEY=VALUE", value_parser = pair, help_heading = CONNECTION, hide_short_help = true)]
     client_labels: Vec<(String, String)>,
 
     /// The interval of heartbeats; three silent ones, and at least 10 s, are a loss
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = heartbeat, help_heading = CONNECTION)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = heartbeat, help_heading = CONNECTION, hide_short_help = true)]
     heartbeat: Duration,
 
     /// Show the address as a QR code, too
@@ -93,8 +96,9 @@ pub(crate) struct Args {
     #[arg(long, help_heading = DISPLAY)]
     no_panel: bool,
 
-    /// Record requests and show them at 127.0.0.1:4040 or the next free port: at ADDRESS or PORT, or
-    /// `off`. On a terminal on without this
+    /// Show requests at ADDRESS or PORT, or `off` [on a terminal: 127.0.0.1:4040]
+    ///
+    /// Without an address it is 127.0.0.1:4040, or the next port that is free.
     #[arg(
         long,
         value_name = "ADDRESS",
