@@ -1,3 +1,5 @@
+mod kept;
+
 use std::{io::Write as _, sync::Arc};
 
 use flate2::{Compression, write::DeflateEncoder};
@@ -502,80 +504,6 @@ fn a_service_of_http2_may_speak_first() {
     let mut passing = grpc();
     passing.swap(0, 1);
     assert_eq!(seen(&follow(&passing)), seen(&follow(&grpc())));
-}
-
-#[test]
-fn a_development_server_that_refuses_the_name_is_known_by_its_answer() {
-    let vite = "Blocked request. This host (\"x.test\") is not allowed.\nTo allow this host, add \"x.test\" to `server.allowedHosts` in vite.config.js.";
-    for (status, body, server) in [
-        (403, vite, Some("Vite")),
-        (403, "Invalid Host header", Some("The development server")),
-        (400, "<title>DisallowedHost at /</title>", Some("Django")),
-        (400, "bad", None),
-        (200, "Invalid Host header", None),
-    ] {
-        let told = format!(
-            "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let store = follow(&passing(&[(Visitor, &get("/")), (Service, &told)]));
-        let hint = store.get(1).unwrap().summary.hint;
-        assert_eq!(
-            hint,
-            server.map(|server| Hint::HostRefused { server }),
-            "{body}"
-        );
-    }
-}
-
-#[test]
-fn what_is_kept_has_limits_and_the_oldest_leaves_first() {
-    let body = vec![b'x'; BODY_BYTES + 1000];
-    let mut passing = Vec::new();
-    for _ in 0..MAX_EXCHANGES {
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-        passing.push((Visitor, get("/").into_bytes()));
-        passing.push((Service, [head.as_bytes(), &body].concat()));
-    }
-    let store = follow(&passing);
-    assert!(store.bytes() <= MAX_BYTES);
-    let held: usize = store.iter().map(|one| one.response_body.kept.len()).sum();
-    assert!(held <= MAX_BYTES && held > MAX_BYTES / 2, "{held}");
-    let newest = store.iter().last().unwrap();
-    assert_eq!(newest.summary.id, MAX_EXCHANGES as u64);
-    assert_eq!(newest.response_body.kept.len(), BODY_BYTES);
-    assert_eq!(newest.response_body.size, body.len() as u64);
-
-    let mut passing = websocket();
-    passing.truncate(2);
-    for _ in 0..MESSAGES + 10 {
-        passing.push((Service, frame(0x81, None, b"tick")));
-    }
-    let store = follow(&passing);
-    let exchange = store.get(1).unwrap();
-    assert_eq!(
-        (exchange.messages.len(), exchange.forgotten),
-        (MESSAGES, 10)
-    );
-    assert_eq!(exchange.messages[0].number, 11);
-}
-
-#[test]
-fn while_paused_new_requests_are_left_out_and_old_ones_go_on() {
-    let mut store = Store::default();
-    let mut decoder = Decoder::new(origin());
-    let now = Timestamp::UNIX_EPOCH;
-    decoder.visitor_sent(get("/a").as_bytes(), &mut store, now);
-    store.pause(true);
-    let told = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-    decoder.service_sent(told, &mut store, now);
-    decoder.visitor_sent(get("/b").as_bytes(), &mut store, now);
-    decoder.service_sent(told, &mut store, now);
-    store.pause(false);
-    decoder.visitor_sent(get("/c").as_bytes(), &mut store, now);
-    let paths: Vec<_> = store.iter().map(|one| &*one.summary.path).collect();
-    assert_eq!(paths, ["/a", "/c"]);
-    assert_eq!(store.get(1).unwrap().summary.status, Some(200));
 }
 
 fn streams() -> [Passing; 6] {

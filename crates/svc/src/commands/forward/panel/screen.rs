@@ -165,16 +165,16 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    #[ignore = "the next test runs it, on a terminal of its own"]
-    fn panics() {
-        let _screen = Screen::enter().unwrap();
-        eprintln!("said meanwhile");
-        panic!("a defect");
-    }
+    /// Set where this test runs itself, on a terminal of its own.
+    const PANICS: &str = "SVC_TEST_PANICS";
 
     #[test]
     fn a_panic_is_told_on_a_terminal_that_was_given_back() {
+        if std::env::var_os(PANICS).is_some() {
+            let _screen = Screen::enter().unwrap();
+            eprintln!("said meanwhile");
+            panic!("a defect");
+        }
         let size = |cells| NonZero::new(cells).unwrap();
         let window = Winsize {
             ws_row: 24,
@@ -184,9 +184,11 @@ mod tests {
         };
         let pty = openpty(Some(&window), None).unwrap();
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
-        let name = "commands::forward::panel::screen::tests::panics";
+        let test = "a_panic_is_told_on_a_terminal_that_was_given_back";
+        let name = format!("commands::forward::panel::screen::tests::{test}");
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", name, "--nocapture"])
+            .args(["--exact", &name, "--nocapture"])
+            .env(PANICS, "")
             .stdin(end())
             .stdout(end())
             .stderr(end())
