@@ -183,6 +183,12 @@ async function repeated(page) {
   await editor.getByRole("button", { name: "Cancel" }).click();
 }
 
+/** Keys are the page's own again when the dialog is gone, which is a moment later. */
+async function escape(page) {
+  await page.keyboard.press("Escape");
+  await page.locator("dialog[open]").waitFor({ state: "detached" });
+}
+
 async function keyboard(page) {
   const chosen = () => page.locator("#list button[aria-current=true]").getAttribute("data-id");
   await page.keyboard.press("Escape");
@@ -208,11 +214,11 @@ async function keyboard(page) {
   await page.getByText("Copied; secrets are masked.").waitFor();
   await page.keyboard.press("e");
   await page.getByRole("dialog", { name: "Edit and replay" }).waitFor();
-  await page.keyboard.press("Escape");
+  await escape(page);
   await page.keyboard.press("?");
   await page.getByRole("dialog", { name: "Keys" }).waitFor();
   await accessible(page, "the keys");
-  await page.keyboard.press("Escape");
+  await escape(page);
   await page.getByLabel("Filter requests").fill("");
 }
 
