@@ -60,7 +60,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     tunnel: TunnelFlags,
 
-    /// Let the service see its own host (`rewrite`), or this one, not the public one
+    /// What the service sees as its host: `rewrite` for its own
     ///
     /// An Origin that is the public one follows it. For services that speak HTTP/1.1 without TLS.
     #[arg(long, value_name = "HOST", help_heading = SERVICE)]
@@ -96,7 +96,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = DISPLAY)]
     no_panel: bool,
 
-    /// Show requests at ADDRESS or PORT, or `off` [on a terminal: 127.0.0.1:4040]
+    /// Show requests at ADDRESS or PORT (127.0.0.1:4040), or `off`
     ///
     /// Without an address it is 127.0.0.1:4040, or the next port that is free.
     #[arg(

@@ -218,7 +218,7 @@ async fn ed_2_only_members_of_the_project_get_a_session() {
         assert_eq!(answer.status, 403, "{user}");
         assert!(answer.header("set-cookie").is_none());
         assert!(
-            answer.text().contains("not among those"),
+            answer.text().contains("may not use this project"),
             "{}",
             answer.text()
         );
