@@ -421,7 +421,7 @@ fn check(args: &Args, file: Option<&Path>) -> Result<(), Failure> {
 fn all_told(mut errors: Vec<ConfigError>) -> Failure {
     let last = errors.pop();
     for error in errors {
-        output::message(&format!("error: {error}"));
+        output::message(&format!("error[usage]: {error}"));
     }
     let text = last.map_or_else(String::new, |error| error.to_string());
     Failure::usage(text).hint("`svc run --schema` describes every key")

@@ -298,7 +298,7 @@ async fn the_terminal_is_given_back_whatever_ends_the_program() {
     let seen = Seen::start(&home, &["forward", "3000", "--challenge-mode"], 100, 20);
     let (code, left) = seen.ended().await;
     assert_eq!(code, Some(5), "{left}");
-    assert!(left.starts_with("error: "), "{left}");
+    assert!(left.starts_with("error[feature_unavailable]: "), "{left}");
     assert!(left.contains("hint: "), "{left}");
     up.stop().await;
 }
