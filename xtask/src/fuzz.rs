@@ -26,13 +26,22 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
         .filter(|target| named.is_empty() || named.contains(&target.name))
         .collect();
     replay(repository, &chosen)?;
-    guided(repository, &chosen, seconds)
+    guided(repository, &chosen, &Way::Search { seconds })
 }
 
 /// What a change must pass: the guided run alone, since the tests replay what is kept.
 pub(crate) fn briefly(repository: &Repository) -> Result<()> {
     let all = targets(repository)?;
-    guided(repository, &all.iter().collect::<Vec<_>>(), BRIEF_SECONDS)
+    guided(repository, &all.iter().collect::<Vec<_>>(), &Way::Gate)
+}
+
+/// How a target is run.
+enum Way {
+    /// By chance, for so long, and from what earlier runs found: this is where findings are made.
+    Search { seconds: u32 },
+    /// The same inputs in the same order each time, so that a change is judged by what it did and
+    /// not by luck.
+    Gate,
 }
 
 /// A target, and the crate whose parser it feeds.
@@ -85,7 +94,7 @@ fn replay(repository: &Repository, targets: &[&Target]) -> Result<()> {
     program::run(cargo.args(["--test", "it", "--", "corpus", "kept"]))
 }
 
-fn guided(repository: &Repository, targets: &[&Target], seconds: u32) -> Result<()> {
+fn guided(repository: &Repository, targets: &[&Target], way: &Way) -> Result<()> {
     if !program::succeeds(cargo_fuzz().arg("--version")) {
         let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
         eprintln!(
@@ -97,8 +106,25 @@ fn guided(repository: &Repository, targets: &[&Target], seconds: u32) -> Result<
     }
     let build = repository.target_directory()?.join("fuzz");
     for target in targets {
-        let found = build.join("corpus").join(&target.name);
         let failing = build.join("artifacts").join(&target.name);
+        let (found, bounds) = match way {
+            Way::Search { seconds } => (
+                build.join("corpus").join(&target.name),
+                vec![format!("-max_total_time={seconds}")],
+            ),
+            Way::Gate => {
+                let found = build.join("gate").join(&target.name);
+                if found.exists() {
+                    fs::remove_dir_all(&found)?;
+                }
+                let bounds = vec![
+                    "-seed=1".to_owned(),
+                    format!("-runs={GATE_RUNS}"),
+                    format!("-max_total_time={GATE_SECONDS}"),
+                ];
+                (found, bounds)
+            }
+        };
         fs::create_dir_all(&found)?;
         fs::create_dir_all(&failing)?;
         let mut fuzz = cargo_fuzz();
@@ -108,7 +134,7 @@ fn guided(repository: &Repository, targets: &[&Target], seconds: u32) -> Result<
             .args(["run", "--sanitizer", "none", &target.name])
             .args([&found, &target.kept(repository)])
             .arg("--")
-            .arg(format!("-max_total_time={seconds}"))
+            .args(bounds)
             .arg(format!("-max_len={MAX_INPUT_BYTES}"))
             .arg(format!("-timeout={SLOWEST_SECONDS}"))
             .arg(format!("-artifact_prefix={}/", failing.display()))
@@ -156,9 +182,12 @@ fn arguments(args: &[String]) -> Result<(u32, Vec<String>)> {
 /// For each target, where nothing is said: a run of all takes less than an hour.
 const DEFAULT_SECONDS: u32 = 120;
 
-/// For each target in a run of everything: whoever breaks a parser is told, whoever does not waits
-/// two minutes.
-const BRIEF_SECONDS: u32 = 5;
+/// Inputs of each target in a run of everything: whoever breaks a parser is told, whoever does not
+/// waits two minutes.
+const GATE_RUNS: u32 = 20_000;
+
+/// The slowest targets stop here, earlier in the same row of inputs.
+const GATE_SECONDS: u32 = 5;
 
 /// Every bound of a parser that is worth reaching is below it.
 const MAX_INPUT_BYTES: u32 = 4096;

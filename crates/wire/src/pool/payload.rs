@@ -45,9 +45,13 @@ impl StreamOpen {
     /// Reads the payload of an `OPEN` frame.
     ///
     /// # Errors
-    /// Not a `StreamOpen`.
+    /// Not a `StreamOpen`, or one that names no tunnel: nobody could carry that.
     pub fn decode_payload(payload: &[u8]) -> Result<Self, PayloadError> {
-        Ok(Self::decode(payload)?)
+        let open = Self::decode(payload)?;
+        if open.tunnel_id.is_empty() {
+            return Err(PayloadError::NoTunnel);
+        }
+        Ok(open)
     }
 }
 
@@ -99,8 +103,14 @@ impl StreamReset {
 
 /// A payload that is not what its frame's type says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a frame's payload cannot be read")]
-pub struct PayloadError(#[from] prost::DecodeError);
+pub enum PayloadError {
+    /// Not the message.
+    #[error("a frame's payload cannot be read")]
+    Message(#[from] prost::DecodeError),
+    /// `OPEN` without `tunnel_id`.
+    #[error("a stream is opened without a tunnel")]
+    NoTunnel,
+}
 
 fn append(
     kind: FrameType,

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use wire::pool::{
-    FrameType, Head, HeadError, MAX_CHUNK, MAX_OPEN, MAX_RESET, Received, Side, Step, StreamOpen,
-    StreamReset, StreamState,
+    FrameType, Head, HeadError, MAX_CHUNK, MAX_OPEN, MAX_RESET, PayloadError, Received, Side, Step,
+    StreamOpen, StreamReset, StreamState,
 };
 use wire::{Error, ErrorCode};
 
@@ -154,6 +154,26 @@ fn an_open_frame_is_read_back() {
         (FrameType::Open, bytes.len() - 4)
     );
     assert_eq!(StreamOpen::decode_payload(&bytes[4..]), Ok(open));
+}
+
+#[test]
+fn an_opening_that_names_no_tunnel_is_refused() {
+    let nameless = StreamOpen {
+        stream_id: "0123456789abcdef01234567".to_owned(),
+        ..StreamOpen::default()
+    };
+    let mut bytes = Vec::new();
+    nameless.encode_frame(&mut bytes).unwrap();
+    assert_eq!(
+        StreamOpen::decode_payload(&bytes[4..]),
+        Err(PayloadError::NoTunnel)
+    );
+    // A field of a later version alone: it is passed over, and then nothing is there.
+    let unknown = [0x78, 1];
+    assert_eq!(
+        StreamOpen::decode_payload(&unknown),
+        Err(PayloadError::NoTunnel)
+    );
 }
 
 #[test]
