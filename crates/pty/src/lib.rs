@@ -1,0 +1,1 @@
+//! Terminals and processes of this host: the one place with unsafe code.

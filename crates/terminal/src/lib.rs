@@ -1,0 +1,1 @@
+//! Terminals through tunnels: the WebTTY server and client.
