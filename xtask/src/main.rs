@@ -2,7 +2,8 @@
 //!
 //! `up` starts the program as a newcomer meets it, `test` runs everything that a change must
 //! pass, `provision` installs what the tests need, `fuzz` feeds the parsers what nobody thought of,
-//! `bench` measures, `dist` makes packages, `tidy` checks the house rules, and `rules` writes `docs/rules.md`. The checks of
+//! `bench` measures, `dist` makes packages, `web` fetches the terminal of the pages, `tidy` checks the
+//! house rules, and `rules` writes `docs/rules.md`. The checks of
 //! `tidy` and `rules` are also tests of this package, so that a plain `cargo test` runs them.
 #![expect(
     clippy::print_stderr,
@@ -20,6 +21,7 @@ mod test;
 mod tidy;
 mod up;
 mod watch;
+mod web;
 
 use std::process::ExitCode;
 
@@ -49,6 +51,7 @@ fn run(args: &[String]) -> Result<()> {
         "provision" => provision::run(&repository, yes(rest)?).map(drop),
         "bench" => bench::run(&repository, rest),
         "dist" => dist::run(&repository, rest),
+        "web" => no_arguments(rest).and_then(|()| web::run(&repository).map(drop)),
         "fuzz" => fuzz::run(&repository, rest),
         "tidy" => no_arguments(rest).and_then(|()| tidy::run(&repository)),
         "rules" => no_arguments(rest).and_then(|()| rules::run(&repository)),
@@ -88,6 +91,7 @@ Usage: cargo xtask <task>
   fuzz [--seconds N] [target…]
                      every target of fuzz/, or those that are named, for N seconds (120)
   dist [--out DIR]   the packages: tarballs and .deb of the program and of the small agent
+  web                fetch the terminal of the platform's pages, which the next build takes in
   tidy               the house rules: crate graph, banned crates, sources
   rules              write docs/rules.md from the rule ids that code and tests cite
 

@@ -8,7 +8,8 @@
 //! Programs that are there already are used as they are.
 //! The Python packages live in a virtual environment under the target directory, the Node packages
 //! in a directory beside it, and so do an nginx and a promtool that we fetched: their Debian packages
-//! would start services when they are installed, so they are unpacked there and never installed. PostgreSQL's package is installed without the cluster that
+//! would start services when they are installed, so they are unpacked there and never installed. The
+//! terminal of the pages is fetched, too, so that the program which is tested has it. PostgreSQL's package is installed without the cluster that
 //! it would make; the tests make their own, in temporary directories. `h2spec` is built where there
 //! is a Go for it, and its test says so where there is none.
 
@@ -27,6 +28,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::program;
 use crate::repository::Repository;
+use crate::web;
 
 /// Where the tests find the programs that they run.
 pub(crate) struct Provisions {
@@ -105,6 +107,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
     }
     let python = python::environment(repository, &directory.join("python"))?;
     let node_packages = node::packages(repository, &directory.join("node"))?;
+    web::run(repository)?;
     let provisions = Provisions {
         nginx: debian::nginx(&directory).context("nginx is gone")?,
         curl: program::find("curl").context("curl is gone")?,

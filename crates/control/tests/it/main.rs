@@ -49,6 +49,8 @@ mod sign_in;
 mod standing;
 mod support;
 mod tenancy;
+mod terminals;
+mod terminals_chromium;
 mod tokens;
 mod turn;
 mod walk;
