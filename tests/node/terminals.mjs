@@ -35,9 +35,9 @@ async function open(world, name, options) {
 
 /** Presses Tab until this is where the keyboard is. */
 async function tabTo(page, locator) {
-  const wanted = await locator.elementHandle();
+  await locator.waitFor();
   for (let stop = 0; stop < 60; stop += 1) {
-    if (await page.evaluate((node) => node === document.activeElement, wanted)) return;
+    if (await locator.evaluate((node) => node === document.activeElement)) return;
     await page.keyboard.press("Tab");
   }
   assert.fail(`the keyboard does not reach ${locator}`);
@@ -49,12 +49,13 @@ async function press(page, name) {
 }
 
 /** Lines of the terminal on a page, without what is empty. */
-const lines = (page) =>
-  page.evaluate(() =>
+async function lines(page) {
+  return await page.evaluate(() =>
     [...document.querySelectorAll(".xterm-rows > div")]
       .map((row) => row.textContent.replaceAll("\u00a0", " ").trimEnd())
       .filter(Boolean),
   );
+}
 
 async function shows(page, line) {
   const until = Date.now() + 15_000;
@@ -64,8 +65,16 @@ async function shows(page, line) {
   }
 }
 
-const inTerminal = (page) =>
-  page.waitForFunction(() => document.activeElement?.matches(".xterm-helper-textarea"));
+async function inTerminal(page) {
+  await page.waitForFunction(() => document.activeElement?.matches(".xterm-helper-textarea"));
+}
+
+/** Tab to the terminal, and Enter goes into it. */
+async function into(page) {
+  await tabTo(page, page.locator("#terminal"));
+  await page.keyboard.press("Enter");
+  await inTerminal(page);
+}
 
 async function story(world, engine, look, options) {
   const { project } = world.given;
@@ -95,6 +104,7 @@ async function story(world, engine, look, options) {
   await ada.locator("#people").getByText("You have control").waitFor();
   await see(ada, "terminal-open");
   await ada.keyboard.press("Control+Shift+Enter");
+  await ada.waitForFunction(() => document.activeElement?.id === "terminal");
   await tabTo(ada, ada.getByRole("link", { name: "Page for those who watch" }));
   const address = await ada.evaluate(() => document.activeElement.href);
 
@@ -103,7 +113,7 @@ async function story(world, engine, look, options) {
   await shows(grace, "red yellow faint reverse blue");
   await see(grace, "watching");
   // What a spectator types goes nowhere, and Tab leads on.
-  await grace.locator(".xterm-helper-textarea").focus();
+  await into(grace);
   await grace.keyboard.type("rm");
   await tabTo(grace, grace.getByLabel("Why do you ask for control?"));
   await grace.keyboard.type("to look at the <b>log</b>");
@@ -117,8 +127,10 @@ async function story(world, engine, look, options) {
   await press(ada, "Grant control to Grace");
   await ada.state("Grace has control.");
   await grace.state("You have control");
-  await inTerminal(grace);
+  // Nothing that is typed meanwhile goes into the terminal by itself.
+  await grace.waitForFunction(() => document.activeElement?.id === "terminal");
   await see(grace, "granted");
+  await into(grace);
   await grace.keyboard.type("hello");
   await grace.keyboard.press("Enter");
   for (const page of [ada, grace]) await shows(page, "hello: said");
@@ -126,7 +138,7 @@ async function story(world, engine, look, options) {
   await ada.getByRole("button", { name: "Take control back" }).waitFor();
   await see(ada, "handed-over");
   // Who gave it away types nothing.
-  await ada.locator(".xterm-helper-textarea").focus();
+  await into(ada);
   await ada.keyboard.type("nothing");
   await press(ada, "Take control back");
   await grace.state("Control went back.");
@@ -139,13 +151,14 @@ async function story(world, engine, look, options) {
   // Once more, and given back by who had it.
   await press(grace, "Ask for control");
   await press(ada, "Grant control to Grace");
-  await inTerminal(grace);
+  await grace.state("You have control");
+  await into(grace);
   await grace.keyboard.press("Control+Shift+Enter");
   await press(grace, "Give control back");
   await grace.state("Control went back.");
 
-  const text = ada.locator(".xterm-helper-textarea");
-  await tabTo(ada, text);
+  await ada.state("You have control.");
+  await into(ada);
   await ada.keyboard.type("exit");
   await ada.keyboard.press("Enter");
   for (const page of [ada, grace]) await page.state("The session ended with 0.");
@@ -237,15 +250,14 @@ async function attacks(world, engine) {
   await click(6);
   assert.deepEqual(asked, ["Open https://example.com/?"]);
   assert.equal(page.context().pages().length, 1);
+  await page.getByRole("button", { name: "End the session" }).click();
+  await page.state("The session ended with 143.");
   page.clean();
-  // A shell is not lost by accident.
-  page.removeAllListeners("dialog");
-  await page.context().close();
 }
 
 async function withoutScripts(world) {
   const page = await open(world, "ada", { javaScriptEnabled: false });
   await page.goto(`/projects/${world.given.project}/terminals/wsv_1`);
-  await page.getByText("A terminal needs scripts").waitFor();
+  await page.getByText("A terminal needs scripts, and none has begun.").waitFor();
   page.clean();
 }

@@ -41,6 +41,7 @@ struct TerminalPage {
 /// What all of these pages say.
 struct Place {
     project: String,
+    workspace: String,
     project_name: String,
     user: String,
     /// Origin of the engine, `https://<endpoint>.<domain>[:port]`.
@@ -167,6 +168,7 @@ async fn place(
     Ok((
         Place {
             project: found.project.id.to_string(),
+            workspace: found.project.workspace_id.to_string(),
             project_name: found.project.name,
             user: who.user.id.to_string(),
             engine: format!("https://{}.{domain}", found.project.endpoint),

@@ -1,14 +1,18 @@
 // The platform and the engine of a project, as a page asks them.
 //
 // The platform knows the person by the session's cookie and gives short-lived tokens; the engine is
-// asked with those. A token that stands in an address, because a WebSocket has no other place for
-// one, can do only what that WebSocket is for.
+// asked with those. The one token that stands in an address, because a WebSocket has no other place
+// for one, can open streams of tunnels of this project and nothing else.
+
+// The page says that no script has begun.
+document.querySelector("#state").textContent = "";
 
 const main = document.querySelector("main");
 
 /** What the page says about itself. */
 export const page = {
   project: main.dataset.project,
+  workspace: main.dataset.workspace,
   user: main.dataset.user,
   engine: main.dataset.engine,
   subject: main.dataset.subject,
@@ -29,24 +33,22 @@ export async function platform(path, options = {}) {
   return await answer(await fetch(path, json(options)));
 }
 
-/** Asks the engine's API. `params` goes into the one query parameter that its lists have. */
-export async function engine(path, { params, query = {}, ...options } = {}) {
+/**
+ * Asks the engine's API. `params` goes into the one query parameter that its lists have; `lasting`
+ * asks with a token that lives as long as one can.
+ */
+export async function engine(path, { params, lasting, ...options } = {}) {
   const address = new URL(path, page.engine);
   if (params) address.searchParams.set("params", JSON.stringify(params));
-  for (const [name, value] of Object.entries(query)) address.searchParams.set(name, value);
   const { headers, ...rest } = json(options);
-  const authorization = `Bearer ${await apiToken()}`;
+  const authorization = `Bearer ${lasting ? await lastingToken() : await apiToken()}`;
   const sent = { ...rest, headers: { ...headers, authorization }, credentials: "omit" };
   return await answer(await fetch(address, sent));
 }
 
-/** The address of a participant's stream. */
-export async function streamAddress(path) {
-  const address = new URL(path, page.engine.replace("https:", "wss:"));
-  const permissions = ["tunnels.resources.read-only", "webtty.sessions.read-only"];
-  const token = await mint(permissions, { list: true }, STREAM_SECONDS);
-  address.searchParams.set("svc.token", token.token);
-  return address;
+/** The address of a participant's stream. What proves who comes is the first message on it. */
+export function streamAddress(path) {
+  return new URL(path, page.engine.replace("https:", "wss:"));
 }
 
 /** The address at which a published server opens a terminal. */
@@ -54,6 +56,8 @@ export async function openingAddress(hostname, path) {
   const address = new URL(path, page.engine.replace("https:", "wss:"));
   address.hostname = hostname;
   address.searchParams.set("session_mode", "interactive");
+  address.searchParams.set("origin", "human");
+  address.searchParams.set("initiator_kind", "user");
   const token = await mint(["tunnels.streams.create-delete"], { connect: true }, STREAM_SECONDS);
   address.searchParams.set("svc.token", token.token);
   return address;
@@ -66,14 +70,22 @@ let known;
 
 async function apiToken() {
   if (!known || known.until < Date.now()) {
-    const asked = [...page.may].filter((permission) => permission.match(/^(webtty|tunnels\.res)/));
-    const minting = mint(asked, undefined, API_SECONDS);
+    const minting = mint(readsAndAsks(), undefined, API_SECONDS);
     const until = Date.now() + (API_SECONDS / 2) * 1000;
     // Those who ask at the same time wait for the same one.
     known = { minting, until };
     minting.catch(() => (known = undefined));
   }
   return (await known.minting).token;
+}
+
+async function lastingToken() {
+  return (await mint(readsAndAsks(), undefined, STREAM_SECONDS)).token;
+}
+
+/** What the person may of terminals, and of the list of tunnels. */
+function readsAndAsks() {
+  return [...page.may].filter((may) => /^(webtty|tunnels\.resources)\./.test(may));
 }
 
 async function mint(permissions, actions, ttlSeconds) {

@@ -1,7 +1,7 @@
 // Opens a terminal, and hands control to others and back.
 
 import { engine, openingAddress, page, path } from "/terminal/engine.mjs";
-import { Room, attempt, complain, ending, say } from "/terminal/room.mjs";
+import { Room, attempt, complain, ending, knowMembers, nameOf, say } from "/terminal/room.mjs";
 import { Screen } from "/terminal/screen.mjs";
 import { Stream } from "/terminal/stream.mjs";
 import { FEATURE, NOTICE, SIGNAL, STREAM } from "/terminal/webtty.mjs";
@@ -42,7 +42,7 @@ async function find() {
 async function begin() {
   const { hostname, at, isManaged } = await find();
   const address = await openingAddress(hostname, at);
-  screen ??= new Screen(one("#terminal"), { typed, leaveTo: () => one("#interrupt").focus() });
+  screen ??= new Screen(one("#terminal"), { typed });
   screen.terminal.reset();
   say("Connecting …");
   open.hidden = true;
@@ -65,7 +65,7 @@ function hear(message, isManaged) {
       say("The terminal is open.");
       control(true);
       screen.focus();
-      for (const id of ["interrupt", "hang-up"]) one(`#${id}`).hidden = false;
+      one("#hang-up").hidden = false;
       if (isManaged) void join(message.session?.sessionId);
       break;
     case "data":
@@ -120,7 +120,7 @@ function notice(notice) {
       break;
     case NOTICE.granted:
       if (isMe) control(true);
-      else say(`${notice.user || "Somebody"} has control.`);
+      else say(`${nameOf(notice.user)} has control.`);
       break;
     case NOTICE.recorded:
       say("The terminal is open, and recorded.");
@@ -144,6 +144,7 @@ function notice(notice) {
 function control(has) {
   const came = has && !screen.typing;
   screen.setTyping(has);
+  one("#interrupt").hidden = !has;
   if (room) room.controls = has;
   if (!came || !room) return;
   say("You have control.");
@@ -190,7 +191,13 @@ one("#interrupt").addEventListener("click", () => {
   stream.send("heartbeat", { signal: SIGNAL.INT });
   screen.focus();
 });
-one("#hang-up").addEventListener("click", () => stream.send("heartbeat", { signal: SIGNAL.HUP }));
+one("#hang-up").addEventListener("click", () =>
+  attempt(one("#hang-up"), async () => {
+    // Over the API even without control; a server without sessions knows only the signal.
+    if (room) await engine(path("sessions", room.session), { method: "DELETE" });
+    else stream.send("heartbeat", { signal: SIGNAL.HUP });
+  }),
+);
 
 let settled;
 new ResizeObserver(() => {
@@ -208,4 +215,5 @@ addEventListener("beforeunload", (event) => {
   if (screen?.typing) event.preventDefault();
 });
 
+void knowMembers();
 find().then(() => say("Nothing is open yet."), complain);

@@ -16,7 +16,7 @@ const player = {
   isPlaying: false,
 };
 
-const screen = new Screen(one("#terminal"), { typed: () => {}, leaveTo: () => play.focus() });
+const screen = new Screen(one("#terminal"), { typed: () => {} });
 
 /** All pages of the recording, as far as a page should hold them. */
 async function load() {

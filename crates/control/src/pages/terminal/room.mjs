@@ -1,7 +1,7 @@
 // Who takes part in a session, who asks for control, and the buttons for both. The page that opened
 // the session and the ones that watch it share this.
 
-import { engine, page, path } from "/terminal/engine.mjs";
+import { engine, page, path, platform } from "/terminal/engine.mjs";
 import { NOTICE } from "/terminal/webtty.mjs";
 
 const one = (selector) => document.querySelector(selector);
@@ -17,6 +17,24 @@ export function complain(error) {
   alert.textContent = error?.message ?? error ?? "";
   alert.hidden = !alert.textContent;
 }
+
+let members;
+
+/** The names of the members of the workspace; engines know them by their ids. */
+export async function knowMembers() {
+  if (members) return;
+  members = new Map();
+  try {
+    const at = `/api/workspaces/${page.workspace}/members?pageSize=100`;
+    for (const member of (await platform(at)).members) members.set(member.id, member.name);
+  } catch (error) {
+    // Then people are called by their ids.
+    console.warn(error);
+  }
+}
+
+/** What a person is called, whom an engine names by an id or a name. */
+export const nameOf = (user) => members?.get(user) || user || "Somebody";
 
 /** A button that does something that can be refused. */
 export function button(label, does, name = label) {
@@ -51,7 +69,7 @@ export class Room {
    */
   constructor({ session, me, decide, rules }) {
     Object.assign(this, { session, me, decide, rules });
-    this.names = new Map();
+    this.users = new Map();
     this.shown = new Map();
     this.controls = false;
     one("#people-section").hidden = false;
@@ -60,9 +78,9 @@ export class Room {
 
   /** Something changed about who takes part. */
   notice(notice) {
-    if (notice.user) this.names.set(notice.participantId, notice.user);
+    if (notice.user) this.users.set(notice.participantId, notice.user);
     if (notice.kind === NOTICE.requested) {
-      this.ask({ id: notice.requestId, who: notice.user, reason: notice.reason });
+      this.ask({ id: notice.requestId, who: nameOf(notice.user), reason: notice.reason });
     }
     if (PEOPLE.includes(notice.kind)) void this.look();
   }
@@ -75,10 +93,11 @@ export class Room {
     }
     this.looking = true;
     try {
+      await knowMembers();
       const people = await engine(path("sessions", this.session, "participants"));
       const asks = await engine(path("sessions", this.session, "control-requests"));
       this.#show(people.filter((person) => person.live.connected), asks);
-      this.#asked(asks.filter((request) => request.status === "pending"));
+      this.#asked(asks);
     } catch (error) {
       // Who may not see who takes part still watches.
       console.warn(error);
@@ -98,7 +117,7 @@ export class Room {
     box.className = "request";
     const text = document.createElement("p");
     const why = reason ? `: “${reason}”` : " and gives no reason.";
-    text.textContent = `${who || "Somebody"} asks for control${why}`;
+    text.textContent = `${who} asks for control${why}`;
     const answer = (grant) => async () => {
       await this.decide(id, grant);
       this.forget(id);
@@ -106,8 +125,8 @@ export class Room {
     const choice = document.createElement("div");
     choice.className = "bar";
     choice.append(
-      button("Grant", answer(true), `Grant control to ${who || "somebody"}`),
-      button("Refuse", answer(false), `Refuse control to ${who || "somebody"}`),
+      button("Grant", answer(true), `Grant control to ${who}`),
+      button("Refuse", answer(false), `Refuse control to ${who}`),
     );
     box.append(text, choice);
     one("#requests").append(box);
@@ -121,7 +140,7 @@ export class Room {
     const had = box.contains(document.activeElement);
     box.remove();
     this.shown.delete(id);
-    if (had) one("#terminal textarea")?.focus();
+    if (had) one("#terminal").focus();
   }
 
   /** Nobody takes part any more. */
@@ -130,12 +149,13 @@ export class Room {
     one("#people-section").hidden = true;
   }
 
-  #asked(pending) {
-    const waiting = new Set(pending.map((request) => request.id));
-    for (const id of [...this.shown.keys()]) if (!waiting.has(id)) this.forget(id);
-    if (!this.rules && !this.controls) return;
-    for (const { id, reason, requester_participant_id: asker } of pending) {
-      if (asker !== this.me) this.ask({ id, who: this.#name(asker), reason });
+  #asked(requests) {
+    for (const { id, status, reason, requester_participant_id: asker } of requests) {
+      // What is not in the list may be newer than the list.
+      if (status !== "pending") this.forget(id);
+      else if ((this.rules || this.controls) && asker !== this.me) {
+        this.ask({ id, who: this.#name(asker), reason });
+      }
     }
   }
 
@@ -152,7 +172,7 @@ export class Room {
   #entry(person, held) {
     const entry = document.createElement("li");
     entry.className = "row";
-    if (person.user_id) this.names.set(person.id, this.names.get(person.id) ?? person.user_id);
+    if (person.user_id) this.users.set(person.id, person.user_id);
     const text = document.createElement("span");
     const name = this.#name(person.id);
     const [has, sees] = person.id === this.me ? ["have", "watch"] : ["has", "watches"];
@@ -185,7 +205,7 @@ export class Room {
 
   #name(id) {
     if (id === this.me) return "You";
-    return this.names.get(id) ?? "Somebody";
+    return nameOf(this.users.get(id));
   }
 }
 

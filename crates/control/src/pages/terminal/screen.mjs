@@ -9,7 +9,7 @@ import { Terminal } from "/terminal/xterm.mjs";
 
 export class Screen {
   /** `typed` gets the bytes that the person types, while they may. */
-  constructor(node, { typed, leaveTo }) {
+  constructor(node, { typed }) {
     this.node = node;
     this.typing = false;
     this.waiting = 0;
@@ -37,7 +37,13 @@ export class Screen {
     this.fitting = new FitAddon();
     this.terminal.loadAddon(this.fitting);
     this.terminal.open(node);
-    this.terminal.textarea.setAttribute("aria-describedby", "leave-hint");
+    // Tab comes to the terminal as a whole and goes on; Enter or a click goes into it.
+    this.terminal.textarea.tabIndex = -1;
+    node.addEventListener("keydown", (event) => {
+      if (event.target !== node || event.key !== "Enter") return;
+      event.preventDefault();
+      this.focus();
+    });
     const send = (text) => this.typing && typed(new TextEncoder().encode(text));
     this.terminal.onData(send);
     this.terminal.onBinary((text) => {
@@ -46,7 +52,7 @@ export class Screen {
     this.terminal.attachCustomKeyEventHandler((event) => {
       if (event.ctrlKey && event.shiftKey && event.key === "Enter") {
         event.preventDefault();
-        if (event.type === "keydown") leaveTo();
+        if (event.type === "keydown") node.focus();
         return false;
       }
       // Who only watches moves on with Tab, and has the keys of the browser.

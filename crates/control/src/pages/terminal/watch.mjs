@@ -33,10 +33,11 @@ async function begin() {
   terminate.hidden = !rules;
   const participants = path("sessions", page.subject, "participants");
   const body = { role: "spectator", transport: "websocket" };
-  const mine = await engine(participants, { method: "POST", body });
+  // The stream lasts for as long as the token with which it was asked for.
+  const mine = await engine(participants, { method: "POST", body, lasting: true });
   me = mine.id;
-  screen ??= new Screen(one("#terminal"), { typed, leaveTo: () => giveBack.focus() });
-  const address = await streamAddress(`${participants}/${encodeURIComponent(me)}/stream`);
+  screen ??= new Screen(one("#terminal"), { typed });
+  const address = streamAddress(`${participants}/${encodeURIComponent(me)}/stream`);
   stream = new Stream(address, { opened: () => attach(mine.attach_grant), heard: hear, ended: lost });
 }
 
@@ -123,13 +124,15 @@ function seen() {
 
 function control(has, of) {
   if (of) request = of;
+  const focused = ask.contains(document.activeElement);
   screen.setTyping(has);
   if (room) room.controls = has;
   giveBack.hidden = !has;
   ask.hidden = has || !mayAsk;
   if (has) {
-    say("You have control: what you type is typed in the terminal.");
-    screen.focus();
+    say("You have control: what you type in the terminal is typed there.");
+    // Never into the terminal: what is being typed elsewhere would go there.
+    if (focused || document.activeElement === document.body) one("#terminal").focus();
   }
 }
 
