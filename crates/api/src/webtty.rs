@@ -24,6 +24,12 @@ pub const SESSION: &str = "/api/webtty/sessions/{id}";
 pub const EVENTS: &str = "/api/webtty/sessions/{id}/events";
 /// `GET`: its recording in a format, streamed.
 pub const EXPORT: &str = "/api/webtty/sessions/{id}/export";
+/// `GET`: whether its recording is what was recorded, and how its chain ends.
+pub const VERIFY: &str = "/api/webtty/sessions/{id}/verify";
+/// `DELETE`: its recording, for good.
+pub const RECORDING: &str = "/api/webtty/sessions/{id}/recording";
+/// `GET`: places in recordings where a text was shown.
+pub const SEARCH: &str = "/api/webtty/search";
 /// `GET`: who takes part; `POST`: take part.
 pub const PARTICIPANTS: &str = "/api/webtty/sessions/{id}/participants";
 /// `POST`: detach, oneself or somebody else.

@@ -2,7 +2,7 @@
 
 mod folder;
 mod inspect;
-mod panel;
+pub(crate) mod panel;
 mod qr;
 mod report;
 mod source;
