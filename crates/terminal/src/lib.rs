@@ -1,1 +1,3 @@
 //! Terminals through tunnels: the WebTTY server and client.
+
+pub mod keys;
