@@ -1,3 +1,4 @@
 //! Terminals through tunnels: the WebTTY server and client.
 
+pub mod client;
 pub mod keys;
