@@ -55,7 +55,7 @@ impl Tools {
     }
 
     /// The names of variables are those of the crate `cc`; the last two have `aws-lc-sys` go the
-    /// shortest way: without an assembler and without CMake.
+    /// shortest way: without an assembler and without `CMake`.
     fn take_the_place_of_compilers(&self, cargo: &mut Command, target: &str) {
         let target = target.replace('-', "_");
         cargo

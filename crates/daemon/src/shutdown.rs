@@ -62,8 +62,8 @@ impl Shutdown {
         let mut interrupt = Signals::of(Signal::Interrupt)?;
         let next = move |cx: &mut Context<'_>| {
             let name = match (terminate.poll_recv(cx), interrupt.poll_recv(cx)) {
-                (Poll::Ready(_), _) => "SIGTERM",
-                (Poll::Pending, Poll::Ready(_)) => "SIGINT",
+                (Poll::Ready(()), _) => "SIGTERM",
+                (Poll::Pending, Poll::Ready(())) => "SIGINT",
                 (Poll::Pending, Poll::Pending) => return Poll::Pending,
             };
             tracing::info!(signal = name, "asked to stop");
