@@ -18,6 +18,7 @@ mod environment;
 mod failure;
 mod feed;
 mod filters;
+mod joined;
 mod keyring;
 mod lines;
 mod output;

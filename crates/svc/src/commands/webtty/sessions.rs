@@ -3,6 +3,7 @@
 
 mod control;
 mod export;
+mod join;
 mod list;
 mod recording;
 mod replay;
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     ControlRequests(show::RequestsArgs),
     /// Show what was recorded, record by record
     Events(show::EventsArgs),
+    /// Watch a session, and ask to type into it
+    Join(join::JoinArgs),
     /// Ask for control for a participant
     RequestControl(control::RequestArgs),
     /// Answer a request for control, or take control back
@@ -77,6 +80,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Participants(args) => show::participants(args).await,
         Command::ControlRequests(args) => show::requests(args).await,
         Command::Events(args) => show::events(args).await,
+        Command::Join(args) => Box::pin(join::join(args)).await,
         Command::RequestControl(args) => control::request(args).await,
         Command::ResolveControl(args) => control::resolve(args).await,
         Command::Kick(args) => control::kick(args).await,

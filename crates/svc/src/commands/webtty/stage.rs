@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
+use daemon::signals::{Signal, Signals};
 use tokio::{
     io::{AsyncReadExt as _, Stdin, stdin},
-    signal::unix::{Signal, SignalKind, signal},
     time::{Instant, sleep_until},
 };
 use tty::{
@@ -27,7 +27,7 @@ pub(super) struct Stage {
     _terminal: screen::Screen,
     painter: Painter,
     keys: Stdin,
-    resized: Signal,
+    resized: Signals,
     /// What is shown is not what is known.
     stale: bool,
     next: Instant,
@@ -54,7 +54,7 @@ impl Stage {
         }
         let cannot = |error| Failure::of("the terminal cannot be taken", error);
         Ok(Self {
-            resized: signal(SignalKind::window_change()).map_err(cannot)?,
+            resized: Signals::of(Signal::WindowChange).map_err(cannot)?,
             _terminal: screen::Screen::enter().map_err(cannot)?,
             painter: Painter::new(),
             keys: stdin(),
@@ -77,7 +77,7 @@ impl Stage {
                 Ok(read) => Ok(Did::Keys(keys.get(..read).unwrap_or_default().to_vec())),
                 Err(error) => Err(Failure::of("the terminal cannot be read", error)),
             },
-            _ = self.resized.recv() => {
+            () = self.resized.recv() => {
                 self.stale = true;
                 Ok(Did::Resized(window()))
             }

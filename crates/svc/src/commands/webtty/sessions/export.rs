@@ -1,9 +1,8 @@
 //! `svc webtty sessions export`: a recording as other programs read it, written as it comes.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -16,6 +15,7 @@ use super::{On, given};
 use crate::{
     failure::Failure,
     output::{self, closed},
+    private,
 };
 
 /// The flags of `svc webtty sessions export`.
@@ -135,11 +135,8 @@ impl Kept {
         let mut name = place.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let path = place.with_file_name(name);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            // Somebody's whole session is in it.
-            .mode(0o600)
+        // Somebody's whole session is in it.
+        let file = private::new_file()
             .open(&path)
             .map_err(|error| cannot(place, error))?;
         Ok(Self {

@@ -105,10 +105,9 @@ pub(super) async fn list(args: ListArgs) -> Result<(), Failure> {
 }
 
 const KIND: Kind = Kind {
-    list: "webtty_sessions",
-    asks: "webtty",
+    list: watch::SESSIONS,
     events: "webtty.session.",
-    gone: "closed",
+    keeps,
     heading: &[
         "ID", "STATUS", "SERVER", "USER", "COMMAND", "STREAMS", "STARTED",
     ],
@@ -133,14 +132,26 @@ fn row(session: &Value) -> Vec<String> {
 
 /// What runs: the login shell has no words.
 pub(super) fn command(session: &Value) -> String {
-    let words = session.pointer("/command_meta/cmd_args");
-    let words = words.and_then(Value::as_array).into_iter().flatten();
-    let words: Vec<_> = words.filter_map(Value::as_str).collect();
-    if words.is_empty() {
-        "shell".to_owned()
-    } else {
-        words.join(" ")
+    match session.pointer("/command_meta/command") {
+        Some(Value::String(command)) if command.is_empty() => "shell".to_owned(),
+        _ => cell(session, "/command_meta/command"),
     }
+}
+
+/// Whether a session that changed still is one of those that were asked for. Where no status is,
+/// those that ended are none.
+fn keeps(session: &Value, filters: &Map<String, Value>) -> bool {
+    let is_over = matches!(cell(session, "/status").as_str(), "closed" | "errored");
+    let at: Option<jiff::Timestamp> = cell(session, "/started_at").parse().ok();
+    let time = |value: &Value| value.as_str().and_then(|text| text.parse().ok());
+    let matches = |(name, value): (&String, &Value)| match name.as_str() {
+        "started_from" => at >= time(value),
+        "started_to" => at <= time(value),
+        "user_id" => session.get("initiator_user_id") == Some(value),
+        "origin" => session.pointer("/context/origin") == Some(value),
+        name => session.get(name) == Some(value),
+    };
+    filters.iter().all(matches) && (filters.contains_key("status") || !is_over)
 }
 
 fn status(text: &str) -> Result<SessionStatus, String> {
@@ -166,6 +177,17 @@ mod tests {
             Value::Object(filter.to_json()).to_string(),
             r#"{"started_from":"2026-01-02T03:04:05.000Z","status":"active","user_id":"usr_1"}"#
         );
+        let session = |status, user: &str| {
+            serde_json::json!({
+                "id": "wts_1", "status": status, "initiator_user_id": user,
+                "started_at": "2026-01-02T03:04:05.678Z",
+            })
+        };
+        assert!(keeps(&session("active", "usr_1"), &filter.to_json()));
+        assert!(!keeps(&session("closed", "usr_1"), &filter.to_json()));
+        assert!(!keeps(&session("active", "usr_2"), &filter.to_json()));
+        assert!(keeps(&session("active", "usr_2"), &Map::new()));
+        assert!(!keeps(&session("closed", "usr_2"), &Map::new()));
         assert!(time("yesterday").is_err());
         assert!(status("running").unwrap_err().contains("active"));
     }

@@ -92,7 +92,8 @@ fn tell(args: &VerifyArgs, found: &Found) -> Result<(), Failure> {
 async fn of_engine(on: &On) -> Result<Found, Failure> {
     let api = on.api()?;
     // The end is asked for first: what is recorded meanwhile comes behind it.
-    let asked = api.call(Method::GET, &on.path(VERIFY), Map::new(), None);
+    let path = on.path(VERIFY);
+    let asked = api.call(Method::GET, &path, Map::new(), None);
     let answer = match asked.await {
         Ok(answer) => answer,
         // An engine that only exports.
