@@ -25,6 +25,7 @@ use crate::live::LiveTunnel;
 pub(crate) struct Opener {
     pub(crate) person: Person,
     pub(crate) stated: Stated,
+    pub(crate) policy: Policy,
     /// What carries the session to them.
     pub(crate) transport: Transport,
 }
@@ -55,7 +56,12 @@ impl From<Refused> for Problem {
 
 impl Opener {
     /// Who has proved this.
-    pub(crate) fn of(proof: Option<&Proof>, stated: Stated, transport: Transport) -> Self {
+    pub(crate) fn of(
+        proof: Option<&Proof>,
+        stated: Stated,
+        policy: Policy,
+        transport: Transport,
+    ) -> Self {
         let user_id = proof.and_then(Proof::user_id).map(str::to_owned);
         let name = match proof {
             Some(Proof::Session(session)) => session.name.clone(),
@@ -72,6 +78,7 @@ impl Opener {
                 browser_id: None,
             },
             stated,
+            policy,
             transport,
         }
     }
@@ -93,7 +100,7 @@ pub(crate) fn begin(
     let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
     let id = WebttySessionId::new(millis, random_bytes());
     let initiator = ParticipantId::new(millis, random_bytes());
-    let policy = Policy::of(&tunnel.view);
+    let policy = opener.policy;
     let sealed = policy.encryption == EncryptionMode::E2e;
     let facts = Facts {
         id,
