@@ -4,6 +4,8 @@
 //! Lists are bare arrays; their parameters are one JSON value in the query parameter `params`. Times
 //! are RFC 3339 in UTC with milliseconds. Fields that say nothing are absent, never null.
 
+mod filter;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,12 @@ pub const SESSION: &str = "/api/webtty/sessions/{id}";
 pub const EVENTS: &str = "/api/webtty/sessions/{id}/events";
 /// `GET`: its recording in a format, streamed.
 pub const EXPORT: &str = "/api/webtty/sessions/{id}/export";
+/// `GET`: whether its recording is what was recorded, and how its chain ends.
+pub const VERIFY: &str = "/api/webtty/sessions/{id}/verify";
+/// `DELETE`: its recording, for good.
+pub const RECORDING: &str = "/api/webtty/sessions/{id}/recording";
+/// `GET`: places in recordings where a text was shown.
+pub const SEARCH: &str = "/api/webtty/search";
 /// `GET`: who takes part; `POST`: take part.
 pub const PARTICIPANTS: &str = "/api/webtty/sessions/{id}/participants";
 /// `POST`: detach, oneself or somebody else.
@@ -34,6 +42,12 @@ pub const STREAM: &str = "/api/webtty/sessions/{id}/participants/{participant_id
 pub const CONTROL_REQUESTS: &str = "/api/webtty/sessions/{id}/control-requests";
 /// `POST`: answer one.
 pub const CONTROL_REQUEST: &str = "/api/webtty/sessions/{id}/control-requests/{request_id}";
+/// `GET`: keys that were wrapped for participants, without the keys.
+pub const KEY_GRANTS: &str = "/api/webtty/sessions/{id}/key-grants";
+/// `GET`: groups of sessions.
+pub const GROUPS: &str = "/api/webtty/groups";
+/// `GET`: one group.
+pub const GROUP: &str = "/api/webtty/groups/{id}";
 
 macro_rules! shapes {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {$(
@@ -287,6 +301,51 @@ shapes! {
         #[schema(nullable = false, format = DateTime)]
         expires_at: Option<String>,
     }
+    /// Sessions that belong together, as who opened them says.
+    SessionGroup {
+        /// Its id, as the sessions have it.
+        id: String,
+        /// Its workspace.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        workspace_id: Option<String>,
+        /// Its project.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        project_id: Option<String>,
+        /// Who opened its first session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        initiator_user_id: Option<String>,
+        /// What its first session is for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        context: Option<Context>,
+        /// When its first session began.
+        #[schema(format = DateTime)]
+        created_at: String,
+        /// When one of its sessions began or ended last.
+        #[schema(format = DateTime)]
+        updated_at: String,
+        /// When the last of its sessions ended; absent while one runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false, format = DateTime)]
+        closed_at: Option<String>,
+    }
+    /// A key that was wrapped for somebody: for whom, never the key.
+    KeyGrant {
+        /// Its id.
+        id: String,
+        /// The session.
+        session_id: String,
+        /// What kind of recipient.
+        recipient_kind: String,
+        /// Which one.
+        recipient_id: String,
+        /// When it was made.
+        #[schema(format = DateTime)]
+        created_at: String,
+    }
     /// One record of a recording.
     RecordedEvent {
         /// Its id.
@@ -430,5 +489,25 @@ bodies! {
         /// That began at this time or before.
         #[schema(format = DateTime)]
         started_to: String,
+    }
+    /// Which groups are listed.
+    GroupFilter {
+        /// Begun by this account.
+        initiator_user_id: String,
+        /// With this origin.
+        origin: String,
+        /// That began at this time or later.
+        #[schema(format = DateTime)]
+        created_from: String,
+        /// That began at this time or before.
+        #[schema(format = DateTime)]
+        created_to: String,
+    }
+    /// Which requests for control are listed.
+    ControlRequestFilter {
+        /// With this status.
+        status: ControlStatus,
+        /// Made by this account.
+        requester_user_id: String,
     }
 }

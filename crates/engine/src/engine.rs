@@ -35,6 +35,8 @@ use crate::listen::{Handshakes, TcpPorts, TlsConfigs, bind, serve_plain, serve_t
 use crate::live::{HostnameRefused, Live, LiveLimits, Namespace};
 use crate::managed::{Following, Managed};
 use crate::metrics::{EngineMetrics, REFRESH};
+use crate::webtty::Sessions;
+use crate::webtty::recordings::Recorder;
 
 /// How long agents and their last messages may take when the visits are over.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -216,11 +218,13 @@ pub async fn start_with_clock(
 
     let live = Live::new(live_limits(&config), Arc::clone(&clock));
     let visits = TaskTracker::new();
+    let terminals = Arc::new(Sessions::new(Recorder::default()));
     let api = router(Arc::new(Api {
         live: Arc::clone(&live),
         tokens: Arc::clone(&tokens),
         clock: Arc::clone(&clock),
         tenancy: tenancy.clone(),
+        terminals: Arc::clone(&terminals),
         link: managed.as_ref().map(Managed::link),
         compat: config.compat_rstream,
         upgraded: visits.clone(),
@@ -233,6 +237,7 @@ pub async fn start_with_clock(
         live,
         tokens,
         tenancy,
+        terminals,
         browsers,
         namespace,
         arrivals: Arrivals::default(),

@@ -1,8 +1,12 @@
 //! `svc forward`: publish a service through an engine, or offer it for dialling.
 
+#[cfg(unix)]
+mod folder;
+#[cfg(not(unix))]
+#[path = "forward/no_folder.rs"]
 mod folder;
 mod inspect;
-mod panel;
+pub(crate) mod panel;
 mod qr;
 mod report;
 mod source;

@@ -93,10 +93,6 @@ pub fn text(
 /// U+FFFD. That is the control characters of both sets, and those that turn the direction of what
 /// follows.
 pub fn harmless(text: &str) -> Cow<'_, str> {
-    let acts = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
-    };
     if text.contains(acts) {
         let replaced = text.chars().map(|c| {
             if acts(c) {
@@ -109,6 +105,12 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     } else {
         Cow::Borrowed(text)
     }
+}
+
+/// Whether a terminal or an editor does something else with it than to show it.
+pub(crate) fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
 }
 
 fn write_lines(out: &mut impl Write, lines: &[String]) -> io::Result<()> {
