@@ -5,6 +5,8 @@
 //! sizes and signals come in, bytes and an exit come out. A [`Process`] that is dropped takes all
 //! that it started with it.
 
+#![cfg(unix)]
+
 mod account;
 mod members;
 mod process;

@@ -2,7 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::server::Transport;
+/// What a connection to a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// HTTP/1.1, then a WebSocket.
+    WebSocket,
+    /// Messages with their length before them.
+    Plain,
+}
 
 /// What is told of a server.
 #[derive(Clone, Debug)]
@@ -44,6 +51,9 @@ pub struct Registration {
 /// The label by which a tunnel of another protocol says what is behind it.
 pub const APPLICATION: (&str, &str) = ("application-protocol", "svc.webtty");
 
+/// Where files are, beside the terminals.
+pub const FILES_PATH: &str = "/fs";
+
 /// All labels of a tunnel, for this host.
 pub fn labels(offer: &Offer, host: &Host) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
@@ -58,7 +68,7 @@ pub fn labels(offer: &Offer, host: &Host) -> BTreeMap<String, String> {
     put("capabilities", capabilities);
     put("exec.path", "/");
     if let Some(files) = offer.files {
-        put("fs.path", crate::server::FILES_PATH);
+        put("fs.path", FILES_PATH);
         let mode = if files.read_only {
             "read-only"
         } else {
@@ -127,6 +137,7 @@ impl Host {
         let mut host = Self::of_release(&release);
         host.put("os_family", std::env::consts::OS);
         host.put("arch", std::env::consts::ARCH);
+        #[cfg(unix)]
         if let Some((name, kernel)) = pty::host() {
             host.put("hostname", &name);
             host.put("kernel_release", &kernel);

@@ -5,4 +5,5 @@
 
 pub mod enrollment;
 pub mod inventory;
+#[cfg(unix)]
 pub mod server;

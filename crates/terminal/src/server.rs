@@ -31,6 +31,8 @@ pub use http::{AuthToken, Origins};
 pub use launch::{Execution, Policy};
 pub use sealing::Seal;
 
+pub use crate::inventory::Transport;
+
 use carrier::{Carrier, Io};
 use registry::Registry;
 use session::Session;
@@ -81,15 +83,6 @@ impl Limits {
             duration: self.duration,
         }
     }
-}
-
-/// What a connection speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// HTTP/1.1, then a WebSocket.
-    WebSocket,
-    /// Messages with their length before them.
-    Plain,
 }
 
 /// What is told about sessions, for logs and lines. It must not block.
@@ -294,9 +287,6 @@ fn session_id() -> String {
         .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)]);
     "tty_".chars().chain(digits).collect()
 }
-
-/// Where files are, beside the terminals.
-pub const FILES_PATH: &str = files::PREFIX;
 
 /// What a client hears that comes too late.
 const GOES_DOWN: &str = "the server goes down";

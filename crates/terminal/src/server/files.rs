@@ -22,6 +22,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 
 use super::http::{Body, text};
+use crate::inventory::FILES_PATH;
 
 /// A folder that is served.
 pub struct Files {
@@ -64,7 +65,7 @@ impl Files {
         // A part of a file can be anywhere in it, so its length says nothing about the file's.
         methods.remove(DavMethod::Patch);
         let handler = DavHandler::builder()
-            .strip_prefix(PREFIX)
+            .strip_prefix(FILES_PATH)
             .filesystem(Box::new(files))
             // It keeps nothing, so nobody can make it keep much.
             .locksystem(FakeLs::new())
@@ -85,7 +86,7 @@ impl Files {
 
     /// Whether a path is one of files.
     pub(crate) fn has(&self, path: &str) -> bool {
-        path.strip_prefix(PREFIX)
+        path.strip_prefix(FILES_PATH)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
@@ -272,6 +273,3 @@ impl DavFileSystem for Confined {
         self.local.get_quota()
     }
 }
-
-/// Where they are, as labels of the tunnel tell it.
-pub(crate) const PREFIX: &str = "/fs";
