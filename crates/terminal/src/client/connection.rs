@@ -179,7 +179,9 @@ impl Reader {
                 }
                 match io.read(buffer).await.map_err(ConnectionError::Network)? {
                     0 if decoder.is_partial() => {
-                        return Err(ConnectionError::Network(io::ErrorKind::UnexpectedEof.into()));
+                        return Err(ConnectionError::Network(
+                            io::ErrorKind::UnexpectedEof.into(),
+                        ));
                     }
                     0 => return Ok(None),
                     read => decoder.push(buffer.get(..read).unwrap_or_default()),
@@ -256,7 +258,10 @@ impl Writer {
             }
             WriteTo::Plain(io) => {
                 while let Some(bytes) = self.waiting.front_mut() {
-                    let written = io.write_buf(bytes).await.map_err(ConnectionError::Network)?;
+                    let written = io
+                        .write_buf(bytes)
+                        .await
+                        .map_err(ConnectionError::Network)?;
                     self.queued = self.queued.saturating_sub(written);
                     if written == 0 {
                         return Err(ConnectionError::Network(io::ErrorKind::WriteZero.into()));

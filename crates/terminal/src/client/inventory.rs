@@ -185,8 +185,16 @@ impl Server {
                 .unwrap_or_default(),
             // Whoever may open a tunnel writes its labels; the engine checks who a registered server
             // is, so that no other tunnel can be taken for one.
-            server_id: if managed { label("server_id") } else { String::new() },
-            server_name: if managed { label("server_name") } else { String::new() },
+            server_id: if managed {
+                label("server_id")
+            } else {
+                String::new()
+            },
+            server_name: if managed {
+                label("server_name")
+            } else {
+                String::new()
+            },
             workspace_id: text("workspace_id"),
             project_id: text("project_id"),
             host_key_id: label("host_key_id"),
@@ -217,11 +225,7 @@ impl Server {
             let known = names.into_iter().find(|name| !name.is_empty());
             known.cloned().unwrap_or_default()
         };
-        server.target = first([
-            &server.server_name,
-            &server.tunnel_name,
-            &server.tunnel_id,
-        ]);
+        server.target = first([&server.server_name, &server.tunnel_name, &server.tunnel_id]);
         let reached = first([&server.server_id, &server.tunnel_name, &server.tunnel_id]);
         server.svc_url = format!("svc://{reached}");
         Some(server)
@@ -236,7 +240,12 @@ impl Server {
 
     /// The names that its key is known by, the surest one first.
     pub fn key_names(&self) -> Vec<&str> {
-        let names = [&self.server_id, &self.tunnel_name, &self.host, &self.tunnel_id];
+        let names = [
+            &self.server_id,
+            &self.tunnel_name,
+            &self.host,
+            &self.tunnel_id,
+        ];
         let names = names.into_iter().map(String::as_str);
         names.filter(|name| !name.is_empty()).collect()
     }
@@ -269,7 +278,10 @@ pub fn find<'a>(servers: &'a [Server], wanted: &str) -> Result<&'a Server, FindE
     let by_id = |server: &&Server| server.server_id == wanted || server.tunnel_id == wanted;
     let mut called: Vec<_> = servers.iter().filter(by_id).collect();
     if called.is_empty() {
-        called = servers.iter().filter(|server| server.is_called(wanted)).collect();
+        called = servers
+            .iter()
+            .filter(|server| server.is_called(wanted))
+            .collect();
     }
     let online = called.iter().filter(|server| server.status == "online");
     let online: Vec<_> = online.copied().collect();

@@ -165,7 +165,7 @@ impl Driver {
                     heard_at = Instant::now();
                     beats |= matches!(heard, Ok(Some(Kind::Heartbeat(_))));
                     ended = match heard {
-                        Ok(Some(kind)) => self.hear(kind),
+                        Ok(Some(kind)) => hear(kind, &mut self.pending),
                         Ok(None) => Some(Err(SessionError::HungUp)),
                         Err(error) => Some(Err(error.into())),
                     };
@@ -197,41 +197,6 @@ impl Driver {
         }
     }
 
-    /// Takes one message in; the end, where it is one.
-    fn hear(&mut self, kind: Kind) -> Option<Result<Ended, SessionError>> {
-        let event = match kind {
-            Kind::Data(data) if data.r#type() != Stream::Stdin => {
-                let stream = data.r#type();
-                match data.payload {
-                    Some(Payload::Data(bytes)) => ParticipantEvent::Output(stream, bytes),
-                    Some(Payload::Eos(_)) => ParticipantEvent::OutputEnd(stream),
-                    Some(Payload::EncryptedData(_)) | None => {
-                        return Some(Err(ClientError::Unexpected("sealed message").into()));
-                    }
-                }
-            }
-            Kind::Heartbeat(heartbeat) => {
-                let notice = heartbeat.notice?;
-                let size = notice.size.and_then(|size| size.size());
-                match (notice.kind(), size) {
-                    (NoticeKind::Snapshot, size) => ParticipantEvent::Snapshot(size),
-                    (NoticeKind::Resized, Some(size)) => ParticipantEvent::Resized(size),
-                    _ => ParticipantEvent::Notice(notice),
-                }
-            }
-            // An engine may tell that the command was opened, which whoever watches knows.
-            Kind::Ack(_) => return None,
-            Kind::Close(close) => return Some(Ok(close.into())),
-            Kind::Error(error) => return Some(Err(ClientError::Refused(error.msg).into())),
-            Kind::ProtocolError(error) => {
-                return Some(Err(ClientError::Refused(error.msg).into()));
-            }
-            other => return Some(Err(ClientError::Unexpected(other.name()).into())),
-        };
-        self.pending.push_back(event);
-        None
-    }
-
     async fn tell_last(&mut self, ended: Result<Ended, SessionError>) {
         let stop = self.stop.clone();
         let telling = self.events.send(ParticipantEvent::Ended(ended));
@@ -261,6 +226,44 @@ fn attach(endpoint: &Endpoint, attachment: Attachment) -> Kind {
         capabilities: capabilities.into_iter().map(i32::from).collect(),
         ..Attach::default()
     }))
+}
+
+/// Takes one message in; the end, where it is one.
+fn hear(
+    kind: Kind,
+    pending: &mut VecDeque<ParticipantEvent>,
+) -> Option<Result<Ended, SessionError>> {
+    let event = match kind {
+        Kind::Data(data) if data.r#type() != Stream::Stdin => {
+            let stream = data.r#type();
+            match data.payload {
+                Some(Payload::Data(bytes)) => ParticipantEvent::Output(stream, bytes),
+                Some(Payload::Eos(_)) => ParticipantEvent::OutputEnd(stream),
+                Some(Payload::EncryptedData(_)) | None => {
+                    return Some(Err(ClientError::Unexpected("sealed message").into()));
+                }
+            }
+        }
+        Kind::Heartbeat(heartbeat) => {
+            let notice = heartbeat.notice?;
+            let size = notice.size.and_then(|size| size.size());
+            match (notice.kind(), size) {
+                (NoticeKind::Snapshot, size) => ParticipantEvent::Snapshot(size),
+                (NoticeKind::Resized, Some(size)) => ParticipantEvent::Resized(size),
+                _ => ParticipantEvent::Notice(notice),
+            }
+        }
+        // An engine may tell that the command was opened, which whoever watches knows.
+        Kind::Ack(_) => return None,
+        Kind::Close(close) => return Some(Ok(close.into())),
+        Kind::Error(error) => return Some(Err(ClientError::Refused(error.msg).into())),
+        Kind::ProtocolError(error) => {
+            return Some(Err(ClientError::Refused(error.msg).into()));
+        }
+        other => return Some(Err(ClientError::Unexpected(other.name()).into())),
+    };
+    pending.push_back(event);
+    None
 }
 
 fn said(typed: Typed) -> Vec<Kind> {

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use tokio::time::timeout;
-use tty::message::{
-    ClientHello, Data, Kind, Open, Payload, ProtocolVersion, Stream,
-};
+use tty::message::{ClientHello, Data, Kind, Open, Payload, ProtocolVersion, Stream};
 use tty::seal::{
     Channel, ClientHandshake, ClientReady, Content, Identity, MAX_CLEAR, PublicKey, SECRET_LEN,
     SealError,

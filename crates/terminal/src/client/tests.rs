@@ -16,17 +16,33 @@ fn addresses_are_read_and_written() {
         ("ws://127.0.0.1:8080", "ws://127.0.0.1:8080/"),
         ("ws://[::1]:8080/x", "ws://[::1]:8080/x"),
         ("wss://box.example", "wss://box.example/"),
-        ("wss://box.example:8443/a?b=c", "wss://box.example:8443/a?b=c"),
+        (
+            "wss://box.example:8443/a?b=c",
+            "wss://box.example:8443/a?b=c",
+        ),
         ("wss://box.example?b=c", "wss://box.example/?b=c"),
     ] {
         assert_eq!(Url::parse(text).unwrap().to_string(), written);
     }
-    for text in ["", "box", "http://box", "ws://", "ws://a:0", "ws://u:p@a", "ws://a/#b", "svc://a"] {
+    for text in [
+        "",
+        "box",
+        "http://box",
+        "ws://",
+        "ws://a:0",
+        "ws://a:99999",
+        "ws://u:p@a",
+        "ws://a/#b",
+        "svc://a",
+    ] {
         assert_eq!(Url::parse(text), Err(BadUrl), "{text}");
     }
     let url = Url::parse("wss://a/?session_mode=x").unwrap();
     let url = url.with_parameter("session_mode", "interactive");
-    assert_eq!(url.with_parameter("origin", "api").path, "/?session_mode=x&origin=api");
+    assert_eq!(
+        url.with_parameter("origin", "api").path,
+        "/?session_mode=x&origin=api"
+    );
     let url = Url::parse("wss://a").unwrap().with_parameter("a", "b");
     assert_eq!(url.path, "/?a=b");
 }
@@ -57,10 +73,17 @@ fn a_server_is_what_its_labels_say() {
         })
     );
     assert!(!server.requires_seal());
-    for (label, value) in [("e2e", "required"), ("host_key_id", "x"), ("encryption_policy", "explicit_key")] {
+    for (label, value) in [
+        ("e2e", "required"),
+        ("host_key_id", "x"),
+        ("encryption_policy", "explicit_key"),
+    ] {
         let mut tunnel = tunnel.clone();
         tunnel["labels"][format!("svc.webtty.{label}")] = json!(value);
-        assert!(Server::of_tunnel(&tunnel).unwrap().requires_seal(), "{label}");
+        assert!(
+            Server::of_tunnel(&tunnel).unwrap().requires_seal(),
+            "{label}"
+        );
     }
     let managed = json!({
         "id": "tun_2", "protocol": "webtty", "labels": {
@@ -69,7 +92,10 @@ fn a_server_is_what_its_labels_say() {
         },
     });
     let managed = Server::of_tunnel(&managed).unwrap();
-    assert_eq!((managed.target.as_str(), managed.svc_url.as_str()), ("Build", "svc://srv_1"));
+    assert_eq!(
+        (managed.target.as_str(), managed.svc_url.as_str()),
+        ("Build", "svc://srv_1")
+    );
     assert_eq!(managed.transport, Some(Transport::Plain));
     for other in [
         json!({"id": "t", "protocol": "http"}),

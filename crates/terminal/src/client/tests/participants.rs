@@ -75,7 +75,10 @@ async fn who_takes_part_attaches_first_and_is_shown_the_screen() {
     let ParticipantEvent::Notice(asked) = next().await else {
         panic!("no notice");
     };
-    assert_eq!((asked.kind(), asked.user.as_str()), (NoticeKind::Requested, "ada"));
+    assert_eq!(
+        (asked.kind(), asked.user.as_str()),
+        (NoticeKind::Requested, "ada")
+    );
     input.decide(&asked.request_id, true).await;
     input.resize(Size { rows: 1, cols: 2 }).await;
     input.typed(Bytes::from_static(b"ls")).await;
@@ -85,11 +88,17 @@ async fn who_takes_part_attaches_first_and_is_shown_the_screen() {
         panic!("{heard:?}");
     };
     assert_eq!(attach.attach_grant, vec![7; 32]);
-    assert_eq!((attach.session_id.as_str(), attach.capabilities.len()), ("ses_1", 3));
+    assert_eq!(
+        (attach.session_id.as_str(), attach.capabilities.len()),
+        ("ses_1", 3)
+    );
     let has = |wanted: &dyn Fn(&Kind) -> bool| heard.iter().any(wanted);
     assert!(has(&|kind| matches!(kind, Kind::Heartbeat(beat)
         if beat.decision.as_ref().is_some_and(|d| d.grant && d.request_id == "req_1"))));
     assert!(has(&|kind| *kind
-        == Kind::Parameter(Parameter::from(TerminalSize::from(Size { rows: 1, cols: 2 })))));
+        == Kind::Parameter(Parameter::from(TerminalSize::from(Size {
+            rows: 1,
+            cols: 2
+        })))));
     assert!(has(&|kind| *kind == Kind::data(Stream::Stdin, "ls")));
 }

@@ -10,9 +10,7 @@ use tty::seal::{Identity, PublicKey, SealError};
 use tty::session::{ClientError, Exit};
 use tty::size::Size;
 
-use super::super::{
-    ConnectionError, Endpoint, Ended, Event, Request, Seal, Session, SessionError,
-};
+use super::super::{ConnectionError, Ended, Endpoint, Event, Request, Seal, Session, SessionError};
 use super::fake::{Act, Fake, Lock};
 
 fn endpoint(url: &str) -> Endpoint {
@@ -103,9 +101,17 @@ async fn what_was_typed_and_shown_is_whole_after_a_lost_connection() {
     fake.break_all();
     assert!(matches!(next(&mut session).await, Event::Lost { .. }));
     input.typed(Bytes::from_static(b"two ")).await;
-    assert!(matches!(next(&mut session).await, Event::Back { missed: 0 }));
+    assert!(matches!(
+        next(&mut session).await,
+        Event::Back { missed: 0 }
+    ));
     assert!(matches!(next(&mut session).await, Event::Output(_, bytes) if bytes == "two "));
-    input.resize(Size { rows: 50, cols: 132 }).await;
+    input
+        .resize(Size {
+            rows: 50,
+            cols: 132,
+        })
+        .await;
     while fake.sees().await != "size 132x50" {}
     input.typed(Bytes::from_static(b"exit")).await;
     let (_, ended) = rest(&mut session).await;
@@ -124,7 +130,10 @@ async fn who_does_not_come_back_is_told_why() {
     fake.break_all();
     let (_, ended) = rest(&mut session).await;
     assert!(
-        matches!(ended, Err(SessionError::Connection(_) | SessionError::HungUp)),
+        matches!(
+            ended,
+            Err(SessionError::Connection(_) | SessionError::HungUp)
+        ),
         "{ended:?}"
     );
 }
@@ -175,7 +184,9 @@ async fn nobody_there_is_an_error() {
     assert!(
         matches!(
             ended,
-            Err(SessionError::Connection(ConnectionError::Unreachable { .. }))
+            Err(SessionError::Connection(
+                ConnectionError::Unreachable { .. }
+            ))
         ),
         "{ended:?}"
     );
@@ -225,7 +236,10 @@ async fn a_sealed_session_runs_and_comes_back() {
     assert!(matches!(next(&mut session).await, Event::Output(_, bytes) if bytes == "secret"));
     fake.break_all();
     assert!(matches!(next(&mut session).await, Event::Lost { .. }));
-    assert!(matches!(next(&mut session).await, Event::Back { missed: 0 }));
+    assert!(matches!(
+        next(&mut session).await,
+        Event::Back { missed: 0 }
+    ));
     input.end().await;
     let (_, ended) = rest(&mut session).await;
     assert_eq!(ended.unwrap().code, 7);
@@ -247,7 +261,10 @@ async fn keys_that_are_not_known_open_nothing() {
     let (mut session, _input) = Session::start(endpoint(&fake.url), keys.request(stranger));
     let (_, ended) = rest(&mut session).await;
     assert!(
-        matches!(ended, Err(SessionError::Server(_) | SessionError::NotSealed)),
+        matches!(
+            ended,
+            Err(SessionError::Server(_) | SessionError::NotSealed)
+        ),
         "{ended:?}"
     );
     while let Ok(seen) = fake.seen.try_recv() {
