@@ -9,7 +9,12 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// What the pages serve, by the name in the directory.
-const FILES: [&str; 4] = ["xterm.mjs", "addon-fit.mjs", "xterm.css", "LICENSE-xterm.txt"];
+const FILES: [&str; 4] = [
+    "xterm.mjs",
+    "addon-fit.mjs",
+    "xterm.css",
+    "LICENSE-xterm.txt",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = directory()?;
