@@ -1,4 +1,4 @@
 //! Managed terminals: sessions on registered servers, who takes part in them, and what is kept of
 //! them.
 
-pub(crate) mod recordings;
+pub mod recordings;

@@ -150,6 +150,29 @@ pub fn json(
     out.write_all(b"\n]}\n")
 }
 
+/// Writes one JSON object a line: first what [`json`] has beside the records, then each record.
+///
+/// # Errors
+/// Those of `out`.
+pub fn ndjson(
+    session: &impl Serialize,
+    generated_at: Timestamp,
+    records: impl IntoIterator<Item = Record>,
+    mut out: impl Write,
+) -> io::Result<()> {
+    write!(
+        out,
+        "{{\"export_version\":1,\"generated_at\":\"{generated_at:.3}\",\"session\":"
+    )?;
+    serde_json::to_writer(&mut out, session)?;
+    out.write_all(b"}\n")?;
+    for record in records {
+        serde_json::to_writer(&mut out, &record)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
 /// The versions of asciicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cast {
@@ -198,7 +221,7 @@ pub fn cast(
     for record in records {
         let [stdin, stdout, stderr] = &mut streams;
         let (code, text) = match (record.record_type, record.stream_type) {
-            (RecordType::Data, Some(StreamType::Stdin)) if input => {
+            (RecordType::Data, Some(StreamType::Stdin)) if input && !record.masked => {
                 ("i", stdin.push(&record.payload))
             }
             (RecordType::Data, Some(StreamType::Stdout)) => ("o", stdout.push(&record.payload)),
