@@ -95,6 +95,7 @@ impl TestApi {
             tokens: Arc::clone(&tokens),
             clock,
             tenancy: Tenancy::Community(Arc::clone(&project)),
+            terminals: Arc::default(),
             link: None,
             compat,
             upgraded: TaskTracker::new(),

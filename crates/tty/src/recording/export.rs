@@ -25,6 +25,9 @@ pub struct TextOptions {
     pub input: bool,
     /// Lines that say who came, who got control, and when the size changed.
     pub markers: bool,
+    /// Before each line the time at which it was complete: when it scrolled away, or the recording
+    /// ended.
+    pub timestamps: bool,
 }
 
 /// Writes what was shown as lines of text: what was overwritten is gone, what scrolled away is there,
@@ -41,7 +44,9 @@ pub fn text(
         .map_err(io::Error::other)?;
     let mut transcript = avt::observer::Transcript::new();
     let mut streams = [Utf8::default(), Utf8::default()];
+    let mut at = None;
     for record in records {
+        at = options.timestamps.then_some(record.created_at);
         match (record.record_type, record.stream_type) {
             (RecordType::Data, Some(StreamType::Stdin)) if options.input => {
                 let typed = if record.masked {
@@ -60,7 +65,7 @@ pub fn text(
                 };
                 let shown = utf8.push(&record.payload);
                 let lines = terminal.feed_with(shown.as_str(), &mut transcript);
-                write_lines(&mut out, &lines)?;
+                write_lines(&mut out, at, &lines)?;
             }
             (RecordType::Data, _) => {}
             (kind, _) => {
@@ -71,7 +76,7 @@ pub fn text(
                     };
                     let (cols, rows) = (size.cols.into(), size.rows.into());
                     let lines = terminal.resize_with(cols, rows, &mut transcript);
-                    write_lines(&mut out, &lines)?;
+                    write_lines(&mut out, at, &lines)?;
                     if options.markers {
                         marker(&mut out, &record, &format!("{kind} {cols}x{rows}"))?;
                     }
@@ -84,9 +89,9 @@ pub fn text(
     }
     for utf8 in &mut streams {
         let lines = terminal.feed_with(utf8.finish(), &mut transcript);
-        write_lines(&mut out, &lines)?;
+        write_lines(&mut out, at, &lines)?;
     }
-    write_lines(&mut out, &transcript.finish(&terminal))
+    write_lines(&mut out, at, &transcript.finish(&terminal))
 }
 
 /// The text without anything that a terminal or an editor acts on: each such character becomes
@@ -111,10 +116,13 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     }
 }
 
-fn write_lines(out: &mut impl Write, lines: &[String]) -> io::Result<()> {
-    lines
-        .iter()
-        .try_for_each(|line| writeln!(out, "{}", harmless(line)))
+fn write_lines(out: &mut impl Write, at: Option<Timestamp>, lines: &[String]) -> io::Result<()> {
+    lines.iter().try_for_each(|line| {
+        if let Some(at) = at {
+            write!(out, "[{at:.3}] ")?;
+        }
+        writeln!(out, "{}", harmless(line))
+    })
 }
 
 fn marker(out: &mut impl Write, record: &Record, what: &str) -> io::Result<()> {

@@ -49,6 +49,8 @@ pub struct Export {
     pub stdout: bool,
     /// What it wrote about errors.
     pub stderr: bool,
+    /// In a text: the time, before each line.
+    pub timestamps: bool,
     /// In a text: who came, who got control, when the size changed. Other forms have it anyway.
     pub markers: bool,
 }
@@ -62,6 +64,7 @@ impl Default for Export {
             stdin: false,
             stdout: true,
             stderr: true,
+            timestamps: false,
             markers: false,
         }
     }
@@ -157,6 +160,7 @@ impl Job {
                 let options = TextOptions {
                     input: export.stdin,
                     markers: export.markers,
+                    timestamps: export.timestamps,
                 };
                 export::text(records, options, out)?;
             }

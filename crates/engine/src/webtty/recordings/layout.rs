@@ -24,6 +24,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 use serde::{Deserialize, Serialize};
 use tty::recording::Head;
 use tty::recording::vault::{MAX_CHUNK, Opener, SALT_LEN, Sealer, VaultError, VaultKey};
+use types::tunnel::Tunnel;
 
 /// A segment of so many bytes is not written again: what is written twice is bounded by it, and a
 /// reader of an hour has some hundred objects to get.
@@ -67,6 +68,8 @@ pub(super) struct Stored {
     pub(super) version: u8,
     /// As lists show it.
     pub(super) session: api::webtty::Session,
+    /// The tunnel of its server, as it was.
+    pub(super) tunnel: Tunnel,
     /// Payloads are ciphertext of the two ends.
     pub(super) sealed: bool,
     /// It has ended.

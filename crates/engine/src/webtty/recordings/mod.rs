@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use tty::recording::Entry;
+use types::tunnel::Tunnel;
 use types::webtty::RecordingMode;
 
 use self::layout::{Store, Stored};
@@ -61,8 +62,19 @@ pub struct Meta {
     /// The session as lists show it. Its `recording_mode` says whether there will be entries: of a
     /// private session it is kept that it took place.
     pub session: api::webtty::Session,
+    /// The tunnel of its server: who sees that sees the session, later on, too.
+    pub tunnel: Arc<Tunnel>,
     /// The payloads of entries are ciphertext of the two ends.
     pub sealed: bool,
+}
+
+/// A session that is kept.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// As lists show it.
+    pub session: api::webtty::Session,
+    /// The tunnel of its server, as it was.
+    pub tunnel: Tunnel,
 }
 
 /// What a session has to do about its recording.

@@ -89,14 +89,14 @@ impl Queue {
         if state.ended || *self.pace.borrow() == Pace::End {
             state.lost += 1;
         } else {
-            for piece in pieces(entry) {
-                let cost = piece.payload.len() + ENTRY;
-                if state.bytes + cost > MOST || (state.failing && state.bytes + cost > HOLD) {
-                    state.lost += 1;
-                } else {
-                    state.bytes += cost;
-                    state.entries.push_back((piece, at));
-                }
+            let cost = entry.payload.len() + ENTRY;
+            let room = if state.failing { HOLD } else { MOST };
+            // What no record takes would stand in the way of all that comes after it.
+            if state.bytes + cost > room || entry.payload.len() > MAX_PAYLOAD {
+                state.lost += 1;
+            } else {
+                state.bytes += cost;
+                state.entries.push_back((entry, at));
             }
             self.some.notify_one();
         }
@@ -178,25 +178,4 @@ impl Queue {
             changes
         });
     }
-}
-
-/// An entry with more than a record takes, as several.
-fn pieces(mut entry: Entry) -> impl Iterator<Item = Entry> {
-    let mut rest = Some(std::mem::take(&mut entry.payload));
-    let whole = entry.payload_length;
-    let one = rest.as_ref().is_none_or(|bytes| bytes.len() <= MAX_PAYLOAD);
-    std::iter::from_fn(move || {
-        let mut bytes = rest.take()?;
-        let mut piece = entry.clone();
-        if bytes.len() > MAX_PAYLOAD {
-            rest = Some(bytes.split_off(MAX_PAYLOAD));
-        }
-        piece.payload_length = if one {
-            whole
-        } else {
-            u64::try_from(bytes.len()).unwrap_or(u64::MAX)
-        };
-        piece.payload = bytes;
-        Some(piece)
-    })
 }

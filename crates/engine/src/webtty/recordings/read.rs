@@ -8,9 +8,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::warn;
 use tty::recording::{Broken, Head, Record, Verifier};
 use types::id::WebttySessionId;
+use types::tunnel::Tunnel;
 
 use super::layout::{Deleted, Store, StoreError, Stored};
-use super::{Inner, Recorder};
+use super::{Inner, Kept, Recorder};
 
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -76,16 +77,17 @@ impl Recorder {
         &self,
         project_id: &str,
         limit: usize,
-        wanted: impl Fn(&api::webtty::Session) -> bool,
-    ) -> Result<Vec<api::webtty::Session>, Unreadable> {
+        wanted: impl Fn(&api::webtty::Session, &Tunnel) -> bool,
+    ) -> Result<Vec<Kept>, Unreadable> {
         let Some(inner) = &self.inner else {
             return Ok(Vec::new());
         };
         let found = inner
-            .newest(project_id, limit, |stored| wanted(&stored.session))
+            .newest(project_id, limit, |stored| {
+                wanted(&stored.session, &stored.tunnel)
+            })
             .await?;
-        let sessions = found.iter().map(|stored| stored.session.clone());
-        Ok(sessions.collect())
+        Ok(found.iter().map(|stored| stored.kept()).collect())
     }
 
     /// One session of a project, as it is kept.
@@ -96,12 +98,12 @@ impl Recorder {
         &self,
         project_id: &str,
         id: &WebttySessionId,
-    ) -> Result<Option<api::webtty::Session>, Unreadable> {
+    ) -> Result<Option<Kept>, Unreadable> {
         let Some(inner) = &self.inner else {
             return Ok(None);
         };
         match inner.find(project_id, id.as_str()).await {
-            Ok(stored) => Ok(Some(stored.session)),
+            Ok(stored) => Ok(Some(stored.kept())),
             Err(Unreadable::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
@@ -199,6 +201,15 @@ impl Recorder {
         let bytes = inner.store.remove_segments(project_id, id).await?;
         inner.usage.change(project_id, bytes, 0);
         Ok(())
+    }
+}
+
+impl Stored {
+    fn kept(&self) -> Kept {
+        Kept {
+            session: self.session.clone(),
+            tunnel: self.tunnel.clone(),
+        }
     }
 }
 

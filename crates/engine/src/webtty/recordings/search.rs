@@ -8,6 +8,8 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tty::recording::search::Searcher;
 
+use types::tunnel::Tunnel;
+
 use super::layout::Stored;
 use super::read::Unreadable;
 use super::{Inner, Recorder};
@@ -69,7 +71,7 @@ pub struct SearchAnswer {
 }
 
 impl Recorder {
-    /// Searches the recordings of a project.
+    /// Searches the recordings of a project, of sessions whose tunnel the caller `sees`.
     ///
     /// # Errors
     /// See [`Unreadable`]. Without a place for recordings there is nothing to be found.
@@ -77,6 +79,7 @@ impl Recorder {
         &self,
         project_id: &str,
         search: Search,
+        sees: impl Fn(&Tunnel) -> bool,
     ) -> Result<SearchAnswer, Unreadable> {
         let Some(inner) = &self.inner else {
             return Ok(SearchAnswer::default());
@@ -88,6 +91,7 @@ impl Recorder {
                 wanted.as_deref().is_none_or(|wanted| has == Some(wanted))
             };
             !stored.sealed
+                && sees(&stored.tunnel)
                 && stored.deleted.is_none()
                 && is(&search.session_id, Some(&session.id))
                 && is(&search.server_id, session.server_id.as_deref())

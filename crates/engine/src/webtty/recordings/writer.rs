@@ -72,6 +72,7 @@ impl Writer {
             stored: Stored {
                 version: 1,
                 session: at_rest(meta.session.clone()),
+                tunnel: meta.tunnel.as_ref().clone(),
                 sealed: meta.sealed,
                 ended: false,
                 head: None,
