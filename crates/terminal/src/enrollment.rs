@@ -122,7 +122,7 @@ pub fn is_id(text: &str) -> bool {
 }
 
 /// Writes a file whole or not at all, readable by its owner alone from its first byte on.
-fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::DirBuilder::new()
         .recursive(true)

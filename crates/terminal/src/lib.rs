@@ -4,3 +4,4 @@
 //! (`server`); what is on the wire is the crate `tty`'s, and what runs is the crate `pty`'s.
 
 pub mod enrollment;
+pub mod identity_file;

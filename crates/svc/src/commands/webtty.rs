@@ -1,6 +1,7 @@
 //! `svc webtty`: terminals through tunnels.
 
 mod server;
+mod servers;
 
 use clap::Subcommand;
 
@@ -10,12 +11,12 @@ use crate::failure::Failure;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve terminals of this host, directly or through a tunnel
-    Server(Box<server::Args>),
+    Server(Box<servers::Args>),
 }
 
 /// Runs one of them.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Server(args) => server::run(*args).await,
+        Command::Server(args) => servers::run(*args).await,
     }
 }
