@@ -134,7 +134,7 @@ fn is_shared(_file: &File) -> io::Result<bool> {
 }
 
 /// Writes a file whole or not at all, readable by its owner alone from its first byte on.
-fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut folders = fs::DirBuilder::new();
     let mut options = fs::OpenOptions::new();

@@ -9,6 +9,7 @@ mod keys;
 mod list;
 mod piped;
 mod server;
+mod servers;
 mod sessions;
 mod stage;
 mod target;
@@ -24,7 +25,7 @@ use crate::failure::Failure;
   svc webtty exec build -- uname -a")]
 pub(crate) enum Command {
     /// Serve terminals of this host, directly or through a tunnel
-    Server(Box<server::Args>),
+    Server(Box<servers::Args>),
     /// Managed sessions: list, watch, join, control, replay
     #[command(subcommand)]
     Sessions(sessions::Command),
@@ -51,7 +52,7 @@ pub(crate) enum Command {
 /// Runs one of them.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Server(args) => server::run(*args).await,
+        Command::Server(args) => servers::run(*args).await,
         Command::Sessions(command) => sessions::run(command).await,
         Command::Client(args) => client::run(*args).await,
         Command::Exec(args) => exec::run(*args).await,
