@@ -24,6 +24,7 @@ use crate::{
 /// The flags of `svc webtty server`.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
