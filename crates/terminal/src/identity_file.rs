@@ -2,14 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use tty::identity::{BadIdentityFile, BadKey, EndpointIdentity, MAX_FILE};
 use zeroize::Zeroizing;
 
-use crate::enrollment::{EnrollmentError, is_id, write_private};
+use crate::enrollment::{EnrollmentError, is_id, is_shared, write_private};
 
 /// Where the identity of a server is, below a folder such as `~/.svc/webtty`.
 ///
@@ -30,8 +29,7 @@ pub fn path(folder: &Path, server_id: &str) -> Result<PathBuf, EnrollmentError> 
 pub fn load(path: &Path) -> Result<EndpointIdentity, IdentityError> {
     let unreadable = |error| IdentityError::Io(path.to_owned(), error);
     let file = File::open(path).map_err(unreadable)?;
-    let mode = file.metadata().map_err(unreadable)?.permissions().mode();
-    if mode & 0o077 != 0 {
+    if is_shared(&file).map_err(unreadable)? {
         return Err(IdentityError::Shared(path.to_owned()));
     }
     let mut text = Zeroizing::new(String::with_capacity(MAX_FILE));
@@ -80,6 +78,7 @@ pub enum IdentityError {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 

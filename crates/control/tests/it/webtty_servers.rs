@@ -291,6 +291,8 @@ async fn a_list_of_servers_has_pages_and_filters(control: TestControl) {
     let world = World::new(control).await;
     for name in ["Build-1", "build-2", "web"] {
         world.add(name).await;
+        // Of the same millisecond, any may be the first.
+        world.control.clock.advance(1);
     }
     let names = |list: &Value| -> Vec<String> {
         let servers = list["servers"].as_array().unwrap().iter();

@@ -24,6 +24,7 @@ use crate::{
 /// The flags of `svc webtty server`.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
@@ -88,15 +89,15 @@ struct CreateArgs {
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
-    /// Whether sessions are recorded: recorded or private
+    /// Whether sessions are recorded: `recorded` or `private`
     #[arg(long, value_name = "POLICY", default_value = "recorded")]
     recording_policy: RecordingPolicy,
 
-    /// How sessions are encrypted, for good: disabled or explicit_key (from end to end)
+    /// How sessions are encrypted, for good: `disabled` or `explicit_key` (from end to end)
     #[arg(long, value_name = "POLICY", default_value = "disabled")]
     encryption_policy: EncryptionPolicy,
 
-    /// Who may use it: project_members, or restricted (who may manage registered servers)
+    /// Who may use it: `project_members`, or `restricted` (who may manage registered servers)
     #[arg(long, value_name = "POLICY", default_value = "project_members")]
     access_policy: AccessPolicy,
 
@@ -136,7 +137,7 @@ struct ListArgs {
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,
 
-    /// Only those with this status: pending_enrollment, active or suspended
+    /// Only those with this status: `pending_enrollment`, `active` or `suspended`
     #[arg(long, value_name = "STATUS")]
     status: Option<ServerStatus>,
 
@@ -177,11 +178,11 @@ struct UpdateArgs {
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
-    /// Whether sessions are recorded: recorded or private
+    /// Whether sessions are recorded: `recorded` or `private`
     #[arg(long, value_name = "POLICY")]
     recording_policy: Option<RecordingPolicy>,
 
-    /// Who may use it: project_members or restricted
+    /// Who may use it: `project_members` or `restricted`
     #[arg(long, value_name = "POLICY")]
     access_policy: Option<AccessPolicy>,
 
