@@ -17,7 +17,9 @@ await drive(async (world) => {
   const engine = new FakeEngine(world);
   await engine.start();
   try {
-    for (const { look, options } of LOOKS) await story(world, engine, look, options);
+    // Each state by day on a phone and by night on a desk.
+    const looks = LOOKS.filter(({ look }) => ["light-phone", "dark-desk"].includes(look));
+    for (const { look, options } of looks) await story(world, engine, look, options);
     await attacks(world, engine);
     await withoutScripts(world);
   } finally {
@@ -166,11 +168,36 @@ async function story(world, engine, look, options) {
   await see(grace, "ended-for-who-watched");
 
   const session = address.split("/").at(-1);
+  if (look === "dark-desk") await removed(engine, ada, grace, world);
   await replay(world, engine, ada, session, look);
   for (const page of [ada, grace]) {
     page.clean();
     await page.context().close();
   }
+}
+
+/** Who is removed is told so, and nobody else is in their place. */
+async function removed(engine, ada, grace, world) {
+  await ada.goto(`/projects/${world.given.project}/terminals/wsv_1`);
+  await press(ada, "Open a terminal");
+  await inTerminal(ada);
+  const session = [...engine.sessions.keys()].at(-1);
+  await grace.goto(`/projects/${world.given.project}/sessions/${session}`);
+  await grace.state("You watch.");
+  await ada.keyboard.press("Control+Shift+Enter");
+  await press(ada, "Remove Grace");
+  await grace.state("You were removed from this session.");
+  await seen(world, grace, "removed");
+  await press(grace, "Watch again");
+  await grace.state("You watch.");
+  // The connection breaks: it is joined anew.
+  for (const { socket, user } of engine.sessions.get(session).people.values()) {
+    if (user === world.given.people.grace) socket?.terminate();
+  }
+  await grace.state("Trying again");
+  await grace.state("You watch.");
+  await press(ada, "End the session");
+  await grace.state("The session ended with 143.");
 }
 
 /** What the pages show of a recording is what another implementation of a terminal has. */

@@ -113,4 +113,4 @@ async function answer(response) {
 const API_SECONDS = 300;
 
 /** Tokens for streams: the longest there are, because some streams end with theirs. */
-const STREAM_SECONDS = 3600;
+export const STREAM_SECONDS = 3600;

@@ -1,6 +1,6 @@
 // Watches a session, asks for control, and types once it was granted.
 
-import { engine, page, path, streamAddress } from "/terminal/engine.mjs";
+import { STREAM_SECONDS, engine, page, path, streamAddress } from "/terminal/engine.mjs";
 import { Room, attempt, complain, ending, isMine, resolve, say } from "/terminal/room.mjs";
 import { Screen } from "/terminal/screen.mjs";
 import { Stream } from "/terminal/stream.mjs";
@@ -17,6 +17,7 @@ let me;
 let request;
 let rules = false;
 let tries = 0;
+let until = 0;
 
 async function begin() {
   again.hidden = true;
@@ -36,6 +37,7 @@ async function begin() {
   // The stream lasts for as long as the token with which it was asked for.
   const mine = await engine(participants, { method: "POST", body, lasting: true });
   me = mine.id;
+  until = Date.now() + (STREAM_SECONDS - 60) * 1000;
   screen ??= new Screen(one("#terminal"), { typed });
   const address = streamAddress(`${participants}/${encodeURIComponent(me)}/stream`);
   stream = new Stream(address, { opened: () => attach(mine.attach_grant), heard: hear, ended: lost });
@@ -101,8 +103,13 @@ function notice(notice) {
       if (isMe) over("Nobody answered in time.");
       break;
     case NOTICE.kicked:
-      stream.over = true;
+      if (Date.now() >= until) {
+        // An engine has go whose token ended, too.
+        void reattach("The time to watch was over.");
+        break;
+      }
       ended("You were removed from this session.");
+      again.hidden = false;
       break;
     default:
       break;
