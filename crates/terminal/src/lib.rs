@@ -9,4 +9,5 @@ pub mod client;
 pub mod enrollment;
 pub mod inventory;
 pub mod keys;
+#[cfg(unix)]
 pub mod server;

@@ -9,6 +9,7 @@ mod keys;
 mod list;
 mod piped;
 mod server;
+mod signalled;
 mod target;
 
 use clap::Subcommand;
