@@ -11,6 +11,7 @@ mod piped;
 mod server;
 mod servers;
 mod sessions;
+mod signalled;
 mod stage;
 mod target;
 

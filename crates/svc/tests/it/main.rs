@@ -37,4 +37,5 @@ mod supervised;
 mod terminal;
 mod token;
 mod up;
+mod webtty_client;
 mod webtty_servers;
