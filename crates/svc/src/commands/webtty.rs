@@ -1,5 +1,6 @@
 //! `svc webtty`: terminals through tunnels.
 
+#[cfg(unix)]
 mod server;
 
 use clap::Subcommand;
@@ -10,12 +11,14 @@ use crate::failure::Failure;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve terminals of this host, directly or through a tunnel
+    #[cfg(unix)]
     Server(Box<server::Args>),
 }
 
 /// Runs one of them.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Server(args) => server::run(*args).await,
+        #[cfg(unix)]
+        Command::Server(args) => Box::pin(server::run(*args)).await,
     }
 }
