@@ -8,6 +8,7 @@ mod fs;
 mod keys;
 mod list;
 mod piped;
+#[cfg(unix)]
 mod server;
 mod servers;
 mod sessions;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     /// The keys of clients that a server lets in
     #[command(subcommand)]
     AuthorizedClient(keys::AuthorizedClient),
+    #[cfg(unix)]
+    Server(Box<server::Args>),
 }
 
 /// Runs one of them.
@@ -62,5 +65,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Identity(command) => keys::identity(command),
         Command::KnownServer(command) => keys::known_server(command),
         Command::AuthorizedClient(command) => keys::authorized_client(command),
+        #[cfg(unix)]
+        Command::Server(args) => Box::pin(server::run(*args)).await,
     }
 }

@@ -38,4 +38,5 @@ mod terminal;
 mod token;
 mod up;
 mod webtty_client;
+mod webtty_server;
 mod webtty_servers;
