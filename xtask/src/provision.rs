@@ -4,7 +4,8 @@
 //! visitor, the Python SDK as an agent, PostgreSQL as the platform's database, Chromium as a
 //! person's browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's
 //! programs as visitors that judge or attack, systemd's verifier of units, Prometheus' checker of
-//! metrics and rules, and judges and peers written in Python and for Node.
+//! metrics and rules, asciinema as a player of recorded terminals, and judges and peers written in
+//! Python and for Node.
 //! Programs that are there already are used as they are.
 //! The Python packages live in a virtual environment under the target directory, the Node packages
 //! in a directory beside it, and so do an nginx and a promtool that we fetched: their Debian packages
@@ -51,6 +52,8 @@ pub(crate) struct Provisions {
     /// systemd's verifier of units; only Linux has it.
     systemd_analyze: Option<PathBuf>,
     promtool: PathBuf,
+    /// A player of recorded terminals.
+    asciinema: PathBuf,
     /// The one program that may be missing: it needs Go.
     h2spec: Option<PathBuf>,
 }
@@ -73,6 +76,7 @@ impl Provisions {
             ("SVC_TEST_NGHTTPD", &self.nghttpd),
             ("SVC_TEST_SLOWHTTPTEST", &self.slowhttptest),
             ("SVC_TEST_PROMTOOL", &self.promtool),
+            ("SVC_TEST_ASCIINEMA", &self.asciinema),
         ];
         if let Some(analyze) = &self.systemd_analyze {
             environment.push(("SVC_TEST_SYSTEMD_ANALYZE", analyze));
@@ -122,6 +126,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         slowhttptest: program::find("slowhttptest").context("slowhttptest is gone")?,
         systemd_analyze: program::find(ANALYZE),
         promtool: debian::promtool(&directory).context("promtool is gone")?,
+        asciinema: program::find("asciinema").context("asciinema is gone")?,
         h2spec: go::h2spec(repository, &directory.join("go"))?,
     };
     for (name, path) in provisions.environment() {
@@ -176,10 +181,12 @@ enum Need {
     Systemd,
     /// Prometheus, for its `promtool`.
     Prometheus,
+    /// The player and recorder of terminals; it is used to play.
+    Asciinema,
 }
 
 impl Need {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::CCompiler,
         Self::Curl,
         Self::Openssl,
@@ -194,6 +201,7 @@ impl Need {
         Self::Slowhttptest,
         Self::Systemd,
         Self::Prometheus,
+        Self::Asciinema,
     ];
 
     fn is_met(self, directory: &Path) -> bool {
@@ -216,6 +224,7 @@ impl Need {
                 .into_iter()
                 .any(|name| program::find(name).is_some()),
             Self::Prometheus => debian::promtool(directory).is_some(),
+            Self::Asciinema => program::find("asciinema").is_some(),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -239,6 +248,7 @@ impl Need {
             slowhttptest,
             systemd,
             prometheus,
+            asciinema,
         ] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
@@ -255,6 +265,7 @@ impl Need {
             Self::Slowhttptest => slowhttptest,
             Self::Systemd => systemd,
             Self::Prometheus => prometheus,
+            Self::Asciinema => asciinema,
         }
     }
 }
@@ -263,7 +274,7 @@ impl Need {
 struct Manager {
     program: &'static str,
     install: &'static str,
-    packages: [&'static str; 14],
+    packages: [&'static str; 15],
 }
 
 /// The first that is found is the system's. `test` drives apt-get itself; with the others
@@ -289,6 +300,7 @@ const MANAGERS: [Manager; 5] = [
             "slowhttptest",
             "systemd",
             "prometheus",
+            "asciinema",
         ],
     },
     Manager {
@@ -309,6 +321,7 @@ const MANAGERS: [Manager; 5] = [
             "slowhttptest",
             "systemd",
             "golang-github-prometheus",
+            "asciinema",
         ],
     },
     Manager {
@@ -329,6 +342,7 @@ const MANAGERS: [Manager; 5] = [
             "slowhttptest",
             "systemd",
             "prometheus",
+            "asciinema",
         ],
     },
     Manager {
@@ -350,6 +364,7 @@ const MANAGERS: [Manager; 5] = [
             // Never missing there, as below.
             "",
             "prometheus",
+            "asciinema",
         ],
     },
     Manager {
@@ -372,6 +387,7 @@ const MANAGERS: [Manager; 5] = [
             // Never missing there.
             "",
             "prometheus",
+            "asciinema",
         ],
     },
 ];

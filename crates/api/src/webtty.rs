@@ -26,12 +26,12 @@ pub const SESSION: &str = "/api/webtty/sessions/{id}";
 pub const EVENTS: &str = "/api/webtty/sessions/{id}/events";
 /// `GET`: its recording in a format, streamed.
 pub const EXPORT: &str = "/api/webtty/sessions/{id}/export";
-/// `GET`: whether its recording is what was recorded, and how its chain ends.
+/// `GET`: whether its recording is what was recorded.
 pub const VERIFY: &str = "/api/webtty/sessions/{id}/verify";
-/// `DELETE`: its recording, for good.
+/// `DELETE`: its recording. The session stays in the list.
 pub const RECORDING: &str = "/api/webtty/sessions/{id}/recording";
-/// `GET`: places in recordings where a text was shown.
-pub const SEARCH: &str = "/api/webtty/search";
+/// `GET`: lines of what was shown in the sessions of the project.
+pub const SEARCH: &str = "/api/webtty/recordings/search";
 /// `GET`: who takes part; `POST`: take part.
 pub const PARTICIPANTS: &str = "/api/webtty/sessions/{id}/participants";
 /// `POST`: detach, oneself or somebody else.
@@ -399,7 +399,93 @@ shapes! {
     }
 }
 
+shapes! {
+    /// Whether a recording is what was recorded.
+    RecordingVerdict {
+        /// It is: from the first record to the end that was kept apart from it. The end of a session
+        /// that runs is where it is now.
+        ok: bool,
+        /// Records that are what was recorded, from the first on.
+        records: u64,
+        /// The hash of the last of them, in hex.
+        head: String,
+        /// The number of the first that is not, as decimal text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        broken_at: Option<String>,
+        /// What is wrong with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        fault: Option<String>,
+    }
+    /// What a search found.
+    RecordingSearch {
+        /// Lines, of the newest session first, and of one session in their order.
+        hits: Vec<RecordingHit>,
+        /// Where there is more to look at: the search goes on with this as `before`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        next: Option<String>,
+        /// Whether there were recordings that could not be read.
+        incomplete: bool,
+    }
+    /// A line that was shown in a session.
+    RecordingHit {
+        /// The session.
+        session_id: String,
+        /// The record that showed it first, as decimal text.
+        seq: String,
+        /// When.
+        #[schema(format = DateTime)]
+        created_at: String,
+        /// The line, without anything that a terminal acts on.
+        line: String,
+    }
+}
+
 bodies! {
+    /// Which records are read.
+    EventsParams {
+        /// The first, as decimal text; 1 without it.
+        from_seq: String,
+        /// At most so many, 1 to 1000. There may be fewer though there are more to come: the list
+        /// is at its end where it is empty.
+        limit: u16,
+    }
+    /// What is looked for, and where.
+    SearchParams {
+        /// The text; required. Case does not count.
+        query: String,
+        /// Lines at most, 1 to 200; 50 without it.
+        limit: u16,
+        /// Only in this session.
+        session_id: String,
+        /// Only in sessions on this registered server.
+        server_id: String,
+        /// Only in sessions that this account opened.
+        user_id: String,
+        /// Only in sessions older than this one.
+        before: String,
+    }
+    /// What is exported, and in which form: a key of the query each.
+    ExportQuery {
+        /// `text`, `json`, `ndjson`, `asciicast` or `asciicast-v3`; `text` without it.
+        format: String,
+        /// The first record, by its number.
+        from_seq: u64,
+        /// Records at most.
+        max_events: u64,
+        /// Whether what was typed is there; not without it.
+        include_stdin: bool,
+        /// Whether what the command wrote is there; it is without it.
+        include_stdout: bool,
+        /// Whether what it wrote about errors is there; it is without it.
+        include_stderr: bool,
+        /// Whether lines of a text begin with the time.
+        include_timestamps: bool,
+        /// Whether a text says who came, who got control, and when the size changed.
+        include_markers: bool,
+    }
     /// What a session is for, as its opener says it.
     Context {
         /// Who is behind it: `human`, `agent`, `api`, `automation`, `ci`, `scheduled-job`.

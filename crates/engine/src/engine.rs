@@ -93,6 +93,9 @@ pub enum StartError {
         /// Why not.
         source: io::Error,
     },
+    /// Recordings of terminals have no place.
+    #[error(transparent)]
+    Recordings(#[from] crate::webtty::recordings::OpenError),
     /// The system refuses threads or descriptors.
     #[error("the workers cannot be started")]
     Workers(#[source] io::Error),
@@ -218,7 +221,8 @@ pub async fn start_with_clock(
 
     let live = Live::new(live_limits(&config), Arc::clone(&clock));
     let visits = TaskTracker::new();
-    let terminals = Arc::new(Sessions::new(Recorder::default()));
+    let recorder = Recorder::open(&config.recordings, Arc::clone(&clock)).await?;
+    let terminals = Arc::new(Sessions::new(recorder));
     let api = router(Arc::new(Api {
         live: Arc::clone(&live),
         tokens: Arc::clone(&tokens),
@@ -318,7 +322,7 @@ struct Parts {
 }
 
 /// Keeps the gauges true while the engine runs, then takes it down: admission ends, watchers are
-/// told, visits finish, agents are let go, workers stop, the log is flushed. The hard stop cuts the waiting
+/// told, visits finish, agents are let go, recordings are stored, workers stop, the log is flushed. The hard stop cuts the waiting
 /// short at any point.
 async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     let drain = core.shutdown.drain();
@@ -351,6 +355,10 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     tokio::select! {
         () = core.agents.wait() => {}
         () = tokio::time::sleep(FAREWELL) => {}
+        () = hard.cancelled() => {}
+    }
+    tokio::select! {
+        () = core.terminals.recorder.finish() => {}
         () = hard.cancelled() => {}
     }
     let Parts {

@@ -57,6 +57,22 @@ pub(super) struct ReadTerminals;
 #[derive(Debug)]
 pub(super) struct WriteTerminals;
 
+/// `webtty.logs.read-only` (WT-4).
+#[derive(Debug)]
+pub(super) struct ReadRecordings;
+
+/// `webtty.logs.read-write`.
+#[derive(Debug)]
+pub(super) struct DeleteRecordings;
+
+impl Needs for ReadRecordings {
+    const PERMISSION: Option<Permission> = Some(Permission::WebttyLogsReadOnly);
+}
+
+impl Needs for DeleteRecordings {
+    const PERMISSION: Option<Permission> = Some(Permission::WebttyLogsReadWrite);
+}
+
 impl Needs for ReadTerminals {
     const PERMISSION: Option<Permission> = Some(Permission::WebttySessionsReadOnly);
     const OR: Option<Permission> = Some(Permission::WebttySessionsReadWrite);

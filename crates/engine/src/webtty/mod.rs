@@ -15,7 +15,7 @@
 mod context;
 mod participant;
 mod policy;
-pub(crate) mod recordings;
+pub mod recordings;
 mod registry;
 mod relay;
 mod running;

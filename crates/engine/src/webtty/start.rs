@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tty::managed::{NewSession, Person};
 use types::id::{ParticipantId, WebttySessionId};
 use types::problem::Problem;
-use types::webtty::{EncryptionMode, Transport};
+use types::webtty::{EncryptionMode, RecordingMode, Transport};
 
 use super::context::Stated;
 use super::policy::Policy;
@@ -49,7 +49,12 @@ impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Full(full) => full.into(),
-            Refused::NotRecorded(not) => Self::unavailable().with_detail(not.to_string()),
+            Refused::NotRecorded(_) => Self::new(
+                503,
+                "recording_unavailable",
+                "Terminals here are recorded, and that cannot be done now.",
+            )
+            .with_retry_after(RETRY),
         }
     }
 }
@@ -100,7 +105,11 @@ pub(crate) fn begin(
     let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
     let id = WebttySessionId::new(millis, random_bytes());
     let initiator = ParticipantId::new(millis, random_bytes());
-    let policy = opener.policy;
+    let mut policy = opener.policy;
+    if !core.terminals.recorder.is_configured() {
+        // Nobody asks for recordings where there is no place for them, and none is claimed.
+        policy.recording = RecordingMode::Private;
+    }
     let sealed = policy.encryption == EncryptionMode::E2e;
     let facts = Facts {
         id,
@@ -123,6 +132,7 @@ pub(crate) fn begin(
     let meta = Meta {
         project_id: Arc::clone(&facts.project.id),
         session: shown::session(&facts, &session, None, true),
+        tunnel: Arc::clone(&facts.tunnel),
         sealed,
     };
     let recording = match core.terminals.recorder.start(&meta) {
@@ -145,3 +155,6 @@ pub(crate) fn begin(
     worker.spawn(running);
     Ok(Begun { session, seat })
 }
+
+/// Seconds after which it is worth to try again.
+const RETRY: u32 = 5;

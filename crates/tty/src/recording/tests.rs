@@ -228,7 +228,17 @@ fn a_transcript_has_what_was_shown() {
     let all = TextOptions {
         input: true,
         markers: true,
+        ..TextOptions::default()
     };
+    let timed = TextOptions {
+        timestamps: true,
+        ..TextOptions::default()
+    };
+    let shown_at = exported(|out| text(records.clone(), timed, out));
+    assert!(
+        shown_at.starts_with("[2023-11-14T22:13:22.250Z] $ ls\n"),
+        "{shown_at}"
+    );
     let shown = exported(|out| text(records, all, out));
     for line in [
         "[2023-11-14T22:13:20.000Z p1] open 20x4",
@@ -290,6 +300,7 @@ fn nothing_in_a_transcript_acts_on_a_terminal() {
                 TextOptions {
                     input: true,
                     markers: true,
+                    timestamps: true,
                 },
                 out,
             )

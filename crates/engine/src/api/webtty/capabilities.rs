@@ -18,7 +18,7 @@ pub(super) async fn capabilities<A: Load>(
     State(api): State<Arc<Api<A>>>,
 ) -> Response {
     let managed = api.tenancy.directory().is_some();
-    let stored = managed && api.terminals.recorder.is_configured();
+    let stored = api.terminals.recorder.is_configured();
     let required = PERMISSIONS.iter().map(|(operation, permissions)| {
         let names = permissions.iter().map(ToString::to_string);
         ((*operation).to_owned(), names.collect())
@@ -41,7 +41,9 @@ pub(super) async fn capabilities<A: Load>(
 
 /// WT-4. Where there are several, any of them does.
 const PERMISSIONS: &[(&str, &[Permission])] = {
-    use Permission::{WebttyLogsReadOnly, WebttySessionsReadOnly, WebttySessionsReadWrite};
+    use Permission::{
+        WebttyLogsReadOnly, WebttyLogsReadWrite, WebttySessionsReadOnly, WebttySessionsReadWrite,
+    };
     const READ: &[Permission] = &[WebttySessionsReadOnly, WebttySessionsReadWrite];
     const WRITE: &[Permission] = &[WebttySessionsReadWrite];
     &[
@@ -51,5 +53,7 @@ const PERMISSIONS: &[(&str, &[Permission])] = {
         ("control_requests_resolve", WRITE),
         ("sessions_terminate", WRITE),
         ("events_read", &[WebttyLogsReadOnly]),
+        ("recordings_read", &[WebttyLogsReadOnly]),
+        ("recordings_delete", &[WebttyLogsReadWrite]),
     ]
 };

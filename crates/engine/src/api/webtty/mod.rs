@@ -7,6 +7,7 @@ mod capabilities;
 mod control_requests;
 mod groups;
 mod participants;
+mod recordings;
 mod sessions;
 mod stream;
 
@@ -30,6 +31,7 @@ use types::boundary::ListScope;
 use types::json;
 use types::permission::Permission;
 use types::problem::Problem;
+use types::tunnel::Tunnel;
 
 use super::Api;
 use super::caller::Caller;
@@ -64,6 +66,7 @@ pub(super) fn router<A: Load>() -> Router<Arc<Api<A>>> {
         .route(paths::KEY_GRANTS, get(sessions::key_grants::<A>))
         .route(paths::GROUPS, get(groups::list::<A>))
         .route(paths::GROUP, get(groups::one::<A>))
+        .merge(recordings::router())
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 
@@ -127,9 +130,14 @@ impl<A> Api<A> {
 
 /// Whether the token shows the session: as it shows the tunnel of its server.
 fn sees(token: &Verified, project: &Project, known: &Known) -> bool {
+    shows(token, project, known.tunnel())
+}
+
+/// Whether the token shows what has to do with a tunnel.
+fn shows(token: &Verified, project: &Project, tunnel: &Tunnel) -> bool {
     let state = project.state();
     let workspace = state.workspace_id.as_deref();
-    let scope = token.boundary.list(&project.id, workspace, known.tunnel());
+    let scope = token.boundary.list(&project.id, workspace, tunnel);
     scope != ListScope::Hidden
 }
 

@@ -1,21 +1,25 @@
 //! Sessions: lists, one of them, and its end.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use ::api::webtty::{KeyGrant, SessionFilter};
+use ::api::webtty::{KeyGrant, Session, SessionFilter};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse as _;
 use http::{StatusCode, Uri};
-use types::filter::ListParams;
+use types::filter::{ListParams, MAX_LIMIT};
 use types::permission::Permission;
+use types::tunnel::Tunnel;
 
-use super::{Answer, at_most, json, not_allowed, path, reaches, refused};
+use super::recordings::{kept, unreadable};
+use super::{Answer, at_most, json, not_allowed, path, reaches, refused, shows};
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
 use crate::live::Load;
 
-/// The sessions that match: those that run, the newest first, then those that ended last.
+/// The sessions that match: those that run, the newest first, then those that ended last, then those
+/// that are kept.
 pub(super) async fn list<A: Load>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
@@ -27,7 +31,19 @@ pub(super) async fn list<A: Load>(
     let all = api.sessions_of(&caller.token, &caller.project);
     let shown = all.iter().map(crate::webtty::Known::session);
     let matching = shown.filter(|session| params.filters.matches(session));
-    let sessions: Vec<_> = matching.take(at_most(params.limit)).collect();
+    let limit = at_most(params.limit).min(usize::from(MAX_LIMIT));
+    let mut sessions: Vec<_> = matching.take(limit).collect();
+    let told: HashSet<_> = all.iter().map(|known| known.session().id).collect();
+    let (token, project) = (&caller.token, &caller.project);
+    let wanted = |session: &Session, tunnel: &Tunnel| {
+        !told.contains(&session.id)
+            && shows(token, project, tunnel)
+            && params.filters.matches(session)
+    };
+    let room = limit - sessions.len();
+    let kept = api.terminals.recorder.sessions(&project.id, room, wanted);
+    let kept = kept.await.map_err(unreadable)?;
+    sessions.extend(kept.into_iter().map(|kept| kept.session));
     Ok(json(sessions))
 }
 
@@ -37,8 +53,11 @@ pub(super) async fn one<A: Load>(
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Answer {
-    let known = api.session_of(&caller, &path(id)?)?;
-    Ok(json(known.session()))
+    let id = path(id)?;
+    match api.session_of(&caller, &id) {
+        Ok(known) => Ok(json(known.session())),
+        Err(_) => Ok(json(kept(&api, &caller, &id).await?.1.session)),
+    }
 }
 
 /// Has a session end. Its owner may.
