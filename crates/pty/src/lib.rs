@@ -18,3 +18,10 @@ pub use start::{Directory, Size, Spec, StartError};
 
 /// The signals that [`Process::signal`] takes.
 pub use nix::sys::signal::Signal;
+
+/// The name of this host and the release of its kernel, as uname(2) tells them.
+pub fn host() -> Option<(String, String)> {
+    let told = nix::sys::utsname::uname().ok()?;
+    let text = |part: &std::ffi::OsStr| part.to_string_lossy().into_owned();
+    Some((text(told.nodename()), text(told.release())))
+}

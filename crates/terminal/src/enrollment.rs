@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -64,8 +63,7 @@ impl Enrollment {
     pub fn load(path: &Path) -> Result<Self, EnrollmentError> {
         let unreadable = |error| EnrollmentError::Io(path.to_owned(), error);
         let file = File::open(path).map_err(unreadable)?;
-        let mode = file.metadata().map_err(unreadable)?.permissions().mode();
-        if mode & 0o077 != 0 {
+        if is_shared(&file).map_err(unreadable)? {
             return Err(EnrollmentError::Shared(path.to_owned()));
         }
         let mut text = String::new();
@@ -121,24 +119,39 @@ pub fn is_id(text: &str) -> bool {
     (1..=MAX_ID).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(known)
 }
 
+/// Whether others than its owner can read or write a file.
+#[cfg(unix)]
+fn is_shared(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Ok(file.metadata()?.permissions().mode() & 0o077 != 0)
+}
+
+/// Elsewhere the folder of a person is that person's, and what is in it is as well.
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "the shape of the other one")]
+fn is_shared(_file: &File) -> io::Result<bool> {
+    Ok(false)
+}
+
 /// Writes a file whole or not at all, readable by its owner alone from its first byte on.
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
+    let mut folders = fs::DirBuilder::new();
+    let mut options = fs::OpenOptions::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+        folders.mode(0o700);
+        options.mode(0o600);
+    }
+    folders.recursive(true).create(folder)?;
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));
     match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&unfinished)?;
+    let mut file = options.write(true).create_new(true).open(&unfinished)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&unfinished, path)
@@ -155,6 +168,8 @@ const MAX_BYTES: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn enrollment() -> Enrollment {

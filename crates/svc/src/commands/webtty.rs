@@ -1,8 +1,17 @@
 //! `svc webtty`: terminals through tunnels.
 
+mod asked;
+mod client;
+mod ended;
+mod exec;
+mod fs;
+mod keys;
+mod list;
+mod piped;
 mod server;
 mod sessions;
 mod stage;
+mod target;
 
 use clap::Subcommand;
 
@@ -10,12 +19,33 @@ use crate::failure::Failure;
 
 /// What can be done with terminals.
 #[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  svc webtty client build
+  svc webtty exec build -- uname -a")]
 pub(crate) enum Command {
     /// Serve terminals of this host, directly or through a tunnel
     Server(Box<server::Args>),
     /// Managed sessions: list, watch, join, control, replay
     #[command(subcommand)]
     Sessions(sessions::Command),
+    /// Open a terminal on a server
+    Client(Box<client::Args>),
+    /// Run one command on a server, for scripts
+    Exec(Box<exec::Args>),
+    /// List the servers of an engine
+    List(Box<list::Args>),
+    /// Read and write the files of a server
+    #[command(subcommand)]
+    Fs(fs::Command),
+    /// Keys of one's own, for end-to-end encryption
+    #[command(subcommand)]
+    Identity(keys::Identity),
+    /// The keys of servers that one connects to
+    #[command(subcommand)]
+    KnownServer(keys::KnownServer),
+    /// The keys of clients that a server lets in
+    #[command(subcommand)]
+    AuthorizedClient(keys::AuthorizedClient),
 }
 
 /// Runs one of them.
@@ -23,5 +53,12 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Server(args) => server::run(*args).await,
         Command::Sessions(command) => sessions::run(command).await,
+        Command::Client(args) => client::run(*args).await,
+        Command::Exec(args) => exec::run(*args).await,
+        Command::List(args) => list::run(*args).await,
+        Command::Fs(command) => fs::run(command).await,
+        Command::Identity(command) => keys::identity(command),
+        Command::KnownServer(command) => keys::known_server(command),
+        Command::AuthorizedClient(command) => keys::authorized_client(command),
     }
 }

@@ -74,24 +74,31 @@ impl Endpoint {
     /// Nobody is there, or they refuse. Each step has its own bound.
     pub async fn connect(&self) -> Result<Connection, ConnectionError> {
         match self {
-            Self::Url { url, bearer, trust } => {
+            Self::Url { url, bearer, .. } => {
                 let request = request(&url.to_string(), bearer.as_ref())?;
-                let stream = url.open(trust).await?;
-                Connection::websocket(stream, request).await
+                Connection::websocket(self.open().await?, request).await
             }
             Self::Private {
-                config,
-                tunnel,
-                transport,
-                path,
-            } => {
-                let stream = client::dial(config, tunnel).await?;
-                if *transport == Transport::Plain {
-                    return Ok(Connection::plain(stream));
-                }
+                transport: Transport::Plain,
+                ..
+            } => Ok(Connection::plain(self.open().await?)),
+            Self::Private { path, .. } => {
                 // The name is for the server's eyes, and no name of a host.
                 let request = request(&format!("ws://localhost{path}"), None)?;
-                Connection::websocket(stream, request).await
+                Connection::websocket(self.open().await?, request).await
+            }
+        }
+    }
+
+    /// A byte stream to the server, for what is asked beside WebTTY.
+    ///
+    /// # Errors
+    /// Nobody is there. Each step has its own bound.
+    pub async fn open(&self) -> Result<Box<dyn transport::Stream>, ConnectionError> {
+        match self {
+            Self::Url { url, trust, .. } => url.open(trust).await,
+            Self::Private { config, tunnel, .. } => {
+                Ok(Box::new(client::dial(config, tunnel).await?))
             }
         }
     }
@@ -113,9 +120,17 @@ impl Url {
             _ => return Err(BadUrl),
         };
         let usual = if is_secure { 443 } else { 80 };
-        let host = uri.host().ok_or(BadUrl)?;
+        let authority = uri.authority().ok_or(BadUrl)?;
+        let host = authority.host();
+        let port = match authority.as_str().strip_prefix(host) {
+            Some("") => usual,
+            Some(port) => match port.strip_prefix(':').unwrap_or_default().parse() {
+                Ok(0) | Err(_) => return Err(BadUrl),
+                Ok(port) => port,
+            },
+            None => return Err(BadUrl),
+        };
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let port = uri.port_u16().unwrap_or(usual);
         let address = HostPort::new(host, port).map_err(|_invalid| BadUrl)?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path = if path.starts_with('/') {

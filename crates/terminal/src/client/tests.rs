@@ -30,6 +30,7 @@ fn addresses_are_read_and_written() {
         "http://box",
         "ws://",
         "ws://a:0",
+        "ws://a:99999",
         "ws://u:p@a",
         "ws://a/#b",
         "svc://a",
