@@ -117,6 +117,8 @@ pub(crate) enum To {
     Param(&'static str),
     /// Into the filters of `params`.
     Filter(&'static str),
+    /// Into the query, by itself.
+    Query(&'static str),
     /// Into the body.
     Body(&'static str),
     /// To whoever has streams, as it is called.
@@ -187,6 +189,7 @@ impl TerminalTool {
     ) -> Result<Request<Bytes>, BadArgument> {
         let mut address = path.to_owned();
         let (mut params, mut filters, mut body) = (Map::new(), Map::new(), Map::new());
+        let mut query = String::new();
         for argument in self.arguments {
             let Some(value) = given.get(argument.name) else {
                 continue;
@@ -202,6 +205,11 @@ impl TerminalTool {
                     params.insert("from_seq".to_owned(), value.to_string().into());
                 }
                 To::Param(name) => drop(params.insert(name.to_owned(), value.clone())),
+                To::Query(name) => {
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    query.extend(["&", name, "="]);
+                    push_encoded(&mut query, &text);
+                }
                 To::Filter(name) => drop(filters.insert(name.to_owned(), value.clone())),
                 To::Body(name) => drop(body.insert(name.to_owned(), value.clone())),
                 To::Stream => {}
@@ -211,8 +219,11 @@ impl TerminalTool {
             params.insert("filters".to_owned(), Value::Object(filters));
         }
         if !params.is_empty() {
-            address.push_str("?params=");
-            push_encoded(&mut address, &Value::Object(params).to_string());
+            query.push_str("&params=");
+            push_encoded(&mut query, &Value::Object(params).to_string());
+        }
+        if let Some(query) = query.strip_prefix('&') {
+            address.extend(["?", query]);
         }
         let request = match verb {
             Verb::Get => Request::get(address).body(Bytes::new()),
@@ -229,7 +240,11 @@ impl TerminalTool {
     pub(crate) fn name_of(&self, field: &str) -> String {
         let last = field.rsplit('.').next().unwrap_or(field);
         let is_meant = |argument: &&Argument| match argument.to {
-            To::Path(name) | To::Param(name) | To::Filter(name) | To::Body(name) => name == last,
+            To::Path(name)
+            | To::Param(name)
+            | To::Filter(name)
+            | To::Query(name)
+            | To::Body(name) => name == last,
             To::Stream => argument.name == last,
         };
         let found = self.arguments.iter().find(is_meant);

@@ -188,24 +188,24 @@ pub(crate) const SESSION_EXPORT: Tool = Tool {
             SESSION,
             Argument {
                 required: true,
-                ..param(
+                ..query(
                     "format",
-                    Shape::OneOf(&["text", "json", "ndjson", "asciicast-v2", "asciicast-v3"]),
+                    Shape::OneOf(&["text", "json", "ndjson", "asciicast", "asciicast-v3"]),
                     "What is written.",
                 )
             },
-            param("include_stdin", Shape::Flag, "What was typed, too."),
-            param(
+            query("include_stdin", Shape::Flag, "What was typed, too."),
+            query(
                 "include_markers",
                 Shape::Flag,
                 "Of text: who came, and who got control.",
             ),
-            param(
+            query(
                 "from_seq",
                 Shape::Number(1, MAX_SEQ, None),
                 "The number of the first record.",
             ),
-            param(
+            query(
                 "max_events",
                 Shape::Number(1, 100_000, None),
                 "At most this many records.",
@@ -389,6 +389,13 @@ const fn param(name: &'static str, shape: Shape, about: &'static str) -> Argumen
         shape,
         about,
         required: false,
+    }
+}
+
+const fn query(name: &'static str, shape: Shape, about: &'static str) -> Argument {
+    Argument {
+        to: To::Query(name),
+        ..param(name, shape, about)
     }
 }
 

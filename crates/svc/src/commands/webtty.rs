@@ -8,6 +8,7 @@ mod fs;
 mod keys;
 mod list;
 mod piped;
+#[cfg(unix)]
 mod server;
 mod sessions;
 mod stage;
@@ -24,6 +25,7 @@ use crate::failure::Failure;
   svc webtty exec build -- uname -a")]
 pub(crate) enum Command {
     /// Serve terminals of this host, directly or through a tunnel
+    #[cfg(unix)]
     Server(Box<server::Args>),
     /// Managed sessions: list, watch, join, control, replay
     #[command(subcommand)]
@@ -51,7 +53,8 @@ pub(crate) enum Command {
 /// Runs one of them.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Server(args) => server::run(*args).await,
+        #[cfg(unix)]
+        Command::Server(args) => Box::pin(server::run(*args)).await,
         Command::Sessions(command) => sessions::run(command).await,
         Command::Client(args) => client::run(*args).await,
         Command::Exec(args) => exec::run(*args).await,

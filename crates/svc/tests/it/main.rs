@@ -37,3 +37,4 @@ mod supervised;
 mod terminal;
 mod token;
 mod up;
+mod webtty_server;
