@@ -2,7 +2,7 @@
 
 use api::control::{
     Access, Operation, addresses, plans, projects, records, settings, tokens, turn, webhooks,
-    whoami, workspaces,
+    webtty_servers, whoami, workspaces,
 };
 use serde_json::{Value, json};
 use types::permission::Permission;
@@ -336,6 +336,56 @@ pub const TOOLS: &[Tool] = &[
                       first: whoever dials it reaches nobody then.",
         effect: Effect::Destroys,
         call: Call::Operation(addresses::RELEASE),
+    },
+    Tool {
+        name: "svc_webtty_servers_list",
+        title: "List registered WebTTY servers",
+        description: "The hosts whose terminals are registered in a project, with their status and \
+                      policies, page by page. Whether one is online is in the list of tunnels.",
+        effect: Effect::Reads,
+        call: Call::Operation(webtty_servers::LIST),
+    },
+    Tool {
+        name: "svc_webtty_server_get",
+        title: "Get a registered WebTTY server",
+        description: "One registered server: its status, and whether its sessions are recorded, \
+                      encrypted from end to end, and for whom.",
+        effect: Effect::Reads,
+        call: Call::Operation(webtty_servers::GET),
+    },
+    Tool {
+        name: "svc_webtty_server_create",
+        title: "Register a WebTTY server",
+        description: "Makes the record of a server. It serves when its host has enrolled itself, \
+                      with `svc webtty server enroll <name>` there: whoever runs that can be given \
+                      terminals of the host, so ask the person first.",
+        effect: Effect::Adds,
+        call: Call::Operation(webtty_servers::CREATE),
+    },
+    Tool {
+        name: "svc_webtty_server_update",
+        title: "Change a registered WebTTY server",
+        description: "Changes the name, policies or labels of a server, suspends or resumes it. \
+                      Suspending ends all sessions at once; a policy of `private` keeps no record \
+                      of what is done. Ask the person first.",
+        effect: Effect::Destroys,
+        call: Call::Operation(webtty_servers::UPDATE),
+    },
+    Tool {
+        name: "svc_webtty_server_delete",
+        title: "Delete a registered WebTTY server",
+        description: "Removes a server with its keys and ends all of its sessions. Its host is \
+                      another server when it comes back. Ask the person first.",
+        effect: Effect::Destroys,
+        call: Call::Operation(webtty_servers::DELETE),
+    },
+    Tool {
+        name: "svc_webtty_server_enrollment_get",
+        title: "Get the enrollment of a WebTTY server",
+        description: "The public keys and the fingerprint of a server, to compare with what its \
+                      host shows, and what it said that it can do. Absent before its enrollment.",
+        effect: Effect::Reads,
+        call: Call::Operation(webtty_servers::GET),
     },
     Tool {
         name: "svc_project_turn_credentials_create",

@@ -121,7 +121,7 @@ pub fn is_id(text: &str) -> bool {
 
 /// Whether others than its owner can read or write a file.
 #[cfg(unix)]
-fn is_shared(file: &File) -> io::Result<bool> {
+pub(crate) fn is_shared(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::PermissionsExt as _;
     Ok(file.metadata()?.permissions().mode() & 0o077 != 0)
 }
@@ -129,12 +129,12 @@ fn is_shared(file: &File) -> io::Result<bool> {
 /// Elsewhere the folder of a person is that person's, and what is in it is as well.
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps, reason = "the shape of the other one")]
-fn is_shared(_file: &File) -> io::Result<bool> {
+pub(crate) fn is_shared(_file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
 /// Writes a file whole or not at all, readable by its owner alone from its first byte on.
-fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut folders = fs::DirBuilder::new();
     let mut options = fs::OpenOptions::new();

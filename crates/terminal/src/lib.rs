@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod enrollment;
+pub mod identity_file;
 pub mod inventory;
 pub mod keys;
 pub mod server;

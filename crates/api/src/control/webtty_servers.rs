@@ -104,9 +104,9 @@ pub const ENROLL: &Operation = &Operation {
         required: true,
         example: || {
             json!({
-                "serverPublicKey": "HQt_8w-DNPcaGv7xuaaAWVJuEu0FudxdbPrZ_Eg-xSc",
-                "serverSigningKeyId": "0uQ3wA9RzYBOlsBqVxYVC6yYUjzPFbMhDHpGGxg4P9k",
-                "serverSigningPublicKey": "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE",
+                "serverPublicKey": "DuPSE26HMCLVpRJHQIoC5ihUsYN6e9T4mgaRvUfczWw",
+                "serverSigningKeyId": "QbJ00rswa_R6CSTOuV1J-RtSW4W067y-4P2Bx6Cl59g",
+                "serverSigningPublicKey": "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEwfwhhfiL6dNdhypCNgmCNdcQ4HlzoSH-m4H6J8P17fxFXSXSWdndUtGPcGXvWsyrjWcXlJ7pit0JL9uAlQy7KQ",
                 "serverKeyAlgorithm": "webtty-x25519-hpke-v1",
             })
         },

@@ -53,5 +53,6 @@ mod tokens;
 mod turn;
 mod walk;
 mod webhooks;
+mod webtty_servers;
 mod whoami;
 mod workspaces;

@@ -10,6 +10,7 @@ mod list;
 mod piped;
 #[cfg(unix)]
 mod server;
+mod servers;
 mod sessions;
 mod stage;
 mod target;
@@ -25,8 +26,7 @@ use crate::failure::Failure;
   svc webtty exec build -- uname -a")]
 pub(crate) enum Command {
     /// Serve terminals of this host, directly or through a tunnel
-    #[cfg(unix)]
-    Server(Box<server::Args>),
+    Server(Box<servers::Args>),
     /// Managed sessions: list, watch, join, control, replay
     #[command(subcommand)]
     Sessions(sessions::Command),
@@ -53,8 +53,7 @@ pub(crate) enum Command {
 /// Runs one of them.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        #[cfg(unix)]
-        Command::Server(args) => Box::pin(server::run(*args)).await,
+        Command::Server(args) => servers::run(*args).await,
         Command::Sessions(command) => sessions::run(command).await,
         Command::Client(args) => client::run(*args).await,
         Command::Exec(args) => exec::run(*args).await,
