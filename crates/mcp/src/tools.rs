@@ -9,6 +9,7 @@ use types::permission::Permission;
 
 use crate::live::{self, LiveList};
 use crate::schema;
+use crate::terminals::{self, TerminalTool};
 
 /// One tool.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +39,8 @@ pub enum Effect {
     Changes,
     /// Something is gone afterwards.
     Destroys,
+    /// Nobody can say: it runs what somebody wrote.
+    Acts,
 }
 
 /// How a tool is carried out.
@@ -57,6 +60,8 @@ pub(crate) enum Call {
     CreateProject,
     /// A list of the Engine API, of the project's engine.
     Live(&'static LiveList),
+    /// Something about terminals.
+    Terminal(&'static TerminalTool),
 }
 
 /// Every tool, in the order in which they are listed.
@@ -205,6 +210,18 @@ pub const TOOLS: &[Tool] = &[
         effect: Effect::Reads,
         call: Call::Live(live::TUNNELS),
     },
+    terminals::LIST,
+    terminals::EXEC,
+    terminals::SESSIONS_LIST,
+    terminals::SESSION_GET,
+    terminals::SESSION_PARTICIPANTS,
+    terminals::SESSION_EVENTS,
+    terminals::SESSION_EXPORT,
+    terminals::SESSION_SCREEN,
+    terminals::SESSION_TYPE,
+    terminals::CONTROL_REQUESTS_LIST,
+    terminals::CONTROL_REQUEST_CREATE,
+    terminals::CONTROL_REQUEST_RESOLVE,
     Tool {
         name: "svc_project_settings_get",
         title: "Get the policy of a project",
@@ -397,7 +414,7 @@ impl Tool {
     /// The operations of the control plane that it may become.
     pub(crate) fn operations(&self) -> Vec<&'static Operation> {
         match self.call {
-            Call::Discovery | Call::OpenApi | Call::Live(_) => Vec::new(),
+            Call::Discovery | Call::OpenApi | Call::Live(_) | Call::Terminal(_) => Vec::new(),
             Call::Operation(operation) | Call::WithBody(operation, _) => vec![operation],
             Call::Either(one, other) => vec![one, other],
             Call::CreateProject => vec![projects::CREATE],
@@ -420,8 +437,10 @@ impl Tool {
     /// The least that a credential has to hold; `None`: no credential is needed (MC-2).
     pub fn scopes(&self) -> Option<Vec<Permission>> {
         let mut scopes = Vec::new();
-        if let Call::Live(list) = self.call {
-            scopes.extend(list.permission());
+        match self.call {
+            Call::Live(list) => scopes.extend(list.permission()),
+            Call::Terminal(tool) => scopes.extend(tool.scopes),
+            _ => {}
         }
         for operation in self.operations() {
             if let Access::Permitted(permission, _) = operation.access
@@ -459,10 +478,10 @@ pub(crate) fn annotations(title: &str, effect: Effect) -> Value {
     json!({
         "title": title,
         "readOnlyHint": effect == Effect::Reads,
-        "destructiveHint": effect == Effect::Destroys,
-        "idempotentHint": effect != Effect::Adds,
-        // All of it is about this platform alone.
-        "openWorldHint": false,
+        "destructiveHint": matches!(effect, Effect::Destroys | Effect::Acts),
+        "idempotentHint": !matches!(effect, Effect::Adds | Effect::Acts),
+        // All else is about this platform alone.
+        "openWorldHint": effect == Effect::Acts,
     })
 }
 

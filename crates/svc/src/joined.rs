@@ -94,11 +94,16 @@ pub(crate) struct Asking {
     api: Api,
     session_id: String,
     participant_id: String,
+    about: Option<Map<String, Value>>,
 }
 
 impl Joined {
-    /// Takes part as a spectator.
-    pub(crate) async fn join(config: &Config, session_id: &str) -> Result<Self, Failure> {
+    /// Takes part as a spectator. `about` is kept with the participant and with what it asks for.
+    pub(crate) async fn join(
+        config: &Config,
+        session_id: &str,
+        about: Option<Map<String, Value>>,
+    ) -> Result<Self, Failure> {
         let api = Api::new(config)?;
         let named = |template| path(template, &[("id", session_id)]);
         let can: Capabilities = read(&api, Method::GET, api::webtty::CAPABILITIES, None).await?;
@@ -112,7 +117,10 @@ impl Joined {
         if !session.live.attachable {
             return Err(not_attachable(&session));
         }
-        let body = json!({"role": "spectator", "transport": "websocket"});
+        let mut body = json!({"role": "spectator", "transport": "websocket"});
+        if let (Some(about), Value::Object(body)) = (&about, &mut body) {
+            body.insert("metadata".to_owned(), about.clone().into());
+        }
         let own: Listed = read(&api, Method::POST, &named(PARTICIPANTS), Some(&body)).await?;
         let grant = own.attach_grant.as_deref().unwrap_or_default();
         let grant = base64::engine::general_purpose::STANDARD.decode(grant);
@@ -132,6 +140,7 @@ impl Joined {
                 api,
                 session_id: session_id.to_owned(),
                 participant_id: own.id.clone(),
+                about,
             },
             participant,
             input,
@@ -356,6 +365,9 @@ impl Asking {
         }
         if let Some(seconds) = ask.seconds {
             body.insert("control_seconds".to_owned(), json!(seconds));
+        }
+        if let Some(about) = &self.about {
+            body.insert("metadata".to_owned(), about.clone().into());
         }
         let requests = path(CONTROL_REQUESTS, &[("id", &self.session_id)]);
         let body = Value::Object(body);

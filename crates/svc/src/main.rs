@@ -30,6 +30,7 @@ mod random;
 mod signals;
 mod suggest;
 mod supervisor;
+mod terminals;
 mod time;
 mod watch;
 

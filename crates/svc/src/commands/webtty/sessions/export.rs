@@ -7,11 +7,11 @@ use std::{
 };
 
 use api::webtty::EXPORT;
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use client::api::{Api, Download};
-use serde_json::Value;
+use serde_json::Map;
 
-use super::{On, given};
+use super::On;
 use crate::{
     failure::Failure,
     output::{self, closed},
@@ -33,16 +33,35 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// What was typed, too. Input that the command hid is not recorded
-    #[arg(long)]
-    include_stdin: bool,
-
-    /// Of text: lines that say who came, who got control, and when the size changed
-    #[arg(long)]
-    include_markers: bool,
+    #[command(flatten)]
+    include: Include,
 
     #[command(flatten)]
     on: On,
+}
+
+/// What is in it.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(super) struct Include {
+    /// What was typed, too. Input that the command hid is not recorded
+    #[arg(long)]
+    pub(super) include_stdin: bool,
+
+    /// Of text: lines begin with the time
+    #[arg(long)]
+    pub(super) include_timestamps: bool,
+
+    /// Of text: lines that say who came, who got control, and when the size changed
+    #[arg(long)]
+    pub(super) include_markers: bool,
+
+    /// The number of the first record
+    #[arg(long, value_name = "N")]
+    pub(super) from_seq: Option<u64>,
+
+    /// At most so many records
+    #[arg(long, value_name = "N")]
+    pub(super) max_events: Option<u64>,
 }
 
 /// The formats.
@@ -68,7 +87,7 @@ impl Export {
             Self::Text => "text",
             Self::Json => "json",
             Self::Ndjson => "ndjson",
-            Self::Asciicast => "asciicast-v2",
+            Self::Asciicast => "asciicast",
             Self::AsciicastV3 => "asciicast-v3",
         }
     }
@@ -77,14 +96,7 @@ impl Export {
 /// Writes it.
 pub(super) async fn export(args: ExportArgs) -> Result<(), Failure> {
     let api = args.on.api()?;
-    let download = begin(
-        &api,
-        &args.on,
-        args.format,
-        args.include_stdin,
-        args.include_markers,
-    )
-    .await?;
+    let download = begin(&api, &args.on, args.format, args.include).await?;
     let Some(path) = args.file else {
         let mut out = io::stdout().lock();
         return copy(download, &mut out).await.map(drop);
@@ -101,16 +113,24 @@ pub(super) async fn begin(
     api: &Api,
     on: &On,
     format: Export,
-    stdin: bool,
-    markers: bool,
+    with: Include,
 ) -> Result<Download, Failure> {
-    let yes = |is_wanted: bool| is_wanted.then_some(Value::Bool(true));
-    let params = given([
-        ("format", Some(format.name().into())),
-        ("include_stdin", yes(stdin)),
-        ("include_markers", yes(markers)),
-    ]);
-    Ok(api.download(&on.path(EXPORT), params).await?)
+    let mut path = format!("{}?format={}", on.path(EXPORT), format.name());
+    for (name, is_given) in [
+        ("include_stdin", with.include_stdin),
+        ("include_timestamps", with.include_timestamps),
+        ("include_markers", with.include_markers),
+    ] {
+        if is_given {
+            path.push_str(&format!("&{name}=true"));
+        }
+    }
+    for (name, number) in [("from_seq", with.from_seq), ("max_events", with.max_events)] {
+        if let Some(number) = number {
+            path.push_str(&format!("&{name}={number}"));
+        }
+    }
+    Ok(api.download(&path, Map::new()).await?)
 }
 
 async fn copy(mut download: Download, out: &mut impl Write) -> Result<u64, Failure> {

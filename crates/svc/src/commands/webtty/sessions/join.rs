@@ -59,7 +59,7 @@ pub(crate) struct JoinArgs {
 pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
     let config = args.on.connection.resolve()?;
     let shutdown = signals::listen(Duration::ZERO)?;
-    let joined = Joined::join(&config, &args.on.session).await?;
+    let joined = Joined::join(&config, &args.on.session, None).await?;
     let stage = Stage::enter()?;
     let ask = Ask {
         reason: args.reason,

@@ -6,8 +6,9 @@ use client::api::Api;
 use http::Method;
 use serde_json::{Map, Value};
 
-use super::{On, Written, cell, get_list, given, list::Filter, write_list};
+use super::{On, Written, cell, get, given, write_list};
 use crate::{
+    cli::Format,
     connection::Connection,
     failure::{Code, Failure},
     output, prompt,
@@ -17,17 +18,30 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   svc webtty sessions search \"permission denied\"
-  svc webtty sessions search deploy.sh --user-id usr_… --started-from 2026-01-02T00:00:00Z")]
+  svc webtty sessions search deploy.sh --user-id usr_…")]
 pub(crate) struct SearchArgs {
     /// What was shown, in a line; upper and lower case are the same
     #[arg(value_name = "TEXT")]
     text: String,
 
-    #[command(flatten)]
-    filter: Filter,
+    /// Only in this session
+    #[arg(long, value_name = "ID")]
+    session_id: Option<String>,
 
-    /// At most so many places
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Only in sessions on this registered server
+    #[arg(long, value_name = "ID")]
+    server_id: Option<String>,
+
+    /// Only in sessions that this account opened
+    #[arg(long, value_name = "ID")]
+    user_id: Option<String>,
+
+    /// Only in sessions older than this one
+    #[arg(long, value_name = "ID")]
+    before: Option<String>,
+
+    /// At most so many lines; 50 without it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
     limit: Option<u32>,
 
     #[command(flatten)]
@@ -53,19 +67,37 @@ pub(crate) struct DeleteArgs {
 /// Finds places in recordings.
 pub(super) async fn search(args: SearchArgs) -> Result<(), Failure> {
     let api = Api::new(&args.connection.resolve()?)?;
-    let filters = args.filter.to_json();
-    let filters = (!filters.is_empty()).then_some(Value::Object(filters));
+    let text = |text: Option<String>| text.map(Value::String);
     let params = given([
-        ("text", Some(args.text.into())),
-        ("filters", filters),
+        ("query", Some(args.text.into())),
+        ("session_id", text(args.session_id)),
+        ("server_id", text(args.server_id)),
+        ("user_id", text(args.user_id)),
+        ("before", text(args.before)),
         ("limit", args.limit.map(Value::from)),
     ]);
-    let found = get_list(&api, SEARCH, params).await?;
+    let found = get(&api, SEARCH, params).await?;
+    if args.written.output == Format::Json {
+        return output::json(&found);
+    }
+    let hits = found.get("hits").and_then(Value::as_array);
     let heading = ["SESSION", "SEQ", "TIME", "LINE"];
-    write_list(args.written.output, &found, &heading, |place| {
-        let columns = ["/session_id", "/seq", "/created_at", "/line"];
-        columns.map(|pointer| cell(place, pointer)).into()
-    })
+    write_list(
+        Format::Text,
+        hits.map(Vec::as_slice).unwrap_or_default(),
+        &heading,
+        |place| {
+            let columns = ["/session_id", "/seq", "/created_at", "/line"];
+            columns.map(|pointer| cell(place, pointer)).into()
+        },
+    )?;
+    if found.get("incomplete").and_then(Value::as_bool) == Some(true) {
+        output::message("there are recordings that could not be read");
+    }
+    if let Some(next) = found.get("next").and_then(Value::as_str) {
+        output::message(&format!("older sessions: --before {}", output::plain(next)));
+    }
+    Ok(())
 }
 
 /// Deletes the recording of a session.

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use api::webtty::VERIFY;
+use api::webtty::{RecordingVerdict, VERIFY};
 use clap::Parser;
 use client::api::ApiError;
 use http::Method;
@@ -19,7 +19,7 @@ use tty::recording::{Broken, Fault, Head, Record, Verifier};
 
 use super::{
     On, Written,
-    export::{Export, begin},
+    export::{Export, Include, begin},
 };
 use crate::{
     cli::Format,
@@ -100,9 +100,14 @@ async fn of_engine(on: &On) -> Result<Found, Failure> {
         Err(ApiError::Refused(problem)) if problem.status == 405 => Value::Null,
         Err(error) => return Err(error.into()),
     };
-    let head = answer.get("head").cloned();
-    let head = head.and_then(|head| serde_json::from_value(head).ok());
-    let mut download = begin(&api, on, Export::Ndjson, true, true).await?;
+    let verdict: Option<RecordingVerdict> = serde_json::from_value(answer).ok();
+    let head = verdict.as_ref().and_then(kept);
+    // All of it, or the chain has holes.
+    let all = Include {
+        include_stdin: true,
+        ..Include::default()
+    };
+    let mut download = begin(&api, on, Export::Ndjson, all).await?;
     let mut lines = Lines::default();
     let mut chain = Chain::new(&on.session, head);
     while let Some(bytes) = download.next().await? {
@@ -110,15 +115,25 @@ async fn of_engine(on: &On) -> Result<Found, Failure> {
     }
     lines.finish(|line| chain.line(line))?;
     let found = chain.finish();
-    match answer.get("broken").filter(|broken| !broken.is_null()) {
-        Some(broken) if found.broken.is_none() => {
-            let seq = super::cell(broken, "/seq");
-            let fault = output::plain(&super::cell(broken, "/fault"));
+    match verdict {
+        Some(verdict) if !verdict.ok && found.broken.is_none() => {
+            let seq = verdict.broken_at.unwrap_or_else(|| "-".to_owned());
+            let fault = verdict.fault.unwrap_or_default();
+            let (seq, fault) = (output::plain(&seq), output::plain(&fault));
             let message = format!("the engine finds its recording broken at record {seq}: {fault}");
             Err(Failure::new(Code::Failed, message).named("recording_broken"))
         }
         _ => Ok(found),
     }
+}
+
+/// The end that the engine keeps apart, where it finds nothing wrong.
+fn kept(verdict: &RecordingVerdict) -> Option<Head> {
+    if !verdict.ok {
+        return None;
+    }
+    let head = json!({"seq": verdict.records.to_string(), "hash": verdict.head});
+    serde_json::from_value(head).ok()
 }
 
 fn of_file(session: &str, path: &Path) -> Result<Found, Failure> {
