@@ -1,6 +1,8 @@
 //! `svc webtty`: terminals through tunnels.
 
+#[cfg(unix)]
 mod server;
+#[cfg(unix)]
 mod servers;
 
 use clap::Subcommand;
@@ -11,12 +13,14 @@ use crate::failure::Failure;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve terminals of this host, directly or through a tunnel
+    #[cfg(unix)]
     Server(Box<servers::Args>),
 }
 
 /// Runs one of them.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Server(args) => servers::run(*args).await,
+        #[cfg(unix)]
+        Command::Server(args) => Box::pin(servers::run(*args)).await,
     }
 }
