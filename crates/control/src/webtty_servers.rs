@@ -1,4 +1,5 @@
-//! Registered `WebTTY` servers of a project (CP-12): their records and their enrollment.
+//! Registered `WebTTY` servers of a project (CP-12), under permissions of their own (WT-6): their
+//! records and their enrollment.
 //!
 //! A record is made first, and the host that has the keys enrolls itself, once. Engines hear of
 //! every change within a second, and admit no tunnel of a server that is not enrolled and active.

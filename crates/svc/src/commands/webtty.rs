@@ -10,6 +10,7 @@ mod list;
 mod piped;
 #[cfg(unix)]
 mod server;
+#[cfg(unix)]
 mod servers;
 mod sessions;
 mod signalled;
@@ -27,6 +28,7 @@ use crate::failure::Failure;
   svc webtty exec build -- uname -a")]
 pub(crate) enum Command {
     /// Serve terminals of this host, directly or through a tunnel
+    #[cfg(unix)]
     Server(Box<servers::Args>),
     /// Managed sessions: list, watch, join, control, replay
     #[command(subcommand)]
@@ -67,5 +69,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::AuthorizedClient(command) => keys::authorized_client(command),
         #[cfg(unix)]
         Command::Server(args) => Box::pin(server::run(*args)).await,
+        #[cfg(unix)]
+        Command::Server(args) => Box::pin(servers::run(*args)).await,
     }
 }

@@ -228,7 +228,7 @@ struct EnrollArgs {
 /// Serves, or does one of them.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     match args.command {
-        None => server::run(args.serve).await,
+        None => Box::pin(server::run(args.serve)).await,
         Some(Command::Create(args)) => Box::pin(create(*args)).await,
         Some(Command::List(args)) => Box::pin(list(args)).await,
         Some(Command::Show(args)) => Box::pin(show_one(args)).await,
