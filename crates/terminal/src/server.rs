@@ -29,6 +29,7 @@ use tty::message::{Kind, TerminationReason};
 pub use files::{Files, FilesError};
 pub use http::{AuthToken, Origins};
 pub use launch::{Execution, Policy};
+pub use pty::{Account, AccountError};
 pub use sealing::Seal;
 
 pub use crate::inventory::Transport;
@@ -106,7 +107,8 @@ pub enum Event<'a> {
     Closed {
         /// Names it.
         session_id: &'a str,
-        /// The exit code, where its client was told one.
+        /// The exit code, 128 and the signal's number where one ended it; `None` where its end was
+        /// not waited for.
         exit_code: Option<i32>,
         /// Why it ended, where that is known.
         reason: Option<TerminationReason>,

@@ -8,6 +8,7 @@ mod fs;
 mod keys;
 mod list;
 mod piped;
+#[cfg(unix)]
 mod server;
 mod signalled;
 mod target;
@@ -23,6 +24,7 @@ use crate::failure::Failure;
   svc webtty exec build -- uname -a")]
 pub(crate) enum Command {
     /// Serve terminals of this host, directly or through a tunnel
+    #[cfg(unix)]
     Server(Box<server::Args>),
     /// Open a terminal on a server
     Client(Box<client::Args>),
@@ -47,11 +49,12 @@ pub(crate) enum Command {
 /// Runs one of them.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Server(args) => server::run(*args).await,
-        Command::Client(args) => client::run(*args).await,
-        Command::Exec(args) => exec::run(*args).await,
-        Command::List(args) => list::run(*args).await,
-        Command::Fs(command) => fs::run(command).await,
+        #[cfg(unix)]
+        Command::Server(args) => Box::pin(server::run(*args)).await,
+        Command::Client(args) => Box::pin(client::run(*args)).await,
+        Command::Exec(args) => Box::pin(exec::run(*args)).await,
+        Command::List(args) => Box::pin(list::run(*args)).await,
+        Command::Fs(command) => Box::pin(fs::run(command)).await,
         Command::Identity(command) => keys::identity(command),
         Command::KnownServer(command) => keys::known_server(command),
         Command::AuthorizedClient(command) => keys::authorized_client(command),

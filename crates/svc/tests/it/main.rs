@@ -38,3 +38,4 @@ mod terminal;
 mod token;
 mod up;
 mod webtty_client;
+mod webtty_server;

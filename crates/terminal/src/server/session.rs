@@ -14,7 +14,7 @@ use pty::{Output, Process};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tty::message::{Close, Kind, OpenSession, Signal, Stream, TerminationReason};
+use tty::message::{Kind, OpenSession, Signal, Stream, TerminationReason};
 use tty::seal::PublicKey;
 use tty::session::{self, Command, Exit, Start, TOKEN_LEN};
 use tty::size::Size;
@@ -67,7 +67,7 @@ pub(crate) struct Session {
     /// One of the sessions that there may be.
     permit: Option<OwnedSemaphorePermit>,
     began: Instant,
-    close: Option<Close>,
+    exit: Option<Exit>,
 }
 
 /// What happened.
@@ -124,7 +124,7 @@ impl Session {
             registered: None,
             permit: None,
             began: now,
-            close: None,
+            exit: None,
             shared,
         }
     }
@@ -293,6 +293,7 @@ impl Session {
                     pty::Exit::Code(code) => Exit::Code(code),
                     pty::Exit::Signal(number, name) => Exit::Signal(number, name),
                 };
+                self.exit = Some(exit);
                 self.machine.on_exit(exit, now);
             }
             Happened::Wrote => self.look_soon(now),
@@ -332,12 +333,7 @@ impl Session {
             let now = Instant::now();
             match command {
                 Command::Start(start) => self.start(*start).await,
-                Command::Send(kind) => {
-                    if let Kind::Close(close) = &kind {
-                        self.close = Some(close.clone());
-                    }
-                    self.send(&kind, now);
-                }
+                Command::Send(kind) => self.send(&kind, now),
                 Command::Input(bytes) => {
                     self.input_len += bytes.len();
                     self.input.push_back(bytes);
@@ -581,14 +577,16 @@ impl Session {
         if self.process.is_none() {
             return;
         }
-        let termination = self
-            .close
-            .as_ref()
-            .and_then(|close| close.termination.as_ref());
-        let reason = termination.map(tty::message::Termination::reason);
+        let (exit_code, reason) = match self.exit {
+            Some(Exit::Code(code)) => (Some(code), Some(TerminationReason::Exited)),
+            Some(Exit::Signal(number, _)) => {
+                (Some(128 + number), Some(TerminationReason::Signalled))
+            }
+            None => (None, None),
+        };
         (self.shared.observer)(Event::Closed {
             session_id: &self.id,
-            exit_code: self.close.as_ref().map(|close| close.return_code),
+            exit_code,
             reason: self.machine.ended().or(reason),
             duration: self.began.elapsed(),
         });

@@ -1,0 +1,238 @@
+//! From flags to what a server is told; what contradicts itself is refused here.
+
+use std::path::PathBuf;
+
+use terminal::{
+    enrollment::Enrollment,
+    inventory::{FilesOffer, Offer, Registration, Transport},
+    server::{
+        Account, AccountError, AuthToken, Execution, Files, Limits, Origins, Policy, Settings, Web,
+    },
+};
+
+use super::{Args, Carried, Mode};
+use crate::failure::Failure;
+
+/// A registered server, as its host knows it.
+#[derive(Debug)]
+pub(super) struct Registered {
+    enrollment: Enrollment,
+}
+
+impl Registered {
+    pub(super) fn id(&self) -> &str {
+        &self.enrollment.server_id
+    }
+
+    /// What proves to the engine that this host has the server's keys.
+    pub(super) fn admission(&self) -> Result<Option<client::agent::Renew>, Failure> {
+        Ok(None)
+    }
+
+    fn registration(&self) -> Registration {
+        Registration {
+            id: self.enrollment.server_id.clone(),
+            name: self.enrollment.server_name.clone(),
+            encryption_policy: self.enrollment.encryption_policy.clone(),
+        }
+    }
+}
+
+impl Args {
+    /// The registered server that this is to be.
+    pub(super) fn registered(&self) -> Result<Option<Registered>, Failure> {
+        let path = match (&self.server_enrollment, &self.server_id) {
+            (None, None) => return Ok(None),
+            (Some(path), _) => path.clone(),
+            (None, Some(id)) => Enrollment::path(&folder()?, id)
+                .map_err(|error| Failure::usage(error.to_string()))?,
+        };
+        let enrollment = Enrollment::load(&path).map_err(|error| {
+            Failure::usage(format!("the enrollment cannot be read: {error}"))
+                .hint("enroll this host with `svc webtty server enroll`")
+        })?;
+        if let Some(id) = &self.server_id
+            && *id != enrollment.server_id
+        {
+            return Err(Failure::usage(format!(
+                "{} is the enrollment of `{}`, not of `{id}`",
+                path.display(),
+                enrollment.server_id
+            )));
+        }
+        Ok(Some(Registered { enrollment }))
+    }
+
+    /// How its streams begin.
+    pub(super) fn speaks(&self, registered: Option<&Registered>) -> Result<Transport, Failure> {
+        let is_public = self.listen.is_none() && !self.no_publish;
+        match (self.transport, registered) {
+            // The engine speaks with clients, so its side of the server is the short way.
+            (None | Some(Carried::Plain), Some(_)) => Ok(Transport::Plain),
+            (Some(Carried::Websocket), Some(_)) => Err(Failure::usage(
+                "a registered server speaks plain messages with its engine",
+            )
+            .hint("leave out --transport: clients of it use WebSockets all the same")),
+            (Some(Carried::Plain), None) if is_public => Err(Failure::usage(
+                "--transport plain is for private tunnels and --listen: what is published is HTTP",
+            )
+            .hint("add --no-publish, or leave out --transport")),
+            (Some(Carried::Plain), None) => Ok(Transport::Plain),
+            (Some(Carried::Websocket) | None, None) => Ok(Transport::WebSocket),
+        }
+    }
+
+    /// What the server is told.
+    pub(super) fn settings(
+        &self,
+        registered: Option<&Registered>,
+        speaks: Transport,
+    ) -> Result<Settings, Failure> {
+        let execution = self.execution(registered.is_some())?;
+        Ok(Settings {
+            web: Web {
+                token: self.token(speaks)?,
+                origins: match self.listen {
+                    Some(_) => Origins::These(self.allowed_origins.clone()),
+                    None => Origins::Any,
+                },
+                files: self.files(&execution, speaks)?,
+            },
+            policy: Policy {
+                execution,
+                shell: self.shell.clone(),
+                environment: std::env::vars_os().collect(),
+            },
+            limits: Limits {
+                sessions: usize::try_from(self.max_sessions).unwrap_or(usize::MAX),
+                grace: self.grace,
+                idle: self.idle_timeout,
+                duration: self.max_duration,
+            },
+            seal: None,
+        })
+    }
+
+    /// What the tunnel's labels tell of it.
+    pub(super) fn offer(
+        &self,
+        registered: Option<&Registered>,
+        settings: &Settings,
+        transport: Transport,
+    ) -> Offer {
+        Offer {
+            transport,
+            is_login: matches!(settings.policy.execution, Execution::Login { .. }),
+            is_sealed: settings.seal.is_some(),
+            host_key_id: None,
+            files: settings.web.files.as_ref().map(|files| FilesOffer {
+                read_only: files.is_read_only(),
+            }),
+            registered: registered.map(Registered::registration),
+            labels: self.labels.iter().cloned().collect(),
+        }
+    }
+
+    fn execution(&self, is_registered: bool) -> Result<Execution, Failure> {
+        let asks_for_login = self.login_user.is_some() || self.allow_client_user;
+        let mode = self
+            .execution_mode
+            .unwrap_or(if is_registered || asks_for_login {
+                Mode::Login
+            } else {
+                Mode::Spawn
+            });
+        let usage = |error: AccountError| Failure::usage(error.to_string());
+        match mode {
+            Mode::Spawn if asks_for_login => Err(Failure::usage(
+                "--login-user and --allow-client-user are for --execution-mode login",
+            )),
+            Mode::Spawn => Ok(Execution::Spawn),
+            Mode::Login if !asks_for_login => {
+                Err(Failure::usage("login needs to know who logs in").hint(
+                    "give --login-user or --allow-client-user, or --execution-mode spawn to run \
+                     commands as this program",
+                ))
+            }
+            Mode::Login => {
+                let account = self.login_user.as_deref().map(Account::named);
+                let account = account.transpose().map_err(usage)?;
+                if let Some(account) = &account {
+                    account.check().map_err(usage)?;
+                }
+                if self.allow_client_user && !nix::unistd::geteuid().is_root() {
+                    return Err(Failure::usage(
+                        "only root can run commands as the account that a client chooses",
+                    ));
+                }
+                Ok(Execution::Login {
+                    account,
+                    client_chooses: self.allow_client_user,
+                })
+            }
+        }
+    }
+
+    /// What clients of an address have to show.
+    fn token(&self, speaks: Transport) -> Result<Option<AuthToken>, Failure> {
+        if self.listen.is_none() || self.allow_unauthenticated {
+            return Ok(None);
+        }
+        if speaks == Transport::Plain {
+            return Err(Failure::usage("plain messages have no place for a token")
+                .hint("add --allow-unauthenticated, and guard the address otherwise"));
+        }
+        let text = match &self.auth_token_file {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| {
+                Failure::of(&format!("{} cannot be read", path.display()), error)
+            })?,
+            None => std::env::var(TOKEN).unwrap_or_default(),
+        };
+        let token = AuthToken::new(&text).ok_or_else(|| {
+            Failure::usage("whoever reaches the address could run commands").hint(format!(
+                "give --auth-token-file (or {TOKEN}), or --allow-unauthenticated where that is meant"
+            ))
+        })?;
+        Ok(Some(token))
+    }
+
+    fn files(&self, execution: &Execution, speaks: Transport) -> Result<Option<Files>, Failure> {
+        let Some(root) = &self.fs_root else {
+            return Ok(None);
+        };
+        if speaks == Transport::Plain {
+            return Err(
+                Failure::usage("files are served over HTTP, and this server speaks none")
+                    .hint("leave out --fs-root, or --transport plain"),
+            );
+        }
+        // Files are read as this program, and who logs in as another must not see what it sees.
+        if let Execution::Login {
+            account,
+            client_chooses,
+        } = execution
+            && (*client_chooses || !account.as_ref().is_some_and(Account::is_own))
+        {
+            return Err(Failure::usage(
+                "--fs-root serves files as the account of this program, and commands run as another",
+            )
+            .hint("leave it out, or run the server as that account"));
+        }
+        let files = Files::new(root, self.fs_read_only, self.fs_max_upload_size);
+        files
+            .map(Some)
+            .map_err(|error| Failure::usage(format!("the files cannot be served: {error}")))
+    }
+}
+
+/// `~/.svc/webtty`.
+fn folder() -> Result<PathBuf, Failure> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let home = home.ok_or_else(|| {
+        Failure::usage("HOME is not set").hint("give the file with --server-enrollment")
+    })?;
+    Ok(PathBuf::from(home).join(".svc").join("webtty"))
+}
+
+/// Where the token is, if it is in no file.
+const TOKEN: &str = "SVC_WEBTTY_AUTH_TOKEN";
