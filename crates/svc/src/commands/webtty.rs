@@ -71,5 +71,14 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Server(args) => Box::pin(server::run(*args)).await,
         #[cfg(unix)]
         Command::Server(args) => Box::pin(servers::run(*args)).await,
+        #[cfg(unix)]
+        Command::Server(args) => Box::pin(server::run(*args)).await,
+        Command::Client(args) => Box::pin(client::run(*args)).await,
+        Command::Exec(args) => Box::pin(exec::run(*args)).await,
+        Command::List(args) => Box::pin(list::run(*args)).await,
+        Command::Fs(command) => Box::pin(fs::run(command)).await,
+        Command::Identity(command) => keys::identity(command),
+        Command::KnownServer(command) => keys::known_server(command),
+        Command::AuthorizedClient(command) => keys::authorized_client(command),
     }
 }
