@@ -51,28 +51,14 @@ pub(crate) enum Command {
     /// The keys of clients that a server lets in
     #[command(subcommand)]
     AuthorizedClient(keys::AuthorizedClient),
-    #[cfg(unix)]
-    Server(Box<server::Args>),
 }
 
 /// Runs one of them.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Server(args) => servers::run(*args).await,
-        Command::Sessions(command) => sessions::run(command).await,
-        Command::Client(args) => client::run(*args).await,
-        Command::Exec(args) => exec::run(*args).await,
-        Command::List(args) => list::run(*args).await,
-        Command::Fs(command) => fs::run(command).await,
-        Command::Identity(command) => keys::identity(command),
-        Command::KnownServer(command) => keys::known_server(command),
-        Command::AuthorizedClient(command) => keys::authorized_client(command),
-        #[cfg(unix)]
-        Command::Server(args) => Box::pin(server::run(*args)).await,
         #[cfg(unix)]
         Command::Server(args) => Box::pin(servers::run(*args)).await,
-        #[cfg(unix)]
-        Command::Server(args) => Box::pin(server::run(*args)).await,
+        Command::Sessions(command) => Box::pin(sessions::run(command)).await,
         Command::Client(args) => Box::pin(client::run(*args)).await,
         Command::Exec(args) => Box::pin(exec::run(*args)).await,
         Command::List(args) => Box::pin(list::run(*args)).await,
