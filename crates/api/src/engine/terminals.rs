@@ -3,11 +3,11 @@
 use types::filter::{Filter, MAX_LIMIT};
 use types::permission::{Permission, Rule};
 use utoipa::PartialSchema;
+use utoipa::ToSchema;
 use utoipa::openapi::path::{OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{Content, Ref, RefOr, Required, ResponseBuilder};
-use utoipa::ToSchema;
 
 use super::document::{json_of, list_of, params};
 use super::{Access, Method, Operation};
@@ -124,7 +124,10 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
             .response("409", Ref::from_response_name("Conflict")),
         (Method::Get, shapes::PARTICIPANTS) => builder
             .summary(Some("Who takes part in a session, or did"))
-            .response("200", list_of("WebttyParticipant", "In the order in which they came.")),
+            .response(
+                "200",
+                list_of("WebttyParticipant", "In the order in which they came."),
+            ),
         (Method::Post, shapes::PARTICIPANTS) => builder
             .summary(Some("Take part in a session, as a spectator"))
             .request_body(Some(body("WebttyAttach", false)))
@@ -154,16 +157,24 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
         (Method::Get, shapes::CONTROL_REQUESTS) => builder
             .summary(Some("Requests for control"))
             .parameter(params(shapes::ControlRequestFilter::PARAMS_SCHEMA))
-            .response("200", list_of("WebttyControlRequest", "In the order in which they came.")),
+            .response(
+                "200",
+                list_of("WebttyControlRequest", "In the order in which they came."),
+            ),
         (Method::Post, shapes::CONTROL_REQUESTS) => builder
             .summary(Some("Ask for control"))
             .request_body(Some(body("WebttyControlRequestCreate", true)))
             .response("201", json_of("WebttyControlRequest", "The request."))
             .response("409", Ref::from_response_name("Conflict")),
         (Method::Post, shapes::CONTROL_REQUEST) => builder
-            .summary(Some("Answer a request for control, as the controller or an owner"))
+            .summary(Some(
+                "Answer a request for control, as the controller or an owner",
+            ))
             .request_body(Some(body("WebttyControlRequestResolve", true)))
-            .response("200", json_of("WebttyControlRequest", "The request as it is now."))
+            .response(
+                "200",
+                json_of("WebttyControlRequest", "The request as it is now."),
+            )
             .response("409", Ref::from_response_name("Conflict")),
         (Method::Get, shapes::KEY_GRANTS) => builder
             .summary(Some("For whom keys of a session were wrapped"))
@@ -171,7 +182,13 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
         (Method::Get, shapes::GROUPS) => builder
             .summary(Some("Sessions that belong together"))
             .parameter(params(shapes::GroupFilter::PARAMS_SCHEMA))
-            .response("200", list_of("WebttySessionGroup", "The groups that match, the newest first.")),
+            .response(
+                "200",
+                list_of(
+                    "WebttySessionGroup",
+                    "The groups that match, the newest first.",
+                ),
+            ),
         (Method::Get, shapes::GROUP) => builder
             .summary(Some("One group of sessions"))
             .response("200", json_of("WebttySessionGroup", "The group.")),
@@ -234,11 +251,17 @@ pub(super) fn schemas() -> Vec<(String, RefOr<Schema>)> {
         named("WebttySessionGroup", shapes::SessionGroup::schema()),
         named("WebttyAttach", shapes::AttachBody::schema()),
         named("WebttyDetach", shapes::DetachBody::schema()),
-        named("WebttyControlRequestCreate", shapes::ControlRequestBody::schema()),
+        named(
+            "WebttyControlRequestCreate",
+            shapes::ControlRequestBody::schema(),
+        ),
         named("WebttyControlRequestResolve", shapes::ResolveBody::schema()),
         named("WebttySessionFilter", shapes::SessionFilter::schema()),
         named("WebttyGroupFilter", shapes::GroupFilter::schema()),
-        named("WebttyControlRequestFilter", shapes::ControlRequestFilter::schema()),
+        named(
+            "WebttyControlRequestFilter",
+            shapes::ControlRequestFilter::schema(),
+        ),
         list(shapes::SessionFilter::PARAMS_SCHEMA, "WebttySessionFilter"),
         list(shapes::GroupFilter::PARAMS_SCHEMA, "WebttyGroupFilter"),
         list(

@@ -103,8 +103,7 @@ fn read<F: DeserializeOwned>(value: &Value, field: &str) -> Result<F, ParamError
             ));
         }
     }
-    serde_json::from_value(value.clone())
-        .map_err(|error| ParamError::new(field, error.to_string()))
+    serde_json::from_value(value.clone()).map_err(|error| ParamError::new(field, error.to_string()))
 }
 
 fn time(value: Option<&str>, field: &str, name: &str) -> Result<(), ParamError> {
@@ -140,7 +139,10 @@ mod tests {
             (r#"{"filters":{"status":"open"}}"#, "filters.status"),
             (r#"{"filters":{"status":1}}"#, "filters.status"),
             (r#"{"filters":{"colour":"red"}}"#, "filters.colour"),
-            (r#"{"filters":{"started_from":"now"}}"#, "filters.started_from"),
+            (
+                r#"{"filters":{"started_from":"now"}}"#,
+                "filters.started_from",
+            ),
             (r#"{"filters":[]}"#, "filters"),
             (r#"{"limit":0}"#, "limit"),
         ] {

@@ -27,7 +27,9 @@ pub(super) async fn let_the_platform_in<A: Load>(
     let Some(origin) = api.platform_among(request.headers()) else {
         return next.run(request).await;
     };
-    let asks = request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let asks = request
+        .headers()
+        .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = if asks && request.method() == Method::OPTIONS {
         let allowed = [
             (ACCESS_CONTROL_ALLOW_METHODS, METHODS),

@@ -24,8 +24,8 @@ use super::plan::{Inbound, plan};
 use super::record::{Outcome, Record};
 use super::relay::{self, DownBody};
 use super::seen::Seen;
-use super::terminal;
 use super::stall::Streams;
+use super::terminal;
 use crate::core::Worker;
 
 /// Requests of one visitor at the same time: what browsers use is below it.

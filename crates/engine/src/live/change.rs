@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use serde_json::Value;
 use types::boundary::ListScope;
 use types::client::Client;
-use serde_json::Value;
 use types::event::{Event, EventType};
 use types::id::EventId;
 use types::tunnel::Tunnel;

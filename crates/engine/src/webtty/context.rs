@@ -60,11 +60,7 @@ impl Stated {
     }
 }
 
-fn word(
-    form: &mut Form,
-    name: &'static str,
-    words: &[&str],
-) -> Result<Option<String>, BadContext> {
+fn word(form: &mut Form, name: &'static str, words: &[&str]) -> Result<Option<String>, BadContext> {
     let given = form.take(name);
     match &given {
         Some(given) if !words.contains(&given.as_str()) => Err(BadContext::Word(name)),
@@ -93,7 +89,8 @@ mod tests {
 
     #[test]
     fn what_is_said_is_read_and_bounded() {
-        let stated = Stated::read("session_mode=interactive&origin=ci&purpose=a+b%21&x=y&group_id=g");
+        let stated =
+            Stated::read("session_mode=interactive&origin=ci&purpose=a+b%21&x=y&group_id=g");
         let stated = stated.unwrap();
         assert_eq!(stated.mode, Some(SessionMode::Interactive));
         assert_eq!(stated.group_id.as_deref(), Some("g"));
@@ -108,7 +105,10 @@ mod tests {
             ("session_mode=loud", BadContext::Word("session_mode")),
             ("purpose=a%0ab", BadContext::Text("purpose")),
             (long.as_str(), BadContext::Text("purpose")),
-            ("origin=ci&origin=ci", BadContext::Form(BadForm::Repeated("origin".to_owned()))),
+            (
+                "origin=ci&origin=ci",
+                BadContext::Form(BadForm::Repeated("origin".to_owned())),
+            ),
         ] {
             assert_eq!(Stated::read(query), Err(bad), "{query}");
         }

@@ -390,7 +390,8 @@ impl Running {
     /// Has those look again who are held.
     fn release(&self, state: &mut State) {
         if std::mem::take(&mut state.held) {
-            self.room.send_modify(|count| *count = count.wrapping_add(1));
+            self.room
+                .send_modify(|count| *count = count.wrapping_add(1));
         }
     }
 
@@ -539,13 +540,20 @@ mod tests {
 
     #[test]
     fn a_large_piece_of_data_is_recorded_in_several() {
-        let len = |entry: Entry| pieces(entry).map(|piece| piece.payload.len()).collect::<Vec<_>>();
+        let len = |entry: Entry| {
+            pieces(entry)
+                .map(|piece| piece.payload.len())
+                .collect::<Vec<_>>()
+        };
         let output = |len: usize| {
             Entry::output(types::webtty::StreamType::Stdout, Bytes::from(vec![0; len]))
         };
         assert_eq!(len(output(3)), [3]);
         assert_eq!(len(output(MAX_PAYLOAD)), [MAX_PAYLOAD]);
-        assert_eq!(len(output(2 * MAX_PAYLOAD + 1)), [MAX_PAYLOAD, MAX_PAYLOAD, 1]);
+        assert_eq!(
+            len(output(2 * MAX_PAYLOAD + 1)),
+            [MAX_PAYLOAD, MAX_PAYLOAD, 1]
+        );
         let masked = Entry::input("p", Bytes::from_static(b"abc"), true);
         assert_eq!(pieces(masked).collect::<Vec<_>>().len(), 1);
     }

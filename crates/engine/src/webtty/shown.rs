@@ -1,9 +1,7 @@
 //! A session, its participants and its requests, as the Engine API and events show them. Nothing
 //! here has a byte of a terminal (WT-3).
 
-use api::webtty::{
-    ControlRequest, Participant, ParticipantLive, Session, SessionLive,
-};
+use api::webtty::{ControlRequest, Participant, ParticipantLive, Session, SessionLive};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tty::managed;

@@ -86,7 +86,11 @@ pub(super) async fn resolve<A: Load>(
     let asked: ResolveBody = body(bytes)?;
     let missing = || Problem::invalid_request("is required").with_field("action");
     let action = asked.action.ok_or_else(missing)?;
-    if asked.reason.as_ref().is_some_and(|why| why.len() > MAX_ERROR) {
+    if asked
+        .reason
+        .as_ref()
+        .is_some_and(|why| why.len() > MAX_ERROR)
+    {
         return Err(refused(Refused::Invalid("reason")).into());
     }
     let (id, request) = path(ids)?;

@@ -54,7 +54,10 @@ fn groups(sessions: &[Known]) -> Vec<SessionGroup> {
         let Some(id) = session.group_id.clone() else {
             continue;
         };
-        let changed = session.ended_at.clone().max(Some(session.started_at.clone()));
+        let changed = session
+            .ended_at
+            .clone()
+            .max(Some(session.started_at.clone()));
         let changed = changed.unwrap_or_default();
         match groups.get_mut(&id) {
             Some(group) => {

@@ -60,10 +60,7 @@ pub(super) fn router<A: Load>() -> Router<Arc<Api<A>>> {
             paths::CONTROL_REQUESTS,
             get(control_requests::list::<A>).post(control_requests::ask::<A>),
         )
-        .route(
-            paths::CONTROL_REQUEST,
-            post(control_requests::resolve::<A>),
-        )
+        .route(paths::CONTROL_REQUEST, post(control_requests::resolve::<A>))
         .route(paths::KEY_GRANTS, get(sessions::key_grants::<A>))
         .route(paths::GROUPS, get(groups::list::<A>))
         .route(paths::GROUP, get(groups::one::<A>))
@@ -140,7 +137,11 @@ fn sees(token: &Verified, project: &Project, known: &Known) -> bool {
 fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), Denied> {
     let state = caller.project.state();
     let workspace = state.workspace_id.as_deref();
-    if caller.token.boundary.may_list(&caller.project.id, workspace) {
+    if caller
+        .token
+        .boundary
+        .may_list(&caller.project.id, workspace)
+    {
         return Ok(());
     }
     Err(Denied::Boundary {
@@ -152,10 +153,11 @@ fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), Denied> 
 /// What a caller's token is of.
 fn credential_of(token: &Verified) -> Credential {
     let known = token.credential_id.as_ref().or(token.client_id.as_ref());
-    Credential(known.or(token.id.as_ref()).map_or_else(
-        || format!("{:?}", token.digest),
-        ToString::to_string,
-    ))
+    Credential(
+        known
+            .or(token.id.as_ref())
+            .map_or_else(|| format!("{:?}", token.digest), ToString::to_string),
+    )
 }
 
 /// Reads a body strictly; an empty one says nothing.
@@ -169,6 +171,9 @@ fn body<T: DeserializeOwned + Default>(bytes: Result<Bytes, BytesRejection>) -> 
         depth: MAX_DEPTH,
     };
     let value = json::parse(&bytes, limits).map_err(types::filter::ParamError::from)?;
+    if !value.is_object() {
+        return Err(Problem::invalid_request("expected an object"));
+    }
     serde_json::from_value(value).map_err(|error| Problem::invalid_request(error.to_string()))
 }
 

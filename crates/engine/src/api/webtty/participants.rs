@@ -78,7 +78,11 @@ pub(super) async fn detach<A: Load>(
     bytes: Result<Bytes, BytesRejection>,
 ) -> Answer {
     let asked: DetachBody = body(bytes)?;
-    if asked.reason.as_ref().is_some_and(|why| why.len() > MAX_ERROR) {
+    if asked
+        .reason
+        .as_ref()
+        .is_some_and(|why| why.len() > MAX_ERROR)
+    {
         return Err(refused(Refused::Invalid("reason")).into());
     }
     let (id, participant) = path(ids)?;
@@ -103,9 +107,8 @@ pub(super) async fn detach<A: Load>(
 }
 
 fn check(asked: &AttachBody) -> Result<(), Problem> {
-    let invalid = |field: &str, why: &'static str| {
-        Err(Problem::invalid_request(why).with_field(field))
-    };
+    let invalid =
+        |field: &str, why: &'static str| Err(Problem::invalid_request(why).with_field(field));
     if asked.role.is_some_and(|role| role != Role::Spectator) {
         return Err(refused(Refused::NotAsController));
     }

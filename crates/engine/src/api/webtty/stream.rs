@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use types::id::ParticipantId;
 use types::problem::Problem;

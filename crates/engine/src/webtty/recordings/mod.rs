@@ -14,7 +14,7 @@ use tty::recording::Entry;
 
 /// Makes recordings. One for each engine.
 #[derive(Debug, Default)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     /// Whether there is a place for recordings.
     configured: bool,
 }

@@ -108,7 +108,11 @@ const ANSWER: &str = r#"{"action": "refuse"}"#;
 #[tokio::test]
 async fn en_7_every_operation_asks_for_what_the_document_says() {
     let api = TestApi::start().await;
-    let reads = [READ, "webtty.sessions.read-only", "webtty.sessions.read-write"];
+    let reads = [
+        READ,
+        "webtty.sessions.read-only",
+        "webtty.sessions.read-write",
+    ];
     let foreign =
         json!({"resources": {"tunnels": {"projects": ["elsewhere"]}}, "permissions": reads});
     let credentials = [

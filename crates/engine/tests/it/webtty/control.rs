@@ -32,7 +32,10 @@ async fn en_8_control_is_asked_for_granted_and_taken_back() {
     assert_eq!((status, &problem["code"]), (409, &json!("is_pending")));
 
     let asked = ann.notice(NoticeKind::Requested).await;
-    assert_eq!((asked.user.as_str(), asked.reason.as_str()), ("usr_bob", "to help"));
+    assert_eq!(
+        (asked.user.as_str(), asked.reason.as_str()),
+        ("usr_bob", "to help")
+    );
     // Not by who asks.
     bob.send(decision(&request, true)).await;
     bob.types("not yet").await;
@@ -46,8 +49,13 @@ async fn en_8_control_is_asked_for_granted_and_taken_back() {
     let path = format!("/api/webtty/sessions/{id}/control-requests");
     let (_, requests) = world.get(&path, &world.ann).await;
     assert_eq!(requests[0]["status"], "granted");
-    let (_, session) = world.get(&format!("/api/webtty/sessions/{id}"), &world.ann).await;
-    assert_eq!(session["live"]["controller_participant_id"], participant.as_str());
+    let (_, session) = world
+        .get(&format!("/api/webtty/sessions/{id}"), &world.ann)
+        .await;
+    assert_eq!(
+        session["live"]["controller_participant_id"],
+        participant.as_str()
+    );
 
     let revoke = json!({"action": "revoke"});
     let (status, revoked) = world.resolves(&id, &request, &world.ann, revoke).await;
@@ -70,10 +78,18 @@ async fn control_is_refused_runs_out_and_goes_back() {
     let (mut ann, mut shell, id) = world.session().await;
     let (mut bob, participant) = world.watches(&id, &world.bob).await;
     let (_, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
-    let anns = world.get(&format!("/api/webtty/sessions/{id}/participants"), &world.ann).await.1;
+    let anns = world
+        .get(
+            &format!("/api/webtty/sessions/{id}/participants"),
+            &world.ann,
+        )
+        .await
+        .1;
     let anns = anns[0]["id"].clone();
     let body = json!({"action": "refuse", "approver_participant_id": anns});
-    let (status, refused) = world.resolves(&id, &request, &world.ann, body.clone()).await;
+    let (status, refused) = world
+        .resolves(&id, &request, &world.ann, body.clone())
+        .await;
     assert_eq!((status, &refused["status"]), (200, &json!("refused")));
     assert_eq!(refused["approver_participant_id"], anns);
     bob.notice(NoticeKind::Refused).await;
@@ -85,7 +101,9 @@ async fn control_is_refused_runs_out_and_goes_back() {
     let (_, request) = world.asks(&id, &participant, &world.bob, soon).await;
     bob.notice(NoticeKind::Expired).await;
     let grant = json!({"action": "grant"});
-    let (status, _) = world.resolves(&id, &request, &world.ann, grant.clone()).await;
+    let (status, _) = world
+        .resolves(&id, &request, &world.ann, grant.clone())
+        .await;
     assert_eq!(status, 409);
 
     for (limit, typed) in [
@@ -94,7 +112,9 @@ async fn control_is_refused_runs_out_and_goes_back() {
     ] {
         let (status, request) = world.asks(&id, &participant, &world.bob, limit).await;
         assert_eq!(status, 201);
-        let (status, _) = world.resolves(&id, &request, &world.ann, grant.clone()).await;
+        let (status, _) = world
+            .resolves(&id, &request, &world.ann, grant.clone())
+            .await;
         assert_eq!(status, 200);
         bob.notice(NoticeKind::Granted).await;
         bob.types(typed).await;
@@ -141,7 +161,10 @@ async fn a_request_is_answered_by_the_controller_or_an_owner_and_not_by_itself()
         assert!(matches!(status, 400 | 403), "{name}: {status}");
     }
     let (status, granted) = world.resolves(&id, &request, &ada, grant()).await;
-    assert_eq!((status, &granted["approver_user_id"]), (200, &json!("usr_ada")));
+    assert_eq!(
+        (status, &granted["approver_user_id"]),
+        (200, &json!("usr_ada"))
+    );
     bob.notice(NoticeKind::Granted).await;
     ann.notice(NoticeKind::Revoked).await;
     let revoke = json!({"action": "revoke"});
@@ -170,7 +193,9 @@ async fn who_opened_a_session_comes_back_to_it() {
     let (ann, mut shell, id) = world.session().await;
     shell.shows("working");
     drop(ann);
-    let alone = world.is_so(&id, |shown| shown["live"]["participant_count"] == 0).await;
+    let alone = world
+        .is_so(&id, |shown| shown["live"]["participant_count"] == 0)
+        .await;
     assert_eq!(alone["status"], "active");
     let (mut ann, participant) = world.watches(&id, &world.ann).await;
     ann.sees("working").await;

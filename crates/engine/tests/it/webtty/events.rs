@@ -63,7 +63,10 @@ async fn wt_5_participants_and_requests_are_told_to_who_asks() {
         .iter()
         .map(|line| serde_json::from_str(line.strip_prefix("data: ").unwrap()).unwrap())
         .collect();
-    let types: Vec<_> = told.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let types: Vec<_> = told
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
     let of = |name: &str| {
         let place = types.iter().position(|found| *found == name);
         place.unwrap_or_else(|| panic!("{name} in {types:?}"))
@@ -87,13 +90,19 @@ async fn wt_5_participants_and_requests_are_told_to_who_asks() {
     let attached = &told[of("webtty.participant.attached")]["object"];
     assert_eq!(attached["id"], participant.as_str());
     assert!(attached.get("attach_grant").is_none());
-    assert_eq!(told[of("webtty.control_request.created")]["object"]["reason"], "to help");
+    assert_eq!(
+        told[of("webtty.control_request.created")]["object"]["reason"],
+        "to help"
+    );
     assert_eq!(told[of("webtty.session.closed")]["object"]["exit_code"], 0);
 
     // Who did not ask is told of tunnels alone.
     world.server.stop();
     let told = until(without, "tunnel.deleted").await;
-    assert!(told.iter().all(|line| !line.contains("webtty.")), "{told:?}");
+    assert!(
+        told.iter().all(|line| !line.contains("\"type\":\"webtty.")),
+        "{told:?}"
+    );
 }
 
 /// WT-5: who asks for them needs a permission of sessions, and is cut off when it is taken back.
@@ -108,7 +117,11 @@ async fn wt_5_events_of_terminals_need_their_permission() {
     }
     let mut watcher = watch(&world, &world.bob, true).await;
     let mut stays = watch(&world, &world.bob, false).await;
-    let less: Vec<_> = MEMBER.iter().filter(|name| !name.starts_with("webtty")).copied().collect();
+    let less: Vec<_> = MEMBER
+        .iter()
+        .filter(|name| !name.starts_with("webtty"))
+        .copied()
+        .collect();
     world.platform.add_person("usr_bob", &[(A, &less)]);
     let end = testing::within("the end", watcher.chunk()).await.unwrap();
     assert!(end.starts_with(b": closed"), "{}", end.escape_ascii());

@@ -3,7 +3,7 @@
 use api::link::Item;
 use serde_json::json;
 use testing::within;
-use tty::message::{NoticeKind, TerminationReason};
+use tty::message::{Kind, NoticeKind, Stream, TerminationReason};
 
 use super::server::Happened;
 use super::world::{World, record};
@@ -50,10 +50,14 @@ async fn a_session_ends_with_its_servers_registration() {
     let (mut ann, mut shell, id) = world.session().await;
     let mut told = record(&world.keys);
     told.status = "suspended".to_owned();
-    world.platform.tell(vec![Item::WebttyServer(Box::new(told))]);
+    world
+        .platform
+        .tell(vec![Item::WebttyServer(Box::new(told))]);
     ann.ends().await;
     shell.over().await;
-    let ended = world.is_so(&id, |shown| shown["ended_at"].is_string()).await;
+    let ended = world
+        .is_so(&id, |shown| shown["ended_at"].is_string())
+        .await;
     assert_eq!(ended["error_code"], "revoked");
 }
 
@@ -72,6 +76,12 @@ async fn a_session_without_its_server_has_failed() {
     let ended = world.is_so(&id, |shown| shown["status"] == "errored").await;
     assert_eq!(ended["error_code"], "server_lost");
     assert_eq!(ended["live"]["has_upstream"], false);
+
+    let (mut ann, shell, id) = world.session().await;
+    shell.says(Kind::data(Stream::Stdin, "from a server"));
+    ann.ends().await;
+    let ended = world.is_so(&id, |shown| shown["status"] == "errored").await;
+    assert_eq!(ended["error_code"], "server_error");
 
     // The agent goes: what was accepted lives on, and no further session is opened.
     let (mut ann, mut shell, id) = world.session().await;
@@ -100,7 +110,9 @@ async fn a_command_without_a_terminal_ends_with_its_client() {
     let id = sessions[0]["id"].as_str().unwrap().to_owned();
     drop(ann);
     shell.over().await;
-    let ended = world.is_so(&id, |shown| shown["ended_at"].is_string()).await;
+    let ended = world
+        .is_so(&id, |shown| shown["ended_at"].is_string())
+        .await;
     assert_eq!(ended["error_code"], "abandoned");
 }
 
@@ -125,9 +137,9 @@ async fn a_drain_ends_sessions_in_order() {
     }
 }
 
-/// As many sessions as a project may have, and none beyond; each that ends makes room.
+/// A list may be cut.
 #[tokio::test]
-async fn what_is_kept_of_ended_sessions_is_bounded_by_what_is_asked_of_it() {
+async fn the_newest_session_is_listed_first() {
     let mut world = World::start().await;
     for _ in 0..3 {
         let (mut ann, shell, id) = world.session().await;
@@ -138,7 +150,15 @@ async fn what_is_kept_of_ended_sessions_is_bounded_by_what_is_asked_of_it() {
     let query = types::form::encode([("params", json!({"limit": 2}).to_string().as_str())]);
     let path = format!("/api/webtty/sessions?{query}");
     let (_, sessions) = world.get(&path, &world.ann).await;
-    let ids: Vec<_> = sessions.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    let ids: Vec<_> = sessions
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["id"].as_str().unwrap())
+        .collect();
     assert_eq!(ids.len(), 2);
-    assert!(ids.is_sorted_by(|left, right| left > right), "the newest first");
+    assert!(
+        ids.is_sorted_by(|left, right| left > right),
+        "the newest first"
+    );
 }

@@ -39,7 +39,10 @@ async fn wt_4_a_spectator_sees_the_screen_and_writes_nothing() {
     bob.is_quiet("a spectator changes nothing").await;
     ann.types("ls\r").await;
     assert!(matches!(shell.next().await, Happened::Started(_)));
-    assert_eq!(shell.next().await, Happened::Typed(Bytes::from_static(b"ls\r")));
+    assert_eq!(
+        shell.next().await,
+        Happened::Typed(Bytes::from_static(b"ls\r"))
+    );
     bob.sees("ls").await;
 
     shell.exits(0);
@@ -56,7 +59,11 @@ async fn a_grant_that_is_not_theirs_lets_nobody_in() {
     let sessions = world.get("/api/webtty/sessions", &world.bob).await.1;
     let other = sessions.as_array().unwrap().iter();
     let other = other.map(|session| session["id"].as_str().unwrap());
-    let other = other.filter(|other| *other != id).next().unwrap().to_owned();
+    let other = other
+        .filter(|other| *other != id)
+        .next()
+        .unwrap()
+        .to_owned();
 
     let (first, grant) = world.attaches(&id, &world.bob).await;
     let (second, _) = world.attaches(&id, &world.bob).await;
@@ -92,7 +99,10 @@ async fn a_grant_that_is_not_theirs_lets_nobody_in() {
     silent.types("x").await;
     silent.ends().await;
     assert_eq!(silent.error.as_deref(), Some(refused), "no attach at all");
-    assert_eq!(world.joins(&id, &second, Some("x.y.z")).await.err(), Some(401));
+    assert_eq!(
+        world.joins(&id, &second, Some("x.y.z")).await.err(),
+        Some(401)
+    );
     let nobody = "wts_01h455vb4pex5vsknk084sn02q";
     assert_eq!(world.joins(nobody, &second, None).await.err(), Some(404));
 }
@@ -112,7 +122,11 @@ async fn nobody_attaches_as_the_controller_or_over_what_is_not_there() {
         let (status, problem) = world.post(&path, &world.bob, &body).await;
         assert_eq!((status, &problem["field"]), (400, &json!(field)), "{body}");
     }
-    for body in [json!({"colour": "red"}), json!([]), json!({"metadata": {"a": "x".repeat(20_000)}})] {
+    for body in [
+        json!({"colour": "red"}),
+        json!([]),
+        json!({"metadata": {"a": "x".repeat(20_000)}}),
+    ] {
         let (status, _) = world.post(&path, &world.bob, &body).await;
         assert!(matches!(status, 400 | 413), "{body}");
     }
@@ -159,20 +173,24 @@ async fn a_viewer_who_never_reads_slows_nobody() {
     let (mut ann, shell, id) = world.session().await;
     let (mut bob, _) = world.watches(&id, &world.bob).await;
     // More than sockets and queues on the way hold together.
-    let line = Bytes::from(vec![b'.'; 64 * 1024]);
-    let pieces = 512;
+    let piece = Bytes::from(vec![0; 64 * 1024]);
+    let pieces = 64;
     let reading = async {
         for _ in 0..pieces {
-            shell.shows_bytes(line.clone());
+            shell.shows_bytes(piece.clone());
         }
         shell.shows("\x1b[2J\x1b[Hthe end");
         ann.sees("the end").await;
     };
     within("the controller", reading).await;
-    assert!(ann.shown.len() > pieces * line.len());
+    assert!(ann.shown.len() > pieces * piece.len());
     bob.sees("the end").await;
     assert_eq!(bob.screen(), ["the end", "", "", "", ""]);
-    assert!(bob.shown.len() < ann.shown.len() / 2, "{} bytes", bob.shown.len());
+    assert!(
+        bob.shown.len() < ann.shown.len() / 2,
+        "{} bytes",
+        bob.shown.len()
+    );
 }
 
 /// Who has control and does not read holds the command, and nothing is lost.
@@ -180,14 +198,14 @@ async fn a_viewer_who_never_reads_slows_nobody() {
 async fn a_controller_who_does_not_read_holds_the_command() {
     let mut world = World::start().await;
     let (mut ann, shell, _) = world.session().await;
-    let line = Bytes::from(vec![b'.'; 64 * 1024]);
-    for _ in 0..512 {
-        shell.shows_bytes(line.clone());
+    let (piece, pieces) = (Bytes::from(vec![0; 64 * 1024]), 64);
+    for _ in 0..pieces {
+        shell.shows_bytes(piece.clone());
     }
     shell.shows("the end");
     ann.sees("the end").await;
-    let dots = ann.shown.iter().filter(|byte| **byte == b'.').count();
-    assert_eq!(dots, 512 * line.len());
+    let zeros = ann.shown.iter().filter(|byte| **byte == 0).count();
+    assert_eq!(zeros, pieces * piece.len());
 }
 
 /// Sessions of a project are nobody else's: not in lists, not by id.

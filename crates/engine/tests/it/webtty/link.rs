@@ -49,7 +49,9 @@ impl Link {
             },
             Self::Websocket(socket) => loop {
                 match socket.next().await {
-                    Some(Ok(Message::Binary(bytes))) => return Some(message::decode(bytes).unwrap()),
+                    Some(Ok(Message::Binary(bytes))) => {
+                        return Some(message::decode(bytes).unwrap());
+                    }
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
                     Some(Ok(_)) => {}
                 }
@@ -137,7 +139,11 @@ impl Person {
         });
         let session = acked.await.expect("the session of the ack");
         assert_eq!(session.features, [1], "an engine is in between");
-        assert!(session.session_id.starts_with("wts_"), "{}", session.session_id);
+        assert!(
+            session.session_id.starts_with("wts_"),
+            "{}",
+            session.session_id
+        );
     }
 
     /// Shows a grant.
@@ -209,11 +215,17 @@ impl Person {
     pub(crate) async fn is_quiet(&mut self, what: &str) {
         let before = self.shown.len();
         let listening = async { while self.step(what).await.is_some() {} };
-        tokio::time::timeout(Duration::from_millis(200), listening).await.ok();
+        tokio::time::timeout(Duration::from_millis(200), listening)
+            .await
+            .ok();
         assert_eq!(self.shown.len(), before, "{what}");
     }
 
-    async fn until<T>(&mut self, what: &str, mut found: impl FnMut(&mut Self, &Kind) -> Option<T>) -> T {
+    async fn until<T>(
+        &mut self,
+        what: &str,
+        mut found: impl FnMut(&mut Self, &Kind) -> Option<T>,
+    ) -> T {
         loop {
             let kind = self.step(what).await;
             let kind = kind.unwrap_or_else(|| panic!("{what}: it was over: {:?}", self.error));

@@ -28,7 +28,12 @@ async fn wt_4_each_operation_asks_for_its_permission() {
         ("GET", format!("{base}/key-grants"), &none, &read),
         ("POST", format!("{base}/participants"), &none, &read),
         ("POST", format!("{base}/control-requests"), &ask, &write),
-        ("POST", format!("{base}/control-requests/{request}"), &refuse, &write),
+        (
+            "POST",
+            format!("{base}/control-requests/{request}"),
+            &refuse,
+            &write,
+        ),
         ("DELETE", base.clone(), &none, &write),
     ];
     let all = [
@@ -84,7 +89,11 @@ async fn a_boundary_hides_sessions_with_their_tunnel() {
         let token = world.platform.mint(claims);
         let (status, sessions) = world.get("/api/webtty/sessions", &token).await;
         assert_eq!(status, 200, "{sessions}");
-        assert_eq!(sessions.as_array().unwrap().len(), usize::from(seen), "{name}");
+        assert_eq!(
+            sessions.as_array().unwrap().len(),
+            usize::from(seen),
+            "{name}"
+        );
         let (status, _) = world.get(&path, &token).await;
         assert_eq!(status, if seen { 200 } else { 404 }, "{name}");
     }
@@ -126,13 +135,18 @@ async fn the_platforms_pages_may_call_and_no_others() {
         ("null", false),
     ] {
         for (method, more) in [
-            ("OPTIONS", "access-control-request-method: POST\r\n".to_owned()),
+            (
+                "OPTIONS",
+                "access-control-request-method: POST\r\n".to_owned(),
+            ),
             ("GET", format!("authorization: Bearer {}\r\n", world.ann)),
         ] {
             let host = super::world::host();
             let mut caller = world.engine.visitor().http1(&host).await;
             let fields = format!("origin: {origin}\r\n{more}");
-            caller.request(method, "/api/webtty/sessions", &host, &fields).await;
+            caller
+                .request(method, "/api/webtty/sessions", &host, &fields)
+                .await;
             let answer = caller.answer().await;
             let expected = may.then_some(origin);
             assert_eq!(answer.header(allowed), expected, "{method} {origin}");
@@ -144,7 +158,10 @@ async fn the_platforms_pages_may_call_and_no_others() {
             };
             assert_eq!(answer.status, status, "{method} {origin}");
             if method == "OPTIONS" && may {
-                assert_eq!(answer.header("access-control-allow-methods"), Some("GET, POST, DELETE"));
+                assert_eq!(
+                    answer.header("access-control-allow-methods"),
+                    Some("GET, POST, DELETE")
+                );
                 assert_eq!(answer.header("vary"), Some("origin"));
             }
         }

@@ -44,8 +44,8 @@ enum Order {
     Show(Bytes),
     Hide(bool),
     Exit(i32),
-    /// Goes on with what it was told to end for.
-    Ignore,
+    /// Says something that is not its state machine's.
+    Say(Kind),
     Cut,
 }
 
@@ -161,8 +161,9 @@ impl Shell {
         self.orders.send(Order::Exit(code)).ok();
     }
 
-    pub(crate) fn ignores_signals(&self) {
-        self.orders.send(Order::Ignore).ok();
+    /// Says what no server of ours says.
+    pub(crate) fn says(&self, kind: Kind) {
+        self.orders.send(Order::Say(kind)).ok();
     }
 
     /// The connection breaks.
@@ -204,7 +205,6 @@ async fn serve(
         duration: None,
     };
     let mut server = Server::new(settings, Instant::now());
-    let mut stubborn = false;
     let mut terminal = false;
     loop {
         while let Some(command) = server.command() {
@@ -230,7 +230,7 @@ async fn serve(
                 Command::Signal(signal) => {
                     happens.send(Happened::Signalled(signal)).ok();
                     let ends = matches!(signal, Signal::Terminate | Signal::Hangup);
-                    if (ends && !stubborn) || signal == Signal::Kill {
+                    if ends || signal == Signal::Kill {
                         ends_with(&mut server, terminal, Exit::Signal(15, "TERM"));
                     }
                 }
@@ -258,7 +258,7 @@ async fn serve(
                 Some(Order::Show(bytes)) => server.on_output(Stream::Stdout, bytes, Instant::now()),
                 Some(Order::Hide(hidden)) => server.on_secret_input(hidden),
                 Some(Order::Exit(code)) => ends_with(&mut server, terminal, Exit::Code(code)),
-                Some(Order::Ignore) => stubborn = true,
+                Some(Order::Say(kind)) => drop(link.send(&kind).await),
                 Some(Order::Cut) | None => return,
             },
             () = due => server.on_time(Instant::now()),
@@ -273,9 +273,4 @@ fn ends_with(server: &mut Server, terminal: bool, exit: Exit) {
     if !terminal {
         server.on_output_end(Stream::Stderr, now);
     }
-}
-
-/// What a test says that no server of ours would.
-pub(crate) fn nonsense() -> Kind {
-    Kind::data(Stream::Stdin, "from a server")
 }

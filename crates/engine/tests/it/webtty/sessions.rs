@@ -202,7 +202,10 @@ async fn en_8_a_session_is_terminated_by_its_owner() {
     let ended = world.is_so(&id, |shown| shown["status"] == "closed").await;
     assert_eq!(ended["error_code"], "terminated");
     let (status, problem) = world.call("DELETE", &path, &world.ann, None).await;
-    assert_eq!((status, &problem["code"]), (409, &json!("session_not_active")));
+    assert_eq!(
+        (status, &problem["code"]),
+        (409, &json!("session_not_active"))
+    );
 }
 
 /// The published host of a managed server opens terminals, for those with a token, and does nothing
@@ -214,8 +217,14 @@ async fn the_published_host_opens_terminals_and_nothing_else() {
     assert_eq!(world.comes("", "x.y.z").await.err(), Some(401));
     let visitor = world.engine.visitor().http1(&hostname).await;
     let anonymous = super::world::request(&format!("wss://{hostname}/"), None);
-    assert_eq!(super::world::upgrade(visitor, anonymous).await.err(), Some(401));
-    assert_eq!(world.comes("?origin=mars", &world.ann).await.err(), Some(400));
+    assert_eq!(
+        super::world::upgrade(visitor, anonymous).await.err(),
+        Some(401)
+    );
+    assert_eq!(
+        world.comes("?origin=mars", &world.ann).await.err(),
+        Some(400)
+    );
     let bearer = format!("Authorization: Bearer {}\r\n", world.ann);
     let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
     for (method, fields, status) in [
@@ -223,7 +232,11 @@ async fn the_published_host_opens_terminals_and_nothing_else() {
         ("GET", upgrade.to_owned(), 400),
         ("GET", format!("{upgrade}Sec-WebSocket-Key: short\r\n"), 400),
         ("POST", String::new(), 426),
-        ("GET", "Connection: upgrade\r\nUpgrade: other\r\n".to_owned(), 426),
+        (
+            "GET",
+            "Connection: upgrade\r\nUpgrade: other\r\n".to_owned(),
+            426,
+        ),
     ] {
         let mut visitor = world.engine.visitor().http1(&hostname).await;
         let fields = format!("{bearer}{fields}");

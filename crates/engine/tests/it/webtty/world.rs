@@ -61,7 +61,8 @@ impl World {
         platform.tell(vec![Item::WebttyServer(Box::new(told))]);
         let engine = TestEngine::managed(&platform).await;
         let agent = engine.agent_at(A, &ann).await;
-        let server = TestServer::start(agent, &keys, (&project(), SERVER), publish, transport).await;
+        let server =
+            TestServer::start(agent, &keys, (&project(), SERVER), publish, transport).await;
         Self {
             platform,
             engine,

@@ -10,7 +10,10 @@ fn a_session_that_does_not_begin_in_time_is_over() {
     assert_eq!(session.deadline(), Some(at(5)));
     session.on_time(at(5));
     assert_eq!(session.ending(), Some(Ending::Abandoned));
-    assert!(matches!(session.take(person(0)), Some(Kind::Heartbeat(_) | Kind::Error(_))));
+    assert!(matches!(
+        session.take(person(0)),
+        Some(Kind::Heartbeat(_) | Kind::Error(_))
+    ));
     session.on_server_lost(at(5));
     assert_eq!(session.status(), SessionStatus::Closed);
 
