@@ -3,15 +3,11 @@
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { dirname, join } from "node:path";
 
 const packages = process.env.SVC_TEST_NODE_PACKAGES;
 const require = createRequire(`${packages}/`);
 const { chromium } = require("playwright-core");
-const bundle = join(
-  dirname(require.resolve("asciinema-player/package.json")),
-  "dist/bundle/asciinema-player.min.js",
-);
+const bundle = require.resolve("asciinema-player/dist/bundle/asciinema-player.min.js");
 
 const cast = readFileSync(process.argv[2], "utf8");
 const browser = await chromium.launch({
@@ -29,9 +25,11 @@ try {
     const player = AsciinemaPlayer.create({ data }, at, { speed: 100, preload: true });
     const ended = new Promise((resolve) => player.addEventListener("ended", () => resolve(true)));
     await player.play();
-    const late = new Promise((resolve) => setTimeout(() => resolve(false), 20_000));
+    const late = new Promise((resolve) => setTimeout(() => resolve(false), 15_000));
     const isEnded = await Promise.race([ended, late]);
-    return { ended: isEnded, screen: at.innerText };
+    // What was written last is drawn with the next frame.
+    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    return { ended: isEnded, screen: at.querySelector(".ap-term-text").textContent };
   }, cast);
   if (errors.length > 0) {
     throw new Error(errors.join("\n"));

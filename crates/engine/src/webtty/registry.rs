@@ -77,11 +77,16 @@ pub(crate) struct Reserved {
 
 impl Sessions {
     /// Sessions that are recorded by this.
-    pub(crate) fn new(recorder: Recorder) -> Self {
+    pub fn new(recorder: Recorder) -> Self {
         Self {
             recorder,
             table: Mutex::default(),
         }
+    }
+
+    /// What records them.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
     /// Takes a place for a session that is to begin.

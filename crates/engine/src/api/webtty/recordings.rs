@@ -318,6 +318,9 @@ fn params<T: DeserializeOwned + Default>(uri: &Uri) -> Result<T, Problem> {
         return Ok(T::default());
     };
     let read = strict::parse(text.as_bytes(), PARAMS).map_err(ParamError::from)?;
+    if !read.is_object() {
+        return Err(ParamError::new("params", "expected an object").into());
+    }
     serde_json::from_value(read)
         .map_err(|error| ParamError::new("params", error.to_string()).into())
 }

@@ -136,7 +136,8 @@ impl Job {
         if let Err(error) = self.write(handle, &mut out).and_then(|()| out.flush()) {
             warn!(session = self.id, %error, "an export ends early");
             // Whoever reads is told, if they still do.
-            self.to.try_send(Err(error)).ok();
+            let telling = self.to.send(Err(error));
+            handle.block_on(async { timeout(STALL, telling).await }).ok();
         }
     }
 

@@ -163,6 +163,11 @@ impl Recorder {
         self.inner.is_some()
     }
 
+    /// Whether what was to be stored last could be; where there is no place, nothing fails.
+    pub fn is_healthy(&self) -> bool {
+        self.inner.as_ref().is_none_or(|inner| inner.is_healthy())
+    }
+
     /// Begins a recording.
     ///
     /// # Errors
