@@ -10,7 +10,7 @@ use super::super::{panel::Seen, program::Home};
 use super::served::{Options, Served};
 
 async fn shell(home: &Home, url: &str) -> Seen {
-    let mut seen = Seen::start(home, &["webtty", "client", url], 100, 30);
+    let mut seen = Seen::start(home, &["webtty", "client", url, "--", "sh"], 100, 30);
     seen.until_text("ready> ").await;
     seen
 }
