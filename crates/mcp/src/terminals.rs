@@ -206,7 +206,9 @@ impl TerminalTool {
                 }
                 To::Param(name) => drop(params.insert(name.to_owned(), value.clone())),
                 To::Query(name) => {
-                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    let text = value
+                        .as_str()
+                        .map_or_else(|| value.to_string(), str::to_owned);
                     query.extend(["&", name, "="]);
                     push_encoded(&mut query, &text);
                 }

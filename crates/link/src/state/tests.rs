@@ -74,15 +74,20 @@ fn sample() -> State {
 #[test]
 fn cp_12_registered_servers_are_kept_until_they_are_gone() {
     let server = |id: &str, status: &str| -> Item {
-        serde_json::from_value(json!({"item": "webtty_server", "id": id, "project_id": "prj_1",
+        serde_json::from_value(
+            json!({"item": "webtty_server", "id": id, "project_id": "prj_1",
             "name": id, "status": status, "recording_policy": "recorded",
             "encryption_policy": "disabled", "access_policy": "project_members",
-            "keys": {"encryption": "a", "signing": "b"}}))
+            "keys": {"encryption": "a", "signing": "b"}}),
+        )
         .unwrap()
     };
     let mut state = sample();
     let others = state.items().len();
-    state.fold(&[server("wsv_1", "active"), server("wsv_2", "active")], cursor(6));
+    state.fold(
+        &[server("wsv_1", "active"), server("wsv_2", "active")],
+        cursor(6),
+    );
     state.fold(&[server("wsv_1", "suspended")], cursor(7));
     let gone = Item::WebttyServerGone {
         id: "wsv_2".to_owned(),

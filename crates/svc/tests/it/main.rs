@@ -39,3 +39,4 @@ mod token;
 mod up;
 mod webtty_server;
 mod webtty_servers;
+mod webtty_sessions;

@@ -130,7 +130,6 @@ impl Files {
 }
 
 impl Answer {
-
     /// The same, if it has one of these statuses; otherwise what went wrong.
     pub(super) async fn expect(self, wanted: &[StatusCode]) -> Result<Self, Failure> {
         let status = self.response.status();
