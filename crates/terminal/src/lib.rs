@@ -10,4 +10,5 @@ pub mod enrollment;
 pub mod identity_file;
 pub mod inventory;
 pub mod keys;
+#[cfg(unix)]
 pub mod server;

@@ -12,6 +12,7 @@ mod piped;
 mod server;
 mod servers;
 mod sessions;
+mod signalled;
 mod stage;
 mod target;
 
@@ -53,12 +54,12 @@ pub(crate) enum Command {
 /// Runs one of them.
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Server(args) => servers::run(*args).await,
-        Command::Sessions(command) => sessions::run(command).await,
-        Command::Client(args) => client::run(*args).await,
-        Command::Exec(args) => exec::run(*args).await,
-        Command::List(args) => list::run(*args).await,
-        Command::Fs(command) => fs::run(command).await,
+        Command::Server(args) => Box::pin(servers::run(*args)).await,
+        Command::Sessions(command) => Box::pin(sessions::run(command)).await,
+        Command::Client(args) => Box::pin(client::run(*args)).await,
+        Command::Exec(args) => Box::pin(exec::run(*args)).await,
+        Command::List(args) => Box::pin(list::run(*args)).await,
+        Command::Fs(command) => Box::pin(fs::run(command)).await,
         Command::Identity(command) => keys::identity(command),
         Command::KnownServer(command) => keys::known_server(command),
         Command::AuthorizedClient(command) => keys::authorized_client(command),

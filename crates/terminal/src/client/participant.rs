@@ -2,7 +2,6 @@
 //! attach.
 
 use std::collections::VecDeque;
-use std::future::pending;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -176,10 +175,10 @@ impl Driver {
                         drop(writer.queue(&kind));
                     }
                 }
-                done = self.inputs.done.recv(), if has_room => match done {
-                    Some(done) => drop(writer.queue(&beside(done))),
-                    None => pending::<()>().await,
-                },
+                Some(done) = self.inputs.done.recv(), if has_room => {
+                    // A size, a signal or an answer can be sent.
+                    drop(writer.queue(&beside(done)));
+                }
                 () = sleep_until(deadline.into()), if goes_on => {
                     let now = Instant::now();
                     if !self.pending.is_empty() {

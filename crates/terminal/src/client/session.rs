@@ -254,11 +254,10 @@ impl Driver {
                 typed = self.inputs.typed.recv(), if has_room && client.wants_input() => {
                     type_in(client, typed);
                 }
-                done = self.inputs.done.recv(), if has_room => match done {
-                    Some(done) => do_beside(client, writer, done),
-                    // Nobody can do anything any more, which is no reason to stop watching.
-                    None => pending::<()>().await,
-                },
+                // Where nobody can do anything any more, it is still watched.
+                Some(done) = self.inputs.done.recv(), if has_room => {
+                    do_beside(client, writer, done);
+                }
                 () = at(deadline) => {
                     let now = Instant::now();
                     if !self.pending.is_empty() {

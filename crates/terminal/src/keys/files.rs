@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::KeyError;
@@ -15,7 +14,7 @@ pub(super) fn read(path: &Path) -> Result<String, KeyError> {
     };
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
-    if metadata.mode() & OTHERS != 0 {
+    if is_open(&metadata) {
         return Err(KeyError::Open {
             path: path.to_owned(),
         });
@@ -72,10 +71,7 @@ pub(super) fn lock(path: &Path) -> Result<File, KeyError> {
     let locked = beside(path, "lock");
     let lock = || {
         let folder = path.parent().unwrap_or(Path::new("."));
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
+        private_folder().create(folder)?;
         let file = private().create(true).truncate(false).open(&locked)?;
         file.lock()?;
         Ok(file)
@@ -86,10 +82,33 @@ pub(super) fn lock(path: &Path) -> Result<File, KeyError> {
     })
 }
 
+/// A new file is its owner's from the first byte on. Where files have no mode, the home directory keeps
+/// others out.
 fn private() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
-    options.write(true).mode(0o600);
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+fn private_folder() -> fs::DirBuilder {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+/// Whether others than the owner can read or write the file.
+#[cfg(unix)]
+fn is_open(metadata: &fs::Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::mode(metadata) & OTHERS != 0
+}
+
+#[cfg(not(unix))]
+fn is_open(_metadata: &fs::Metadata) -> bool {
+    false
 }
 
 /// A hidden file beside another: lists of what is in a folder leave it out.
@@ -99,6 +118,7 @@ fn beside(path: &Path, what: &str) -> PathBuf {
 }
 
 /// The permissions of group and others.
+#[cfg(unix)]
 const OTHERS: u32 = 0o077;
 
 /// Some ten thousand keys.

@@ -234,14 +234,13 @@ pub(super) fn folder() -> Result<Folder, Failure> {
 
 /// What is wrong with keys.
 pub(super) fn failed(error: KeyError) -> Failure {
-    let failure = |code| Failure::new(code, crate::failure::chain(&error));
-    match &error {
-        KeyError::NotAKey | KeyError::NotAName => failure(Code::Usage),
-        KeyError::Exists { .. } | KeyError::Taken { .. } => failure(Code::Conflict),
-        KeyError::Open { .. } => failure(Code::Refused).named("webtty_key_open"),
-        _ => failure(Code::Failed),
-    }
-    .named("webtty_keys")
+    let (code, name) = match &error {
+        KeyError::NotAKey | KeyError::NotAName => (Code::Usage, "webtty_keys"),
+        KeyError::Exists { .. } | KeyError::Taken { .. } => (Code::Conflict, "webtty_keys"),
+        KeyError::Open { .. } => (Code::Refused, "webtty_key_open"),
+        _ => (Code::Failed, "webtty_keys"),
+    };
+    Failure::new(code, crate::failure::chain(&error)).named(name)
 }
 
 /// What the key of a server may be known by.

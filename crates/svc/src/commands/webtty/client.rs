@@ -29,7 +29,7 @@ Examples:
   svc webtty client wss://box.example -u deploy
   svc webtty client build --e2e"
 )]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// The server: its name or id (`svc://NAME` too), or a ws:// or wss:// address
     #[arg(value_name = "SERVER", default_value = HERE)]
     target: String,

@@ -21,7 +21,7 @@ use crate::{cli::Format, failure::Failure, output, time};
   svc webtty exec build -- uname -a
   svc webtty exec build -e DEBUG -w /srv -- make test | jq .exit_code
   tar c . | svc webtty exec build -i -o text -- tar x -C /srv")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// The server: its name or id (`svc://NAME` too), or a ws:// or wss:// address
     #[arg(value_name = "SERVER")]
     target: String,
@@ -83,13 +83,8 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         Format::Json
     });
     if format == Format::Text {
-        let shown = piped::run(
-            session,
-            input,
-            &mut piped::Live,
-            args.interactive,
-            args.timeout,
-        );
+        let mut live = piped::Live;
+        let shown = piped::run(session, input, &mut live, args.interactive, args.timeout);
         let ended = Box::pin(shown).await?;
         let ended = ended.map_err(|error| ended::failed(error, &reached.url))?;
         return ended::mirrored(&ended);

@@ -23,7 +23,7 @@ use crate::{
   svc webtty fs ls build /var/log
   svc webtty fs upload build ./site.tar /srv/site.tar
   svc webtty fs read build /etc/hostname")]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// List a directory
     Ls(LsArgs),
     /// Write a file to stdout
@@ -57,7 +57,7 @@ struct There {
 
 /// The flags of `ls`.
 #[derive(Debug, Parser)]
-pub(super) struct LsArgs {
+pub(crate) struct LsArgs {
     #[command(flatten)]
     there: There,
 
@@ -72,7 +72,7 @@ pub(super) struct LsArgs {
 
 /// The flags of those with one path.
 #[derive(Debug, Parser)]
-pub(super) struct PathArgs {
+pub(crate) struct PathArgs {
     #[command(flatten)]
     there: There,
 
@@ -83,7 +83,7 @@ pub(super) struct PathArgs {
 
 /// The flags of `rm`.
 #[derive(Debug, Parser)]
-pub(super) struct RmArgs {
+pub(crate) struct RmArgs {
     #[command(flatten)]
     there: There,
 
@@ -98,7 +98,7 @@ pub(super) struct RmArgs {
 
 /// The flags of `upload`.
 #[derive(Debug, Parser)]
-pub(super) struct UploadArgs {
+pub(crate) struct UploadArgs {
     #[command(flatten)]
     there: There,
 
@@ -113,7 +113,7 @@ pub(super) struct UploadArgs {
 
 /// The flags of `download`.
 #[derive(Debug, Parser)]
-pub(super) struct DownloadArgs {
+pub(crate) struct DownloadArgs {
     #[command(flatten)]
     there: There,
 

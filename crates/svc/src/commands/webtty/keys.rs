@@ -14,7 +14,7 @@ use crate::{cli::Format, failure::Failure, output};
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   svc webtty identity create")]
-pub(super) enum Identity {
+pub(crate) enum Identity {
     /// Make a pair of keys, for a client or a server
     Create(CreateArgs),
     /// Show the public key, to be given to the other side
@@ -29,7 +29,7 @@ pub(super) enum Identity {
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   svc webtty known-server add build 6fXy…")]
-pub(super) enum KnownServer {
+pub(crate) enum KnownServer {
     /// Add the public key of a server
     Add(AddArgs),
     /// List the servers that are known
@@ -42,7 +42,7 @@ pub(super) enum KnownServer {
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   svc webtty authorized-client add ada-laptop 6fXy…")]
-pub(super) enum AuthorizedClient {
+pub(crate) enum AuthorizedClient {
     /// Let a client in, by its public key
     Add(AddArgs),
     /// List the clients that are let in
@@ -53,7 +53,7 @@ pub(super) enum AuthorizedClient {
 
 /// The flags of `identity create`.
 #[derive(Debug, Parser)]
-pub(super) struct CreateArgs {
+pub(crate) struct CreateArgs {
     #[command(flatten)]
     which: Which,
 
@@ -64,7 +64,7 @@ pub(super) struct CreateArgs {
 
 /// The flags of `identity show` and `remove`.
 #[derive(Debug, Parser)]
-pub(super) struct ShowArgs {
+pub(crate) struct ShowArgs {
     #[command(flatten)]
     which: Which,
 
@@ -75,7 +75,7 @@ pub(super) struct ShowArgs {
 
 /// The flags of `identity list`.
 #[derive(Debug, Parser)]
-pub(super) struct OutputArgs {
+pub(crate) struct OutputArgs {
     /// How the list is written
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
@@ -95,7 +95,7 @@ struct Which {
 
 /// The flags of `add`.
 #[derive(Debug, Parser)]
-pub(super) struct AddArgs {
+pub(crate) struct AddArgs {
     /// What its owner is called: of a server the id, the name of its tunnel, or `host:port`
     #[arg(value_name = "NAME")]
     name: String,
@@ -111,7 +111,7 @@ pub(super) struct AddArgs {
 
 /// The flags of `list`.
 #[derive(Debug, Parser)]
-pub(super) struct ListArgs {
+pub(crate) struct ListArgs {
     /// How the list is written
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
@@ -123,7 +123,7 @@ pub(super) struct ListArgs {
 
 /// The flags of `remove`.
 #[derive(Debug, Parser)]
-pub(super) struct RemoveArgs {
+pub(crate) struct RemoveArgs {
     /// Its name, or the key itself
     #[arg(value_name = "NAME")]
     name: String,

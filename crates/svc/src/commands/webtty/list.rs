@@ -11,7 +11,7 @@ use crate::{cli::Format, failure::Failure, output};
 #[command(after_help = "Examples:
   svc webtty list --filter os_family=linux --filter labels.site=bern
   svc webtty list -q | xargs -I{} svc webtty exec {} -o text -- uptime")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Only those that match: `status=online`, `os_family=linux`, `labels.k=v`, … (repeatable)
     #[arg(long = "filter", value_name = "KEY=VALUE", value_parser = pair)]
     filters: Vec<(String, String)>,

@@ -6,11 +6,11 @@ use bytes::{Bytes, BytesMut};
 use terminal::client::{Ended, Event, Input, Session, SessionError};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    signal::unix::{SignalKind, signal},
     time::{Instant, sleep_until},
 };
 use tty::message::{NoticeKind, Signal, Stream};
 
+use super::signalled::Ending;
 use crate::{
     failure::{Code, Failure},
     output::{self, plain},
@@ -55,8 +55,7 @@ pub(super) async fn run(
 ) -> Result<Result<Ended, SessionError>, Failure> {
     let until = limit.map(|limit| Instant::now() + limit);
     let failed = |error| Failure::of("signal handlers cannot be installed", error);
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut signals = Ending::listen().map_err(failed)?;
     let mut signalled = false;
     let mut typing = Box::pin(type_in(input.clone(), reads_stdin));
     let mut types = true;
@@ -96,18 +95,18 @@ pub(super) async fn run(
                 read?;
                 continue;
             }
-            _ = interrupt.recv() => Signal::Interrupt,
-            _ = terminate.recv() => Signal::Terminate,
+            number = signals.next() => number,
             () = at(until) => {
                 break Err(Failure::new(Code::Failed, "the command took longer than --timeout")
                     .named("webtty_timeout"));
             }
         };
         if std::mem::replace(&mut signalled, true) {
-            let number = if sent == Signal::Interrupt { 2 } else { 15 };
-            break Err(Failure::ended(128 + number));
+            break Err(Failure::ended(128_u8.saturating_add(sent)));
         }
-        input.signal(sent).await;
+        if let Ok(signal) = Signal::try_from(i32::from(sent)) {
+            input.signal(signal).await;
+        }
     };
     session.leave().await;
     ended

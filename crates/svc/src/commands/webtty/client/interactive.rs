@@ -4,13 +4,13 @@ use std::{cell::RefCell, collections::VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use terminal::client::{Ended, Event, Input, Session, SessionError};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    signal::unix::{SignalKind, signal},
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tty::message::NoticeKind;
 
-use super::super::piped::back;
+use super::super::{
+    piped::back,
+    signalled::{Ending, Resized},
+};
 use super::{
     escape::{Escape, Said},
     raw::{self, Raw},
@@ -26,19 +26,20 @@ pub(super) async fn run(
     mut session: Session,
     input: Input,
 ) -> Result<Result<Ended, SessionError>, Failure> {
+    let mut signals = Ending::listen().map_err(no_handlers)?;
+    let resized = Resized::listen().map_err(no_handlers)?;
     let raw = RefCell::new(Raw::enter()?);
     let asked = RefCell::new(VecDeque::new());
     let left = {
         let shown = show(&mut session, &raw, &asked);
         let typed = type_in(&input, &asked);
-        let sized = follow_size(&input);
-        let signalled = signals();
-        tokio::pin!(shown, typed, sized, signalled);
+        let sized = follow_size(&input, resized);
+        tokio::pin!(shown, typed, sized);
         tokio::select! {
             ended = &mut shown => return ended,
             typed = &mut typed => typed.map(|()| None),
-            sized = &mut sized => sized.map(|()| None),
-            number = &mut signalled => number.map(Some),
+            () = &mut sized => Ok(None),
+            number = signals.next() => Ok(Some(number)),
         }
     };
     // The terminal is the person's again before anything else can take its time.
@@ -137,28 +138,18 @@ async fn type_in(input: &Input, asked: &RefCell<VecDeque<String>>) -> Result<(),
 }
 
 /// Passes on each new size of the terminal.
-async fn follow_size(input: &Input) -> Result<(), Failure> {
-    let mut resized = signal(SignalKind::window_change()).map_err(no_handlers)?;
-    while resized.recv().await.is_some() {
-        if let Some(size) = raw::size() {
+async fn follow_size(input: &Input, mut resized: Resized) {
+    let mut known = raw::size();
+    loop {
+        resized.next().await;
+        let size = raw::size();
+        if size != known
+            && let Some(size) = size
+        {
             input.resize(size).await;
         }
+        known = size;
     }
-    Ok(())
-}
-
-/// The first signal that ends this program.
-async fn signals() -> Result<u8, Failure> {
-    let mut hangup = signal(SignalKind::hangup()).map_err(no_handlers)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_handlers)?;
-    let mut quit = signal(SignalKind::quit()).map_err(no_handlers)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(no_handlers)?;
-    Ok(tokio::select! {
-        _ = hangup.recv() => 1,
-        _ = interrupt.recv() => 2,
-        _ = quit.recv() => 3,
-        _ = terminate.recv() => 15,
-    })
 }
 
 fn no_handlers(error: std::io::Error) -> Failure {

@@ -1,9 +1,8 @@
 //! The person's terminal, handed over to a command and given back.
 
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 
-use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use tty::size::Size;
 
 use crate::failure::Failure;
@@ -11,20 +10,15 @@ use crate::failure::Failure;
 /// A terminal without lines, echo and signals of its own, for as long as this lives. It is given back
 /// by the drop: at the end, after a failure, a signal or a panic.
 pub(super) struct Raw {
-    before: Termios,
     screen: Modes,
 }
 
 impl Raw {
     /// Takes the terminal that stdin is.
     pub(super) fn enter() -> Result<Self, Failure> {
-        let failed = |error| Failure::of("the terminal cannot be taken over", error);
-        let before = tcgetattr(io::stdin().as_fd()).map_err(failed)?;
-        let mut raw = before.clone();
-        cfmakeraw(&mut raw);
-        tcsetattr(io::stdin().as_fd(), SetArg::TCSANOW, &raw).map_err(failed)?;
+        enable_raw_mode()
+            .map_err(|error| Failure::of("the terminal cannot be taken over", error))?;
         Ok(Self {
-            before,
             screen: Modes::default(),
         })
     }
@@ -39,15 +33,9 @@ impl Drop for Raw {
     fn drop(&mut self) {
         // A terminal that is gone needs nothing any more.
         let mut out = io::stdout().lock();
-        drop(
-            out.write_all(self.screen.undo().as_bytes())
-                .and_then(|()| out.flush()),
-        );
-        drop(tcsetattr(
-            io::stdin().as_fd(),
-            SetArg::TCSANOW,
-            &self.before,
-        ));
+        let undo = self.screen.undo();
+        drop(out.write_all(undo.as_bytes()).and_then(|()| out.flush()));
+        drop(disable_raw_mode());
     }
 }
 

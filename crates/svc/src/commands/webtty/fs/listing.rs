@@ -86,7 +86,7 @@ fn read(xml: &str) -> Result<Vec<Entry>, Failure> {
                 }
             }
             Event::Text(piece) => text.push_str(&piece.decode().unwrap_or_default()),
-            Event::GeneralRef(name) => match name.as_ref() {
+            Event::GeneralRef(name) => match &*name {
                 b"amp" => text.push('&'),
                 b"lt" => text.push('<'),
                 b"gt" => text.push('>'),
