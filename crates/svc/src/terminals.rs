@@ -26,10 +26,9 @@ use parking_lot::Mutex;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use terminal::client::inventory;
-use types::problem::Problem;
 
 use self::watched::Watched;
-use crate::{engine_api::refused, failure::Failure};
+use crate::failure::Failure;
 
 /// Everybody who watches for an AI client.
 #[derive(Debug, Default)]
@@ -46,8 +45,36 @@ struct Key {
     session: String,
 }
 
-/// Why something was not done, in the terms of the API.
-type Refused = Box<Problem>;
+/// Why something was not done, in the terms of the API. The code may be that of an engine.
+#[derive(Debug)]
+struct Refusal {
+    status: u16,
+    code: String,
+    detail: String,
+    /// The argument at fault.
+    field: Option<&'static str>,
+}
+
+type Refused = Box<Refusal>;
+
+impl Refusal {
+    fn new(status: u16, code: &str, detail: impl Into<String>) -> Refused {
+        Box::new(Self {
+            status,
+            code: code.to_owned(),
+            detail: detail.into(),
+            field: None,
+        })
+    }
+
+    fn response(&self) -> Response<Bytes> {
+        let problem = json!({"code": self.code, "detail": self.detail, "field": self.field});
+        let mut response = Response::new(Bytes::from(problem.to_string()));
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
+        response
+    }
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -86,7 +113,7 @@ impl Terminals {
         let who = who.as_ref().to_vec();
         match Box::pin(self.act(config, who, ask)).await {
             Ok(value) => Response::new(value.to_string().into()),
-            Err(problem) => refused(&problem),
+            Err(refusal) => refusal.response(),
         }
     }
 
@@ -174,9 +201,7 @@ impl Terminals {
         if all >= MOST || own >= MOST_OF_ONE {
             let why = "you take part in as many sessions as one may; leave one: \
                        svc_webtty_session_screen with leave";
-            return Err(Box::new(
-                Problem::new(409, "too_many_sessions", "").with_detail(why),
-            ));
+            return Err(Refusal::new(409, "too_many_sessions", why));
         }
         let about = about(agent);
         let joined = crate::joined::Joined::join(&config, &key.session, Some(about)).await;
@@ -231,17 +256,18 @@ fn key(who: Vec<u8>, config: &Config, session: String) -> Key {
 
 fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Refused> {
     serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| invalid("arguments", &error.to_string()))
+        .map_err(|error| invalid("arguments", error.to_string()))
 }
 
-fn invalid(argument: &str, why: &str) -> Refused {
-    let problem = Problem::invalid_request(why.to_owned());
-    Box::new(problem.with_field(argument.to_owned()))
+fn invalid(argument: &'static str, why: impl Into<String>) -> Refused {
+    let mut refusal = Refusal::new(400, "invalid_request", why);
+    refusal.field = Some(argument);
+    refusal
 }
 
 fn gone() -> Refused {
     let why = "The session has ended, or you left it.";
-    Box::new(Problem::new(409, "session_not_active", "").with_detail(why))
+    Refusal::new(409, "session_not_active", why)
 }
 
 /// What is missing for typing, and how one comes by it.
@@ -250,7 +276,7 @@ fn no_control() -> Refused {
                svc_webtty_control_request_create (a reason, and lines or minutes), then call \
                svc_webtty_session_screen with wait_seconds until control.state is held; a person \
                decides. Then type.";
-    Box::new(Problem::new(409, "control_required", "").with_detail(why))
+    Refusal::new(409, "control_required", why)
 }
 
 /// A failure of a command as a problem.
@@ -263,13 +289,12 @@ fn told(failure: &Failure) -> Refused {
         Code::NotAvailable => 501,
         Code::Failed | Code::OutputClosed => 502,
     };
-    let status = StatusCode::from_u16(status).map_or(502, |status| status.as_u16());
     let mut detail = failure.message().to_owned();
     if let Some(hint) = failure.next_step() {
         detail.push_str("; ");
         detail.push_str(hint);
     }
-    Box::new(Problem::new(status, failure.name().to_owned(), "").with_detail(detail))
+    Refusal::new(status, failure.name(), detail)
 }
 
 /// Who waited since `from` for so long, or may still.

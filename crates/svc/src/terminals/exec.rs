@@ -13,9 +13,9 @@ use terminal::client::{
 };
 use tokio::time::{Instant, sleep_until};
 use tty::message::{self, Environment, Options, Stream, User, Username, Workdir};
-use types::{problem::Problem, webtty::Transport};
+use types::webtty::Transport;
 
-use super::{Refused, servers};
+use super::{Refusal, Refused, servers};
 use crate::failure::chain;
 
 /// What is asked for.
@@ -209,19 +209,17 @@ impl Kept {
 fn broken(error: &SessionError) -> Refused {
     use terminal::client::ConnectionError;
     if let SessionError::Connection(ConnectionError::Refused(problem)) = error {
-        let code = if problem.code.is_empty() {
-            "webtty_refused".to_owned()
-        } else {
-            problem.code.clone()
+        let code = match problem.code.as_str() {
+            "" => "webtty_refused",
+            code => code,
         };
-        let problem = Problem::new(problem.status, code, "").with_detail(problem.to_string());
-        return Box::new(problem);
+        return Refusal::new(problem.status, code, problem.to_string());
     }
     failed(502, "webtty_session", &chain(error))
 }
 
-fn failed(status: u16, code: &'static str, detail: &str) -> Refused {
-    Box::new(Problem::new(status, code, "").with_detail(detail.to_owned()))
+fn failed(status: u16, code: &str, detail: &str) -> Refused {
+    Refusal::new(status, code, detail)
 }
 
 /// More of it a model does not read.

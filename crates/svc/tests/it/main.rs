@@ -40,3 +40,4 @@ mod up;
 mod webtty_client;
 mod webtty_server;
 mod webtty_servers;
+mod webtty_sessions;

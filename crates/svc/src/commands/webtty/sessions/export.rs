@@ -122,12 +122,12 @@ pub(super) async fn begin(
         ("include_markers", with.include_markers),
     ] {
         if is_given {
-            path.push_str(&format!("&{name}=true"));
+            path.extend(["&", name, "=true"]);
         }
     }
     for (name, number) in [("from_seq", with.from_seq), ("max_events", with.max_events)] {
         if let Some(number) = number {
-            path.push_str(&format!("&{name}={number}"));
+            path.extend(["&", name, "=", &number.to_string()]);
         }
     }
     Ok(api.download(&path, Map::new()).await?)
