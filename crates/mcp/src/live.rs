@@ -56,7 +56,7 @@ impl LiveList {
     pub(crate) fn permission(&self) -> Option<Permission> {
         match self.operation()?.access {
             Access::Permitted(permission, _) => Some(permission),
-            Access::Public | Access::Authenticated => None,
+            Access::Public | Access::Authenticated | Access::Granted => None,
         }
     }
 
