@@ -137,7 +137,9 @@ impl Job {
             warn!(session = self.id, %error, "an export ends early");
             // Whoever reads is told, if they still do.
             let telling = self.to.send(Err(error));
-            handle.block_on(async { timeout(STALL, telling).await }).ok();
+            handle
+                .block_on(async { timeout(STALL, telling).await })
+                .ok();
         }
     }
 
