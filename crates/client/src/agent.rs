@@ -11,7 +11,6 @@ mod lanes;
 mod pool;
 mod session;
 pub(crate) mod shared;
-mod unix;
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 

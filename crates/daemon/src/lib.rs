@@ -1,6 +1,6 @@
 //! What every server process needs and no domain knows: configuration ([`config`]), TLS material
 //! and its reload ([`tls`]), the metrics listener ([`metrics`]), logs ([`logs`]), the access log's
-//! writer ([`access_log`]), problem responses ([`problem`]), stopping ([`shutdown`]), what a
+//! writer ([`access_log`]), problem responses ([`problem`]), stopping ([`shutdown`], [`signals`]), what a
 //! supervisor is told ([`supervisor`]), the time of day ([`clock`]), and reading the files that an
 //! operator names ([`files`]).
 //!
@@ -23,6 +23,7 @@
 //! cuts it, the access log is flushed, the metrics listener goes last so that the drain can be
 //! watched.
 
+#[cfg(unix)]
 pub mod access_log;
 pub mod clock;
 pub mod config;
@@ -31,5 +32,7 @@ pub mod logs;
 pub mod metrics;
 pub mod problem;
 pub mod shutdown;
+pub mod signals;
 pub mod supervisor;
+#[cfg(unix)]
 pub mod tls;

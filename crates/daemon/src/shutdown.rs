@@ -5,8 +5,9 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+use crate::signals::{Signal, Signals};
 
 /// The two tokens that everything which runs listens to.
 ///
@@ -57,12 +58,12 @@ impl Shutdown {
     /// The handlers could not be installed.
     pub fn on_signals(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
         // A supervisor sends the one, a person's terminal the other: they mean the same.
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = Signals::of(Signal::Terminate)?;
+        let mut interrupt = Signals::of(Signal::Interrupt)?;
         let next = move |cx: &mut Context<'_>| {
             let name = match (terminate.poll_recv(cx), interrupt.poll_recv(cx)) {
-                (Poll::Ready(_), _) => "SIGTERM",
-                (Poll::Pending, Poll::Ready(_)) => "SIGINT",
+                (Poll::Ready(()), _) => "SIGTERM",
+                (Poll::Pending, Poll::Ready(())) => "SIGINT",
                 (Poll::Pending, Poll::Pending) => return Poll::Pending,
             };
             tracing::info!(signal = name, "asked to stop");

@@ -7,16 +7,14 @@
 //! themselves, which here the binary alone does.
 
 use std::io;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::Path;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
+use self::socket::{Socket, since_the_start};
 
 /// Whoever started the process and wants to know how it is.
 #[derive(Debug)]
 pub struct Supervisor {
-    socket: Option<UnixDatagram>,
+    socket: Option<Socket>,
     watchdog: Option<Duration>,
 }
 
@@ -55,7 +53,7 @@ impl Supervisor {
         };
         let is_watched = watched.is_none_or(|watched| watched == pid.to_string());
         Ok(Self {
-            socket: Some(connect(&name)?),
+            socket: Some(Socket::connect(&name)?),
             watchdog: period.filter(|_| is_watched).map(Duration::from_micros),
         })
     }
@@ -68,8 +66,8 @@ impl Supervisor {
     /// The configuration is being read again.
     pub fn reloading(&self) {
         // The time tells which reload the next READY is the end of.
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()));
+        let now = since_the_start().as_micros();
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
     }
 
     /// The drain has begun.
@@ -106,38 +104,90 @@ impl Supervisor {
     }
 }
 
-fn connect(name: &str) -> io::Result<UnixDatagram> {
-    let address = match name.strip_prefix('@') {
-        Some(abstract_name) => abstract_address(abstract_name)?,
-        None if name.starts_with('/') => SocketAddr::from_pathname(Path::new(name))?,
-        None => {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                format!("NOTIFY_SOCKET is neither a path nor an abstract name: {name}"),
-            ));
+#[cfg(unix)]
+mod socket {
+    use std::io;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    use std::path::Path;
+    use std::time::Duration;
+
+    use nix::time::{ClockId, clock_gettime};
+
+    /// Where the supervisor listens.
+    #[derive(Debug)]
+    pub(super) struct Socket(UnixDatagram);
+
+    impl Socket {
+        pub(super) fn connect(name: &str) -> io::Result<Self> {
+            let address = match name.strip_prefix('@') {
+                Some(abstract_name) => abstract_address(abstract_name)?,
+                None if name.starts_with('/') => SocketAddr::from_pathname(Path::new(name))?,
+                None => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::Unsupported,
+                        format!("NOTIFY_SOCKET is neither a path nor an abstract name: {name}"),
+                    ));
+                }
+            };
+            let socket = UnixDatagram::unbound()?;
+            socket.connect_addr(&address)?;
+            // A supervisor that does not read must not hold up what it supervises.
+            socket.set_write_timeout(Some(PATIENCE))?;
+            Ok(Self(socket))
         }
-    };
-    let socket = UnixDatagram::unbound()?;
-    socket.connect_addr(&address)?;
-    // A supervisor that does not read must not hold up what it supervises.
-    socket.set_write_timeout(Some(PATIENCE))?;
-    Ok(socket)
+
+        pub(super) fn send(&self, message: &[u8]) -> io::Result<usize> {
+            self.0.send(message)
+        }
+    }
+
+    /// What the system's monotonic clock says.
+    pub(super) fn since_the_start() -> Duration {
+        clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn abstract_address(name: &str) -> io::Result<SocketAddr> {
+        use std::os::linux::net::SocketAddrExt as _;
+        SocketAddr::from_abstract_name(name.as_bytes())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn abstract_address(_name: &str) -> io::Result<SocketAddr> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "abstract sockets are Linux's alone",
+        ))
+    }
+
+    /// A message waits for room in the socket's queue; one that is lost is a line less in a list,
+    /// or a beat of which the next comes in time.
+    const PATIENCE: Duration = Duration::from_millis(200);
 }
 
-#[cfg(target_os = "linux")]
-fn abstract_address(name: &str) -> io::Result<SocketAddr> {
-    use std::os::linux::net::SocketAddrExt as _;
-    SocketAddr::from_abstract_name(name.as_bytes())
-}
+/// Systems whose supervisors do not speak this.
+#[cfg(not(unix))]
+mod socket {
+    use std::io;
+    use std::time::Duration;
 
-#[cfg(not(target_os = "linux"))]
-fn abstract_address(_name: &str) -> io::Result<SocketAddr> {
-    Err(io::Error::new(
-        io::ErrorKind::Unsupported,
-        "abstract sockets are Linux's alone",
-    ))
-}
+    #[derive(Debug)]
+    pub(super) enum Socket {}
 
-/// A message waits for room in the socket's queue; one that is lost is a line less in a list, or
-/// a beat of which the next comes in time.
-const PATIENCE: Duration = Duration::from_millis(200);
+    impl Socket {
+        pub(super) fn connect(_name: &str) -> io::Result<Self> {
+            Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "NOTIFY_SOCKET is set, and there are no such sockets here",
+            ))
+        }
+
+        pub(super) fn send(&self, _message: &[u8]) -> io::Result<usize> {
+            match *self {}
+        }
+    }
+
+    pub(super) fn since_the_start() -> Duration {
+        Duration::ZERO
+    }
+}

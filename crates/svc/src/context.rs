@@ -7,7 +7,6 @@
 use std::{
     fs, io,
     io::Write,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -17,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     failure::{Code, Failure},
     keyring::Account,
-    suggest,
+    private, suggest,
 };
 
 /// The context of a running `svc up`. It is used where none is named, because who starts that
@@ -306,10 +305,7 @@ impl Drop for Written {
 /// Writes a file whole or not at all, readable by its owner alone from the first byte on.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
+    private::create_dir_all(directory)?;
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));
     // A leftover of a process that had this number; a new file has this mode, and is no link.
@@ -317,11 +313,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&unfinished)?;
+    let mut file = private::new_file().open(&unfinished)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&unfinished, path)

@@ -22,6 +22,7 @@ mod keyring;
 mod lines;
 mod output;
 mod platform;
+mod private;
 mod prompt;
 mod properties;
 mod random;

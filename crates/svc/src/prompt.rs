@@ -1,12 +1,8 @@
 //! Questions to the person at the terminal.
 
-use std::{
-    io::{self, BufRead, IsTerminal, Write},
-    os::fd::{AsFd, BorrowedFd},
-};
+use std::io::{self, BufRead, IsTerminal, Write};
 
-use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
-
+use self::quiet::Quiet;
 use crate::failure::Failure;
 
 /// Whether somebody is there to be asked.
@@ -26,9 +22,8 @@ pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
 
 /// Asks for a secret, which the terminal does not show.
 pub(crate) fn secret(question: &str) -> Result<String, Failure> {
-    let stdin = io::stdin();
     // Quiet first: what was typed before is not the answer, and is dropped.
-    let quiet = Quiet::begin(stdin.as_fd())?;
+    let quiet = Quiet::begin()?;
     ask(question)?;
     let answer = read_line();
     drop(quiet);
@@ -53,26 +48,52 @@ fn read_line() -> Result<String, Failure> {
     Ok(line)
 }
 
-/// A terminal that does not show what is typed, until this is dropped.
-struct Quiet<'a> {
-    terminal: BorrowedFd<'a>,
-    before: Termios,
-}
+#[cfg(unix)]
+mod quiet {
+    use std::io::stdin;
 
-impl<'a> Quiet<'a> {
-    fn begin(terminal: BorrowedFd<'a>) -> Result<Self, Failure> {
-        let failed = |error| Failure::of("the terminal cannot be made quiet", error);
-        let before = tcgetattr(terminal).map_err(failed)?;
-        let mut quiet = before.clone();
-        quiet.local_flags.remove(LocalFlags::ECHO);
-        tcsetattr(terminal, SetArg::TCSAFLUSH, &quiet).map_err(failed)?;
-        Ok(Self { terminal, before })
+    use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+
+    use crate::failure::Failure;
+
+    /// A terminal that does not show what is typed, until this is dropped.
+    pub(super) struct Quiet {
+        before: Termios,
+    }
+
+    impl Quiet {
+        pub(super) fn begin() -> Result<Self, Failure> {
+            let failed = |error| Failure::of("the terminal cannot be made quiet", error);
+            let before = tcgetattr(stdin()).map_err(failed)?;
+            let mut quiet = before.clone();
+            quiet.local_flags.remove(LocalFlags::ECHO);
+            tcsetattr(stdin(), SetArg::TCSAFLUSH, &quiet).map_err(failed)?;
+            Ok(Self { before })
+        }
+    }
+
+    impl Drop for Quiet {
+        fn drop(&mut self) {
+            // A terminal that is gone needs nothing any more.
+            tcsetattr(stdin(), SetArg::TCSANOW, &self.before).ok();
+        }
     }
 }
 
-impl Drop for Quiet<'_> {
-    fn drop(&mut self) {
-        // A terminal that is gone needs nothing any more.
-        tcsetattr(self.terminal, SetArg::TCSANOW, &self.before).ok();
+/// Systems whose terminals this program does not know how to make quiet: there a secret is not
+/// asked for, rather than shown.
+#[cfg(not(unix))]
+mod quiet {
+    use crate::failure::Failure;
+
+    pub(super) enum Quiet {}
+
+    impl Quiet {
+        pub(super) fn begin() -> Result<Self, Failure> {
+            Err(Failure::usage(
+                "a secret cannot be asked for on this system without showing it".to_owned(),
+            )
+            .hint("give it on standard input, or in a file"))
+        }
     }
 }

@@ -10,9 +10,9 @@ use std::{
 };
 
 use client::api::{Api, Event, Filters, Transport};
+use daemon::signals::{Signal, Signals};
 use serde_json::{Value, json};
 use tokio::{
-    signal::unix::{SignalKind, signal},
     sync::mpsc,
     time::{Instant, sleep_until},
 };
@@ -96,7 +96,7 @@ async fn tell(kind: &Kind, mut news: mpsc::Receiver<News>, format: Format) -> Re
 async fn draw(kind: &Kind, mut news: mpsc::Receiver<News>) -> Result<(), Failure> {
     let mut list = List::default();
     let mut state = "connecting".to_owned();
-    let mut resized = signal(SignalKind::window_change())
+    let mut resized = Signals::of(Signal::WindowChange)
         .map_err(|error| Failure::of("signal handlers cannot be installed", error))?;
     let mut screen = Screen::enter()?;
     let mut next = Instant::now();
@@ -115,7 +115,7 @@ async fn draw(kind: &Kind, mut news: mpsc::Receiver<News>) -> Result<(), Failure
                 }
                 None => return Ok(()),
             },
-            _ = resized.recv() => is_stale = true,
+            () = resized.recv() => is_stale = true,
             () = sleep_until(next), if is_stale => {
                 let rows: Vec<_> = list.objects().map(kind.row).collect();
                 let lines = output::fitted(kind.heading, &rows, output::width());

@@ -16,6 +16,7 @@ mod scratch;
 mod socket;
 pub mod standing;
 mod tls;
+pub mod unix;
 mod workers;
 
 pub use pump::{Both, Pumped, pump};

@@ -51,7 +51,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "control",
-        &["api", "credentials", "daemon", "store", "types", "webauthn"],
+        &[
+            "api",
+            "credentials",
+            "daemon",
+            "store",
+            "tty",
+            "types",
+            "webauthn",
+        ],
     ),
     ("mcp", &["api", "types"]),
     (

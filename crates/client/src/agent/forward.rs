@@ -7,9 +7,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use transport::proxy_protocol::{MAX_HEADER, write_v1, write_v2};
-use transport::{Pumped, Socket, pump, standing::Framed};
+use transport::{Pumped, Socket, pump, standing::Framed, unix::UnixStream};
 
-use super::{host::Named, lanes::OnLane, unix::UnixStream};
+use super::{host::Named, lanes::OnLane};
 use crate::{
     Destination, HostPort, ProxyProtocol, Stream, Target,
     connect::keepalive,

@@ -19,7 +19,7 @@ use crate::edge::record::{Outcome, Record};
 use crate::edge::{UpIo, raw};
 use crate::limits::Shaped;
 use crate::live::LiveTunnel;
-use crate::webtty::{self, Opener, Peer, Reserved, Server, Stated};
+use crate::webtty::{self, Opener, Peer, Policy, Reserved, Server, Stated};
 
 /// A stream that a dialler asked for, and may have.
 struct Opened {
@@ -28,7 +28,7 @@ struct Opened {
     stream: Shaped<TunnelStream>,
     id: StreamId,
     /// A place for the session, at a managed terminal server.
-    terminal: Option<Reserved>,
+    terminal: Option<(Policy, Reserved)>,
 }
 
 /// Serves one dialler: judges it, opens the stream, joins the two.
@@ -59,7 +59,10 @@ pub(super) async fn serve(
     }
     match opened {
         Ok(mut opened) => match opened.terminal.take() {
-            Some(place) => Box::pin(terminal(stream, opened, (place, record), worker)).await,
+            Some((policy, place)) => {
+                let opening = terminal(stream, opened, policy, (place, record), worker);
+                Box::pin(opening).await;
+            }
             None => raw::join(stream, opened.stream, &mut record).await,
         },
         Err(_told) => {}
@@ -71,6 +74,7 @@ pub(super) async fn serve(
 async fn terminal(
     stream: TlsStream,
     opened: Opened,
+    policy: Policy,
     (place, mut record): (Reserved, Record),
     worker: &Arc<Worker>,
 ) {
@@ -87,7 +91,7 @@ async fn terminal(
     };
     record.opened();
     record.first_byte();
-    let opener = Opener::of(Some(&proof), Stated::default(), Transport::Plain);
+    let opener = Opener::of(Some(&proof), Stated::default(), policy, Transport::Plain);
     match webtty::begin(worker, &tunnel, opener, server, (place, record)) {
         Ok(begun) => webtty::participate(&begun.session, &begun.seat, peer, pending()).await,
         Err((not, mut record)) => {
@@ -144,10 +148,18 @@ async fn open(
     record
         .enter(&tunnel.project)
         .map_err(|none| Error::capacity_exhausted(none.to_string()))?;
-    let terminal = webtty::is_at(&tunnel.view)
-        .then(|| core.terminals.reserve(&project.id))
-        .transpose()
-        .map_err(|full| Error::capacity_exhausted(full.to_string()))?;
+    let terminal = if webtty::is_at(&tunnel.view) {
+        let policy = Policy::of(&tunnel.view, project, Some(&proof), &core.tenancy);
+        let policy = policy.map_err(|not| {
+            record.decided(Rule::Permission.as_str(), Some(not.to_string().into()));
+            Error::unauthorized(not.to_string())
+        })?;
+        let place = core.terminals.reserve(&project.id);
+        let place = place.map_err(|full| Error::capacity_exhausted(full.to_string()))?;
+        Some((policy, place))
+    } else {
+        None
+    };
     record.decided(Rule::Token.as_str(), None);
     let source = stream.get_ref().0.peer().ip();
     record.admitted(&tunnel, Visitor::at(source), Some(&proof));

@@ -18,7 +18,7 @@ use super::http1::{Next, Request, Visitor};
 use super::plan::{Heads, Inbound};
 use super::upstream::{self, ConnectError};
 use crate::access::Rule;
-use crate::webtty::{self, Opener, Peer, Server, ServerError, Stated};
+use crate::webtty::{self, Opener, Peer, Policy, Server, ServerError, Stated};
 
 /// What is said to those who come over HTTP/2, where browsers of today do not open WebSockets by
 /// themselves.
@@ -83,8 +83,18 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
         return Next::Abort;
     };
     let worker = Arc::clone(&visitor.worker);
-    let project = &request.forward.tunnel.project.id;
-    let place = match worker.core.terminals.reserve(project) {
+    let tunnel = &request.forward.tunnel;
+    let project = Arc::clone(&tunnel.project);
+    let (proof, tenancy) = (request.forward.proof(), &worker.core.tenancy);
+    let policy = match Policy::of(&tunnel.view, &project, proof, tenancy) {
+        Ok(policy) => policy,
+        Err(not) => {
+            let reason = Some(not.to_string().into());
+            request.record.refused(Rule::Permission, reason);
+            return refuse(visitor, request, &not.into()).await;
+        }
+    };
+    let place = match worker.core.terminals.reserve(&project.id) {
         Ok(place) => place,
         Err(full) => {
             let reason = Some(full.to_string().into());
@@ -117,7 +127,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
         down,
         record,
     } = request;
-    let opener = Opener::of(forward.proof(), terminal.stated, Transport::Websocket);
+    let opener = Opener::of(forward.proof(), terminal.stated, policy, Transport::Websocket);
     let begun = webtty::begin(&worker, &forward.tunnel, opener, server, (place, record));
     let begun = match begun {
         Ok(begun) => begun,

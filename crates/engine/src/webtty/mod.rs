@@ -26,6 +26,7 @@ mod wire;
 
 pub(crate) use self::context::Stated;
 pub(crate) use self::participant::{open_attachment, participate, refuse};
+pub(crate) use self::policy::Policy;
 pub use self::registry::Sessions;
 pub(crate) use self::registry::{Known, Reserved};
 pub(crate) use self::running::{Credential, Running};

@@ -104,6 +104,7 @@ async fn tell(session: &Running, sayer: &mut Sayer<'_>) {
 async fn keep(session: &Running, record: &mut Record, worker: &Worker) {
     let cut = record.cut();
     let mut pace = session.pace();
+    let server = session.facts.policy.server.ended();
     let (mut is_cut, mut drains) = (false, false);
     loop {
         let wait = session.deadline().map(|at| until(at, session.now()));
@@ -114,7 +115,12 @@ async fn keep(session: &Running, record: &mut Record, worker: &Worker) {
                 let (from, to) = session.traffic();
                 record.bytes(from, to);
             }
-            () = hold::cut(cut.as_deref()), if !is_cut => {
+            () = async {
+                tokio::select! {
+                    () = hold::cut(cut.as_deref()) => {}
+                    () = server.cancelled() => {}
+                }
+            }, if !is_cut => {
                 is_cut = true;
                 session.act(|session, now| session.stop(Ending::Revoked, None, now));
             }

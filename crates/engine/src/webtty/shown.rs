@@ -29,7 +29,7 @@ pub(super) fn session(
         workspace_id: facts.workspace_id.as_deref().map(str::to_owned),
         project_id: Some(facts.project.id.to_string()),
         cluster_id: facts.tunnel.cluster_id.clone(),
-        server_id: facts.policy.server_id.clone(),
+        server_id: Some(facts.policy.server.id.to_string()),
         tunnel_id: facts.tunnel.id.to_string(),
         client_id: Some(facts.tunnel.client_id.to_string()),
         initiator_user_id: facts.opener.user_id.clone(),

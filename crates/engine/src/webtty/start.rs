@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tty::managed::{NewSession, Person};
 use types::id::{ParticipantId, WebttySessionId};
 use types::problem::Problem;
-use types::webtty::{EncryptionMode, RecordingMode, Transport};
+use types::webtty::{EncryptionMode, Transport};
 
 use super::context::Stated;
 use super::policy::Policy;
@@ -25,6 +25,7 @@ use crate::live::LiveTunnel;
 pub(crate) struct Opener {
     pub(crate) person: Person,
     pub(crate) stated: Stated,
+    pub(crate) policy: Policy,
     /// What carries the session to them.
     pub(crate) transport: Transport,
 }
@@ -60,7 +61,12 @@ impl From<Refused> for Problem {
 
 impl Opener {
     /// Who has proved this.
-    pub(crate) fn of(proof: Option<&Proof>, stated: Stated, transport: Transport) -> Self {
+    pub(crate) fn of(
+        proof: Option<&Proof>,
+        stated: Stated,
+        policy: Policy,
+        transport: Transport,
+    ) -> Self {
         let user_id = proof.and_then(Proof::user_id).map(str::to_owned);
         let name = match proof {
             Some(Proof::Session(session)) => session.name.clone(),
@@ -77,6 +83,7 @@ impl Opener {
                 browser_id: None,
             },
             stated,
+            policy,
             transport,
         }
     }
@@ -98,11 +105,7 @@ pub(crate) fn begin(
     let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
     let id = WebttySessionId::new(millis, random_bytes());
     let initiator = ParticipantId::new(millis, random_bytes());
-    let mut policy = Policy::of(&tunnel.view);
-    if !core.terminals.recorder.is_configured() {
-        // Nobody asks for recordings where there is no place for them, and none is claimed.
-        policy.recording = RecordingMode::Private;
-    }
+    let policy = opener.policy;
     let sealed = policy.encryption == EncryptionMode::E2e;
     let facts = Facts {
         id,

@@ -107,7 +107,6 @@ const SILENT_FILES: &[&str] = &[
     "usage",
     "used_challenges",
     "webhooks",
-    "webtty_servers",
 ];
 
 /// Whoever adds a function that writes decides here whether engines are to hear of it.

@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::Write,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -22,7 +21,7 @@ use crate::{
     failure::{Code, Failure},
     output,
     platform::SessionFlags,
-    time,
+    private, time,
 };
 
 /// What can be done with credentials.
@@ -359,15 +358,10 @@ impl NewKey {
     fn write(path: &Path) -> Result<Self, Failure> {
         let pair = KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512)
             .map_err(|error| Failure::of("a key cannot be made", error))?;
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|error| {
-                Failure::of(&format!("cannot write {}", path.display()), error)
-                    .hint("--key-file makes a new key and replaces none")
-            })?;
+        let mut file = private::new_file().open(path).map_err(|error| {
+            Failure::of(&format!("cannot write {}", path.display()), error)
+                .hint("--key-file makes a new key and replaces none")
+        })?;
         let key = Self {
             path: path.to_owned(),
             public_pem: pair.public_key_pem(),

@@ -1,5 +1,9 @@
 //! `svc forward`: publish a service through an engine, or offer it for dialling.
 
+#[cfg(unix)]
+mod folder;
+#[cfg(not(unix))]
+#[path = "forward/no_folder.rs"]
 mod folder;
 mod inspect;
 mod panel;

@@ -23,9 +23,13 @@ use std::{
 
 use clap::Parser;
 use client::{Closed, Config};
-use daemon::{config::ConfigError, shutdown::Shutdown, supervisor::Supervisor};
+use daemon::{
+    config::ConfigError,
+    shutdown::Shutdown,
+    signals::{Signal, Signals},
+    supervisor::Supervisor,
+};
 use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
     time::{Instant, MissedTickBehavior, interval},
 };
@@ -98,7 +102,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     descriptors::raise_limit();
     let supervisor = supervisor::connect()?;
     let shutdown = signals::listen(signals::DRAIN)?;
-    let hangups = signal(SignalKind::hangup())
+    let hangups = Signals::of(Signal::HangUp)
         .map_err(|error| Failure::of("signal handlers cannot be installed", error))?;
     let workers = Workers::per_core("svc-agent")
         .map_err(|error| Failure::of("the workers cannot be started", error))?;
@@ -167,7 +171,7 @@ impl Running {
     async fn serve(
         &mut self,
         mut news: mpsc::Receiver<Told>,
-        mut hangups: Signal,
+        mut hangups: Signals,
     ) -> Result<(), Failure> {
         let (seen, mut looks) = watch::channel(self.handled.clone());
         let following = tokio::spawn(self.files.clone().follow(seen));
@@ -197,7 +201,7 @@ impl Running {
                         self.reload(contents, false).await?;
                     }
                 }
-                Some(()) = hangups.recv() => {
+                () = hangups.recv() => {
                     let contents = self.files.read().await;
                     self.reload(contents, true).await?;
                 }

@@ -103,10 +103,12 @@ impl<A> Api<A> {
             permission,
             field: refusal.field,
         })?;
-        match known {
-            Known::Running(running) => Ok(running),
-            Known::Past(_) => Err(refused(Refused::NotActive)),
-        }
+        let Known::Running(running) = known else {
+            return Err(refused(Refused::NotActive));
+        };
+        let policy = &running.facts.policy;
+        policy.admits(&caller.token, project, &self.tenancy)?;
+        Ok(running)
     }
 
     /// Whether a caller is an owner of a session: the account that opened it, or somebody whose role

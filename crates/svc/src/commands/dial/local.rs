@@ -1,11 +1,14 @@
 //! Local addresses that tunnels are served on.
 
-use std::{fmt, io, os::unix::fs::PermissionsExt, path::PathBuf, str::FromStr};
+use std::{fmt, io, path::PathBuf, str::FromStr};
 
-use tokio::net::{TcpListener, UnixListener, UnixStream};
-use transport::Stream;
+use tokio::net::TcpListener;
+use transport::{
+    Stream,
+    unix::{UnixListener, UnixStream},
+};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, private};
 
 /// A local address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,8 +84,7 @@ impl Listener {
                 }
                 let listener = UnixListener::bind(path)
                     .map_err(|error| failed(error).hint("is the file there already?"))?;
-                let owner = std::fs::Permissions::from_mode(0o600);
-                std::fs::set_permissions(path, owner).map_err(failed)?;
+                private::restrict(path).map_err(failed)?;
                 let path = path.clone();
                 Ok(Self::Unix { listener, path })
             }

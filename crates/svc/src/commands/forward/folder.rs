@@ -10,9 +10,7 @@ mod place;
 mod tests;
 
 use std::{
-    fs::DirBuilder,
     io,
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -29,7 +27,7 @@ use tower::ServiceExt;
 use tower_http::services::ServeFile;
 
 use self::place::{Found, Place};
-use crate::{failure::Failure, random};
+use crate::{failure::Failure, private, random};
 
 /// What of a folder is served, and how.
 #[derive(Clone, Debug, Default)]
@@ -68,10 +66,7 @@ impl Folder {
         let name = format!("svc-{}", random::hex::<8>()?);
         let directory = std::env::temp_dir().join(name);
         // Nobody else may enter it.
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&directory)
-            .map_err(named)?;
+        private::create_dir(&directory).map_err(named)?;
         let socket = directory.join(SOCKET);
         let _entered = runtime.enter();
         let listener = UnixListener::bind(socket).map_err(named)?;

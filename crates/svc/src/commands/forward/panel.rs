@@ -4,6 +4,11 @@
 //! shows comes over bounded queues that lose what does not fit and count it: visitors never wait
 //! for a screen. [`model`] knows what is shown, [`view`] how it looks, [`screen`] has the terminal.
 
+mod job;
+#[cfg(unix)]
+mod messages;
+#[cfg(not(unix))]
+#[path = "panel/messages_at_once.rs"]
 mod messages;
 mod model;
 mod rates;
@@ -22,11 +27,13 @@ use std::{
 
 use client::{Connection as StreamEvent, Status};
 use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use daemon::shutdown::Shutdown;
+use daemon::{
+    shutdown::Shutdown,
+    signals::{Signal, Signals},
+};
 use futures_util::StreamExt;
 use inspector::{Subscription, Update};
 use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot, watch},
     time::{MissedTickBehavior, interval, sleep_until},
 };
@@ -135,7 +142,7 @@ struct Showing {
     shutdown: Shutdown,
     paint: Paint,
     events: EventStream,
-    signals: Signals,
+    signals: OfTheJob,
     /// What is shown is not what is known.
     changed: bool,
     drawn: Instant,
@@ -144,10 +151,10 @@ struct Showing {
 }
 
 /// What a terminal's line and a shell say.
-struct Signals {
-    stop: Signal,
-    go_on: Signal,
-    hang_up: Signal,
+struct OfTheJob {
+    stop: Signals,
+    go_on: Signals,
+    hang_up: Signals,
 }
 
 /// Something that may change what is shown.
@@ -181,10 +188,10 @@ impl Showing {
             shutdown,
             paint: Paint { colours },
             events: EventStream::new(),
-            signals: Signals {
-                stop: signal(SignalKind::from_raw(nix::libc::SIGTSTP))?,
-                go_on: signal(SignalKind::from_raw(nix::libc::SIGCONT))?,
-                hang_up: signal(SignalKind::hangup())?,
+            signals: OfTheJob {
+                stop: Signals::of(Signal::Suspend)?,
+                go_on: Signals::of(Signal::Continue)?,
+                hang_up: Signals::of(Signal::HangUp)?,
             },
             changed: true,
             drawn: now,
@@ -215,9 +222,9 @@ impl Showing {
                 biased;
                 () = end.cancelled() => News::End,
                 () = self.shutdown.drain().cancelled(), if !is_draining => News::Draining,
-                _ = self.signals.hang_up.recv() => News::HangUp,
-                _ = self.signals.stop.recv() => News::Suspend,
-                _ = self.signals.go_on.recv() => News::Resume,
+                () = self.signals.hang_up.recv() => News::HangUp,
+                () = self.signals.stop.recv() => News::Suspend,
+                () = self.signals.go_on.recv() => News::Resume,
                 () = sleep_until(frame), if self.changed && !self.suspended => News::Frame,
                 event = self.events.next(), if !self.suspended => News::Terminal(event),
                 _ = seconds.tick() => News::Tick,

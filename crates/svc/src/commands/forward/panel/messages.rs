@@ -2,18 +2,14 @@
 
 use std::{
     collections::VecDeque,
-    fs::File,
-    io::{self, BufRead, BufReader, Write, stderr},
+    io::{self, BufRead, BufReader, PipeReader, Write, pipe, stderr},
     os::fd::OwnedFd,
     sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
-use nix::{
-    fcntl::OFlag,
-    unistd::{dup, dup2_stderr, pipe2},
-};
+use nix::unistd::{dup, dup2_stderr};
 use parking_lot::Mutex;
 
 /// Stderr, led elsewhere.
@@ -36,7 +32,7 @@ impl Messages {
     /// Leads stderr to a thread that does nothing but keep it, so that nobody who says something
     /// waits for the terminal.
     pub(super) fn begin() -> io::Result<Self> {
-        let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+        let (reader, writer) = pipe()?;
         let real = dup(stderr())?;
         let kept = Arc::new(Mutex::new(Kept::default()));
         let (end, ended) = mpsc::channel();
@@ -44,7 +40,7 @@ impl Messages {
         thread::Builder::new()
             .name("svc-stderr".to_owned())
             .spawn(move || {
-                keep(File::from(reader), &keeper);
+                keep(reader, &keeper);
                 // Nobody waits any more, or somebody does.
                 end.send(()).ok();
             })?;
@@ -73,7 +69,7 @@ impl Messages {
     }
 }
 
-fn keep(from: File, kept: &Mutex<Kept>) {
+fn keep(from: PipeReader, kept: &Mutex<Kept>) {
     let mut lines = BufReader::new(from);
     let mut line = Vec::new();
     loop {

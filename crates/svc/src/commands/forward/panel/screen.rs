@@ -17,14 +17,10 @@ use crossterm::{
         enable_raw_mode,
     },
 };
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::{Pid, getpgrp, tcgetpgrp},
-};
 use parking_lot::Mutex;
 use ratatui::{Frame, Terminal, backend::CrosstermBackend};
 
-use super::messages::Messages;
+use super::{job, messages::Messages};
 
 /// The terminal, taken over. Dropped, it is as it was.
 pub(crate) struct Screen {
@@ -34,10 +30,9 @@ pub(crate) struct Screen {
 /// Whether there is a terminal that a panel could have: one that reads keys and shows what is
 /// drawn, and whose foreground this program is. (In the background it would be stopped.)
 pub(crate) fn is_there() -> bool {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    // A terminal that controls nobody has no background.
-    let is_foreground = || tcgetpgrp(stdin()).map_or(true, |group| group == getpgrp());
-    !dumb && stdout().is_terminal() && stdin().is_terminal() && is_foreground()
+    let dumb =
+        cfg!(unix) && std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    !dumb && stdout().is_terminal() && stdin().is_terminal() && job::is_foreground()
 }
 
 /// Whether colours are wanted: <https://no-color.org>.
@@ -84,8 +79,7 @@ impl Screen {
     /// Gives the terminal to the shell, and stops with all of the job as it would have.
     pub(crate) fn suspend() -> io::Result<()> {
         leave();
-        kill(Pid::from_raw(0), Signal::SIGSTOP)?;
-        Ok(())
+        job::stop()
     }
 
     /// Takes the terminal again after [`suspend`](Self::suspend).

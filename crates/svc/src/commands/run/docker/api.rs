@@ -13,8 +13,9 @@ use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio::{net::UnixStream, time::timeout};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
+use transport::unix::UnixStream;
 
 /// An engine at its socket.
 #[derive(Debug)]

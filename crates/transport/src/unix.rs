@@ -1,10 +1,11 @@
-//! Unix sockets of services, where the system has them.
+//! Sockets in the file system, where the system has them. Elsewhere they are types that nobody has
+//! a value of, so that callers are written once.
 
 #[cfg(unix)]
-pub(super) use tokio::net::UnixStream;
+pub use tokio::net::{UnixListener, UnixStream};
 
 #[cfg(not(unix))]
-pub(super) use self::absent::UnixStream;
+pub use self::absent::{UnixListener, UnixStream};
 
 #[cfg(not(unix))]
 mod absent {
@@ -19,15 +20,16 @@ mod absent {
 
     /// A connection that cannot be made.
     #[derive(Debug)]
-    pub(crate) enum UnixStream {}
+    pub enum UnixStream {}
 
     impl UnixStream {
-        /// There are no such sockets here.
+        /// # Errors
+        /// Always: there are no such sockets here.
         #[expect(
             clippy::unused_async,
             reason = "called as the one that there is elsewhere"
         )]
-        pub(crate) async fn connect(_path: impl AsRef<Path>) -> io::Result<Self> {
+        pub async fn connect(_path: impl AsRef<Path>) -> io::Result<Self> {
             Err(io::ErrorKind::Unsupported.into())
         }
     }
@@ -56,6 +58,30 @@ mod absent {
         }
 
         fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            match *self {}
+        }
+    }
+
+    /// A listener that cannot be made.
+    #[derive(Debug)]
+    pub enum UnixListener {}
+
+    impl UnixListener {
+        /// # Errors
+        /// Always: there are no such sockets here.
+        pub fn bind(_path: impl AsRef<Path>) -> io::Result<Self> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        /// The next connection.
+        ///
+        /// # Errors
+        /// Never called.
+        #[expect(
+            clippy::unused_async,
+            reason = "called as the one that there is elsewhere"
+        )]
+        pub async fn accept(&self) -> io::Result<(UnixStream, ())> {
             match *self {}
         }
     }

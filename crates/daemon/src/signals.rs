@@ -1,0 +1,102 @@
+//! What the system tells a process: signals, and on Windows what comes nearest. What a system does
+//! not tell never comes, so that whoever waits for it is written once.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+
+/// Something that a process may be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM; on Windows the console is closed.
+    Terminate,
+    /// SIGINT; on Windows Ctrl-C.
+    Interrupt,
+    /// SIGHUP.
+    HangUp,
+    /// SIGWINCH.
+    WindowChange,
+    /// SIGTSTP.
+    Suspend,
+    /// SIGCONT.
+    Continue,
+}
+
+/// One kind of signal, from the moment this is made.
+#[derive(Debug)]
+pub struct Signals(Source);
+
+impl Signals {
+    /// Takes a signal over from its default.
+    ///
+    /// # Errors
+    /// The handler could not be installed.
+    pub fn of(signal: Signal) -> io::Result<Self> {
+        source(signal).map(Self)
+    }
+
+    /// The next one. Cancel safe.
+    pub async fn recv(&mut self) {
+        poll_fn(|cx| self.poll_recv(cx)).await;
+    }
+
+    /// Whether there was one since the last.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.poll(cx)
+    }
+}
+
+#[cfg(unix)]
+type Source = tokio::signal::unix::Signal;
+
+#[cfg(unix)]
+fn source(signal: Signal) -> io::Result<Source> {
+    use nix::libc;
+    use tokio::signal::unix::SignalKind;
+    tokio::signal::unix::signal(match signal {
+        Signal::Terminate => SignalKind::terminate(),
+        Signal::Interrupt => SignalKind::interrupt(),
+        Signal::HangUp => SignalKind::hangup(),
+        Signal::WindowChange => SignalKind::window_change(),
+        Signal::Suspend => SignalKind::from_raw(libc::SIGTSTP),
+        Signal::Continue => SignalKind::from_raw(libc::SIGCONT),
+    })
+}
+
+#[cfg(windows)]
+#[derive(Debug)]
+enum Source {
+    Close(tokio::signal::windows::CtrlClose),
+    Break(tokio::signal::windows::CtrlC),
+    Never,
+}
+
+#[cfg(windows)]
+fn source(signal: Signal) -> io::Result<Source> {
+    use tokio::signal::windows::{ctrl_c, ctrl_close};
+    Ok(match signal {
+        Signal::Terminate => Source::Close(ctrl_close()?),
+        Signal::Interrupt => Source::Break(ctrl_c()?),
+        Signal::HangUp | Signal::WindowChange | Signal::Suspend | Signal::Continue => Source::Never,
+    })
+}
+
+trait Told {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+impl Told for Source {
+    #[cfg(unix)]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_recv(cx).map(drop)
+    }
+
+    #[cfg(windows)]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Close(close) => close.poll_recv(cx).map(drop),
+            Self::Break(pressed) => pressed.poll_recv(cx).map(drop),
+            Self::Never => Poll::Pending,
+        }
+    }
+}
