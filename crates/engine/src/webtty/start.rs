@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tty::managed::{NewSession, Person};
 use types::id::{ParticipantId, WebttySessionId};
 use types::problem::Problem;
-use types::webtty::{EncryptionMode, RecordingMode, Transport};
+use types::webtty::{EncryptionMode, Transport};
 
 use super::context::Stated;
 use super::policy::Policy;
@@ -105,11 +105,7 @@ pub(crate) fn begin(
     let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
     let id = WebttySessionId::new(millis, random_bytes());
     let initiator = ParticipantId::new(millis, random_bytes());
-    let mut policy = opener.policy;
-    if !core.terminals.recorder.is_configured() {
-        // Nobody asks for recordings where there is no place for them, and none is claimed.
-        policy.recording = RecordingMode::Private;
-    }
+    let policy = opener.policy;
     let sealed = policy.encryption == EncryptionMode::E2e;
     let facts = Facts {
         id,

@@ -90,6 +90,7 @@ mod upstreams;
 mod websocket;
 #[cfg(test)]
 mod webtty;
+mod webtty_recordings;
 #[cfg(test)]
 mod wired;
 #[cfg(test)]
