@@ -127,7 +127,12 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
         down,
         record,
     } = request;
-    let opener = Opener::of(forward.proof(), terminal.stated, policy, Transport::Websocket);
+    let opener = Opener::of(
+        forward.proof(),
+        terminal.stated,
+        policy,
+        Transport::Websocket,
+    );
     let begun = webtty::begin(&worker, &forward.tunnel, opener, server, (place, record));
     let begun = match begun {
         Ok(begun) => begun,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{self, ClientRequestBuilder, http::Uri};
-use types::tunnel::{Hostname, Tunnel, TunnelName};
+use types::tunnel::{Hostname, Tunnel};
 
 use super::wire::{self, Peer};
 use crate::access::Proof;
@@ -67,7 +67,7 @@ fn request(
 ) -> Result<ClientRequestBuilder, ServerError> {
     let properties = &tunnel.properties;
     let host = properties.hostname.as_ref().map(Hostname::as_str);
-    let host = host.or_else(|| properties.name.as_ref().map(TunnelName::as_str));
+    // A name may have characters that no host has.
     let path = properties.labels.get(EXEC_PATH).map_or("/", String::as_str);
     let address = format!("ws://{}{path}", host.unwrap_or(tunnel.id.as_str()));
     let address: Uri = address.parse().map_err(|_| ServerError::Path)?;

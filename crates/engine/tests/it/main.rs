@@ -89,6 +89,8 @@ mod upstreams;
 #[cfg(test)]
 mod websocket;
 #[cfg(test)]
+mod webtty;
+#[cfg(test)]
 mod webtty_recordings;
 #[cfg(test)]
 mod wired;

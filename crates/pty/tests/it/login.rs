@@ -37,7 +37,10 @@ async fn another_account_has_its_own_numbers_groups_terminal_and_home() {
     let account = Account::named(&made.0).unwrap();
     assert_eq!(Account::numbered(account.uid()).unwrap(), account);
     for terminal in [None, Some(SIZE)] {
-        let mut spec = sh("id -un; id -gn; id -G; pwd; cat /etc/shadow; exec true </dev/tty", terminal);
+        let mut spec = sh(
+            "id -un; id -gn; id -G; pwd; cat /etc/shadow; exec true </dev/tty",
+            terminal,
+        );
         spec.directory = Directory::Exactly(account.home().to_owned());
         spec.account = Some(account.clone());
         let (output, errors, _) = finish(&mut spec.start().unwrap()).await;

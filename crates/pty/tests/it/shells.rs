@@ -15,8 +15,11 @@ async fn pipes_stay_apart_and_the_end_of_input_is_seen() {
 
 #[tokio::test]
 async fn a_terminal_has_its_size_from_the_start_and_another_when_told() {
-    let script = "stty size; trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.05; done";
-    let mut process = sh(script, Some(Size { rows: 7, cols: 91 })).start().unwrap();
+    let script =
+        "stty size; trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.05; done";
+    let mut process = sh(script, Some(Size { rows: 7, cols: 91 }))
+        .start()
+        .unwrap();
     let seen = until(&mut process, "ready").await;
     assert!(seen.contains("7 91"), "{seen}");
     process

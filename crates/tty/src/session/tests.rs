@@ -306,7 +306,10 @@ fn a_client_that_nobody_listens_to_is_not_silent() {
     server.on_message(Kind::Heartbeat(Heartbeat::default()), now);
     server.on_unheard(now + SILENCE);
     server.on_time(now + SILENCE);
-    assert!(matches!(drain(&mut server)[..], [Command::Send(Kind::Heartbeat(_))]));
+    assert!(matches!(
+        drain(&mut server)[..],
+        [Command::Send(Kind::Heartbeat(_))]
+    ));
     server.on_bad_message("an unknown WebTTY message", now + SILENCE);
     assert_eq!(
         said(&mut server),

@@ -179,6 +179,9 @@ fn body<T: DeserializeOwned + Default>(bytes: Result<Bytes, BytesRejection>) -> 
         depth: MAX_DEPTH,
     };
     let value = json::parse(&bytes, limits).map_err(types::filter::ParamError::from)?;
+    if !value.is_object() {
+        return Err(Problem::invalid_request("expected an object"));
+    }
     serde_json::from_value(value).map_err(|error| Problem::invalid_request(error.to_string()))
 }
 
