@@ -188,7 +188,7 @@ async fn recordings_are_read_and_deleted_by_permissions_of_their_own() {
     assert_eq!(left.unwrap().count(), 1);
 }
 
-/// WT-4: a token that does not show the tunnel of a server shows nothing of what happened there.
+/// EN-7: a token that does not show the tunnel of a server shows nothing of what happened there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_boundary_of_tunnels_is_one_of_recordings() {
     let served = Served::start().await;

@@ -51,7 +51,7 @@ async fn what_was_recorded_is_found_after_a_restart() {
     );
 }
 
-/// WT-4: a password is in nothing that is stored, neither sealed nor open.
+/// A password is in nothing that is stored, neither sealed nor open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_typed_without_an_echo_is_not_stored() {
     let place = Place::new();
