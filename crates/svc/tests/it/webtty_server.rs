@@ -63,7 +63,7 @@ async fn a_server_behind_a_private_tunnel_is_found_by_its_labels_and_dialled() {
     assert_eq!(plain["svc.webtty.os_family"], "linux");
     assert_eq!(labels("web")["svc.webtty.transport"], "websocket");
 
-    let (mut dial, ports) = dial(&home, &["plain", "web"]).await;
+    let (dialling, ports) = dial(&home, &["plain", "web"]).await;
     let mut client = Client::plain(&ports[0]).await;
     client.open(script("echo $0 in $PWD; exit 5")).await;
     let (output, code) = client.finish().await;
@@ -85,7 +85,7 @@ async fn a_server_behind_a_private_tunnel_is_found_by_its_labels_and_dialled() {
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert!(ended.stdout.contains(r#""status":"closed""#), "{ended:?}");
     }
-    dial.signal(nix::sys::signal::Signal::SIGTERM);
+    dialling.terminate().await;
     up.stop().await;
 }
 
