@@ -57,13 +57,9 @@ async fn a_grant_that_is_not_theirs_lets_nobody_in() {
     let (_ann, _shell, id) = world.session().await;
     let (_other, _other_shell, _) = world.session().await;
     let sessions = world.get("/api/webtty/sessions", &world.bob).await.1;
-    let other = sessions.as_array().unwrap().iter();
-    let other = other.map(|session| session["id"].as_str().unwrap());
-    let other = other
-        .filter(|other| *other != id)
-        .next()
-        .unwrap()
-        .to_owned();
+    let ids = sessions.as_array().unwrap().iter();
+    let mut ids = ids.map(|session| session["id"].as_str().unwrap().to_owned());
+    let other = ids.find(|other| *other != id).unwrap();
 
     let (first, grant) = world.attaches(&id, &world.bob).await;
     let (second, _) = world.attaches(&id, &world.bob).await;
