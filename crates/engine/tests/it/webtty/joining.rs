@@ -168,9 +168,9 @@ async fn a_viewer_who_never_reads_slows_nobody() {
     let mut world = World::start().await;
     let (mut ann, shell, id) = world.session().await;
     let (mut bob, _) = world.watches(&id, &world.bob).await;
-    // More than sockets and queues on the way hold together.
+    // More than the buffers of both sockets (4 and 6 MiB at most) and the queue hold together.
     let piece = Bytes::from(vec![0; 64 * 1024]);
-    let pieces = 64;
+    let pieces = 256;
     let reading = async {
         for _ in 0..pieces {
             shell.shows_bytes(piece.clone());
