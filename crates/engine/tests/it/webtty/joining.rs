@@ -57,13 +57,9 @@ async fn a_grant_that_is_not_theirs_lets_nobody_in() {
     let (_ann, _shell, id) = world.session().await;
     let (_other, _other_shell, _) = world.session().await;
     let sessions = world.get("/api/webtty/sessions", &world.bob).await.1;
-    let other = sessions.as_array().unwrap().iter();
-    let other = other.map(|session| session["id"].as_str().unwrap());
-    let other = other
-        .filter(|other| *other != id)
-        .next()
-        .unwrap()
-        .to_owned();
+    let ids = sessions.as_array().unwrap().iter();
+    let mut ids = ids.map(|session| session["id"].as_str().unwrap().to_owned());
+    let other = ids.find(|other| *other != id).unwrap();
 
     let (first, grant) = world.attaches(&id, &world.bob).await;
     let (second, _) = world.attaches(&id, &world.bob).await;
@@ -172,9 +168,9 @@ async fn a_viewer_who_never_reads_slows_nobody() {
     let mut world = World::start().await;
     let (mut ann, shell, id) = world.session().await;
     let (mut bob, _) = world.watches(&id, &world.bob).await;
-    // More than sockets and queues on the way hold together.
+    // More than the buffers of both sockets (4 and 6 MiB at most) and the queue hold together.
     let piece = Bytes::from(vec![0; 64 * 1024]);
-    let pieces = 64;
+    let pieces = 256;
     let reading = async {
         for _ in 0..pieces {
             shell.shows_bytes(piece.clone());

@@ -86,6 +86,8 @@ pub(crate) struct Person {
     pub(crate) link: Link,
     /// What was shown, as bytes.
     pub(crate) shown: Vec<u8>,
+    /// How much of it was looked at.
+    looked: usize,
     /// Notices that were not asked about yet.
     notices: Vec<Notice>,
     pub(crate) closed: Option<Close>,
@@ -98,6 +100,7 @@ impl Person {
         Self {
             link,
             shown: Vec::new(),
+            looked: 0,
             notices: Vec::new(),
             closed: None,
             error: None,
@@ -173,15 +176,20 @@ impl Person {
 
     /// Waits until this was shown.
     pub(crate) async fn sees(&mut self, text: &str) {
-        let is_there = |person: &Self| {
-            let mut windows = person.shown.windows(text.len());
-            windows.any(|window| window == text.as_bytes())
-        };
-        if is_there(self) {
+        self.looked = 0;
+        if self.has_shown(text) {
             return;
         }
-        self.until(text, |person, _| is_there(person).then_some(()))
+        self.until(text, |person, _| person.has_shown(text).then_some(()))
             .await;
+    }
+
+    /// What was looked at is not looked at again, but for what may be half of it.
+    fn has_shown(&mut self, text: &str) -> bool {
+        let new = &self.shown[self.looked..];
+        let found = new.windows(text.len()).any(|part| part == text.as_bytes());
+        self.looked = self.shown.len().saturating_sub(text.len());
+        found
     }
 
     /// Waits for a notice of this kind, and takes it.
@@ -253,6 +261,7 @@ impl Person {
                 if let Some(notice) = &heartbeat.notice {
                     if notice.kind() == NoticeKind::Snapshot {
                         self.shown.clear();
+                        self.looked = 0;
                     }
                     self.notices.push((**notice).clone());
                 }

@@ -18,7 +18,7 @@ use super::link::Link;
 
 /// A server that runs.
 pub(crate) struct TestServer {
-    pub(crate) agent: Agent,
+    _agent: Agent,
     pub(crate) hostname: Option<String>,
     sessions: UnboundedReceiver<Shell>,
     serving: JoinHandle<()>,
@@ -121,7 +121,7 @@ impl TestServer {
             }
         });
         Self {
-            agent,
+            _agent: agent,
             hostname: online.properties.hostname.clone(),
             sessions,
             serving,
