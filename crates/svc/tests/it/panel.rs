@@ -122,9 +122,7 @@ impl Seen {
             .status()
             .unwrap();
         assert!(resized.success());
-        self.screen
-            .screen_mut()
-            .set_size(many(rows), many(columns));
+        self.screen.screen_mut().set_size(many(rows), many(columns));
         // The terminal is nobody's controlling one, so its driver tells nobody.
         self.signal(Signal::SIGWINCH);
     }

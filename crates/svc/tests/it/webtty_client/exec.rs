@@ -14,7 +14,17 @@ async fn a_command_is_told_as_json_and_mirrored() {
     let url = served.url();
     let script = "echo out; echo err >&2; pwd; echo $GREETING; exit 3";
     let args = [
-        "webtty", "exec", &url, "-w", "/usr", "-e", "GREETING=a b=c", "--", "sh", "-c", script,
+        "webtty",
+        "exec",
+        &url,
+        "-w",
+        "/usr",
+        "-e",
+        "GREETING=a b=c",
+        "--",
+        "sh",
+        "-c",
+        script,
     ];
     let ended = home.run(&args).await;
     assert_eq!(ended.code, Some(3), "{ended:?}");
@@ -37,7 +47,9 @@ async fn text_is_shown_as_it_comes_and_stdin_is_passed_where_it_is_asked_for() {
     let served = Served::start(home.path(), Options::default()).await;
     let url = served.url();
     let script = "cat; echo done >&2";
-    let args = ["webtty", "exec", &url, "-i", "-o", "text", "--", "sh", "-c", script];
+    let args = [
+        "webtty", "exec", &url, "-i", "-o", "text", "--", "sh", "-c", script,
+    ];
     let input = vec![b'x'; 700_000];
     let ended = home.run_with_input(&args, &input).await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
@@ -48,7 +60,15 @@ async fn text_is_shown_as_it_comes_and_stdin_is_passed_where_it_is_asked_for() {
     let ended = home.run_with_input(&args, b"unread").await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""));
     // A client on pipes does both.
-    let args = ["webtty", "client", &url, "--", "sh", "-c", "read a; echo got $a; exit 9"];
+    let args = [
+        "webtty",
+        "client",
+        &url,
+        "--",
+        "sh",
+        "-c",
+        "read a; echo got $a; exit 9",
+    ];
     let ended = home.run_with_input(&args, b"it\n").await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(9), "got it\n"));
 }
@@ -62,10 +82,15 @@ async fn signals_go_to_the_command_and_come_from_it() {
     let ended = home.run(&args).await;
     assert_eq!(ended.code, Some(137), "{ended:?}");
     let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!((&told["signal"], &told["exit_code"]), (&json!("KILL"), &json!(137)));
+    assert_eq!(
+        (&told["signal"], &told["exit_code"]),
+        (&json!("KILL"), &json!(137))
+    );
 
     let script = "trap 'echo trapped; exit 4' INT; echo ready; while :; do sleep 0.05; done";
-    let args = ["webtty", "exec", &url, "-o", "text", "--", "sh", "-c", script];
+    let args = [
+        "webtty", "exec", &url, "-o", "text", "--", "sh", "-c", script,
+    ];
     let mut running = home.start(&args);
     running.until("ready").await;
     running.signal(Signal::SIGINT);
@@ -79,7 +104,16 @@ async fn a_command_that_takes_too_long_is_ended() {
     let served = Served::start(home.path(), Options::default()).await;
     let url = served.url();
     let args = [
-        "webtty", "exec", &url, "--timeout", "500ms", "-o", "json", "--", "sleep", "60",
+        "webtty",
+        "exec",
+        &url,
+        "--timeout",
+        "500ms",
+        "-o",
+        "json",
+        "--",
+        "sleep",
+        "60",
     ];
     let ended = home.run(&args).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
@@ -104,7 +138,15 @@ async fn what_cannot_be_reached_or_started_is_told() {
     assert!(ended.stderr.contains("--auth-token-file"), "{ended:?}");
     std::fs::write(home.path().join("token"), "sesame\n").unwrap();
     let with_token = |command: &'static str| {
-        ["webtty", "exec", &url, "--auth-token-file", "token", "--", command]
+        [
+            "webtty",
+            "exec",
+            &url,
+            "--auth-token-file",
+            "token",
+            "--",
+            command,
+        ]
     };
     assert_eq!(home.run(&with_token("true")).await.code, Some(0));
     let ended = home.run(&with_token("no-such-command")).await;
@@ -116,7 +158,12 @@ async fn what_cannot_be_reached_or_started_is_told() {
     drop(listener);
     let ended = home.run(&["webtty", "exec", &nobody, "--", "true"]).await;
     assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains("error[webtty_unreachable]"), "{ended:?}");
-    let ended = home.run(&["webtty", "exec", "http://x", "--", "true"]).await;
+    assert!(
+        ended.stderr.contains("error[webtty_unreachable]"),
+        "{ended:?}"
+    );
+    let ended = home
+        .run(&["webtty", "exec", "http://x", "--", "true"])
+        .await;
     assert_eq!(ended.code, Some(2), "{ended:?}");
 }

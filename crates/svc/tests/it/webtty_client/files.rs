@@ -29,7 +29,10 @@ async fn files_go_there_and_come_back() {
     let args = ["webtty", "fs", "write", &url, "/logs/a b&c#.txt"];
     let ended = home.run_with_input(&args, b"hello").await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(std::fs::read(root.join("logs/a b&c#.txt")).unwrap(), b"hello");
+    assert_eq!(
+        std::fs::read(root.join("logs/a b&c#.txt")).unwrap(),
+        b"hello"
+    );
     let ended = fs(&["read", "logs/a b&c#.txt"]).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "hello"));
 
@@ -41,13 +44,19 @@ async fn files_go_there_and_come_back() {
     assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
     assert_eq!(listed[0]["name"], "a b&c#.txt");
     assert_eq!(listed[1]["size"], json!(300_000));
-    assert!(listed[1]["modified"].as_str().unwrap().ends_with('Z'), "{listed}");
+    assert!(
+        listed[1]["modified"].as_str().unwrap().ends_with('Z'),
+        "{listed}"
+    );
     let root_list = fs(&["ls"]).await;
     assert!(root_list.stdout.starts_with("logs/\t-\t"), "{root_list:?}");
 
     let ended = fs(&["download", "/logs/remote.bin"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(std::fs::read(home.path().join("remote.bin")).unwrap(), content);
+    assert_eq!(
+        std::fs::read(home.path().join("remote.bin")).unwrap(),
+        content
+    );
     // What is here is not written over without being told to.
     let again = fs(&["download", "/logs/remote.bin"]).await;
     assert_eq!(again.code, Some(4), "{again:?}");
@@ -57,8 +66,16 @@ async fn files_go_there_and_come_back() {
     let none = fs(&["download", "/none", "here"]).await;
     assert_eq!(none.code, Some(1), "{none:?}");
     assert!(none.stderr.contains("error[file_not_found]"), "{none:?}");
-    let left: Vec<_> = std::fs::read_dir(home.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().contains("part")), "{left:?}");
+    let left: Vec<_> = std::fs::read_dir(home.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert!(
+        !left
+            .iter()
+            .any(|name| name.to_string_lossy().contains("part")),
+        "{left:?}"
+    );
 
     let large = vec![0_u8; 1024 * 1024 + 1];
     std::fs::write(home.path().join("large"), large).unwrap();

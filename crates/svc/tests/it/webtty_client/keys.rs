@@ -22,10 +22,14 @@ fn file(home: &Home, name: &str) -> PathBuf {
 async fn two_ends_that_know_each_other_talk_and_others_do_not() {
     let home = Home::new();
     for name in ["default", "host", "stranger"] {
-        let made = home.run(&["webtty", "identity", "create", name, "-o", "json"]).await;
+        let made = home
+            .run(&["webtty", "identity", "create", name, "-o", "json"])
+            .await;
         let made = made.json();
         assert_eq!(made["public_key"].as_str().unwrap().len(), 43, "{made}");
-        let mode = std::fs::metadata(made["file"].as_str().unwrap()).unwrap().permissions();
+        let mode = std::fs::metadata(made["file"].as_str().unwrap())
+            .unwrap()
+            .permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
     }
     let listed = home.run(&["webtty", "identity", "list"]).await;
@@ -50,11 +54,19 @@ async fn two_ends_that_know_each_other_talk_and_others_do_not() {
     // The server is not known: the line that adds it is told.
     let ended = home.run(&exec).await;
     assert_eq!(ended.code, Some(3), "{ended:?}");
-    assert!(ended.stderr.contains("error[webtty_server_unknown]"), "{ended:?}");
+    assert!(
+        ended.stderr.contains("error[webtty_server_unknown]"),
+        "{ended:?}"
+    );
     let line = format!("svc webtty known-server add {} KEY", served.address);
     assert!(ended.stderr.contains(&line), "{ended:?}");
     let name = served.address.to_string();
-    assert_eq!(home.run(&["webtty", "known-server", "add", &name, &host]).await.code, Some(0));
+    assert_eq!(
+        home.run(&["webtty", "known-server", "add", &name, &host])
+            .await
+            .code,
+        Some(0)
+    );
 
     let told = home.run(&exec).await.json();
     assert_eq!(told["stdout"], "sealed\n");
@@ -65,12 +77,31 @@ async fn two_ends_that_know_each_other_talk_and_others_do_not() {
     // Somebody else's key is not let in, and says so before anything is started.
     let marked = home.path().join("started");
     let marked = marked.to_str().unwrap();
-    let args = ["webtty", "exec", &url, "--e2e", "--identity", "stranger", "--", "touch", marked];
+    let args = [
+        "webtty",
+        "exec",
+        &url,
+        "--e2e",
+        "--identity",
+        "stranger",
+        "--",
+        "touch",
+        marked,
+    ];
     let ended = home.run(&args).await;
     assert_ne!(ended.code, Some(0), "{ended:?}");
     // Another key than that of the server opens nothing.
     let stranger = key(&home, "stranger").await;
-    let args = ["webtty", "exec", &url, "--known-server-key", &stranger, "--", "touch", marked];
+    let args = [
+        "webtty",
+        "exec",
+        &url,
+        "--known-server-key",
+        &stranger,
+        "--",
+        "touch",
+        marked,
+    ];
     let ended = home.run(&args).await;
     assert_ne!(ended.code, Some(0), "{ended:?}");
     // Who was taken out of the list is out from the next session on.
@@ -93,7 +124,10 @@ async fn lists_of_keys_are_kept() {
         let args: Vec<_> = args.iter().map(String::as_str).collect();
         assert_eq!(home.run(&args).await.code, Some(0));
     }
-    let list: Value = home.run(&["webtty", "known-server", "list", "-o", "json"]).await.json();
+    let list: Value = home
+        .run(&["webtty", "known-server", "list", "-o", "json"])
+        .await
+        .json();
     assert_eq!(list[1]["name"], "box.example:8443");
     assert_eq!(list[1]["public_key"], key);
     let remove = ["webtty", "known-server", "remove", "build"];

@@ -10,9 +10,7 @@ use std::{
 
 use terminal::{
     keys::{KeyList, read_identity},
-    server::{
-        AuthToken, Execution, Files, Limits, Policy, Seal, Server, Settings, Transport, Web,
-    },
+    server::{AuthToken, Execution, Files, Limits, Policy, Seal, Server, Settings, Transport, Web},
 };
 use tokio::{
     io::copy_bidirectional,

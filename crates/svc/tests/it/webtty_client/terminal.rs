@@ -4,9 +4,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use nix::sys::signal::Signal;
 use tokio::net::TcpListener;
 use tokio_tungstenite::tungstenite::Message;
-use tty::message::{
-    self, Ack, AckSession, Close, Feature, Heartbeat, Kind, Notice, NoticeKind,
-};
+use tty::message::{self, Ack, AckSession, Close, Feature, Heartbeat, Kind, Notice, NoticeKind};
 
 use super::super::{panel::Seen, program::Home};
 use super::served::{Options, Served};
