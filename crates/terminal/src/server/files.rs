@@ -103,6 +103,10 @@ impl Files {
             _ if self.read_only && !is_reading(request.method()) => {
                 (StatusCode::FORBIDDEN, "these files can only be read")
             }
+            // A whole tree in one answer has no bound (RFC 4918 section 9.1 allows to refuse it).
+            _ if request.method().as_str() == "PROPFIND" && !is_shallow(request) => {
+                (StatusCode::FORBIDDEN, "a depth of 0 or 1 is answered")
+            }
             // What is written is bounded before anything of the file is lost.
             Method::PUT if request.headers().contains_key(header::CONTENT_RANGE) => (
                 StatusCode::BAD_REQUEST,
@@ -127,6 +131,11 @@ impl fmt::Debug for Files {
             .field("read_only", &self.read_only)
             .finish_non_exhaustive()
     }
+}
+
+fn is_shallow(request: &Request<Incoming>) -> bool {
+    let depth = request.headers().get("depth");
+    depth.is_some_and(|depth| matches!(depth.as_bytes(), b"0" | b"1"))
 }
 
 fn is_reading(method: &Method) -> bool {

@@ -1,6 +1,8 @@
 //! One session: its machine, its process, and the connection that it has just now. One task owns
 //! all three, and waits for whichever has something to say.
 
+mod back;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -14,22 +16,16 @@ use pty::{Output, Process};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tty::message::{Kind, OpenSession, Signal, Stream, TerminationReason};
+use tty::message::{Kind, Signal, Stream, TerminationReason};
 use tty::seal::PublicKey;
-use tty::session::{self, Command, Exit, Start, TOKEN_LEN};
+use tty::session::{self, Command, Exit, Start};
 use tty::size::Size;
 
 use super::carrier::{Broken, Carrier};
-use super::registry::{KEY_LEN, Registered};
+use super::registry::Registered;
 use super::sealing::{Opened, Sealing};
-use super::{Event, Shared, random};
-
-/// A client that came back, over a connection of its own.
-pub(crate) struct Return {
-    pub(crate) carrier: Carrier,
-    pub(crate) sealing: Sealing,
-    pub(crate) open: OpenSession,
-}
+use super::{Event, Shared};
+pub(crate) use back::Return;
 
 pub(crate) struct Session {
     shared: Arc<Shared>,
@@ -167,6 +163,10 @@ impl Session {
         if !self.is_draining && self.draining.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Happened::Drain);
         }
+        // Before everything that may go on without end.
+        if timed && self.timer.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Happened::Time);
+        }
         let mut is_idle = true;
         if let Some(carrier) = &mut self.carrier {
             match carrier.poll_flush(cx) {
@@ -217,9 +217,6 @@ impl Session {
                 // Nobody keeps a buffer while there is nothing to read.
                 self.buffer = Vec::new();
             }
-        }
-        if timed && self.timer.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Happened::Time);
         }
         Poll::Pending
     }
@@ -407,101 +404,6 @@ impl Session {
         self.process = Some(process);
         self.permit = Some(permit);
         self.machine.on_started(token, now);
-    }
-
-    /// Makes the session one that can be come back to, and gives its first token.
-    fn register(&mut self) -> Option<[u8; TOKEN_LEN]> {
-        let (registered, returns) = self.shared.registry.register()?;
-        let token = self.token(registered.key());
-        self.registered = Some(registered);
-        self.returns = Some(returns);
-        token
-    }
-
-    /// A token begins with the key by which the session is found; the rest is what is secret.
-    fn token(&self, key: [u8; KEY_LEN]) -> Option<[u8; TOKEN_LEN]> {
-        let mut token: [u8; TOKEN_LEN] = random()?;
-        let (front, _) = token.split_first_chunk_mut::<KEY_LEN>()?;
-        *front = key;
-        Some(token)
-    }
-
-    /// Hands the connection to the session that the client comes back to; else gives back what it
-    /// said, for the machine to answer.
-    fn leads_back(&mut self, kind: Kind) -> Option<Kind> {
-        let Kind::Open(open) = &kind else {
-            return Some(kind);
-        };
-        if self.process.is_some() {
-            return Some(kind);
-        }
-        let session = open
-            .session
-            .as_ref()
-            .filter(|session| session.resume.is_some());
-        let resume = session.and_then(|session| session.resume.as_ref());
-        let Some((session, found)) =
-            session.zip(resume.and_then(|resume| self.shared.registry.find(&resume.token)))
-        else {
-            return Some(kind);
-        };
-        let Some(carrier) = self.carrier.take() else {
-            return Some(kind);
-        };
-        let back = Box::new(Return {
-            carrier,
-            sealing: std::mem::replace(&mut self.sealing, Sealing::Off),
-            open: session.clone(),
-        });
-        match found.try_send(back) {
-            Ok(()) => None,
-            Err(refused) => {
-                // It has just ended, or is not to be kept busy.
-                let back = refused.into_inner();
-                self.carrier = Some(back.carrier);
-                self.sealing = back.sealing;
-                Some(kind)
-            }
-        }
-    }
-
-    fn come_back(&mut self, mut back: Return, now: Instant) {
-        let resume = back.open.resume.clone().unwrap_or_default();
-        // A token can be seen by who is between; a sealed session is its client's alone.
-        let same = self.registered.is_some() && self.client_is(&back.sealing);
-        let token = self
-            .registered
-            .as_ref()
-            .and_then(|registered| self.token(registered.key()));
-        let Some(token) = token.filter(|_| same && self.machine.accepts(&resume)) else {
-            if back
-                .carrier
-                .send(&Kind::error("there is no session to come back to"))
-                .is_ok()
-            {
-                self.shared.finish(back.carrier);
-            }
-            return;
-        };
-        let before = self.carrier.replace(back.carrier);
-        self.sealing = back.sealing;
-        self.machine.on_return(&back.open, token, now);
-        if let Some(before) = before {
-            // The machine hangs up the old connection first of all.
-            self.machine.command();
-            self.shared.finish(before);
-        }
-        if self.secret {
-            self.machine.on_secret_input(true);
-        }
-    }
-
-    fn client_is(&self, other: &Sealing) -> bool {
-        match (self.shared.seal.is_some(), self.owner, other.client()) {
-            (false, _, _) => true,
-            (true, Some(owner), Some(other)) => owner == other,
-            _ => false,
-        }
     }
 
     fn send(&mut self, kind: &Kind, now: Instant) {

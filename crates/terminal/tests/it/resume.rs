@@ -183,6 +183,19 @@ async fn limits_end_a_session_with_their_reason() {
     }
 }
 
+/// A limit holds for a command that never stops to write, too.
+#[tokio::test]
+async fn a_flood_does_not_outlast_its_limit() {
+    let host = Host::with(|settings| {
+        settings.limits.duration = Some(Duration::from_millis(300));
+    });
+    let mut client = host.plain();
+    client.open(ours("exec yes", true)).await;
+    let close = client.finish().await.2;
+    let reason = close.termination.unwrap().reason();
+    assert_eq!(reason, TerminationReason::Duration);
+}
+
 #[tokio::test]
 async fn there_are_as_many_sessions_as_there_may_be() {
     let host = Host::with(|settings| settings.limits.sessions = 2);

@@ -122,6 +122,10 @@ async fn files_are_listed_read_and_written() {
         listing.contains("/fs/a.txt") && listing.contains("/fs/sub/"),
         "{listing}"
     );
+    for depth in ["Depth: infinity", "X: none"] {
+        let args = ["-X", "PROPFIND", "-H", depth];
+        assert_eq!(curl(&host, &args, "/fs/").await.0, 403);
+    }
     // Links are not shown.
     assert!(
         !listing.contains("leak") && !listing.contains("/up"),

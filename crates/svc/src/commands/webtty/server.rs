@@ -171,15 +171,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     }
     let mut config = args.connection.resolve()?;
     config.runtimes = workers.handles().to_vec();
-    let (properties, renew) = args.properties(registered.as_ref(), &settings, speaks)?;
+    let properties = args.properties(registered.as_ref(), &settings, speaks)?;
     let shutdown = signals::listen(signals::DRAIN)?;
     let mut report = Report::new(args.output, config.engine.clone());
     let server = Server::new(settings, observer, workers.handles());
     let agent = Agent::start(config)?;
-    let tunnel = match renew {
-        Some(renew) => agent.open_renewed(properties, renew),
-        None => agent.open(properties),
-    };
+    let tunnel = agent.open(properties);
     let served = serve(
         tunnel,
         speaks,
@@ -280,13 +277,13 @@ async fn listen(
 }
 
 impl Args {
-    /// What is asked of the engine, and what is new about it each time.
+    /// What is asked of the engine.
     fn properties(
         &self,
         registered: Option<&Registered>,
         settings: &Settings,
         speaks: Transport,
-    ) -> Result<(client::Properties, Option<client::agent::Renew>), Failure> {
+    ) -> Result<client::Properties, Failure> {
         let offer = self.offer(registered, settings, speaks);
         let labels = inventory::labels(&offer, &Host::this());
         let publish = self.publish || !self.no_publish;
@@ -298,19 +295,18 @@ impl Args {
             ..client::Properties::default()
         };
         if let Some(registered) = registered {
-            let properties = client::Properties {
+            return Ok(client::Properties {
                 name: properties.name.or_else(|| Some(registered.id().to_owned())),
                 kind: Some("bytestream".to_owned()),
                 protocol: Some("webtty".to_owned()),
                 ..properties
-            };
-            return Ok((properties, registered.admission()?));
+            });
         }
         if !publish && self.name.is_none() {
             return Err(Failure::usage("a private server needs a name")
                 .hint("give --name: it is what clients dial"));
         }
-        let properties = match speaks {
+        Ok(match speaks {
             Transport::WebSocket => client::Properties {
                 protocol: Some("http".to_owned()),
                 http_version: Some("http/1.1".to_owned()),
@@ -322,8 +318,7 @@ impl Args {
                 kind: Some("bytestream".to_owned()),
                 ..properties
             },
-        };
-        Ok((properties, None))
+        })
     }
 }
 

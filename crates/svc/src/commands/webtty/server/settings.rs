@@ -24,11 +24,6 @@ impl Registered {
         &self.enrollment.server_id
     }
 
-    /// What proves to the engine that this host has the server's keys.
-    pub(super) fn admission(&self) -> Result<Option<client::agent::Renew>, Failure> {
-        Ok(None)
-    }
-
     fn registration(&self) -> Registration {
         Registration {
             id: self.enrollment.server_id.clone(),
