@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Credential(credential::Command),
     /// Issue a TURN credential for a project
     TurnCredentials(turn_credentials::Args),
-    /// Terminals of hosts: serve them
+    /// Terminals on other machines: open them, and serve them
     #[command(subcommand)]
     Webtty(webtty::Command),
     /// Show who did what in a workspace

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use http::{Method, StatusCode};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use self::dav::{Body, Files};
 use super::target::Reach;
@@ -151,9 +151,10 @@ pub(super) async fn run(command: Command) -> Result<(), Failure> {
                 .map(drop)
         }
         Command::Write(args) => {
+            let bytes = stdin().await?;
             let files = args.there.files().await?;
-            let body = dav::streamed(tokio::io::stdin());
-            put(&files, &args.path, body, None).await
+            let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            put(&files, &args.path, dav::whole(bytes), length).await
         }
         Command::Upload(args) => upload(&args).await,
         Command::Download(args) => download(&args).await,
@@ -182,20 +183,27 @@ async fn upload(args: &UploadArgs) -> Result<(), Failure> {
         return Err(Failure::usage(message));
     }
     let files = args.there.files().await?;
-    put(
-        &files,
-        &args.remote,
-        dav::streamed(file),
-        Some(metadata.len()),
-    )
-    .await
+    put(&files, &args.remote, dav::streamed(file), metadata.len()).await
 }
 
-async fn put(files: &Files, path: &str, body: Body, length: Option<u64>) -> Result<(), Failure> {
-    let length = length.map(|length| ("content-length", length.to_string()));
-    let answer = files
-        .ask(Method::PUT.as_str(), path, body, length.as_slice())
-        .await?;
+/// All of stdin: a server wants to know how long a file is before it takes it.
+async fn stdin() -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let mut stdin = tokio::io::stdin().take(MAX_STDIN + 1);
+    stdin
+        .read_to_end(&mut bytes)
+        .await
+        .map_err(|error| Failure::of("stdin cannot be read", error))?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_STDIN) {
+        return Err(Failure::usage("stdin is longer than 64 MiB")
+            .hint("put it into a file, and upload that"));
+    }
+    Ok(bytes)
+}
+
+async fn put(files: &Files, path: &str, body: Body, length: u64) -> Result<(), Failure> {
+    let length = [("content-length", length.to_string())];
+    let answer = files.ask(Method::PUT.as_str(), path, body, &length).await?;
     let done = [StatusCode::CREATED, StatusCode::NO_CONTENT, StatusCode::OK];
     answer.expect(&done).await.map(drop)
 }
@@ -276,3 +284,6 @@ fn unfinished(local: &Path) -> PathBuf {
     name.push(format!(".{}.part", std::process::id()));
     local.with_file_name(name)
 }
+
+/// What is taken from stdin, in bytes: what a server takes that was told nothing else.
+const MAX_STDIN: u64 = 64 * 1024 * 1024;

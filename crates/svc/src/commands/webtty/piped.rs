@@ -30,7 +30,10 @@ impl Show for Live {
         let written = match stream {
             Stream::Stderr => {
                 let mut to = tokio::io::stderr();
-                to.write_all(&bytes).await
+                match to.write_all(&bytes).await {
+                    Ok(()) => to.flush().await,
+                    error => error,
+                }
             }
             Stream::Stdout | Stream::Stdin => {
                 let mut to = tokio::io::stdout();

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(super) struct Reach {
     /// What is shown to a server that listens itself: a file with its bearer token
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
     auth_token_file: Option<PathBuf>,
 
     /// The same, as text

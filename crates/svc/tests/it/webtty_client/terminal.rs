@@ -26,11 +26,11 @@ async fn a_person_has_a_shell_somewhere_else() {
     seen.until_text("42 xterm-256color").await;
     seen.until_text("30 100").await;
     seen.resize(120, 40);
-    seen.press("sleep 0.2; stty size\r");
-    seen.until_text("40 120").await;
+    seen.press("until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo si''zed\r");
+    seen.until_text("sized").await;
     // Ctrl-C ends what runs there, and not this program.
-    seen.press("sleep 600\r");
-    seen.until_text("sleep 600").await;
+    seen.press("sh -c 'echo ru\"\"ns; exec sleep 600'\r");
+    seen.until_text("runs").await;
     seen.press("\u{3}");
     seen.press("echo sti''ll here\r");
     seen.until_text("still here").await;

@@ -8,7 +8,7 @@ use http::{
     HeaderName, HeaderValue, Request, Response, StatusCode,
     header::{AUTHORIZATION, HOST, USER_AGENT},
 };
-use http_body_util::{BodyExt, Empty, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -218,6 +218,13 @@ impl Answer {
 /// Nothing.
 pub(super) fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// What is here already.
+pub(super) fn whole(bytes: Vec<u8>) -> Body {
+    Full::from(bytes)
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }
 
 /// What is read, as it is read.
