@@ -83,7 +83,10 @@ async fn scripts_and_the_licence_of_what_others_made_are_served() {
 /// The pages write and read the messages of `crates/tty`, which has the same vectors.
 #[test]
 fn the_pages_speak_webtty() {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/node/webtty_codec.mjs");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/node/webtty_codec.mjs"
+    );
     let done = node::run(&format!("await import({script:?})"), &json!({}));
     assert!(done["vectors"].as_u64() > Some(15), "{done}");
 }
