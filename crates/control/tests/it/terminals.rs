@@ -22,14 +22,14 @@ async fn a_terminal_page_is_for_members_and_may_reach_its_engine_alone() {
         format!("/projects/{id}/sessions/wts_1/replay"),
     ];
     for page in &pages {
-        let answer = control.browser().get(page).await;
+        let answer = control.browser().open(page).await;
         assert_eq!(answer.status, 303, "{page}");
         let login = format!("/login?next={page}");
         assert_eq!(answer.location.as_deref(), Some(login.as_str()));
         // What is not theirs to see is not there.
-        assert_eq!(control.signed_in("Eve").await.get(page).await.status, 404);
+        assert_eq!(control.signed_in("Eve").await.open(page).await.status, 404);
         for name in ["Ada", "Grace"] {
-            let answer = control.signed_in(name).await.get(page).await;
+            let answer = control.signed_in(name).await.open(page).await;
             assert_eq!(answer.status, 200, "{page} {name}");
             let policy = answer.header("content-security-policy");
             let own = format!("{endpoint}.engine.example");
@@ -53,8 +53,8 @@ async fn what_an_address_names_is_text_on_the_page() {
     let ada = control.person("Ada").await;
     let project = control.project(&ada).await;
     let path = format!("/projects/{}/terminals/%22%3E%3Cscript%3E", project.id);
-    let browser = control.signed_in("Ada").await;
-    let answer = browser.get(&path).await;
+    let mut browser = control.signed_in("Ada").await;
+    let answer = browser.open(&path).await;
     assert_eq!(answer.status, 200);
     assert!(!answer.text.contains("\"><script>"), "{}", answer.text);
 }
@@ -62,14 +62,14 @@ async fn what_an_address_names_is_text_on_the_page() {
 #[tokio::test]
 async fn scripts_and_the_licence_of_what_others_made_are_served() {
     let control = TestControl::start("").await;
-    let browser = control.browser();
+    let mut browser = control.browser();
     for (name, kind) in [
         ("webtty.mjs", "text/javascript; charset=utf-8"),
         ("xterm.mjs", "text/javascript; charset=utf-8"),
         ("xterm.css", "text/css; charset=utf-8"),
         ("LICENSE-xterm.txt", "text/plain; charset=utf-8"),
     ] {
-        let answer = browser.get(&format!("/terminal/{name}")).await;
+        let answer = browser.open(&format!("/terminal/{name}")).await;
         assert_eq!(
             answer.status, 200,
             "{name}: `cargo xtask test` fetches it before the build"
@@ -77,7 +77,7 @@ async fn scripts_and_the_licence_of_what_others_made_are_served() {
         assert_eq!(answer.header("content-type"), kind);
         assert_eq!(answer.header("x-content-type-options"), "nosniff");
     }
-    assert_eq!(browser.get("/terminal/other.mjs").await.status, 404);
+    assert_eq!(browser.open("/terminal/other.mjs").await.status, 404);
 }
 
 /// The pages write and read the messages of `crates/tty`, which has the same vectors.
