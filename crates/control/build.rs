@@ -5,6 +5,7 @@
 //! so: nobody needs Node to build the program.
 
 use std::error::Error;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -24,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut code = String::from("[");
     for name in FILES.iter().filter(|_| present) {
         let path = directory.join(name);
-        code.push_str(&format!("({name:?}, include_bytes!({path:?}) as &[u8]),"));
+        write!(code, "({name:?}, include_bytes!({path:?}) as &[u8]),")?;
     }
     code.push(']');
     let out = PathBuf::from(env::var("OUT_DIR")?);

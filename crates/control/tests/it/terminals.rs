@@ -62,14 +62,14 @@ async fn what_an_address_names_is_text_on_the_page() {
 #[tokio::test]
 async fn scripts_and_the_licence_of_what_others_made_are_served() {
     let control = TestControl::start("").await;
-    let browser = control.browser();
+    let mut browser = control.browser();
     for (name, kind) in [
         ("webtty.mjs", "text/javascript; charset=utf-8"),
         ("xterm.mjs", "text/javascript; charset=utf-8"),
         ("xterm.css", "text/css; charset=utf-8"),
         ("LICENSE-xterm.txt", "text/plain; charset=utf-8"),
     ] {
-        let answer = browser.get(&format!("/terminal/{name}")).await;
+        let answer = browser.open(&format!("/terminal/{name}")).await;
         assert_eq!(
             answer.status, 200,
             "{name}: `cargo xtask test` fetches it before the build"
@@ -77,7 +77,7 @@ async fn scripts_and_the_licence_of_what_others_made_are_served() {
         assert_eq!(answer.header("content-type"), kind);
         assert_eq!(answer.header("x-content-type-options"), "nosniff");
     }
-    assert_eq!(browser.get("/terminal/other.mjs").await.status, 404);
+    assert_eq!(browser.open("/terminal/other.mjs").await.status, 404);
 }
 
 /// The pages write and read the messages of `crates/tty`, which has the same vectors.
