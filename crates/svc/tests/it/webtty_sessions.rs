@@ -20,10 +20,10 @@ use super::{
     program::{Ended, Home, Running, SOON},
 };
 
-/// WT-4, WT-6: a person watches and is refused, then granted control by who has it; an AI client
-/// likewise, for one line; all of it is recorded, with who typed.
+/// WT-2: a person watches and is refused, then granted control by who has it; an AI client likewise,
+/// for one line; all of it is recorded, with who typed.
 #[tokio::test]
-async fn wt_4_control_is_asked_for_refused_and_granted() {
+async fn wt_2_control_is_asked_for_refused_and_granted() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let server = serve(&home).await;
@@ -115,7 +115,7 @@ async fn wt_4_control_is_asked_for_refused_and_granted() {
         assert_eq!(asked["status"], "pending", "{asked}");
         assert_eq!(asked["control_lines"], 1, "{asked}");
         owner.until("to count").await;
-        // WT-4: who asked does not answer, not even with the rights of the person.
+        // Who asked does not answer, not even with the rights of the person.
         let own = of(json!({"request_id": asked["id"], "action": "grant"}));
         let told = agent.bad("svc_webtty_control_request_resolve", own).await;
         assert!(told.contains("credential"), "{told}");
