@@ -25,6 +25,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut code = String::from("[");
     for name in FILES.iter().filter(|_| present) {
         let path = directory.join(name);
+        let path = path
+            .to_str()
+            .ok_or("the way to the target directory is no UTF-8")?;
         write!(code, "({name:?}, include_bytes!({path:?}) as &[u8]),")?;
     }
     code.push(']');

@@ -453,7 +453,7 @@ proptest! {
     fn any_output_is_exported_harmlessly(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..12)) {
         let entries = pieces.iter().map(|piece| Entry::output(StreamType::Stdout, piece.clone().into()));
         let (records, _) = record_all(entries.collect());
-        let shown = exported(|out| text(records.clone(), TextOptions { input: true, markers: true }, out));
+        let shown = exported(|out| text(records.clone(), TextOptions { input: true, markers: true, timestamps: true }, out));
         for line in shown.split('\n') {
             prop_assert_eq!(harmless(line), line);
         }

@@ -96,6 +96,7 @@ pub(crate) fn webtty_recording(data: &[u8]) {
     let options = TextOptions {
         input: true,
         markers: true,
+        timestamps: false,
     };
     let mut shown = Vec::new();
     export::text(records.clone(), options, &mut shown).unwrap();

@@ -116,6 +116,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = MAX_UPLOAD, requires = "fs_root", help_heading = FILES)]
     fs_max_upload_size: u64,
 
+    /// Seal sessions end to end: only clients whose keys are known come in
+    #[arg(long, help_heading = ACCESS)]
+    e2e: bool,
+
+    /// The file of the key that sessions are sealed to; without it, the identity `default`
+    #[arg(long, value_name = "FILE", requires = "e2e", conflicts_with_all = ["server_id", "server_enrollment"], help_heading = ACCESS)]
+    identity_file: Option<PathBuf>,
+
+    /// The file of the keys of clients that may come in, with sealed sessions
+    #[arg(long, value_name = "FILE", help_heading = ACCESS)]
+    authorized_clients_file: Option<PathBuf>,
+
     /// The file of the token that clients have to show, with --listen (or `SVC_WEBTTY_AUTH_TOKEN`)
     #[arg(long, value_name = "FILE", requires = "listen", help_heading = ACCESS)]
     auth_token_file: Option<PathBuf>,
@@ -176,7 +188,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let mut report = Report::new(args.output, config.engine.clone());
     let server = Server::new(settings, observer, workers.handles());
     let agent = Agent::start(config)?;
-    let tunnel = agent.open(properties);
+    let tunnel = match registered.as_ref().map(Registered::admission).transpose()? {
+        Some(renew) => agent.open_renewed(properties, renew),
+        None => agent.open(properties),
+    };
     let served = serve(
         tunnel,
         speaks,

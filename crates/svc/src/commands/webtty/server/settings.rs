@@ -1,17 +1,28 @@
 //! From flags to what a server is told; what contradicts itself is refused here.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
+use client::{Properties, agent::Renew};
+use jiff::Timestamp;
 use terminal::{
     enrollment::Enrollment,
+    identity_file,
     inventory::{FilesOffer, Offer, Registration, Transport},
+    keys::{KeyList, key_id_text, read_identity, seal_context},
     server::{
-        Account, AccountError, AuthToken, Execution, Files, Limits, Origins, Policy, Settings, Web,
+        Account, AccountError, AuthToken, Execution, Files, Limits, Origins, Policy, Seal,
+        Settings, Web,
     },
 };
 
+use tty::{
+    admission::{self, Subject},
+    identity::EndpointIdentity,
+    seal::PublicKey,
+};
+
 use super::{Args, Carried, Mode};
-use crate::failure::Failure;
+use crate::{commands::webtty::asked, failure::Failure, random};
 
 /// A registered server, as its host knows it.
 #[derive(Debug)]
@@ -22,6 +33,49 @@ pub(super) struct Registered {
 impl Registered {
     pub(super) fn id(&self) -> &str {
         &self.enrollment.server_id
+    }
+
+    /// Whether only the two ends may read its sessions.
+    fn must_seal(&self) -> bool {
+        self.enrollment.encryption_policy != "disabled"
+    }
+
+    fn identity(&self) -> Result<EndpointIdentity, Failure> {
+        let path = &self.enrollment.identity_file;
+        identity_file::load(path).map_err(|error| {
+            Failure::usage(format!("the keys of the server cannot be read: {error}"))
+                .hint("keys that are lost cannot be had again: register another server")
+        })
+    }
+
+    /// Shows the engine that this is the server, each time that it is asked for the tunnel: a proof
+    /// is good for a moment, and once.
+    pub(super) fn admission(&self) -> Result<Renew, Failure> {
+        let identity = self.identity()?;
+        let enrollment = self.enrollment.clone();
+        Ok(Arc::new(move |properties: &mut Properties| {
+            properties.labels.remove(admission::LABEL);
+            let subject = Subject {
+                project_id: &enrollment.project_id,
+                server_id: &enrollment.server_id,
+                tunnel_protocol: properties.protocol.as_deref().unwrap_or_default(),
+                tunnel_type: properties.kind.as_deref().unwrap_or_default(),
+                labels: &properties.labels,
+            };
+            // Without a proof the engine refuses, and says so.
+            let Ok(nonce) = random::bytes() else { return };
+            let workspace = &enrollment.workspace_id;
+            let signed = admission::sign(
+                &identity.signing,
+                workspace,
+                subject,
+                nonce,
+                Timestamp::now(),
+            );
+            if let Ok(proof) = signed {
+                properties.labels.insert(admission::LABEL.to_owned(), proof);
+            }
+        }))
     }
 
     fn registration(&self) -> Registration {
@@ -104,7 +158,7 @@ impl Args {
                 idle: self.idle_timeout,
                 duration: self.max_duration,
             },
-            seal: None,
+            seal: self.seal(registered)?,
         })
     }
 
@@ -119,13 +173,63 @@ impl Args {
             transport,
             is_login: matches!(settings.policy.execution, Execution::Login { .. }),
             is_sealed: settings.seal.is_some(),
-            host_key_id: None,
+            host_key_id: settings
+                .seal
+                .as_ref()
+                .map(|seal| key_id_text(&seal.identity.public())),
             files: settings.web.files.as_ref().map(|files| FilesOffer {
                 read_only: files.is_read_only(),
             }),
             registered: registered.map(Registered::registration),
             labels: self.labels.iter().cloned().collect(),
         }
+    }
+
+    /// Its key and whom it knows, where sessions are sealed.
+    fn seal(&self, registered: Option<&Registered>) -> Result<Option<Seal>, Failure> {
+        let is_sealed = self.e2e || registered.is_some_and(Registered::must_seal);
+        if !is_sealed {
+            return match self.authorized_clients_file {
+                Some(_) => Err(
+                    Failure::usage("--authorized-clients-file is for sealed sessions")
+                        .hint("add --e2e"),
+                ),
+                None => Ok(None),
+            };
+        }
+        if self.fs_root.is_some() {
+            return Err(
+                Failure::usage("files are not sealed, and --e2e wants everything to be")
+                    .hint("leave out --fs-root, or --e2e"),
+            );
+        }
+        let identity = match (registered, &self.identity_file) {
+            (Some(registered), _) => registered.identity()?.encryption,
+            (None, file) => {
+                let path = match file {
+                    Some(path) => path.clone(),
+                    None => asked::folder()?
+                        .identity("default")
+                        .map_err(asked::failed)?,
+                };
+                read_identity(&path).map_err(|error| {
+                    asked::failed(error).hint("`svc webtty identity create default` makes one")
+                })?
+            }
+        };
+        let clients = match &self.authorized_clients_file {
+            Some(path) => path.clone(),
+            None => asked::folder()?.authorized_clients(),
+        };
+        // What cannot be read now is told now; later, whoever cannot be looked up stays out.
+        KeyList::read(&clients).map_err(asked::failed)?;
+        Ok(Some(Seal {
+            identity: Arc::new(identity),
+            context: seal_context(registered.map(Registered::id)).to_vec(),
+            authorized: Arc::new(move |key: &PublicKey| {
+                KeyList::read(&clients).is_ok_and(|known| known.contains(key))
+            }),
+        }))
     }
 
     fn execution(&self, is_registered: bool) -> Result<Execution, Failure> {
