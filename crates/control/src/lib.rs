@@ -42,7 +42,6 @@ pub mod tokens;
 pub mod turn;
 pub mod usage;
 pub mod webhooks;
-pub mod webtty_servers;
 pub mod whoami;
 mod wire;
 pub mod workspaces;

@@ -18,7 +18,6 @@ mod environment;
 mod failure;
 mod feed;
 mod filters;
-mod joined;
 mod keyring;
 mod lines;
 mod output;
@@ -30,7 +29,6 @@ mod random;
 mod signals;
 mod suggest;
 mod supervisor;
-mod terminals;
 mod time;
 mod watch;
 

@@ -165,7 +165,6 @@ impl FakePlatform {
                 Item::ProjectGone { id } => Some(format!("project {id}")),
                 Item::PersonGone { id } => Some(format!("person {id}")),
                 Item::CredentialGone { id } => Some(format!("credential {id}")),
-                Item::WebttyServerGone { id } => Some(format!("server {id}")),
                 _ => None,
             };
             if let Some(gone) = gone {
@@ -176,7 +175,6 @@ impl FakePlatform {
                 Item::Project(project) => format!("project {}", project.id),
                 Item::Person(person) => format!("person {}", person.id),
                 Item::Credential(credential) => format!("credential {}", credential.id),
-                Item::WebttyServer(server) => format!("server {}", server.id),
                 Item::Ended(ended) => format!("ended {}", ended.id),
                 _ => "keys".to_owned(),
             };

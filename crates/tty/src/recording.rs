@@ -10,7 +10,6 @@
 
 mod chain;
 pub mod export;
-pub mod search;
 #[cfg(test)]
 mod tests;
 pub mod vault;
@@ -166,10 +165,7 @@ pub struct Record {
 /// [`next`](Self::next) makes a record and [`commit`](Self::commit) says that it is stored. A record
 /// that could not be stored is made again, or left out: then [`gap`](Self::gap) says so in the
 /// chain. Whether a session may go on without its recording is not decided here.
-///
-/// A copy goes on by itself: who stores several records in one piece makes them with a copy, and
-/// keeps that once they are stored.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Recorder {
     head: Head,
     room: u64,
@@ -177,7 +173,7 @@ pub struct Recorder {
     lost: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum State {
     Recording,
     /// The next record says that there is no room for more.
@@ -234,19 +230,7 @@ impl Recorder {
 
     /// An entry was not stored and will not be. The next record says how many there were.
     pub fn lose(&mut self) {
-        self.lose_many(1);
-    }
-
-    /// So many entries were not stored and will not be.
-    pub fn lose_many(&mut self, entries: u64) {
-        if self.state != State::Full {
-            self.lost = self.lost.saturating_add(entries);
-        }
-    }
-
-    /// Whether the next record says that something is missing.
-    pub fn has_gap(&self) -> bool {
-        self.lost > 0 && self.state == State::Recording
+        self.lost += 1;
     }
 
     /// Whether nothing more is recorded.

@@ -43,26 +43,6 @@ impl Screen {
         self.terminal.resize(size.cols.into(), size.rows.into());
     }
 
-    /// How large it is.
-    pub fn size(&self) -> Size {
-        let (cols, rows) = self.terminal.size();
-        let side = |side| u16::try_from(side).unwrap_or(u16::MAX);
-        Size {
-            rows: side(rows),
-            cols: side(cols),
-        }
-    }
-
-    /// Row and column of the cursor, from 0; `None` where it is hidden.
-    pub fn cursor(&self) -> Option<(usize, usize)> {
-        let place = self.terminal.cursor().position();
-        place.map(|(col, row)| (row, col))
-    }
-
-    pub(crate) fn terminal(&self) -> &avt::Terminal {
-        &self.terminal
-    }
-
     /// The sequence that makes an empty terminal of this size look and behave the same. A terminal
     /// that shows something is emptied by it first.
     pub fn snapshot(&self) -> Bytes {
@@ -161,7 +141,7 @@ fn bounded(size: Size) -> Size {
 const RESET: &str = "\x1bc";
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -233,7 +213,7 @@ pub(crate) mod tests {
     }
 
     /// What programs write, mixed with what they never should.
-    pub(crate) fn output() -> impl Strategy<Value = Vec<u8>> {
+    fn output() -> impl Strategy<Value = Vec<u8>> {
         let sequence = prop_oneof![
             prop::collection::vec(any::<u8>(), 0..12),
             "[ -~]{0,12}".prop_map(String::into_bytes),

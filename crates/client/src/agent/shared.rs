@@ -160,12 +160,11 @@ impl Shared {
         drop(runtime.spawn(self.streams.track_future(bounded)));
     }
 
-    pub(crate) fn add(&self, wanted: Properties, renew: Option<Renew>) -> (Arc<Entry>, Waiting) {
+    pub(crate) fn add(&self, wanted: Properties) -> (Arc<Entry>, Waiting) {
         let (sender, streams) = mpsc::channel(MAX_WAITING);
         let entry = Arc::new(Entry {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             wanted,
-            renew,
             drawn: Mutex::default(),
             status: watch::Sender::new(Status::Connecting),
             handler: Mutex::new(Handler::Queue(sender)),
@@ -256,8 +255,6 @@ pub(crate) struct Entry {
     /// Ours, the same over every reconnect; also the `request_id` on the wire.
     pub(crate) id: u64,
     pub(crate) wanted: Properties,
-    /// What is new about them each time that they are asked for.
-    renew: Option<Renew>,
     /// The name that the engine drew, which is asked for after a reconnect: who was given an
     /// address goes on finding the service there.
     drawn: Mutex<Option<String>>,
@@ -265,9 +262,6 @@ pub(crate) struct Entry {
     handler: Mutex<Handler>,
     closing: AtomicBool,
 }
-
-/// Changes what is asked for, just before it is.
-pub type Renew = Arc<dyn Fn(&mut Properties) + Send + Sync>;
 
 /// Who takes the streams of a tunnel.
 #[derive(Clone)]
@@ -306,9 +300,6 @@ impl Entry {
         let mut request = self.wanted.clone();
         if request.hostname.is_none() {
             request.hostname.clone_from(&self.drawn.lock());
-        }
-        if let Some(renew) = &self.renew {
-            renew(&mut request);
         }
         request
     }

@@ -3,13 +3,12 @@
 use api::control::settings::ProjectSettings;
 use api::link::{
     Address, Credential, CredentialProof, Ended, Item, Membership, Person, Project, RelayKeys,
-    WebttyServer, WebttyServerKeys,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde::Deserialize as _;
-use store::{credentials, directory, webtty_servers};
+use store::{credentials, directory};
 use types::id::{ProjectId, UserId};
 use types::permission::Permission;
 
@@ -101,14 +100,11 @@ fn memberships(parts: &[directory::Part], of: UserId) -> impl Iterator<Item = Me
         })
 }
 
-/// What a role allows at an engine. There, too, a registered server may be for those alone who
-/// manage such servers.
+/// What a role allows at an engine.
 fn permissions(role: Role) -> Vec<String> {
     let engines = |permission: &&Permission| {
         let mut rules = permission.rules().iter();
-        **permission == Permission::NetworkWebttyServersReadWrite
-            || rules
-                .any(|rule| rule.resource.starts_with("engine.") || rule.resource == "turn.relay")
+        rules.any(|rule| rule.resource.starts_with("engine.") || rule.resource == "turn.relay")
     };
     let allowed = Permission::ALL.iter().filter(engines);
     allowed
@@ -153,27 +149,6 @@ pub(super) fn credential(row: credentials::Credential) -> Option<Item> {
     })))
 }
 
-/// A registered server.
-pub(super) fn webtty_server(row: webtty_servers::WebttyServer) -> Item {
-    let keys = row.enrolment.as_ref().and_then(|keys| {
-        let key = |name: &str| keys.get(name)?.as_str().map(str::to_owned);
-        Some(WebttyServerKeys {
-            encryption: key("serverPublicKey")?,
-            signing: key("serverSigningPublicKey")?,
-        })
-    });
-    Item::WebttyServer(Box::new(WebttyServer {
-        id: row.id.to_string(),
-        project_id: row.project_id.to_string(),
-        name: row.name,
-        status: row.status,
-        recording_policy: row.recording_policy,
-        encryption_policy: row.encryption_policy,
-        access_policy: row.access_policy,
-        keys,
-    }))
-}
-
 /// What was ended before its time.
 pub(super) fn ended(row: directory::Ended) -> Item {
     Item::Ended(Ended {
@@ -196,9 +171,6 @@ mod tests {
         assert!(member.contains(&"tunnels.tunnels.create-delete".to_owned()));
         assert!(member.contains(&"turn.relay.allocate".to_owned()));
         assert!(!member.contains(&"webtty.logs.read-only".to_owned()));
-        let manages = "network.webtty-servers.read-write".to_owned();
-        assert!(!member.contains(&manages));
-        assert!(permissions(Role::Admin).contains(&manages));
         assert!(permissions(Role::Owner).contains(&"webtty.logs.read-only".to_owned()));
         assert!(
             permissions(Role::Owner)

@@ -1,7 +1,6 @@
 //! The actor of one control channel: it reads what the agent asks, answers, and keeps the channel
 //! alive. When the channel ends, its tunnels go; streams that were accepted live on.
 
-mod admission;
 mod opening;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +31,7 @@ use super::lanes::Lanes;
 use super::pool::Pool;
 use super::{Agent, OUTBOX, Order, hex, random_bytes};
 use crate::core::{Core, Worker};
-use crate::directory::{Project, WebttyServer};
+use crate::directory::Project;
 use crate::live::Identity;
 
 /// How long a write to the control channel may take: an agent that does not read for so long is
@@ -86,8 +85,6 @@ struct Session {
     tunnels: BTreeSet<TunnelId>,
     /// Those on reserved ports.
     reserved: BTreeMap<TunnelId, u16>,
-    /// Those of registered servers.
-    servers: BTreeMap<TunnelId, Arc<WebttyServer>>,
     out: Vec<u8>,
     closing: bool,
 }
@@ -190,7 +187,6 @@ impl Session {
             orders,
             tunnels: BTreeSet::new(),
             reserved: BTreeMap::new(),
-            servers: BTreeMap::new(),
             out: Vec::new(),
             closing: false,
         };
@@ -284,8 +280,7 @@ impl Session {
                     if let Some(end) = self.lapsed() {
                         return end;
                     }
-                    let given_up = self.give_up_ports().and_then(|()| self.give_up_servers());
-                    if let Err(end) = given_up {
+                    if let Err(end) = self.give_up_ports() {
                         return end;
                     }
                 }
@@ -369,7 +364,6 @@ impl Session {
             Order::Send(message) => self.say(&message),
             Order::TakenOver(tunnel) => {
                 self.reserved.remove(&tunnel);
-                self.servers.remove(&tunnel);
                 if !self.tunnels.remove(&tunnel) {
                     return Ok(());
                 }
@@ -388,14 +382,10 @@ impl Session {
         let gone: Vec<_> = self.reserved.iter().filter(released).collect();
         let gone: Vec<TunnelId> = gone.into_iter().map(|(tunnel, _)| *tunnel).collect();
         drop(state);
-        self.give_up(gone, "the reserved port was released")
-    }
-
-    fn give_up(&mut self, tunnels: Vec<TunnelId>, reason: &str) -> Result<(), End> {
-        for tunnel in tunnels {
+        for tunnel in gone {
             let tunnel_id = tunnel.to_string();
             self.close_tunnel(&tunnel_id);
-            let message = reason.to_owned();
+            let message = "the reserved port was released".to_owned();
             self.say(&Kind::ServerMessage(ServerMessage { message }).into())?;
             self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
         }
@@ -408,7 +398,6 @@ impl Session {
         };
         self.tunnels.remove(&id);
         self.reserved.remove(&id);
-        self.servers.remove(&id);
         if self
             .core
             .live

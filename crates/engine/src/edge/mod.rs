@@ -28,7 +28,6 @@ mod relay;
 mod seen;
 mod stall;
 mod summary;
-mod terminal;
 mod translate;
 mod upgrade;
 mod upstream;
@@ -42,7 +41,7 @@ pub(crate) use self::buffered::Buffered;
 pub(crate) use self::engine_api::serve as serve_api;
 pub(crate) use self::form::Form;
 pub(crate) use self::seen::Seen;
-pub(crate) use self::upstream::{UpIo, Upstreams};
+pub(crate) use self::upstream::Upstreams;
 use crate::core::Worker;
 
 /// Serves a visitor of published HTTP tunnels, in the version that the handshake agreed on.

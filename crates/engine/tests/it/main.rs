@@ -89,9 +89,6 @@ mod upstreams;
 #[cfg(test)]
 mod websocket;
 #[cfg(test)]
-mod webtty;
-mod webtty_recordings;
-#[cfg(test)]
 mod wired;
 #[cfg(test)]
 mod world;

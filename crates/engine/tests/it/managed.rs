@@ -5,7 +5,6 @@ mod following;
 mod isolation;
 mod reporting;
 mod revoked;
-mod servers;
 mod tokens;
 
 use client::{Agent, Properties, Target};

@@ -9,5 +9,4 @@ mod calls;
 mod endpoint;
 mod live;
 mod platform;
-mod terminals;
 mod tools;

@@ -37,7 +37,3 @@ mod supervised;
 mod terminal;
 mod token;
 mod up;
-mod webtty_client;
-mod webtty_server;
-mod webtty_servers;
-mod webtty_sessions;

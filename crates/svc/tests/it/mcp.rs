@@ -15,8 +15,7 @@ use super::{
     program::{Home, SOON},
 };
 
-/// An AI client.
-pub(crate) struct Client {
+struct Client {
     child: Child,
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
@@ -24,7 +23,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) async fn start(home: &Home) -> Self {
+    async fn start(home: &Home) -> Self {
         Self::start_with(home, &[]).await
     }
 
@@ -81,21 +80,21 @@ impl Client {
     }
 
     /// What a call that went well answers.
-    pub(crate) async fn good(&mut self, name: &str, arguments: Value) -> Value {
+    async fn good(&mut self, name: &str, arguments: Value) -> Value {
         let result = self.call(name, arguments).await;
         assert_eq!(result["isError"], false, "{result}");
         result["structuredContent"].clone()
     }
 
     /// What a model is told of a call that failed.
-    pub(crate) async fn bad(&mut self, name: &str, arguments: Value) -> String {
+    async fn bad(&mut self, name: &str, arguments: Value) -> String {
         let result = self.call(name, arguments).await;
         assert_eq!(result["isError"], true, "{result}");
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
     /// Ends standard input, and waits for the process.
-    pub(crate) async fn leave(self) {
+    async fn leave(self) {
         let Self {
             mut child, stdin, ..
         } = self;

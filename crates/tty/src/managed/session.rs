@@ -8,13 +8,13 @@ use types::webtty::{ControlStatus, RecordType, SessionStatus};
 use super::control::{ControlRequest, Controller};
 use super::participant::{Grant, NewParticipant, Participant, Person, Viewer, notice, of_kind};
 use super::{
-    ABANDONED, Command, Ending, Event, GRANT_TTL, MAX_LISTED, MAX_PARTICIPANTS, Refused,
-    TERMINATE_GRACE, after,
+    ABANDONED, Command, Event, GRANT_TTL, MAX_LISTED, MAX_PARTICIPANTS, Refused, TERMINATE_GRACE,
+    after,
 };
 use crate::message::{Attach, AttachRole, Heartbeat, Kind, Notice, NoticeKind, Signal};
 use crate::recording::Entry;
 use crate::screen::Screen;
-use crate::session::{HEARTBEAT, OPEN_DEADLINE};
+use crate::session::HEARTBEAT;
 use crate::size::Size;
 
 /// One session. See the [module](super) for what it keeps.
@@ -39,9 +39,6 @@ pub struct Session {
     pub(super) heartbeat_at: Timestamp,
     pub(super) abandoned_at: Option<Timestamp>,
     pub(super) terminate_at: Option<Timestamp>,
-    /// Until when the client says what it wants, and then the server whether it runs.
-    pub(super) begin_by: Option<Timestamp>,
-    pub(super) ending: Option<Ending>,
     pub(super) commands: VecDeque<Command>,
 }
 
@@ -94,8 +91,6 @@ impl Session {
             heartbeat_at: after(now, HEARTBEAT),
             abandoned_at: None,
             terminate_at: None,
-            begin_by: Some(after(now, OPEN_DEADLINE)),
-            ending: None,
             commands: VecDeque::new(),
         };
         session.event(Event::SessionCreated);
@@ -296,7 +291,8 @@ impl Session {
         if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
             return Err(Refused::NotActive);
         }
-        self.stop(Ending::Terminated, by, now);
+        self.record(RecordType::Control, by, "terminated");
+        self.end_soon(now);
         Ok(())
     }
 
@@ -322,7 +318,6 @@ impl Session {
             control,
             self.abandoned_at,
             self.terminate_at,
-            self.begin_by,
         ]
         .into_iter()
         .flatten()
@@ -338,12 +333,10 @@ impl Session {
         }
         self.expire(now);
         self.drop_late_grants(now);
-        if self.begin_by.is_some_and(|at| at <= now) {
-            self.not_begun(now);
-        }
         if self.abandoned_at.is_some_and(|at| at <= now) {
             self.abandoned_at = None;
-            self.stop(Ending::Abandoned, None, now);
+            self.record(RecordType::Control, None, "abandoned");
+            self.end_soon(now);
         }
         if self.terminate_at.is_some_and(|at| at <= now) {
             self.terminate_at = None;
@@ -386,7 +379,7 @@ impl Session {
         }
         if id == self.initiator && (self.status == SessionStatus::Opening || !self.terminal) {
             // Nobody else can go on with it.
-            self.stop(Ending::Abandoned, None, now);
+            self.end_soon(now);
         }
     }
 
@@ -423,7 +416,6 @@ impl Session {
 
     pub(super) fn end(&mut self, status: SessionStatus, told: &Kind, now: Timestamp) {
         self.status = status;
-        self.begin_by = None;
         self.ended_at = Some(now);
         self.broadcast(told);
         self.commands.push_back(Command::HangUpServer);

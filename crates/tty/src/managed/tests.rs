@@ -1,7 +1,6 @@
 mod anything;
 mod attach;
 mod control;
-mod ending;
 
 use bytes::Bytes;
 use jiff::SignedDuration;

@@ -25,9 +25,6 @@ pub struct TextOptions {
     pub input: bool,
     /// Lines that say who came, who got control, and when the size changed.
     pub markers: bool,
-    /// Before each line the time at which it was complete: when it scrolled away, or the recording
-    /// ended.
-    pub timestamps: bool,
 }
 
 /// Writes what was shown as lines of text: what was overwritten is gone, what scrolled away is there,
@@ -44,9 +41,7 @@ pub fn text(
         .map_err(io::Error::other)?;
     let mut transcript = avt::observer::Transcript::new();
     let mut streams = [Utf8::default(), Utf8::default()];
-    let mut at = None;
     for record in records {
-        at = options.timestamps.then_some(record.created_at);
         match (record.record_type, record.stream_type) {
             (RecordType::Data, Some(StreamType::Stdin)) if options.input => {
                 let typed = if record.masked {
@@ -65,7 +60,7 @@ pub fn text(
                 };
                 let shown = utf8.push(&record.payload);
                 let lines = terminal.feed_with(shown.as_str(), &mut transcript);
-                write_lines(&mut out, at, &lines)?;
+                write_lines(&mut out, &lines)?;
             }
             (RecordType::Data, _) => {}
             (kind, _) => {
@@ -76,7 +71,7 @@ pub fn text(
                     };
                     let (cols, rows) = (size.cols.into(), size.rows.into());
                     let lines = terminal.resize_with(cols, rows, &mut transcript);
-                    write_lines(&mut out, at, &lines)?;
+                    write_lines(&mut out, &lines)?;
                     if options.markers {
                         marker(&mut out, &record, &format!("{kind} {cols}x{rows}"))?;
                     }
@@ -89,15 +84,19 @@ pub fn text(
     }
     for utf8 in &mut streams {
         let lines = terminal.feed_with(utf8.finish(), &mut transcript);
-        write_lines(&mut out, at, &lines)?;
+        write_lines(&mut out, &lines)?;
     }
-    write_lines(&mut out, at, &transcript.finish(&terminal))
+    write_lines(&mut out, &transcript.finish(&terminal))
 }
 
 /// The text without anything that a terminal or an editor acts on: each such character becomes
 /// U+FFFD. That is the control characters of both sets, and those that turn the direction of what
 /// follows.
 pub fn harmless(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+    };
     if text.contains(acts) {
         let replaced = text.chars().map(|c| {
             if acts(c) {
@@ -112,19 +111,10 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a terminal or an editor does something else with it than to show it.
-pub(crate) fn acts(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
-}
-
-fn write_lines(out: &mut impl Write, at: Option<Timestamp>, lines: &[String]) -> io::Result<()> {
-    lines.iter().try_for_each(|line| {
-        if let Some(at) = at {
-            write!(out, "[{at:.3}] ")?;
-        }
-        writeln!(out, "{}", harmless(line))
-    })
+fn write_lines(out: &mut impl Write, lines: &[String]) -> io::Result<()> {
+    lines
+        .iter()
+        .try_for_each(|line| writeln!(out, "{}", harmless(line)))
 }
 
 fn marker(out: &mut impl Write, record: &Record, what: &str) -> io::Result<()> {
@@ -158,29 +148,6 @@ pub fn json(
         serde_json::to_writer(&mut out, &record)?;
     }
     out.write_all(b"\n]}\n")
-}
-
-/// Writes one JSON object a line: first what [`json`] has beside the records, then each record.
-///
-/// # Errors
-/// Those of `out`.
-pub fn ndjson(
-    session: &impl Serialize,
-    generated_at: Timestamp,
-    records: impl IntoIterator<Item = Record>,
-    mut out: impl Write,
-) -> io::Result<()> {
-    write!(
-        out,
-        "{{\"export_version\":1,\"generated_at\":\"{generated_at:.3}\",\"session\":"
-    )?;
-    serde_json::to_writer(&mut out, session)?;
-    out.write_all(b"}\n")?;
-    for record in records {
-        serde_json::to_writer(&mut out, &record)?;
-        out.write_all(b"\n")?;
-    }
-    Ok(())
 }
 
 /// The versions of asciicast.
@@ -231,7 +198,7 @@ pub fn cast(
     for record in records {
         let [stdin, stdout, stderr] = &mut streams;
         let (code, text) = match (record.record_type, record.stream_type) {
-            (RecordType::Data, Some(StreamType::Stdin)) if input && !record.masked => {
+            (RecordType::Data, Some(StreamType::Stdin)) if input => {
                 ("i", stdin.push(&record.payload))
             }
             (RecordType::Data, Some(StreamType::Stdout)) => ("o", stdout.push(&record.payload)),

@@ -228,17 +228,7 @@ fn a_transcript_has_what_was_shown() {
     let all = TextOptions {
         input: true,
         markers: true,
-        ..TextOptions::default()
     };
-    let timed = TextOptions {
-        timestamps: true,
-        ..TextOptions::default()
-    };
-    let shown_at = exported(|out| text(records.clone(), timed, out));
-    assert!(
-        shown_at.starts_with("[2023-11-14T22:13:22.250Z] $ ls\n"),
-        "{shown_at}"
-    );
     let shown = exported(|out| text(records, all, out));
     for line in [
         "[2023-11-14T22:13:20.000Z p1] open 20x4",
@@ -300,7 +290,6 @@ fn nothing_in_a_transcript_acts_on_a_terminal() {
                 TextOptions {
                     input: true,
                     markers: true,
-                    timestamps: true,
                 },
                 out,
             )
@@ -453,7 +442,7 @@ proptest! {
     fn any_output_is_exported_harmlessly(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..12)) {
         let entries = pieces.iter().map(|piece| Entry::output(StreamType::Stdout, piece.clone().into()));
         let (records, _) = record_all(entries.collect());
-        let shown = exported(|out| text(records.clone(), TextOptions { input: true, markers: true, timestamps: true }, out));
+        let shown = exported(|out| text(records.clone(), TextOptions { input: true, markers: true }, out));
         for line in shown.split('\n') {
             prop_assert_eq!(harmless(line), line);
         }

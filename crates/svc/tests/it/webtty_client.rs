@@ -1,8 +1,0 @@
-//! `svc webtty` from the side of the person: the program, and a server on a real socket.
-
-mod exec;
-mod files;
-mod keys;
-mod served;
-mod terminal;
-mod tunnels;
