@@ -14,7 +14,7 @@ use crate::program;
 use crate::repository::Repository;
 
 /// The systems, as Rust names them.
-const TARGETS: [&str; 2] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];
+const TARGETS: [&str; 2] = ["x86_64-pc-windows-gnu", "x86_64-apple-darwin"];
 
 /// Checks the small agent for each system. One whose standard library is not there and cannot be
 /// had is named.

@@ -10,7 +10,6 @@ use crate::fuzz;
 use crate::program;
 use crate::provision::{self, Provisions};
 use crate::repository::Repository;
-use crate::systems;
 use crate::tidy;
 
 /// What `svc` leaves out unless it is asked for.
@@ -34,7 +33,6 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
         clippy(repository, &["--features", KEYRING])
     })?;
     steps.step("clippy, of a small agent", || small_agent(repository))?;
-    steps.step("the agent, for other systems", || systems::run(repository))?;
     steps.step("tidy", || tidy::run(repository))?;
     steps.step("fuzz, briefly", || fuzz::briefly(repository))?;
     steps.step("cargo test", || tests(repository, &provisions, &[]))?;

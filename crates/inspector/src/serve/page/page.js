@@ -599,7 +599,8 @@ const KEYS = {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  if (event.target.matches("input, textarea")) {
+  // A field of a dialog that was closed has the focus for a moment longer.
+  if (event.target.matches("input, textarea") && !event.target.closest("dialog")) {
     if (event.key === "Escape") {
       // Chromium would empty the field.
       event.preventDefault();
