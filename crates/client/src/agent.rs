@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use crate::{Config, ConnectError, Properties, Refusal, Stream, Tunnel, connect::Connector};
 
 pub use pool::MAX_POOL;
+pub use shared::Renew;
 use shared::Shared;
 
 /// An agent of an engine. Clones are handles of the same agent.
@@ -95,7 +96,15 @@ impl Agent {
 
     /// Asks for a tunnel; returns at once. [`Tunnel::online`] waits for the answer.
     pub fn open(&self, properties: Properties) -> Tunnel {
-        let (entry, streams) = self.owner.add(properties);
+        let (entry, streams) = self.owner.add(properties, None);
+        Tunnel::new(Arc::clone(&self.owner), entry, streams)
+    }
+
+    /// The same, with something about it that is good for a while alone, such as a signed label:
+    /// `renew` is called each time that the engine is asked, also after a reconnect. It must not
+    /// block.
+    pub fn open_renewed(&self, properties: Properties, renew: Renew) -> Tunnel {
+        let (entry, streams) = self.owner.add(properties, Some(renew));
         Tunnel::new(Arc::clone(&self.owner), entry, streams)
     }
 

@@ -3,17 +3,19 @@
 //! Objects are handed on as the engine wrote them ([`serde_json::Value`]): a field that a newer
 //! engine adds reaches the reader, and a reader that wants a type has one in `types`.
 
+mod call;
 mod error;
 mod events;
 mod websocket;
 
+pub use call::{Download, path};
 pub use error::{ApiError, Problem};
 pub use events::{Event, Events};
 
 use std::time::Duration;
 
 use http::{Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -153,6 +155,19 @@ impl Api {
                 params.insert(key.to_owned(), Value::Object(filters.clone()));
             }
         }
+        self.follow(transport, params).await
+    }
+
+    /// The same with `params` as the Engine API takes them: what the stream is narrowed to, and
+    /// which families of events it has beside those of clients and tunnels.
+    ///
+    /// # Errors
+    /// As [`events_over`](Self::events_over).
+    pub async fn follow(
+        &self,
+        transport: Transport,
+        params: serde_json::Map<String, Value>,
+    ) -> Result<Events, ApiError> {
         match transport {
             Transport::Sse => {
                 let response = self.get("/api/sse", params, "text/event-stream").await?;
@@ -197,24 +212,43 @@ impl Api {
             .await
     }
 
-    /// One request; anything but what is expected is an error.
+    /// A `GET`; anything but what is expected is an error.
     async fn send(
         &self,
         target: String,
         accept: &str,
         expected: StatusCode,
     ) -> Result<http::Response<Incoming>, ApiError> {
-        let request = Request::builder()
-            .method(Method::GET)
-            .uri(target)
+        self.ask(Asked {
+            method: Method::GET,
+            target,
+            accept,
+            body: None,
+            expected: |status: &StatusCode| *status == expected,
+        })
+        .await
+    }
+
+    /// One request; an answer that is not expected is an error.
+    async fn ask<E: Fn(&StatusCode) -> bool>(
+        &self,
+        asked: Asked<'_, E>,
+    ) -> Result<http::Response<Incoming>, ApiError> {
+        let mut request = Request::builder()
+            .method(asked.method)
+            .uri(asked.target)
             .header(header::HOST, authority(self.connector.address()))
             .header(
                 header::AUTHORIZATION,
                 format!("Bearer {}", self.token.expose()),
             )
-            .header(header::ACCEPT, accept)
-            .header(header::USER_AGENT, &self.agent)
-            .body(Empty::<Bytes>::new())
+            .header(header::ACCEPT, asked.accept)
+            .header(header::USER_AGENT, &self.agent);
+        if asked.body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let request = request
+            .body(Full::new(asked.body.unwrap_or_default()))
             // A token with control characters in it, from a file that holds something else.
             .map_err(|_invalid| ApiError::Unexpected("the token cannot be sent".to_owned()))?;
         let stream = self.connector.connect().await?;
@@ -228,14 +262,23 @@ impl Api {
         let response = timeout(ANSWER, sender.send_request(request))
             .await
             .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))??;
-        match response.status() {
-            status if status == expected => Ok(response),
-            status => {
-                let body = read(response.into_body()).await?;
-                Err(ApiError::Refused(Problem::parse(status.as_u16(), &body)))
-            }
+        if (asked.expected)(&response.status()) {
+            return Ok(response);
         }
+        let status = response.status().as_u16();
+        let body = read(response.into_body()).await?;
+        Err(ApiError::Refused(Problem::parse(status, &body)))
     }
+}
+
+/// One request.
+struct Asked<'a, E> {
+    method: Method,
+    target: String,
+    accept: &'a str,
+    body: Option<Bytes>,
+    /// Which answers are none of a refusal.
+    expected: E,
 }
 
 impl std::fmt::Debug for Api {

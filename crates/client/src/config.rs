@@ -31,7 +31,7 @@ pub struct Config {
     /// Whether standing connections are offered to the engine (`pool/1`). Default: true. Without
     /// them each visitor costs a dial and a handshake.
     pub standing: bool,
-    /// Whether lanes are offered to the engine (`lane/1`), where standing connections are. Default:
+    /// Whether lanes are offered to the engine (`lane/2`), where standing connections are. Default:
     /// true. Without them each small exchange has system calls and TLS records of its own.
     pub lanes: bool,
 }

@@ -24,8 +24,11 @@ pub enum Trust {
 impl Trust {
     /// A TLS client for connections that speak one of `alpn`, best first.
     ///
-    /// TLS 1.3 alone: every peer of this crate is an engine, and those speak it.
-    pub(crate) fn client_config(&self, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>, TrustError> {
+    /// TLS 1.3 alone: every peer is an engine or another program of this project, and those speak it.
+    ///
+    /// # Errors
+    /// The authorities cannot be read or used.
+    pub fn client_config(&self, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>, TrustError> {
         let provider = Arc::new(CryptoProvider {
             cipher_suites: CIPHERS.to_vec(),
             ..aws_lc_rs::default_provider()

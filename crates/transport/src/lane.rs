@@ -1,4 +1,4 @@
-//! Lanes: extension `lane/1` of the agent protocol.
+//! Lanes: extension `lane/2` of the agent protocol.
 //!
 //! A lane is one TLS connection that carries many small streams. One task, the [`Driver`], owns
 //! the connection: it hands what arrives to the streams, and writes what all of them have queued
@@ -11,8 +11,10 @@
 //! ```
 //!
 //! What a stream may have on the lane is limited, so nobody waits behind a large or a slow one:
-//! [`Carried`] takes it to a standing connection when it comes to its limit.
+//! [`Carried`] takes it to a standing connection when it comes to its [`Budget`], or when its peer
+//! does not read.
 
+mod budget;
 mod carried;
 mod driver;
 mod stream;
@@ -25,8 +27,9 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use parking_lot::Mutex;
-use wire::lane::{MAX_STREAMS, Side, StreamOpen, StreamState};
+use wire::lane::{MAX_STREAMS, Reading, Sending, Side, StreamOpen, StreamState};
 
+pub use self::budget::Budget;
 pub use self::carried::{Carried, Connecting, Mover};
 pub use self::driver::Driver;
 pub use self::stream::LaneStream;
@@ -74,8 +77,8 @@ struct Entry {
     reader: Option<Waker>,
     /// Why the peer gave it up.
     refusal: Option<wire::Error>,
-    /// Bytes of ours in this exchange.
-    sent: usize,
+    sending: Sending,
+    reading: Reading,
     /// Nobody holds it any more; what still comes is thrown away.
     dropped: bool,
 }
@@ -109,7 +112,8 @@ impl Lane {
     }
 
     /// Begins a stream (engine's side). `None` when the lane is over or has no room; the stream is
-    /// better off at a standing connection then. The opening travels with the first bytes.
+    /// better off at a standing connection then. The opening travels with what is written before
+    /// the caller's task gives way; it does not wait for more, since the service may speak first.
     pub fn open(&self, open: &StreamOpen) -> Option<LaneStream> {
         let mut state = self.0.lock();
         if state.side != Side::Engine || !state.has_room() {
@@ -120,7 +124,9 @@ impl Lane {
         state.last = number;
         let entry = Entry::new(Side::Engine);
         state.streams.insert(number, entry);
+        let driver = state.driver.take();
         drop(state);
+        wake(driver);
         Some(LaneStream::new(self.clone(), number))
     }
 
@@ -183,12 +189,13 @@ impl State {
 impl Entry {
     fn new(side: Side) -> Self {
         Self {
-            state: StreamState::new(side),
+            state: StreamState::new(),
             inbox: Vec::new(),
             start: 0,
             reader: None,
             refusal: None,
-            sent: 0,
+            sending: Sending::new(side),
+            reading: Reading::new(side),
             dropped: false,
         }
     }

@@ -16,7 +16,7 @@ pub const PROTOCOL_VERSION: &str = "1.4.5";
 pub const EXT_POOL: &str = "pool/1";
 
 /// Lanes, many small exchanges on one connection, see [`lane`](crate::lane). It needs `pool/1`.
-pub const EXT_LANE: &str = "lane/1";
+pub const EXT_LANE: &str = "lane/2";
 
 /// The extensions that this version understands.
 pub const EXTENSIONS: &[&str] = &[EXT_POOL, EXT_LANE];

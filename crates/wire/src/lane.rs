@@ -1,13 +1,13 @@
-//! Lanes, extension `lane/1`: many small streams on one connection.
+//! Lanes, extension `lane/2`: many small streams on one connection.
 //!
 //! Most of what a small exchange costs is system calls and TLS records of its own. So the engine
 //! turns a standing connection ([`pool`](crate::pool)) into a lane with the frame `LANE`, and from
 //! then on both ends send the frames of this module: each with the number of its stream, so that
 //! one write carries what many streams have to say.
 //!
-//! There are no windows. What a stream may send on a lane is limited ([`UP_LIMIT`],
-//! [`DOWN_LIMIT`]); a stream that has more to say moves to a standing connection of its own, where
-//! TCP's flow control is. So nothing big is on a lane, and nobody waits behind it.
+//! What of a stream may be on a lane and has not been read is limited ([`Sending`], [`Reading`]). A
+//! stream that has more to say does not wait for room: it moves to a standing connection of its own,
+//! where TCP's flow control is. So nothing big is on a lane, and nobody waits behind it.
 //!
 //! A frame is an 8-byte [`Head`], type, 24-bit length and 32-bit stream number, big-endian, and its
 //! payload:
@@ -19,12 +19,13 @@
 //! | 3 | `END` | none | the sender's direction is complete |
 //! | 4 | `RESET` | [`Error`](crate::Error), 0..=1 KiB | the sender gives up both directions |
 //! | 5 | `MOVE` | none | the sender's direction goes on at a connection of the stream's own |
-//! | 6 | `NEXT` | none | engine: the next exchange begins, the limits count anew |
+//! | 6 | `TAKEN` | none | the sender has read a further [`unit`] of the stream |
 //!
 //! An unknown type, a length outside these limits, or a frame that [`StreamState`] does not allow
 //! ends the connection.
 
 mod decoder;
+mod flow;
 mod head;
 mod state;
 #[cfg(test)]
@@ -32,18 +33,19 @@ mod tests;
 
 pub use crate::pool::{Side, StreamOpen};
 pub use decoder::{Decoder, Event, LaneError};
+pub use flow::{OverTaken, Reading, Sending, TooMuch, unit, window};
 pub use head::{FrameType, HEAD_LEN, Head, HeadError, MAX_DATA, MAX_OPEN, MAX_RESET};
 pub use state::{Received, Step, StreamState, Violation};
 
-/// Streams of one lane at a time. Each may keep [`DOWN_LIMIT`] bytes waiting and a descriptor at
+/// Streams of one lane at a time. Each may keep a [`window`] of bytes waiting and a descriptor at
 /// the agent; beyond so many, another connection is the smaller cost.
 pub const MAX_STREAMS: usize = 1024;
 
-/// Bytes that an agent may send of one exchange on a lane: what most answers of an API or a page
-/// are below of. One that is larger is worth a connection.
+/// Bytes of one answer that an agent has on a lane: what most of an API or a page are below of. One
+/// that is larger is worth a connection.
 pub const DOWN_LIMIT: usize = 256 * 1024;
 
-/// Bytes that an engine may send of one exchange on a lane.
+/// Bytes of one request that an engine has on a lane.
 pub const UP_LIMIT: usize = 64 * 1024;
 
 /// Appends a frame without a payload.

@@ -15,7 +15,7 @@
 //! | 3 | `END` | none | the sender's direction is complete |
 //! | 4 | `RESET` | [`StreamReset`], 1..=1 KiB | the sender gives up both directions |
 //! | 5 | `RETIRE` | none | the sender opens, or accepts, no further stream here |
-//! | 6 | `LANE` | none | engine: what follows is a [`lane`](crate::lane) (extension `lane/1`) |
+//! | 6 | `LANE` | none | engine: what follows is a [`lane`](crate::lane) (extension `lane/2`) |
 //!
 //! An unknown type, or a length outside these limits, ends the connection: what is not understood
 //! would need a new name of the extension. [`StreamState`] has the rules about their order.

@@ -1,4 +1,4 @@
-//! Lanes (`lane/1`): many small streams on one connection, and where they go that are no longer
+//! Lanes (`lane/2`): many small streams on one connection, and where they go that are no longer
 //! small.
 
 use std::{
@@ -80,17 +80,17 @@ async fn take(shared: Arc<Shared>, moves: Arc<Moves>, open: StreamOpen, mut stre
         moves,
         stream_id: open.stream_id,
     };
+    let mut carried = Carried::new(stream, to, entry.budget());
     match entry.handler() {
         Handler::Forward(forward) => {
-            serve_carried(&forward, &visit, Carried::new(stream, to)).await;
+            serve_carried(&forward, &visit, carried).await;
         }
         Handler::Queue(queue) => {
             let Ok(slot) = queue.try_reserve_owned() else {
                 let full = wire::Error::capacity_exhausted("too many visitors wait");
-                return stream.reset(Some(&full));
+                return carried.lane().reset(Some(&full));
             };
-            let carried = Box::new(Carried::new(stream, to));
-            let stream = Stream::new(carried, visit.stream_id, visit.source_ip)
+            let stream = Stream::new(Box::new(carried), visit.stream_id, visit.source_ip)
                 .counted(shared.streams.token());
             drop(slot.send(Box::new(stream)));
         }
@@ -217,4 +217,4 @@ pub(super) const MAX_LANES: usize = 64;
 pub(super) const MEETING: Duration = Duration::from_secs(10);
 
 /// As at the engine: how long its system may confirm nothing of what is under way.
-const STALL: Duration = Duration::from_secs(15);
+const STALL: Duration = Duration::from_secs(30);

@@ -45,7 +45,7 @@ pub(crate) struct Pool {
     path: Arc<DataPath>,
     over: CancellationToken,
     open: Arc<AtomicUsize>,
-    /// Where the streams of lanes go on, where the engine speaks `lane/1`.
+    /// Where the streams of lanes go on, where the engine speaks `lane/2`.
     moves: Option<Arc<Moves>>,
 }
 

@@ -20,6 +20,8 @@ use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use transport::lane::Budget;
+use wire::lane::DOWN_LIMIT;
 
 use super::{
     AgentStatus,
@@ -160,11 +162,12 @@ impl Shared {
         drop(runtime.spawn(self.streams.track_future(bounded)));
     }
 
-    pub(crate) fn add(&self, wanted: Properties) -> (Arc<Entry>, Waiting) {
+    pub(crate) fn add(&self, wanted: Properties, renew: Option<Renew>) -> (Arc<Entry>, Waiting) {
         let (sender, streams) = mpsc::channel(MAX_WAITING);
         let entry = Arc::new(Entry {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             wanted,
+            renew,
             drawn: Mutex::default(),
             status: watch::Sender::new(Status::Connecting),
             handler: Mutex::new(Handler::Queue(sender)),
@@ -255,6 +258,8 @@ pub(crate) struct Entry {
     /// Ours, the same over every reconnect; also the `request_id` on the wire.
     pub(crate) id: u64,
     pub(crate) wanted: Properties,
+    /// What is new about them each time that they are asked for.
+    renew: Option<Renew>,
     /// The name that the engine drew, which is asked for after a reconnect: who was given an
     /// address goes on finding the service there.
     drawn: Mutex<Option<String>>,
@@ -262,6 +267,9 @@ pub(crate) struct Entry {
     handler: Mutex<Handler>,
     closing: AtomicBool,
 }
+
+/// Changes what is asked for, just before it is.
+pub type Renew = Arc<dyn Fn(&mut Properties) + Send + Sync>;
 
 /// Who takes the streams of a tunnel.
 #[derive(Clone)]
@@ -301,6 +309,9 @@ impl Entry {
         if request.hostname.is_none() {
             request.hostname.clone_from(&self.drawn.lock());
         }
+        if let Some(renew) = &self.renew {
+            renew(&mut request);
+        }
         request
     }
 
@@ -314,6 +325,14 @@ impl Entry {
     /// Forgets the name; true where there was one and its owner has not chosen it.
     pub(crate) fn forget(&self) -> bool {
         self.drawn.lock().take().is_some() && self.wanted.hostname.is_none()
+    }
+
+    /// What its streams may say on a lane. A published one is of HTTP where nothing is said.
+    pub(crate) fn budget(&self) -> Budget {
+        match (self.wanted.protocol.as_deref(), self.wanted.publish) {
+            (Some("http"), _) | (None, None | Some(true)) => Budget::exchanges(DOWN_LIMIT),
+            _ => Budget::bytes(),
+        }
     }
 
     pub(crate) fn handler(&self) -> Handler {

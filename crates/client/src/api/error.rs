@@ -51,7 +51,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn parse(status: u16, body: &[u8]) -> Self {
+    /// What an answer says, whatever its body holds.
+    pub fn parse(status: u16, body: &[u8]) -> Self {
         // The status line counts, whatever the body says.
         serde_json::from_slice(body).map_or_else(
             |_other| Self {

@@ -30,7 +30,7 @@ async fn an_agent_says_who_it_is_and_its_tunnel_comes_online() {
     let details = hello.client_details.clone().unwrap();
     assert_eq!(text(details.os.as_ref()), Some(std::env::consts::OS));
     assert_eq!(details.labels["site"], "bern");
-    assert_eq!(details.extensions, ["pool/1", "lane/1"]);
+    assert_eq!(details.extensions, ["pool/1", "lane/2"]);
     assert_eq!(hello.liveness.unwrap().heartbeat_interval_ms, 1000);
     channel.welcome(&hello).await;
     let asked = channel.tunnel_request().await;
@@ -53,6 +53,27 @@ async fn an_agent_says_who_it_is_and_its_tunnel_comes_online() {
         )
     );
     assert_eq!(agent.online().await.unwrap(), "cli_1");
+}
+
+/// What is good for a while alone is made anew for each engine that is asked.
+#[tokio::test]
+async fn what_is_asked_for_is_renewed_after_a_reconnect() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let turn = std::sync::atomic::AtomicU32::new(1);
+    let renew = move |properties: &mut Properties| {
+        let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        properties
+            .labels
+            .insert("turn".to_owned(), turn.to_string());
+    };
+    let _tunnel = agent.open_renewed(Properties::http(), std::sync::Arc::new(renew));
+    for turn in ["1", "2"] {
+        let mut channel = engine.control().await;
+        let asked = channel.tunnel_request().await;
+        assert_eq!(asked.tunnel_properties.unwrap().labels["turn"], turn);
+        // Dropped here: the agent comes back.
+    }
 }
 
 /// EN-9: an address that was given away leads to the service after a reconnect, while it can be

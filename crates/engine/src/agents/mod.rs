@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 use metrics::Histogram;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
+use transport::lane::Budget;
 use types::id::{ClientId, StreamId, TunnelId};
+use wire::lane::UP_LIMIT;
 use wire::message::{PoolReq, ProxyConnReq};
 use wire::pool::StreamOpen;
 use wire::{Kind, Message};
@@ -69,10 +71,12 @@ pub(crate) struct Agent {
 /// What a stream is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// HTTP exchanges, which are mostly small: on a lane as long as they are.
+    /// HTTP exchanges in turns, which are mostly small: on a lane as long as they are.
     Exchanges,
-    /// Bytes of which nothing is known.
+    /// Bytes of which nothing is known: the same, and less patient with what is large.
     Bytes,
+    /// The exchanges of many visitors at once: never on a lane.
+    Shared,
 }
 
 /// What the control channel's actor is asked to do.
@@ -180,8 +184,15 @@ impl Agent {
                 moved: false,
             };
             match purpose {
-                Purpose::Exchanges => self.open_small(slot, worker, &open).await?,
+                Purpose::Exchanges => {
+                    let budget = Budget::exchanges(UP_LIMIT);
+                    self.open_small(slot, worker, &open, budget).await?
+                }
                 Purpose::Bytes => {
+                    self.open_small(slot, worker, &open, Budget::bytes())
+                        .await?
+                }
+                Purpose::Shared => {
                     let idle = self.take_standing(worker).await?;
                     self.open_standing(slot, worker, idle, &open)?
                 }
@@ -247,7 +258,7 @@ impl Agent {
             .await
             .map_err(|_| OpenError::Deadline)?
             .map_err(|_| OpenError::Gone)?;
-        let secret = hex(&random_bytes::<32>());
+        let secret = hex::encode(random_bytes::<32>());
         let request = ProxyConnReq {
             tunnel_id: tunnel.to_string(),
             stream_id: id.to_string(),
@@ -398,15 +409,4 @@ pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     )]
     aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
     bytes
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            // Writing to a string does not fail.
-            write!(text, "{byte:02x}").ok();
-            text
-        })
 }

@@ -29,7 +29,7 @@ use wire::{Decoder, Error, Kind, Message};
 use super::hello::{farewell, refuse, token};
 use super::lanes::Lanes;
 use super::pool::Pool;
-use super::{Agent, OUTBOX, Order, hex, random_bytes};
+use super::{Agent, OUTBOX, Order, random_bytes};
 use crate::core::{Core, Worker};
 use crate::directory::Project;
 use crate::live::Identity;
@@ -160,7 +160,7 @@ impl Session {
                 .filter(|_| with_lanes)
                 .map(|_| Lanes::default())
                 .collect(),
-            pool_secret: hex(&random_bytes::<32>()),
+            pool_secret: hex::encode(random_bytes::<32>()),
             asked: Semaphore::new(ProxyConnReq::MAX_PENDING),
             streams: AtomicUsize::new(0),
             max_streams: core.config.limits.max_streams_per_client,

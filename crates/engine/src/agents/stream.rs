@@ -61,14 +61,6 @@ impl TunnelStream {
         }
     }
 
-    /// Says that the next bytes begin an exchange, and that everything of the one before has been
-    /// read: what may stay on a lane is counted by exchanges.
-    pub(crate) fn begin_exchange(&mut self) {
-        if let Carrier::Lane(carried) = &mut self.carrier {
-            carried.begin_exchange();
-        }
-    }
-
     /// Whether it has left its lane, where another exchange would cost less.
     pub(crate) fn has_moved(&self) -> bool {
         matches!(&self.carrier, Carrier::Lane(carried) if carried.is_moved())

@@ -166,7 +166,6 @@ impl Upstreams {
         while let Some((mut io, _)) = waiting.http1.pop() {
             self.idle = self.idle.saturating_sub(1);
             if io.is_quiet() {
-                io.io.begin_exchange();
                 return Some(Connection::Http1(io));
             }
         }
@@ -328,8 +327,11 @@ async fn open(
     source: IpAddr,
     prior_knowledge: bool,
 ) -> Result<Connection, ConnectError> {
-    // Many requests share an HTTP/2 connection: it is not small.
     let purpose = if prior_knowledge {
+        // Many requests share an HTTP/2 connection.
+        Purpose::Shared
+    } else if tunnel.view.properties.upstream_tls == Some(true) {
+        // It may become one, and in TLS turns are not seen.
         Purpose::Bytes
     } else {
         Purpose::Exchanges
@@ -531,15 +533,6 @@ impl UpIo {
             Self::Plain(stream) => stream.get_ref(),
             Self::Tls(stream) => stream.get_ref().0.get_ref(),
         }
-    }
-
-    /// As [`TunnelStream::begin_exchange`].
-    fn begin_exchange(&mut self) {
-        let stream = match self {
-            Self::Plain(stream) => stream.get_mut(),
-            Self::Tls(stream) => stream.get_mut().0.get_mut(),
-        };
-        stream.begin_exchange();
     }
 
     /// As [`TunnelStream::has_moved`].

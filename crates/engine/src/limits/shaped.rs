@@ -85,11 +85,6 @@ impl<S> Shaped<S> {
     pub(crate) fn get_ref(&self) -> &S {
         &self.io
     }
-
-    /// The same, to tell it something; bytes do not go past the limits.
-    pub(crate) fn get_mut(&mut self) -> &mut S {
-        &mut self.io
-    }
 }
 
 impl Lanes {

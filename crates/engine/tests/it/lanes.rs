@@ -1,4 +1,4 @@
-//! Small exchanges share a connection (extension `lane/1`), and nobody notices.
+//! Small exchanges share a connection (extension `lane/2`), and nobody notices.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use transport::lane::{Carried, Connecting, Lane, Mover};
+use transport::lane::{Budget, Carried, Connecting, Lane, Mover};
 use transport::standing::{Accepted, Framed, Standing};
 use wire::Kind;
 use wire::lane::{DOWN_LIMIT, FrameType, MAX_DATA, UP_LIMIT, encode_data, encode_empty};
@@ -26,7 +26,7 @@ use crate::wired::{Wire, details, http};
 type Io = TlsStream<TcpStream>;
 
 /// Both extensions that a lane needs.
-const LANES: [&str; 2] = ["pool/1", "lane/1"];
+const LANES: [&str; 2] = ["pool/1", "lane/2"];
 
 /// An agent that does by hand what a test wants.
 struct ByHand {
@@ -152,7 +152,7 @@ async fn answer_on(io: Io, broken: mpsc::UnboundedSender<()>) {
     while let Ok(Some((_, stream))) = poll_fn(|cx| driver.poll_accept(cx)).await {
         let broken = broken.clone();
         tokio::spawn(async move {
-            let mut stream = Carried::new(stream, Nowhere);
+            let mut stream = Carried::new(stream, Nowhere, Budget::bytes());
             let mut head = Vec::new();
             loop {
                 match stream.read_u8().await {
@@ -191,14 +191,16 @@ async fn exchanges_go_on_a_lane_where_both_speak_of_it_and_else_on_a_connection_
 }
 
 #[tokio::test]
-async fn an_upgrade_does_not_begin_on_a_lane() {
+async fn an_upgrade_begins_on_a_lane_too() {
     let engine = TestEngine::start().await;
     let mut agent = ByHand::connect(&engine, "up", &LANES).await;
     let mut visitor = engine.visitor().http1(&agent.host).await;
     let fields = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     visitor.request("GET", "/", &agent.host, fields).await;
-    let (open, _framed) = agent.stream().await;
+    let (_lane, mut driver) = Lane::agent(agent.lane().await);
+    let begun = poll_fn(|cx| driver.poll_accept(cx));
+    let (open, _stream) = within("stream", begun).await.unwrap().unwrap();
     assert!(!open.moved);
 }
 
@@ -262,8 +264,8 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
     }
     let mut unknown = Vec::new();
     encode_data(77, b"x", &mut unknown);
-    let mut exchange = Vec::new();
-    encode_empty(FrameType::Next, 1, &mut exchange);
+    let mut taken = Vec::new();
+    encode_empty(FrameType::Taken, 1, &mut taken);
     vec![
         ("a type that is none", vec![0x77, 0, 0, 0, 0, 0, 0, 1]),
         ("a frame too long", vec![2, 0xff, 0xff, 0xff, 0, 0, 0, 1]),
@@ -272,7 +274,7 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
             "a reset that is no message",
             vec![4, 0, 0, 1, 0, 0, 0, 1, 0xff],
         ),
-        ("an exchange", exchange),
+        ("more taken than was sent", taken),
         ("bytes behind the end", after_the_end),
         ("a stream that is not there", unknown),
         ("garbage", b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),

@@ -139,15 +139,81 @@ async fn a_large_payload_arrives_whole_in_both_directions() {
     assert!(back == payload, "{} of {LEN} bytes, or others", back.len());
 }
 
+/// Small streams share a connection, and whatever has much to say leaves it, at its beginning, in the
+/// middle or from both ends at once: nobody sees which.
+#[tokio::test]
+async fn many_at_once_of_every_size_keep_their_bytes_apart() {
+    let engine = engine(1).await;
+    let upstream = Upstream::tcp().await;
+    let tunnel = engine.publish_as(Properties::tcp(), upstream.addr()).await;
+    let mut visitors = tokio::task::JoinSet::new();
+    for number in 0..60_usize {
+        let mut visitor = visit(&tunnel).await;
+        visitors.spawn(async move {
+            for turn in 0..20 {
+                let size = match (number + turn) % 20 {
+                    0 => 300_000 + number,
+                    1 => 70_000 + number,
+                    2 => 65_536 - number,
+                    _ => number * 10 + turn + 1,
+                };
+                let sent = Upstream::payload(size);
+                let (mut reader, mut writer) = visitor.split();
+                let mut back = vec![0; size];
+                let both =
+                    async { tokio::join!(writer.write_all(&sent), reader.read_exact(&mut back)) };
+                let (written, read) = within("echo", both).await;
+                written.unwrap();
+                read.unwrap();
+                assert!(back == sent, "{number}, turn {turn}: {size} bytes");
+            }
+            visitor.shutdown().await.unwrap();
+            assert_eq!(read_to_end(&mut visitor).await.unwrap(), b"");
+        });
+    }
+    while let Some(visited) = within("visitors", visitors.join_next()).await {
+        visited.unwrap();
+    }
+    assert_eq!(upstream.accepted(), 60);
+}
+
+/// A tunnel whose agent's connections are counted.
+async fn counted(engine: &TestEngine, upstream: &Upstream) -> (Relay, TestTunnel) {
+    let relay = Relay::start(engine).await;
+    let agent = Agent::connect(relay.agent_config(engine)).await.unwrap();
+    let target: Target = upstream.addr().to_string().parse().unwrap();
+    let tunnel = TestTunnel::open(agent, Properties::tcp(), target).await;
+    (relay, tunnel)
+}
+
+/// Visitors who say little have no connection to the agent each.
+#[tokio::test]
+async fn many_small_visitors_share_a_few_connections() {
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let engine = engine(1).await;
+    let upstream = Upstream::tcp().await;
+    let (relay, tunnel) = counted(&engine, &upstream).await;
+    let mut visitors = Vec::new();
+    for _ in 0..100 {
+        let mut visitor = visit(&tunnel).await;
+        assert_eq!(exchange(&mut visitor, b"ping").await.unwrap(), b"ping");
+        visitors.push(visitor);
+    }
+    // The control channel; on each worker a lane, two that wait, and those that were asked for
+    // while the first was under way.
+    let most = 1 + 6 * workers;
+    assert!(relay.accepted() <= most, "{} connections", relay.accepted());
+    for visitor in &mut visitors {
+        assert_eq!(exchange(visitor, b"again").await.unwrap(), b"again");
+    }
+}
+
 #[tokio::test]
 async fn visitors_one_after_another_share_the_data_connections() {
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
     let engine = engine(1).await;
-    let relay = Relay::start(&engine).await;
     let upstream = Upstream::tcp().await;
-    let agent = Agent::connect(relay.agent_config(&engine)).await.unwrap();
-    let target: Target = upstream.addr().to_string().parse().unwrap();
-    let tunnel = TestTunnel::open(agent, Properties::tcp(), target).await;
+    let (relay, tunnel) = counted(&engine, &upstream).await;
     let visits = 20 * workers;
     for _ in 0..visits {
         let mut visitor = visit(&tunnel).await;

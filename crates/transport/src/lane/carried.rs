@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::LaneStream;
 use super::stream::{Read, Written};
+use super::{Budget, LaneStream};
 use crate::Stream;
 
 /// Brings the connection that a stream moves to.
@@ -42,19 +42,15 @@ enum Place<C> {
 }
 
 impl<M: Mover> Carried<M> {
-    /// A stream that has begun.
-    pub fn new(lane: LaneStream, mover: M) -> Self {
+    /// A stream that has begun, and what it may say on its lane.
+    pub fn new(mut lane: LaneStream, mover: M, budget: Budget) -> Self {
+        lane.set_budget(budget);
         Self {
             lane,
             mover,
             place: Place::Lane,
             behind: false,
         }
-    }
-
-    /// Says that the next bytes begin an exchange, as [`LaneStream`] has it.
-    pub fn begin_exchange(&mut self) {
-        self.lane.begin_exchange();
     }
 
     /// Whether it has left the lane.

@@ -6,9 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::ReadBuf;
-use wire::lane::{
-    DOWN_LIMIT, Decoder, Event, MAX_STREAMS, Received, Side, Step, StreamOpen, UP_LIMIT,
-};
+use wire::lane::{Decoder, Event, MAX_STREAMS, Received, Side, Step, StreamOpen};
 
 use super::{Entry, Lane, LaneStream, State, UNREAD};
 use crate::{Scratch, Stream};
@@ -231,21 +229,13 @@ impl State {
     ) -> io::Result<Option<Waker>> {
         let Some(entry) = self.streams.get_mut(&number) else {
             // It crossed our last frame of that stream.
-            if step == Step::Reset && number <= self.last {
+            if matches!(step, Step::Reset | Step::Taken) && number <= self.last {
                 return Ok(None);
             }
             return Err(violation("a frame of a stream that is not there"));
         };
-        let limit = match self.side {
-            Side::Engine => DOWN_LIMIT,
-            Side::Agent => UP_LIMIT,
-        };
         let received = entry.state.on_receive(step).map_err(violation)?;
         let woken = match received {
-            Received::Data if entry.unread() + bytes.len() > 2 * limit => {
-                // Twice: what was under way when an exchange began belongs to the one before.
-                return Err(violation("more of one exchange than a lane takes"));
-            }
             Received::Data if self.unread + bytes.len() > UNREAD => {
                 let full = wire::Error::capacity_exhausted("too much waits to be read");
                 let reader = entry.reader.take();
@@ -256,11 +246,12 @@ impl State {
                 reader
             }
             Received::Data => {
+                entry.reading.on_data(bytes.len()).map_err(violation)?;
                 self.unread += bytes.len();
                 entry.deliver(bytes)
             }
-            Received::Next => {
-                entry.sent = 0;
+            Received::Taken => {
+                entry.sending.on_taken().map_err(violation)?;
                 None
             }
             Received::Reset => {

@@ -4,17 +4,16 @@ use std::io;
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::ReadBuf;
-use wire::lane::{DOWN_LIMIT, FrameType, Side, Step, UP_LIMIT, encode_data, encode_empty};
+use wire::lane::{FrameType, Step, encode_data, encode_empty};
 
-use super::{Entry, Lane, OUT, State, wake};
+use super::{Budget, Entry, Lane, OUT, State, wake};
 
 /// One stream of a lane. Dropping it gives it up, if it has not ended.
 #[derive(Debug)]
 pub struct LaneStream {
     lane: Lane,
     number: u32,
-    /// The next bytes begin an exchange.
-    next: bool,
+    budget: Budget,
 }
 
 /// What came of reading.
@@ -31,7 +30,7 @@ pub(super) enum Read {
 pub(super) enum Written {
     /// So many bytes were taken.
     Bytes(usize),
-    /// The lane takes no more of this exchange.
+    /// It has said enough, or too much of it is unread.
     Full,
 }
 
@@ -40,7 +39,7 @@ impl LaneStream {
         Self {
             lane,
             number,
-            next: false,
+            budget: Budget::bytes(),
         }
     }
 
@@ -50,10 +49,9 @@ impl LaneStream {
         state.streams.get(&self.number)?.refusal.clone()
     }
 
-    /// Says that the next bytes begin an exchange (engine's side): everything of the one before
-    /// has been read, and the limits count anew.
-    pub(super) fn begin_exchange(&mut self) {
-        self.next = true;
+    /// What it may say here, from now on.
+    pub(super) fn set_budget(&mut self, budget: Budget) {
+        self.budget = budget;
     }
 
     /// Gives up both directions, with a reason.
@@ -67,8 +65,8 @@ impl LaneStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<Read>> {
-        let mut state = self.lane.0.lock();
-        let state = &mut *state;
+        let mut locked = self.lane.0.lock();
+        let state = &mut *locked;
         let Some(entry) = state.streams.get_mut(&self.number) else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
@@ -82,6 +80,16 @@ impl LaneStream {
             if entry.unread() == 0 {
                 // What waits holds no buffer.
                 entry.clear();
+            }
+            self.budget.hear(taken);
+            let told = entry.reading.on_read(taken);
+            if told > 0 && entry.state.on_send(Step::Taken).is_ok() {
+                for _ in 0..told {
+                    encode_empty(FrameType::Taken, self.number, &mut state.out);
+                }
+                let driver = state.driver.take();
+                drop(locked);
+                wake(driver);
             }
             return Poll::Ready(Ok(Read::Bytes));
         }
@@ -118,22 +126,14 @@ impl LaneStream {
             state.blocked.push(cx.waker().clone());
             return Poll::Pending;
         }
-        let limit = match state.side {
-            Side::Engine => UP_LIMIT,
-            Side::Agent => DOWN_LIMIT,
-        };
-        if self.next {
-            self.next = false;
-            entry.sent = 0;
-            encode_empty(FrameType::Next, self.number, &mut state.out);
-        }
-        let room = limit.saturating_sub(entry.sent);
+        let room = entry.sending.room().min(self.budget.left());
         let fits = buf.get(..room).unwrap_or(buf);
         if fits.is_empty() {
             return Poll::Ready(Ok(Written::Full));
         }
         let taken = encode_data(self.number, fits, &mut state.out);
-        entry.sent += taken;
+        entry.sending.on_send(taken);
+        self.budget.spend(taken);
         let driver = state.driver.take();
         drop(locked);
         wake(driver);

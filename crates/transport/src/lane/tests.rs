@@ -8,7 +8,7 @@ use tokio::io::{
 use tokio::sync::mpsc;
 use wire::lane::{
     DOWN_LIMIT, FrameType, HEAD_LEN, Head, MAX_DATA, UP_LIMIT, encode_data, encode_empty,
-    encode_open,
+    encode_open, unit, window,
 };
 
 use super::*;
@@ -78,17 +78,24 @@ impl Pair {
     /// One stream, from both ends; and where each of them has moved to.
     async fn stream(&mut self) -> [(Ours, mpsc::UnboundedReceiver<DuplexStream>); 2] {
         let near = self.lane.open(&opening("s")).unwrap();
-        let mut near = carried(near);
+        let mut near = carrying(near, UP_LIMIT);
         near.0.write_all(b"!").await.unwrap();
-        let mut far = carried(self.agent.recv().await.unwrap());
+        let mut far = carrying(self.agent.recv().await.unwrap(), DOWN_LIMIT);
         assert_eq!(far.0.read_u8().await.unwrap(), b'!');
         [near, far]
     }
 }
 
-fn carried(stream: LaneStream) -> (Ours, mpsc::UnboundedReceiver<DuplexStream>) {
+/// An end that may say `most` in a turn.
+fn carrying(stream: LaneStream, most: usize) -> (Ours, mpsc::UnboundedReceiver<DuplexStream>) {
     let (to, moved) = mpsc::unbounded_channel();
-    (Carried::new(stream, ToPipe(to)), moved)
+    let budget = Budget::exchanges(most);
+    (Carried::new(stream, ToPipe(to), budget), moved)
+}
+
+/// One of which that does not matter.
+fn carried(stream: LaneStream) -> (Ours, mpsc::UnboundedReceiver<DuplexStream>) {
+    carrying(stream, UP_LIMIT)
 }
 
 fn body(len: usize, seed: usize) -> Vec<u8> {
@@ -170,8 +177,9 @@ async fn a_direction_leaves_the_lane_above_its_limit_and_not_at_it() {
 async fn the_next_exchange_has_the_whole_limit_again() {
     let mut pair = pair(64 * 1024).await;
     let [(mut near, _), (mut far, _)] = pair.stream().await;
+    far.write_all(b"!").await.unwrap();
+    near.read_u8().await.unwrap();
     for _ in 0..4 {
-        near.begin_exchange();
         near.write_all(&body(UP_LIMIT, 1)).await.unwrap();
         far.read_exact(&mut vec![0; UP_LIMIT]).await.unwrap();
         far.write_all(&body(DOWN_LIMIT, 2)).await.unwrap();
@@ -297,7 +305,7 @@ async fn a_lane_that_breaks_breaks_every_stream() {
 /// What no peer that keeps the rules sends ends the lane, and with it the connection.
 #[tokio::test]
 async fn whoever_breaks_the_rules_is_cut() {
-    use FrameType::{Data, End, Move, Next, Open, Reset};
+    use FrameType::{Data, End, Move, Open, Reset, Taken};
     let open = |bytes: &mut Vec<u8>, number| encode_open(number, &opening("s"), bytes).unwrap();
     let too_long = [&[2_u8, 0, 0x40, 0, 0, 0, 0, 1][..], &[0; 100]].concat();
     let mut streams = Vec::new();
@@ -327,7 +335,7 @@ async fn whoever_breaks_the_rules_is_cut() {
         ("stream 0", vec![3, 0, 0, 0, 0, 0, 0, 0]),
         ("a frame too long", too_long),
         ("too many streams", streams),
-        ("more of one exchange than there may be", flood),
+        ("more of one stream than there may be", flood),
         ("a stream that is not there", script(&[(Data, 1)])),
         ("the same number again", script(&[(Open, 1), (Open, 1)])),
         ("a lower number", script(&[(Open, 2), (Open, 1)])),
@@ -339,10 +347,8 @@ async fn whoever_breaks_the_rules_is_cut() {
             "bytes after the move",
             script(&[(Open, 1), (Move, 1), (Data, 1)]),
         ),
-        (
-            "an exchange after the end",
-            script(&[(Open, 1), (End, 1), (Next, 1)]),
-        ),
+        ("more taken than was sent", script(&[(Open, 1), (Taken, 1)])),
+        ("a stream to come taken", script(&[(Open, 1), (Taken, 2)])),
         ("two ends", script(&[(Open, 1), (End, 1), (End, 1)])),
         ("a reset of a stream to come", script(&[(Reset, 1)])),
     ] {
@@ -362,23 +368,75 @@ async fn whoever_breaks_the_rules_is_cut() {
     }
 }
 
-/// An agent cannot begin streams, nor exchanges.
 #[tokio::test]
-async fn only_the_engine_opens() {
-    for kind in [FrameType::Open, FrameType::Next] {
-        let (engine, mut agent) = duplex(1024);
-        let (lane, driver) = Standing::new(engine, Side::Engine).into_lane().unwrap();
-        let _stream = lane.open(&opening("s")).unwrap();
-        let mut bytes = Vec::new();
-        match kind {
-            FrameType::Open => encode_open(2, &opening("s"), &mut bytes).unwrap(),
-            kind => encode_empty(kind, 1, &mut bytes),
+async fn an_agent_cannot_begin_a_stream() {
+    let (engine, mut agent) = duplex(1024);
+    let (lane, driver) = Standing::new(engine, Side::Engine).into_lane().unwrap();
+    let _stream = lane.open(&opening("s")).unwrap();
+    let mut bytes = Vec::new();
+    encode_open(2, &opening("s"), &mut bytes).unwrap();
+    agent.write_all(&bytes).await.unwrap();
+    let (none, _) = mpsc::unbounded_channel();
+    let error = serve(driver, none).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+}
+
+/// Whoever asks and answers in small pieces stays, however long; whoever is asked for much does
+/// not, though it comes in pieces too.
+#[tokio::test]
+async fn a_stream_of_which_nothing_is_known_stays_as_long_as_it_says_little_in_a_turn() {
+    for (piece, turns, moves) in [(100, 10_000, false), (32 * 1024, 10, true)] {
+        let mut pair = pair(64 * 1024).await;
+        let [(mut near, mut near_moved), (mut far, mut far_moved)] = pair.stream().await;
+        near.lane().set_budget(Budget::bytes());
+        far.lane().set_budget(Budget::bytes());
+        let joining = tokio::spawn(async move {
+            let (mut a, mut b) = (near_moved.recv().await?, far_moved.recv().await?);
+            tokio::io::copy_bidirectional(&mut a, &mut b).await.ok()
+        });
+        let service = tokio::spawn(async move {
+            let answer = body(piece, 6);
+            for _ in 0..turns {
+                far.read_u8().await.unwrap();
+                far.write_all(&answer).await.unwrap();
+                far.flush().await.unwrap();
+            }
+            far
+        });
+        let (mut got, expected) = (vec![0; piece], body(piece, 6));
+        for _ in 0..turns {
+            near.write_all(b"?").await.unwrap();
+            near.flush().await.unwrap();
+            near.read_exact(&mut got).await.unwrap();
+            assert!(got == expected);
         }
-        agent.write_all(&bytes).await.unwrap();
-        let (none, _) = mpsc::unbounded_channel();
-        let error = serve(driver, none).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{kind:?}");
+        let far = service.await.unwrap();
+        assert_eq!((near.is_moved(), far.is_moved()), (moves, moves), "{piece}");
+        joining.abort();
     }
+}
+
+/// A stream whose reader takes nothing leaves at the window, whatever its budget; and what was
+/// taken is room again.
+#[tokio::test]
+async fn a_stream_leaves_where_too_much_of_it_is_unread() {
+    let mut pair = pair(64 * 1024).await;
+    let [(mut near, mut near_moved), (mut far, _)] = pair.stream().await;
+    near.lane().set_budget(Budget::exchanges(usize::MAX));
+    let window = window(Side::Engine);
+    let round = vec![0; unit(Side::Engine)];
+    for _ in 0..100 {
+        near.write_all(&round).await.unwrap();
+        far.read_exact(&mut vec![0; round.len()]).await.unwrap();
+    }
+    assert!(!near.is_moved());
+    // The last `TAKEN` comes before this.
+    far.write_all(b"!").await.unwrap();
+    assert_eq!(near.read_u8().await.unwrap(), b'!');
+    let all = vec![0; window];
+    let (written, _) = tokio::join!(near.write_all(&all), near_moved.recv());
+    written.unwrap();
+    assert!(near.is_moved());
 }
 
 /// A peer that takes nothing: its streams wait, and what waits for it does not grow.
@@ -403,6 +461,19 @@ async fn a_peer_that_never_reads_holds_a_bounded_queue() {
     assert!(lane.0.lock().out.len() < OUT + HEAD_LEN + MAX_DATA);
     // A lane without room is not over: those who come take another way.
     assert!(!lane.is_over());
+}
+
+/// A service that speaks first is told of its visitor, who has nothing to say.
+#[tokio::test]
+async fn an_opening_waits_for_nothing() {
+    let mut pair = pair(64 * 1024).await;
+    let mut near = carried(pair.lane.open(&opening("s")).unwrap()).0;
+    let mut far = carried(pair.agent.recv().await.unwrap()).0;
+    far.write_all(b"220 ready").await.unwrap();
+    far.shutdown().await.unwrap();
+    let mut said = Vec::new();
+    near.read_to_end(&mut said).await.unwrap();
+    assert_eq!(said, b"220 ready");
 }
 
 /// What is written by many streams in one turn of the runtime goes out as one write.

@@ -110,7 +110,7 @@ impl Decoder {
             }
             FrameType::End => Step::End,
             FrameType::Move => Step::Move,
-            FrameType::Next => Step::Next,
+            FrameType::Taken => Step::Taken,
         };
         self.frame = None;
         Ok(Some(Event::Step {

@@ -92,8 +92,8 @@ pub enum FrameType {
     Reset = 4,
     /// The sender's direction goes on at a standing connection.
     Move = 5,
-    /// The engine begins the next exchange on the stream.
-    Next = 6,
+    /// The sender has read a further unit of the stream.
+    Taken = 6,
 }
 
 impl FrameType {
@@ -105,7 +105,7 @@ impl FrameType {
             3 => Some(Self::End),
             4 => Some(Self::Reset),
             5 => Some(Self::Move),
-            6 => Some(Self::Next),
+            6 => Some(Self::Taken),
             _ => None,
         }
     }
@@ -116,7 +116,7 @@ impl FrameType {
             Self::Open => (1, MAX_OPEN),
             Self::Data => (1, MAX_DATA),
             Self::Reset => (0, MAX_RESET),
-            Self::End | Self::Move | Self::Next => (0, 0),
+            Self::End | Self::Move | Self::Taken => (0, 0),
         }
     }
 }

@@ -1,5 +1,4 @@
 use super::head::FrameType;
-use crate::pool::Side;
 
 /// A frame about a stream that has begun, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,19 +11,21 @@ pub enum Step {
     Reset,
     /// The sender's direction goes on elsewhere.
     Move,
-    /// The next exchange begins.
-    Next,
+    /// The sender has read a further unit of the stream.
+    Taken,
 }
 
 /// What one end knows about one stream of a lane, from its `OPEN` on.
 ///
 /// The rules, which both ends keep:
-/// - Each side finishes its direction once, with `END`, `MOVE` or `RESET`; no `DATA` and no `NEXT`
+/// - Each side finishes its direction once, with `END`, `MOVE` or `RESET`; no `DATA`
 ///   follows. The stream is over on the lane when both sides have.
 /// - A side that gives up sends `RESET`, also after its own `END` or `MOVE`, and throws away what
 ///   still arrives until the peer has finished its direction. A side that receives `RESET` sends
 ///   no further `DATA`; if it has not finished its direction, it does so now.
-/// - A `RESET` for a stream that is over means nothing: it crossed the peer's last frame.
+/// - `TAKEN` tells of the peer's direction, also when our own is finished; not when the peer's is, or
+///   when we have given up. It means nothing where it crossed the end of what it tells of.
+/// - A `RESET` or a `TAKEN` for a stream that is over means nothing: it crossed the peer's last frame.
 /// - Whoever receives `MOVE` sends `MOVE` too, unless its direction is finished. The engine brings
 ///   the standing connection. What comes there is read after the `MOVE` on the lane.
 ///
@@ -32,7 +33,6 @@ pub enum Step {
 /// when one arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamState {
-    side: Side,
     ours: Direction,
     theirs: Direction,
 }
@@ -60,15 +60,20 @@ pub enum Received {
     Late,
     /// The peer's direction goes on elsewhere.
     Move,
-    /// The next exchange begins.
-    Next,
+    /// The peer has read a further unit of our direction.
+    Taken,
+}
+
+impl Default for StreamState {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl StreamState {
     /// A stream after its `OPEN`.
-    pub fn new(side: Side) -> Self {
+    pub fn new() -> Self {
         Self {
-            side,
             ours: Direction::Open,
             theirs: Direction::Open,
         }
@@ -81,7 +86,7 @@ impl StreamState {
     pub fn on_send(&mut self, step: Step) -> Result<(), Violation> {
         match step {
             Step::Data if self.may_send() => {}
-            Step::Next if self.may_send() && self.side == Side::Engine => {}
+            Step::Taken if self.is_receiving() && self.ours != Direction::GivenUp => {}
             Step::End if self.ours == Direction::Open => self.ours = Direction::Ended,
             Step::Move if self.may_send() => self.ours = Direction::Moved,
             Step::Reset if !self.is_over() && self.ours != Direction::GivenUp => {
@@ -102,7 +107,7 @@ impl StreamState {
         match step {
             Step::Data if open && given_up => Ok(Received::Discard),
             Step::Data if open => Ok(Received::Data),
-            Step::Next if open && self.side == Side::Agent => Ok(Received::Next),
+            Step::Taken if self.theirs != Direction::GivenUp => Ok(Received::Taken),
             Step::End if open => {
                 self.theirs = Direction::Ended;
                 Ok(Received::End)
@@ -136,6 +141,11 @@ impl StreamState {
         self.ours == Direction::Open
     }
 
+    /// Whether the peer's direction is not finished on the lane.
+    pub fn is_receiving(&self) -> bool {
+        self.theirs == Direction::Open
+    }
+
     /// Whether the peer has given the stream up.
     pub fn is_reset(&self) -> bool {
         self.theirs == Direction::GivenUp
@@ -164,7 +174,7 @@ impl Step {
             Self::End => FrameType::End,
             Self::Reset => FrameType::Reset,
             Self::Move => FrameType::Move,
-            Self::Next => FrameType::Next,
+            Self::Taken => FrameType::Taken,
         }
     }
 }

@@ -2,21 +2,20 @@ use super::*;
 use crate::Error;
 
 /// What a direction of ours, and one of theirs, can come to.
-const STEPS: [Step; 5] = [Step::Data, Step::End, Step::Reset, Step::Move, Step::Next];
+const STEPS: [Step; 5] = [Step::Data, Step::End, Step::Reset, Step::Move, Step::Taken];
 
 #[test]
 fn a_direction_is_finished_once() {
     for last in [Step::End, Step::Move, Step::Reset] {
-        let mut engine = StreamState::new(Side::Engine);
-        engine.on_send(Step::Next).unwrap();
+        let mut engine = StreamState::new();
         engine.on_send(Step::Data).unwrap();
         engine.on_send(last).unwrap();
-        for step in [Step::Data, Step::Next, Step::End, Step::Move] {
+        for step in [Step::Data, Step::End, Step::Move] {
             assert!(engine.on_send(step).is_err(), "{last:?}, {step:?}");
         }
-        let mut agent = StreamState::new(Side::Agent);
+        let mut agent = StreamState::new();
         agent.on_receive(last).unwrap();
-        for step in [Step::Data, Step::Next, Step::End, Step::Move] {
+        for step in [Step::Data, Step::End, Step::Move] {
             assert!(agent.on_receive(step).is_err(), "{last:?}, {step:?}");
         }
         assert!(!agent.is_over());
@@ -26,15 +25,75 @@ fn a_direction_is_finished_once() {
 }
 
 #[test]
-fn only_the_engine_begins_an_exchange() {
-    assert!(StreamState::new(Side::Agent).on_send(Step::Next).is_err());
-    let at_engine = StreamState::new(Side::Engine).on_receive(Step::Next);
-    assert_eq!(at_engine, Err(Violation(FrameType::Next)));
+fn what_is_read_is_told_as_long_as_there_is_more_to_come() {
+    let mut state = StreamState::new();
+    state.on_send(Step::End).unwrap();
+    state.on_send(Step::Taken).unwrap();
+    // It tells of what we sent before our end.
+    assert_eq!(state.on_receive(Step::Taken), Ok(Received::Taken));
+    state.on_receive(Step::End).unwrap();
+    assert!(state.on_send(Step::Taken).is_err());
+    assert_eq!(state.on_receive(Step::Taken), Ok(Received::Taken));
+    let mut given_up = StreamState::new();
+    given_up.on_receive(Step::Reset).unwrap();
+    assert!(given_up.on_receive(Step::Taken).is_err());
+    assert!(given_up.on_send(Step::Taken).is_err());
+    given_up.on_send(Step::Reset).unwrap();
+    assert!(given_up.on_send(Step::Taken).is_err());
+}
+
+/// What a sender believes to be waiting is never less than what its reader holds; so a sender that
+/// keeps to its room never brings too much, and what is read becomes room again.
+#[test]
+fn a_window_is_kept_by_both_ends() {
+    for side in [Side::Engine, Side::Agent] {
+        let mut random = 7_usize;
+        let mut draw = |below: usize| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % below
+        };
+        let other = match side {
+            Side::Engine => Side::Agent,
+            Side::Agent => Side::Engine,
+        };
+        let (mut sending, mut reading) = (Sending::new(side), Reading::new(other));
+        let (mut unread, mut told, mut total) = (0, 0, 0);
+        for _ in 0..10_000 {
+            let len = draw(3 * MAX_DATA).min(sending.room());
+            sending.on_send(len);
+            reading.on_data(len).unwrap();
+            unread += len;
+            total += len;
+            let read = draw(unread + 1);
+            unread -= read;
+            told += reading.on_read(read);
+            // They come later, and sometimes several at once.
+            if draw(3) == 0 {
+                for _ in 0..std::mem::take(&mut told) {
+                    sending.on_taken().unwrap();
+                }
+            }
+            assert!(unread <= window(side));
+        }
+        assert!(total > 100 * window(side), "{total} bytes in all");
+        // Whoever reads everything has told of all but the last of it.
+        told += reading.on_read(unread);
+        for _ in 0..told {
+            sending.on_taken().unwrap();
+        }
+        assert!(sending.room() > window(side) - unit(side));
+        assert_eq!(sending.on_taken(), Err(OverTaken));
+        let more = sending.room();
+        reading.on_data(more).unwrap();
+        assert_eq!(reading.on_data(1), Err(TooMuch));
+    }
 }
 
 #[test]
 fn what_is_given_up_is_discarded_until_the_peer_has_finished() {
-    let mut state = StreamState::new(Side::Engine);
+    let mut state = StreamState::new();
     state.on_send(Step::End).unwrap();
     state.on_send(Step::Reset).unwrap();
     assert_eq!(state.on_receive(Step::Data), Ok(Received::Discard));
@@ -52,7 +111,7 @@ fn ends_that_keep_the_rules_agree() {
     // Each byte of the script is one move: who says what, or who hears the next.
     let mut random = 1_u64;
     for _ in 0..20_000 {
-        let mut ends = [Side::Engine, Side::Agent].map(StreamState::new);
+        let mut ends = [StreamState::new(); 2];
         let mut under_way = [Vec::new(), Vec::new()];
         for _ in 0..24 {
             random = random

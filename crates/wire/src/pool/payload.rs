@@ -28,7 +28,7 @@ pub struct StreamOpen {
     /// The visitor's address.
     #[prost(message, optional, tag = "3")]
     pub source_ip: Option<IpAddress>,
-    /// The stream has begun on a lane, and goes on here (extension `lane/1`).
+    /// The stream has begun on a lane, and goes on here (extension `lane/2`).
     #[prost(bool, tag = "4")]
     pub moved: bool,
 }

@@ -1,8 +1,8 @@
 //! The target of lanes.
 
 use wire::lane::{
-    Decoder, Event, FrameType, LaneError, Side, Step, StreamState, encode_data, encode_empty,
-    encode_open, encode_reset,
+    Decoder, Event, FrameType, LaneError, Reading, Sending, Side, Step, StreamState, encode_data,
+    encode_empty, encode_open, encode_reset, window,
 };
 
 /// Frames of a lane; the first byte is the size of the pieces. The decoder tells the same in any
@@ -25,15 +25,22 @@ pub(super) fn check(data: &[u8]) {
     assert_eq!(joined(&told), joined(&again));
 
     for side in [Side::Engine, Side::Agent] {
-        let mut state = StreamState::new(side);
+        let mut state = StreamState::new();
+        let (mut sending, mut reading) = (Sending::new(side), Reading::new(side));
         for event in &told {
-            let Event::Step { step, .. } = event else {
+            let Event::Step { step, bytes, .. } = event else {
                 continue;
             };
             let was_over = state.is_over();
             state.on_receive(*step).ok();
             state.on_send(*step).ok();
             assert!(state.is_over() || !was_over, "what is over stays over");
+            if reading.on_data(bytes.len()).is_ok() {
+                reading.on_read(bytes.len() / 2);
+            }
+            sending.on_send(bytes.len().min(sending.room()));
+            sending.on_taken().ok();
+            assert!(sending.room() <= window(side), "no room beyond the window");
         }
     }
 }
@@ -98,7 +105,7 @@ fn write(event: &Event<'_>, out: &mut Vec<u8>) {
             Step::Reset => encode_reset(*stream, error.as_ref(), out),
             Step::End => encode_empty(FrameType::End, *stream, out),
             Step::Move => encode_empty(FrameType::Move, *stream, out),
-            Step::Next => encode_empty(FrameType::Next, *stream, out),
+            Step::Taken => encode_empty(FrameType::Taken, *stream, out),
         },
     }
 }

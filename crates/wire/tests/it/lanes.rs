@@ -48,7 +48,7 @@ fn frame() -> impl Strategy<Value = Frame> {
     let data = (stream.clone(), bytes).prop_map(|(stream, bytes)| Frame::Data(stream, bytes));
     let reset = (stream.clone(), proptest::option::of("[ -~]{1,200}"))
         .prop_map(|(stream, text)| Frame::Reset(stream, text.map(Error::service_unavailable)));
-    let kinds = proptest::sample::select(vec![FrameType::End, FrameType::Move, FrameType::Next]);
+    let kinds = proptest::sample::select(vec![FrameType::End, FrameType::Move, FrameType::Taken]);
     let empty = (stream, kinds).prop_map(|(stream, kind)| Frame::Empty(stream, kind));
     prop_oneof![open, data, reset, empty]
 }
@@ -85,7 +85,7 @@ fn read(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Frame>, LaneError> {
                     (Step::Reset, _) => frames.push(Frame::Reset(stream, error)),
                     (Step::End, _) => frames.push(Frame::Empty(stream, FrameType::End)),
                     (Step::Move, _) => frames.push(Frame::Empty(stream, FrameType::Move)),
-                    (Step::Next, _) => frames.push(Frame::Empty(stream, FrameType::Next)),
+                    (Step::Taken, _) => frames.push(Frame::Empty(stream, FrameType::Taken)),
                 },
             }
             if decoder.is_between_frames() {
@@ -140,7 +140,7 @@ fn lengths_that_a_type_does_not_have_are_refused_before_their_payload() {
         (FrameType::Reset, MAX_RESET),
         (FrameType::End, 0),
         (FrameType::Move, 0),
-        (FrameType::Next, 0),
+        (FrameType::Taken, 0),
     ] {
         assert!(Head::new(kind, 1, most).is_ok(), "{kind:?}");
         assert!(Head::new(kind, 1, most + 1).is_err(), "{kind:?}");
