@@ -378,7 +378,8 @@ pub fn check_consistency(
         let (actions, names): (&[Action], _) = match permission {
             Permission::TunnelsResourcesReadOnly
             | Permission::WebttySessionsReadOnly
-            | Permission::WebttyLogsReadOnly => (&[Action::List], "list"),
+            | Permission::WebttyLogsReadOnly
+            | Permission::WebttyLogsReadWrite => (&[Action::List], "list"),
             Permission::TunnelsTunnelsCreateDelete => (&[Action::Create], "create"),
             Permission::TunnelsStreamsCreateDelete => (&[Action::Connect], "connect"),
             Permission::WebttySessionsReadWrite => {

@@ -98,7 +98,10 @@ pub fn headers(
     });
     let of_sdks = secrets.iter().map(|secret| {
         let before = format!("{sent_at}.");
-        format!(",v1={}", hex(tag(&secret.text, &before, body).as_ref()))
+        format!(
+            ",v1={}",
+            hex::encode(tag(&secret.text, &before, body).as_ref())
+        )
     });
     let of_sdks = format!("t={sent_at}{}", of_sdks.collect::<String>());
     let mut headers = vec![
@@ -125,14 +128,6 @@ fn tag(key: &Secret, before: &str, body: &[u8]) -> hmac::Tag {
     context.update(before.as_bytes());
     context.update(body);
     context.sign()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(value.into(), 16);
-    let digits = bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-    digits.flatten().collect()
 }
 
 const PREFIX: &str = "whsec_";

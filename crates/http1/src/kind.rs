@@ -11,6 +11,8 @@ pub enum FieldKind {
     Accept,
     /// `Authorization`
     Authorization,
+    /// `CDN-Loop` (RFC 8586)
+    CdnLoop,
     /// `Connection`
     Connection,
     /// `Content-Length`
@@ -78,6 +80,7 @@ impl FieldKind {
             (7, b'r') if is(b"referer") => Self::Referer,
             (7, b't') if is(b"trailer") => Self::Trailer,
             (7, b'u') if is(b"upgrade") => Self::Upgrade,
+            (8, b'c') if is(b"cdn-loop") => Self::CdnLoop,
             (9, b'f') if is(b"forwarded") => Self::Forwarded,
             (9, b'x') if like(b"x-real-ip") => Self::XRealIp,
             (10, b'c') if is(b"connection") => Self::Connection,
@@ -159,6 +162,7 @@ mod tests {
             ("te", FieldKind::Te),
             ("Accept", FieldKind::Accept),
             ("Accept-Encoding", FieldKind::Other),
+            ("CDN-Loop", FieldKind::CdnLoop),
             ("Connection", FieldKind::Connection),
             ("KEEP-ALIVE", FieldKind::KeepAlive),
             ("Proxy-Connection", FieldKind::ProxyConnection),

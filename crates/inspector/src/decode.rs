@@ -107,12 +107,15 @@ impl Decoder {
         let service_sent = std::mem::take(service_sent);
         self.state = if may_be_http2 {
             State::Http2(Box::default())
+        } else if !service_sent.is_empty() {
+            // Who speaks before it is asked does not speak HTTP/1.1.
+            State::Over
         } else {
             State::Http1(Box::default())
         };
         let asked = visitor_sent.get(if may_be_http2 { compared } else { 0 }..);
-        self.visitor_sent(asked.unwrap_or_default(), store, now);
         self.service_sent(&service_sent, store, now);
+        self.visitor_sent(asked.unwrap_or_default(), store, now);
     }
 
     fn unless_lost(&mut self, followed: Result<(), Lost>, store: &mut Store, now: Timestamp) {

@@ -82,7 +82,7 @@ fn delimited(value: &[u8], depth: usize, room: &mut usize) -> Value {
     }
     // What a failed attempt has cost counts, or attempts within attempts would have no end.
     *room = room.saturating_sub(1 + value.len() / 16);
-    Value::Bytes(hex(value.get(..SHOWN).unwrap_or(value)))
+    Value::Bytes(hex::encode(value.get(..SHOWN).unwrap_or(value)))
 }
 
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
@@ -100,15 +100,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 
 fn either(fixed: &[u8], number: &str) -> String {
     let big_end_first: Vec<_> = fixed.iter().rev().copied().collect();
-    format!("0x{} ({number})", hex(&big_end_first))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-    let digits = bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-    digits.collect()
+    format!("0x{} ({number})", hex::encode(&big_end_first))
 }
 
 /// Messages within messages: the depth of the widest schemas, and a bound to attempts.

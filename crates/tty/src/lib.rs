@@ -7,9 +7,14 @@
 //! Where to start: [`message::Kind`] lists what can be said, and `docs/webtty-protocol.md` tells it
 //! in prose; [`frame`] cuts a stream of bytes into messages; [`session`] is one shell and its one
 //! client; [`managed`] is one shell and many who watch or type; [`recording`] keeps what happened;
-//! [`screen`] is what who joins late is shown; [`seal`] keeps the bytes from everybody between.
+//! [`screen`] is what who joins late is shown, and [`draw`] shows it on a terminal; [`seal`] keeps
+//! the bytes from everybody between; [`identity`] is who an end is, and [`admission`] how a
+//! registered server proves it.
 
+pub mod admission;
+pub mod draw;
 pub mod frame;
+pub mod identity;
 pub mod managed;
 pub mod message;
 pub mod recording;

@@ -15,6 +15,7 @@
 //!   good once and for half a minute. Only its hash is kept.
 
 mod control;
+mod ending;
 mod participant;
 mod relay;
 mod session;
@@ -24,9 +25,11 @@ mod tests;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use types::event::EventType;
 use types::id::{ControlRequestId, ParticipantId};
 
 pub use control::{Approver, Ask, ControlLimit, ControlRequest};
+pub use ending::Ending;
 pub use participant::{GRANT_LEN, NewParticipant, Participant, Person};
 pub use session::{NewSession, Session};
 
@@ -47,6 +50,12 @@ pub const ABANDONED: Duration = Duration::from_mins(1);
 
 /// How long the server has to end a session that was terminated.
 pub const TERMINATE_GRACE: Duration = Duration::from_secs(10);
+
+/// How long the server has to say that the command runs: as long as accounts of a directory take.
+pub const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
+
+/// What is said of a session whose server is gone.
+pub const SERVER_LOST: &str = "the connection to the server is gone";
 
 /// Who takes part at the same time: more than ever watch a terminal, few enough to write to all.
 pub const MAX_PARTICIPANTS: usize = 256;
@@ -76,7 +85,7 @@ pub enum Command {
     HangUp(ParticipantId),
     /// Record this.
     Record(Entry),
-    /// Tell those who watch the project, as the names of [`Event`] say.
+    /// Tell those who watch the project, as the types of [`Event`] say.
     Event(Event),
 }
 
@@ -101,15 +110,15 @@ pub enum Event {
 
 impl Event {
     /// The type of the event on the live stream.
-    pub fn name(self) -> &'static str {
+    pub fn event_type(self) -> EventType {
         match self {
-            Self::SessionCreated => "webtty.session.created",
-            Self::SessionUpdated => "webtty.session.updated",
-            Self::SessionClosed => "webtty.session.closed",
-            Self::ParticipantAttached(_) => "webtty.participant.attached",
-            Self::ParticipantDetached(_) => "webtty.participant.detached",
-            Self::ControlRequestCreated(_) => "webtty.control_request.created",
-            Self::ControlRequestResolved(_) => "webtty.control_request.resolved",
+            Self::SessionCreated => EventType::WebttySessionCreated,
+            Self::SessionUpdated => EventType::WebttySessionUpdated,
+            Self::SessionClosed => EventType::WebttySessionClosed,
+            Self::ParticipantAttached(_) => EventType::WebttyParticipantAttached,
+            Self::ParticipantDetached(_) => EventType::WebttyParticipantDetached,
+            Self::ControlRequestCreated(_) => EventType::WebttyControlRequestCreated,
+            Self::ControlRequestResolved(_) => EventType::WebttyControlRequestResolved,
         }
     }
 }

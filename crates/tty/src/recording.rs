@@ -10,6 +10,7 @@
 
 mod chain;
 pub mod export;
+pub mod search;
 #[cfg(test)]
 mod tests;
 pub mod vault;
@@ -165,7 +166,10 @@ pub struct Record {
 /// [`next`](Self::next) makes a record and [`commit`](Self::commit) says that it is stored. A record
 /// that could not be stored is made again, or left out: then [`gap`](Self::gap) says so in the
 /// chain. Whether a session may go on without its recording is not decided here.
-#[derive(Debug)]
+///
+/// A copy goes on by itself: who stores several records in one piece makes them with a copy, and
+/// keeps that once they are stored.
+#[derive(Clone, Debug)]
 pub struct Recorder {
     head: Head,
     room: u64,
@@ -173,7 +177,7 @@ pub struct Recorder {
     lost: u64,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Recording,
     /// The next record says that there is no room for more.
@@ -230,7 +234,19 @@ impl Recorder {
 
     /// An entry was not stored and will not be. The next record says how many there were.
     pub fn lose(&mut self) {
-        self.lost += 1;
+        self.lose_many(1);
+    }
+
+    /// So many entries were not stored and will not be.
+    pub fn lose_many(&mut self, entries: u64) {
+        if self.state != State::Full {
+            self.lost = self.lost.saturating_add(entries);
+        }
+    }
+
+    /// Whether the next record says that something is missing.
+    pub fn has_gap(&self) -> bool {
+        self.lost > 0 && self.state == State::Recording
     }
 
     /// Whether nothing more is recorded.

@@ -1,8 +1,14 @@
 //! The screen of a command, for who joins late: not the last bytes, which may begin in the middle of
 //! anything, but the sequence that draws the screen as it is.
 
+mod lazy;
+mod plain;
+
+use avt::Position;
 use bytes::Bytes;
 
+pub use self::lazy::LazyScreen;
+use self::plain::Cut;
 use crate::size::Size;
 
 /// Rows that a screen has at most, whatever was asked for: several displays on top of each other.
@@ -10,6 +16,10 @@ pub const MAX_ROWS: u16 = 300;
 
 /// Columns that a screen has at most: several displays side by side.
 pub const MAX_COLS: u16 = 600;
+
+/// Has a terminal begin each line at its left end (LNM, ECMA-48 section 7.2.9), which is for output of pipes: the
+/// kernel's terminal puts carriage returns before the ends of lines, and pipes have none.
+pub const NEW_LINES: &str = "\x1b[20h";
 
 /// A snapshot, in bytes: one message. A screen whose colours need more is drawn without them.
 pub const MAX_SNAPSHOT: usize = crate::message::limits::MAX_DATA;
@@ -34,13 +44,70 @@ impl Screen {
     /// Takes what the command wrote, in any pieces.
     pub fn feed(&mut self, bytes: &[u8]) {
         let text = self.text.push(bytes);
-        self.terminal.feed(text.as_str());
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            let (plain, other) = rest.split_at(plain::plain_len(rest));
+            self.write(plain);
+            // What else is done ends with its line, as far as plain text is concerned; where that is
+            // wrong, nothing of what follows is left out.
+            let end = memchr::memchr(b'\n', other.as_bytes()).map_or(other.len(), |end| end + 1);
+            let (other, after) = other.split_at(end);
+            self.terminal.feed(other);
+            rest = after;
+        }
+    }
+
+    /// Writes plain text, without the lines that scroll away with it.
+    fn write(&mut self, plain: &str) {
+        let (_, rows) = self.terminal.size();
+        let Some(cut) = Cut::new(plain, rows) else {
+            self.terminal.feed(plain);
+            return;
+        };
+        let top = self.terminal.anchor_at(Position {
+            screen: self.terminal.active_screen_kind(),
+            col: 0,
+            row: 0,
+        });
+        self.terminal.feed(cut.begin);
+        // The text was text, and not the inside of a sequence, when it moved the screen; the screen
+        // scrolls as a whole when that has taken the first row, and left the cursor in the last one.
+        let scrolls = top.is_some_and(|top| self.terminal.resolve(&top).is_none())
+            && self.terminal.cursor().row + 1 == rows;
+        if scrolls {
+            for looks in cut.looks() {
+                self.terminal.feed(looks);
+            }
+        } else {
+            self.terminal.feed(cut.middle);
+        }
+        self.terminal.feed(cut.end);
     }
 
     /// The terminal has another size.
     pub fn resize(&mut self, size: Size) {
         let size = bounded(size);
         self.terminal.resize(size.cols.into(), size.rows.into());
+    }
+
+    /// How large it is.
+    pub fn size(&self) -> Size {
+        let (cols, rows) = self.terminal.size();
+        let side = |side| u16::try_from(side).unwrap_or(u16::MAX);
+        Size {
+            rows: side(rows),
+            cols: side(cols),
+        }
+    }
+
+    /// Row and column of the cursor, from 0; `None` where it is hidden.
+    pub fn cursor(&self) -> Option<(usize, usize)> {
+        let place = self.terminal.cursor().position();
+        place.map(|(col, row)| (row, col))
+    }
+
+    pub(crate) fn terminal(&self) -> &avt::Terminal {
+        &self.terminal
     }
 
     /// The sequence that makes an empty terminal of this size look and behave the same. A terminal
@@ -141,7 +208,7 @@ fn bounded(size: Size) -> Size {
 const RESET: &str = "\x1bc";
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -189,6 +256,16 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_do_not_scroll_away_are_drawn() {
+        let lines = |count: usize| "a\r\n".repeat(count);
+        let text = lines(1000) + "the longest line\r\n" + &lines(1000);
+        // Below the part that scrolls, lines are written over each other.
+        let mut screen = screen(5, 20);
+        screen.feed(format!("\x1b[1;3r\x1b[5;1H{text}").as_bytes());
+        assert_eq!(screen.rows(), ["", "", "", "", "ahe longest line"]);
+    }
+
+    #[test]
     fn a_size_and_a_snapshot_are_bounded() {
         let largest = Size {
             rows: u16::MAX,
@@ -213,7 +290,7 @@ mod tests {
     }
 
     /// What programs write, mixed with what they never should.
-    fn output() -> impl Strategy<Value = Vec<u8>> {
+    pub(crate) fn output() -> impl Strategy<Value = Vec<u8>> {
         let sequence = prop_oneof![
             prop::collection::vec(any::<u8>(), 0..12),
             "[ -~]{0,12}".prop_map(String::into_bytes),
@@ -269,6 +346,35 @@ mod tests {
             original.feed(&after);
             late.feed(&after);
             prop_assert_eq!(original.rows(), late.rows());
+        }
+
+        #[test]
+        fn lines_that_scroll_away_need_not_be_drawn(
+            before in output(),
+            parts in prop::collection::vec((0..3_usize, output()), 1..4),
+            after in output(),
+        ) {
+            let size = Size { rows: 5, cols: 12 };
+            let (mut skimmed, mut drawn) = (screen(5, 12), screen(5, 12));
+            let mut flood = before;
+            for (kind, between) in parts {
+                for line in 0..700 {
+                    let line = match kind {
+                        0 => format!("line {line}\r\n"),
+                        1 => format!("\x1b[3{}mé界 {line}\t{line}\x1b[4{}m\r\n", line % 8, line % 5),
+                        _ => format!("a line of more than one row {line}\r\n\r"),
+                    };
+                    flood.extend_from_slice(line.as_bytes());
+                }
+                flood.extend_from_slice(&between);
+            }
+            flood.extend_from_slice(&after);
+            skimmed.feed(&flood);
+            let mut text = Utf8::default();
+            drawn.terminal.feed(text.push(&flood).as_str());
+            prop_assert_eq!(skimmed.size(), size);
+            prop_assert_eq!(skimmed.rows(), drawn.rows());
+            prop_assert_eq!(skimmed.snapshot(), drawn.snapshot());
         }
 
         #[test]

@@ -181,7 +181,7 @@ fn seal_to(
 }
 
 /// SHA-256 over parts, each with its length before it.
-fn digest(domain: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+pub(crate) fn digest(domain: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     for part in std::iter::once(&domain).chain(parts) {
         let len = u64::try_from(part.len()).unwrap_or(u64::MAX);

@@ -40,7 +40,8 @@ pub struct Event {
     #[schema(nullable = false)]
     pub cluster_id: Option<String>,
     /// The snapshot of `state.initial`; else the client or the tunnel after the change (before
-    /// it, where it was deleted), with the fields that the watcher's boundary lets through.
+    /// it, where it was deleted), with the fields that the watcher's boundary lets through; or what
+    /// an event of `webtty` is about, as the Engine API shows it.
     pub object: Value,
 }
 
@@ -127,6 +128,36 @@ event_types! {
     TunnelUpdated = "tunnel.updated"
     /// A tunnel went.
     TunnelDeleted = "tunnel.deleted"
+    /// A managed terminal session began.
+    WebttySessionCreated = "webtty.session.created"
+    /// It has another status, or another controller.
+    WebttySessionUpdated = "webtty.session.updated"
+    /// It ended.
+    WebttySessionClosed = "webtty.session.closed"
+    /// Somebody's stream is there.
+    WebttyParticipantAttached = "webtty.participant.attached"
+    /// Somebody is gone.
+    WebttyParticipantDetached = "webtty.participant.detached"
+    /// Somebody asks for control.
+    WebttyControlRequestCreated = "webtty.control_request.created"
+    /// A request for control has another status.
+    WebttyControlRequestResolved = "webtty.control_request.resolved"
+}
+
+impl EventType {
+    /// Whether it is about managed terminals: these go to who asks for them, and to nobody else.
+    pub const fn is_webtty(self) -> bool {
+        matches!(
+            self,
+            Self::WebttySessionCreated
+                | Self::WebttySessionUpdated
+                | Self::WebttySessionClosed
+                | Self::WebttyParticipantAttached
+                | Self::WebttyParticipantDetached
+                | Self::WebttyControlRequestCreated
+                | Self::WebttyControlRequestResolved
+        )
+    }
 }
 
 impl fmt::Display for EventType {

@@ -106,6 +106,8 @@ permissions! {
     WebttyLogsReadOnly "webtty.logs.read-only"
         "Read recordings of managed WebTTY sessions."
         ["engine.webtty.sessions": "read", "engine.webtty.logs": "read"]
+    WebttyLogsReadWrite "webtty.logs.read-write"
+        "Delete recordings of managed WebTTY sessions." ["engine.webtty.logs": "delete"]
     TurnCredentialsCreate "turn.credentials.create"
         "Create managed TURN credentials." ["turnCredentials": "create"]
     TurnRelayAllocate "turn.relay.allocate"

@@ -132,6 +132,8 @@ problems! {
     upstream_timeout 504 "upstream_timeout" "The service behind this name did not answer in time."
     /// An HTTP version that is not spoken here.
     http_version_not_supported 505 "http_version_not_supported" "This HTTP version is not spoken here."
+    /// The request came round to the edge again and again (RFC 5842 section 7.2, RFC 8586).
+    loop_detected 508 "loop_detected" "This name leads in a circle: its service sends requests back to it."
 }
 
 impl Problem {
@@ -250,6 +252,7 @@ impl Problem {
             503 => "Service Unavailable",
             504 => "Gateway Timeout",
             505 => "HTTP Version Not Supported",
+            508 => "Loop Detected",
             _ => "Error",
         }
     }

@@ -112,4 +112,36 @@ crate::words::words! {
         /// What it writes about errors.
         Stderr = "stderr",
     }
+    /// How far a registered server is.
+    ServerStatus {
+        /// It has a record, and no keys.
+        PendingEnrollment = "pending_enrollment",
+        /// It may serve.
+        Active = "active",
+        /// It may not, until it is resumed.
+        Suspended = "suspended",
+    }
+    /// Whether sessions of a registered server are recorded.
+    RecordingPolicy {
+        /// Every byte is kept.
+        Recorded = "recorded",
+        /// That a session took place is kept, and who took part.
+        Private = "private",
+    }
+    /// How sessions of a registered server are encrypted.
+    EncryptionPolicy {
+        /// Up to the engine, and from there on.
+        Disabled = "disabled",
+        /// From end to end, with keys that people hand on.
+        ExplicitKey = "explicit_key",
+        /// From end to end, with keys that a workspace keeps.
+        WorkspaceManaged = "workspace_managed",
+    }
+    /// Who may use a registered server.
+    AccessPolicy {
+        /// Whoever has a part in its project that allows it.
+        ProjectMembers = "project_members",
+        /// Of those, who may manage registered servers.
+        Restricted = "restricted",
+    }
 }

@@ -219,7 +219,16 @@ impl WebhookEventType {
             EventType::ClientDeleted => Some(Self::ClientDeleted),
             EventType::TunnelCreated => Some(Self::TunnelCreated),
             EventType::TunnelDeleted => Some(Self::TunnelDeleted),
-            EventType::StateInitial | EventType::ClientUpdated | EventType::TunnelUpdated => None,
+            EventType::StateInitial
+            | EventType::ClientUpdated
+            | EventType::TunnelUpdated
+            | EventType::WebttySessionCreated
+            | EventType::WebttySessionUpdated
+            | EventType::WebttySessionClosed
+            | EventType::WebttyParticipantAttached
+            | EventType::WebttyParticipantDetached
+            | EventType::WebttyControlRequestCreated
+            | EventType::WebttyControlRequestResolved => None,
         }
     }
 

@@ -87,6 +87,8 @@ fn least(permission: Permission) -> Role {
         | Permission::AccountWorkspaceProtectionReadWrite
         | Permission::NetworkWebhooksReadWrite
         | Permission::NetworkWebttyServersReadWrite => Role::Admin,
+        // It tells what those who may do much have done: few may have it gone.
+        Permission::WebttyLogsReadWrite => Role::Owner,
     }
 }
 

@@ -69,8 +69,8 @@ fn every_kind_of_key_signs() {
 fn permissions_and_actions_fit_together() {
     use Permission::{
         AccountPlanReadOnly, TunnelsResourcesReadOnly, TunnelsStreamsCreateDelete,
-        TunnelsTunnelsCreateDelete, WebttyLogsReadOnly, WebttySessionsReadOnly,
-        WebttySessionsReadWrite,
+        TunnelsTunnelsCreateDelete, WebttyLogsReadOnly, WebttyLogsReadWrite,
+        WebttySessionsReadOnly, WebttySessionsReadWrite,
     };
     for (permission, actions, fits) in [
         (TunnelsResourcesReadOnly, json!({"list": true}), true),
@@ -85,6 +85,8 @@ fn permissions_and_actions_fit_together() {
             json!({"list": {"filters": {"name": "x"}}}),
             true,
         ),
+        (WebttyLogsReadWrite, json!({"list": true}), true),
+        (WebttyLogsReadWrite, json!({"connect": true}), false),
         (TunnelsTunnelsCreateDelete, json!({"create": true}), true),
         (TunnelsTunnelsCreateDelete, json!({"list": true}), false),
         (

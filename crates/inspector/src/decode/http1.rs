@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use http1::{
-    BodyReader, BodyState, Limits, MAX_FIELDS, Progress, Slots, may_complete, parse_request,
-    parse_response, parse_trailers,
+    BodyReader, BodyState, Limits, MAX_FIELDS, Progress, Slots, parse_request, parse_response,
+    parse_trailers,
 };
 use jiff::Timestamp;
 
@@ -166,10 +166,10 @@ impl Http1 {
         now: Timestamp,
     ) -> Result<&'b [u8], Lost> {
         let seen = std::mem::take(&mut self.requests.seen);
-        if !may_complete(rest, seen, &LIMITS) {
+        let Some(lines) = readable(rest, seen) else {
             return Ok(rest);
-        }
-        let head = parse_request(rest, &LIMITS, &mut self.slots).map_err(|bad| bad.reason)?;
+        };
+        let head = parse_request(lines, &LIMITS, &mut self.slots).map_err(|bad| bad.reason)?;
         let Progress::Complete { head, head_len } = head else {
             return Ok(rest);
         };
@@ -250,13 +250,13 @@ impl Http1 {
         now: Timestamp,
     ) -> Result<&'b [u8], Lost> {
         let seen = std::mem::take(&mut self.responses.seen);
-        if !may_complete(rest, seen, &LIMITS) {
+        let Some(lines) = readable(rest, seen) else {
             return Ok(rest);
-        }
+        };
         let Some(asked) = self.waiting.front_mut() else {
             return Err("an answer that nobody asked for");
         };
-        let head = parse_response(rest, &LIMITS, asked.to_head, &mut self.slots);
+        let head = parse_response(lines, &LIMITS, asked.to_head, &mut self.slots);
         let Progress::Complete { head, head_len } = head.map_err(|bad| bad.reason)? else {
             return Ok(rest);
         };
@@ -276,7 +276,10 @@ impl Http1 {
                 .then(|| WebSocket::new(asked.flow.id(), &response.fields));
             asked.flow.answered(response, store, now);
             let flow = std::mem::take(&mut asked.flow);
-            self.waiting.clear();
+            for mut overtaken in self.waiting.drain(..).skip(1) {
+                let error = Some(OVERTAKEN);
+                overtaken.flow.done(Fields::default(), error, store, now);
+            }
             self.upgraded = Some(match websocket {
                 Some(websocket) => Upgraded::WebSocket(Box::new(websocket), flow),
                 None => Upgraded::Other(flow),
@@ -368,6 +371,16 @@ impl Upgraded {
     }
 }
 
+/// What is read of a head: its lines, as soon as there is one more than what was `seen`. What is
+/// told must not hang on how the bytes were split, so part of a line is not judged.
+fn readable(head: &[u8], seen: usize) -> Option<&[u8]> {
+    if head.len() >= LIMITS.head_bytes {
+        return Some(head);
+    }
+    let last = head.iter().rposition(|byte| *byte == b'\n')?;
+    (last >= seen).then(|| head.get(..=last)).flatten()
+}
+
 fn version(version: http1::Version) -> Version {
     match version {
         http1::Version::Http10 => Version::Http10,
@@ -403,4 +416,5 @@ const LIMITS: Limits = Limits {
 };
 
 const BROKE_OFF: &str = "the connection ended before the answer did";
+const OVERTAKEN: &str = "the connection was upgraded before this was answered";
 const NO_ANSWER: &str = "the connection ended without an answer";

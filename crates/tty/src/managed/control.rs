@@ -277,6 +277,16 @@ impl Session {
             }),
             now,
         );
+        if back {
+            // Nothing else would tell them.
+            self.tell(
+                initiator,
+                notice(Notice {
+                    participant_id: initiator.to_string(),
+                    ..of_kind(NoticeKind::Granted)
+                }),
+            );
+        }
     }
 
     /// Control goes to who asked; whoever had it loses it in the same step.

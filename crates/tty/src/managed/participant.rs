@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use aws_lc_rs::digest::{Context, SHA256};
+use bytes::Bytes;
 use jiff::Timestamp;
 use subtle::ConstantTimeEq as _;
 use types::id::ParticipantId;
 
 use super::{VIEWER_MESSAGES, VIEWER_QUEUE};
 use crate::message::{Heartbeat, Kind, Notice, NoticeKind, Payload, Stream};
-use crate::screen::Screen;
 use crate::size::Size;
 
 /// Length of a grant to attach, in bytes.
@@ -153,11 +153,15 @@ impl Viewer {
         self.push(kind);
     }
 
-    /// The next message; first the screen for who is behind.
-    pub(super) fn take(&mut self, screen: Option<&Screen>, size: Size) -> Option<Kind> {
+    /// The next message; first the screen, as `drawn` has it, for who is behind.
+    pub(super) fn take(
+        &mut self,
+        drawn: impl FnOnce() -> Option<Bytes>,
+        size: Size,
+    ) -> Option<Kind> {
         if std::mem::replace(&mut self.behind, false) {
-            if let Some(screen) = screen {
-                let drawn = Kind::data(Stream::Stdout, screen.snapshot());
+            if let Some(drawn) = drawn() {
+                let drawn = Kind::data(Stream::Stdout, drawn);
                 self.bytes += size_of(&drawn);
                 self.queue.push_front(drawn);
             }

@@ -8,13 +8,13 @@ use types::webtty::{ControlAction, RecordDirection, RecordType, SessionStatus, S
 use super::control::Approver;
 use super::participant::{Participant, notice, of_kind};
 use super::session::Session;
-use super::{Command, Event};
+use super::{ANSWER_DEADLINE, Command, Ending, Event, SERVER_LOST, after};
 use crate::message::{
     Data, Feature, Heartbeat, Kind, Notice, NoticeKind, Open, Parameter, ParameterKind, Payload,
     Signal, Stream,
 };
 use crate::recording::Entry;
-use crate::screen::Screen;
+use crate::screen::LazyScreen;
 use crate::size::Size;
 
 impl Session {
@@ -34,7 +34,7 @@ impl Session {
             Kind::ClientHello(hello) if before && !self.opened => {
                 self.send_server(Kind::ClientHello(hello));
             }
-            Kind::Open(open) if before && !self.opened => self.open(open),
+            Kind::Open(open) if before && !self.opened => self.open(open, now),
             Kind::Data(data) if data.r#type() == Stream::Stdin => {
                 if controls && self.status == SessionStatus::Active {
                     self.input(from, data, now);
@@ -73,12 +73,17 @@ impl Session {
         }
         match kind {
             Kind::ServerHello(_) | Kind::ProtocolError(_) => self.tell(self.initiator, kind),
-            Kind::Ack(_) if self.status == SessionStatus::Opening => {
+            Kind::Ack(mut ack) if self.status == SessionStatus::Opening => {
                 self.status = SessionStatus::Active;
+                self.begin_by = None;
+                if let Some(session) = &mut ack.session {
+                    // The client knows it by the name that the Engine API has for it.
+                    session.session_id = self.id.to_string();
+                }
                 self.screen = (self.terminal && !self.sealed)
-                    .then(|| Screen::new(self.size))
+                    .then(|| LazyScreen::new(self.size))
                     .flatten();
-                self.tell(self.initiator, kind);
+                self.tell(self.initiator, Kind::Ack(ack));
                 self.record(RecordType::Ack, None, "");
                 self.event(Event::SessionUpdated);
             }
@@ -86,8 +91,13 @@ impl Session {
             Kind::Heartbeat(heartbeat) => {
                 self.secret_input = heartbeat.secret_input.unwrap_or(self.secret_input);
             }
-            Kind::Close(close) => {
+            Kind::Close(mut close) => {
                 self.exit_code = Some(close.return_code);
+                if let (Some(ending), Some(said)) = (self.ending, &mut close.termination) {
+                    // The server saw a signal, and cannot know what it was for.
+                    said.reason = ending.reason().into();
+                    ending.as_str().clone_into(&mut said.detail);
+                }
                 let entry = Entry {
                     exit_code: Some(close.return_code),
                     detail: close
@@ -113,16 +123,17 @@ impl Session {
             return;
         }
         if self.status == SessionStatus::Closing {
-            let told = Kind::error("the session was terminated");
+            let told = Kind::error(self.ending.map_or("the session is over", Ending::told));
             self.end(SessionStatus::Closed, &told, now);
         } else {
-            self.fail("the connection to the server is gone".to_owned(), now);
+            self.fail(SERVER_LOST.to_owned(), now);
         }
     }
 
     /// Starts what the client wants, without what only the two ends of one connection can do.
-    fn open(&mut self, mut open: Box<Open>) {
+    fn open(&mut self, mut open: Box<Open>, now: Timestamp) {
         self.opened = true;
+        self.begin_by = Some(after(now, ANSWER_DEADLINE));
         let config = open.config.get_or_insert_default();
         self.terminal = config.options.is_some_and(|options| options.allocate_tty);
         let detail = config.cmd_args.join(" ");

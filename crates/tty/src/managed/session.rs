@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use subtle::ConstantTimeEq as _;
 use types::id::{ControlRequestId, ParticipantId, WebttySessionId};
@@ -8,13 +9,13 @@ use types::webtty::{ControlStatus, RecordType, SessionStatus};
 use super::control::{ControlRequest, Controller};
 use super::participant::{Grant, NewParticipant, Participant, Person, Viewer, notice, of_kind};
 use super::{
-    ABANDONED, Command, Event, GRANT_TTL, MAX_LISTED, MAX_PARTICIPANTS, Refused, TERMINATE_GRACE,
-    after,
+    ABANDONED, Command, Ending, Event, GRANT_TTL, MAX_LISTED, MAX_PARTICIPANTS, Refused,
+    TERMINATE_GRACE, after,
 };
 use crate::message::{Attach, AttachRole, Heartbeat, Kind, Notice, NoticeKind, Signal};
 use crate::recording::Entry;
-use crate::screen::Screen;
-use crate::session::HEARTBEAT;
+use crate::screen::{LazyScreen, NEW_LINES};
+use crate::session::{HEARTBEAT, OPEN_DEADLINE};
 use crate::size::Size;
 
 /// One session. See the [module](super) for what it keeps.
@@ -34,11 +35,14 @@ pub struct Session {
     pub(super) sealed: bool,
     pub(super) terminal: bool,
     pub(super) size: Size,
-    pub(super) screen: Option<Screen>,
+    pub(super) screen: Option<LazyScreen>,
     pub(super) secret_input: bool,
     pub(super) heartbeat_at: Timestamp,
     pub(super) abandoned_at: Option<Timestamp>,
     pub(super) terminate_at: Option<Timestamp>,
+    /// Until when the client says what it wants, and then the server whether it runs.
+    pub(super) begin_by: Option<Timestamp>,
+    pub(super) ending: Option<Ending>,
     pub(super) commands: VecDeque<Command>,
 }
 
@@ -91,6 +95,8 @@ impl Session {
             heartbeat_at: after(now, HEARTBEAT),
             abandoned_at: None,
             terminate_at: None,
+            begin_by: Some(after(now, OPEN_DEADLINE)),
+            ending: None,
             commands: VecDeque::new(),
         };
         session.event(Event::SessionCreated);
@@ -105,7 +111,12 @@ impl Session {
     /// The next message for this participant.
     pub fn take(&mut self, participant: ParticipantId) -> Option<Kind> {
         let viewer = self.participants.get_mut(&participant)?.viewer.as_mut()?;
-        viewer.take(self.screen.as_ref(), self.size)
+        let (screen, pipes) = (self.screen.as_mut(), !self.terminal && !self.sealed);
+        let drawn = || match screen {
+            Some(screen) => Some(screen.now().snapshot()),
+            None => pipes.then(|| Bytes::from(NEW_LINES)),
+        };
+        viewer.take(drawn, self.size)
     }
 
     /// Whether nothing is to be read from the server until who has control has taken more.
@@ -291,8 +302,7 @@ impl Session {
         if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
             return Err(Refused::NotActive);
         }
-        self.record(RecordType::Control, by, "terminated");
-        self.end_soon(now);
+        self.stop(Ending::Terminated, by, now);
         Ok(())
     }
 
@@ -318,6 +328,7 @@ impl Session {
             control,
             self.abandoned_at,
             self.terminate_at,
+            self.begin_by,
         ]
         .into_iter()
         .flatten()
@@ -333,10 +344,15 @@ impl Session {
         }
         self.expire(now);
         self.drop_late_grants(now);
+        if let Some(screen) = &mut self.screen {
+            screen.rest();
+        }
+        if self.begin_by.is_some_and(|at| at <= now) {
+            self.not_begun(now);
+        }
         if self.abandoned_at.is_some_and(|at| at <= now) {
             self.abandoned_at = None;
-            self.record(RecordType::Control, None, "abandoned");
-            self.end_soon(now);
+            self.stop(Ending::Abandoned, None, now);
         }
         if self.terminate_at.is_some_and(|at| at <= now) {
             self.terminate_at = None;
@@ -379,7 +395,7 @@ impl Session {
         }
         if id == self.initiator && (self.status == SessionStatus::Opening || !self.terminal) {
             // Nobody else can go on with it.
-            self.end_soon(now);
+            self.stop(Ending::Abandoned, None, now);
         }
     }
 
@@ -416,6 +432,7 @@ impl Session {
 
     pub(super) fn end(&mut self, status: SessionStatus, told: &Kind, now: Timestamp) {
         self.status = status;
+        self.begin_by = None;
         self.ended_at = Some(now);
         self.broadcast(told);
         self.commands.push_back(Command::HangUpServer);

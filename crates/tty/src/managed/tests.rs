@@ -1,6 +1,7 @@
 mod anything;
 mod attach;
 mod control;
+mod ending;
 
 use bytes::Bytes;
 use jiff::SignedDuration;

@@ -101,6 +101,22 @@ impl Verifier {
         }
     }
 
+    /// For the part of a recording that begins with this record. What comes before it is taken on
+    /// its word.
+    pub fn from(first: &Record) -> Self {
+        Self {
+            head: Head {
+                seq: first.seq.saturating_sub(1),
+                hash: first.prev_hash,
+            },
+        }
+    }
+
+    /// The end of what was looked at.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
     /// The next record.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use serde_json::json;
 use types::webtty::{RecordType, StreamType};
 
 use super::Record;
-use crate::screen::Utf8;
+use crate::screen::{NEW_LINES, Utf8};
 use crate::size::Size;
 
 /// What a transcript has beside what was shown.
@@ -25,6 +25,17 @@ pub struct TextOptions {
     pub input: bool,
     /// Lines that say who came, who got control, and when the size changed.
     pub markers: bool,
+    /// Before each line the time at which it was complete: when it scrolled away, or the recording
+    /// ended.
+    pub timestamps: bool,
+    /// The command had pipes ([`had_pipes`]).
+    pub pipes: bool,
+}
+
+/// Whether a session had pipes instead of a terminal, by its first record. Nothing put carriage
+/// returns before the ends of its lines then.
+pub fn had_pipes(first: &Record) -> bool {
+    first.record_type == RecordType::Open && first.terminal_size.is_none()
 }
 
 /// Writes what was shown as lines of text: what was overwritten is gone, what scrolled away is there,
@@ -40,8 +51,13 @@ pub fn text(
     let mut terminal = avt::Terminal::new(Size::DEFAULT.cols.into(), Size::DEFAULT.rows.into())
         .map_err(io::Error::other)?;
     let mut transcript = avt::observer::Transcript::new();
+    if options.pipes {
+        terminal.feed(NEW_LINES);
+    }
     let mut streams = [Utf8::default(), Utf8::default()];
+    let mut at = None;
     for record in records {
+        at = options.timestamps.then_some(record.created_at);
         match (record.record_type, record.stream_type) {
             (RecordType::Data, Some(StreamType::Stdin)) if options.input => {
                 let typed = if record.masked {
@@ -60,7 +76,7 @@ pub fn text(
                 };
                 let shown = utf8.push(&record.payload);
                 let lines = terminal.feed_with(shown.as_str(), &mut transcript);
-                write_lines(&mut out, &lines)?;
+                write_lines(&mut out, at, &lines)?;
             }
             (RecordType::Data, _) => {}
             (kind, _) => {
@@ -71,7 +87,7 @@ pub fn text(
                     };
                     let (cols, rows) = (size.cols.into(), size.rows.into());
                     let lines = terminal.resize_with(cols, rows, &mut transcript);
-                    write_lines(&mut out, &lines)?;
+                    write_lines(&mut out, at, &lines)?;
                     if options.markers {
                         marker(&mut out, &record, &format!("{kind} {cols}x{rows}"))?;
                     }
@@ -84,19 +100,15 @@ pub fn text(
     }
     for utf8 in &mut streams {
         let lines = terminal.feed_with(utf8.finish(), &mut transcript);
-        write_lines(&mut out, &lines)?;
+        write_lines(&mut out, at, &lines)?;
     }
-    write_lines(&mut out, &transcript.finish(&terminal))
+    write_lines(&mut out, at, &transcript.finish(&terminal))
 }
 
 /// The text without anything that a terminal or an editor acts on: each such character becomes
 /// U+FFFD. That is the control characters of both sets, and those that turn the direction of what
 /// follows.
 pub fn harmless(text: &str) -> Cow<'_, str> {
-    let acts = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
-    };
     if text.contains(acts) {
         let replaced = text.chars().map(|c| {
             if acts(c) {
@@ -111,10 +123,19 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     }
 }
 
-fn write_lines(out: &mut impl Write, lines: &[String]) -> io::Result<()> {
-    lines
-        .iter()
-        .try_for_each(|line| writeln!(out, "{}", harmless(line)))
+/// Whether a terminal or an editor does something else with it than to show it.
+pub(crate) fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+}
+
+fn write_lines(out: &mut impl Write, at: Option<Timestamp>, lines: &[String]) -> io::Result<()> {
+    lines.iter().try_for_each(|line| {
+        if let Some(at) = at {
+            write!(out, "[{at:.3}] ")?;
+        }
+        writeln!(out, "{}", harmless(line))
+    })
 }
 
 fn marker(out: &mut impl Write, record: &Record, what: &str) -> io::Result<()> {
@@ -150,6 +171,29 @@ pub fn json(
     out.write_all(b"\n]}\n")
 }
 
+/// Writes one JSON object a line: first what [`json`] has beside the records, then each record.
+///
+/// # Errors
+/// Those of `out`.
+pub fn ndjson(
+    session: &impl Serialize,
+    generated_at: Timestamp,
+    records: impl IntoIterator<Item = Record>,
+    mut out: impl Write,
+) -> io::Result<()> {
+    write!(
+        out,
+        "{{\"export_version\":1,\"generated_at\":\"{generated_at:.3}\",\"session\":"
+    )?;
+    serde_json::to_writer(&mut out, session)?;
+    out.write_all(b"}\n")?;
+    for record in records {
+        serde_json::to_writer(&mut out, &record)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
 /// The versions of asciicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cast {
@@ -160,14 +204,23 @@ pub enum Cast {
     V3,
 }
 
-/// Writes an asciicast, one line an event. What was typed is in it with `input`; masked input never.
+/// What a cast has beside what was shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CastOptions {
+    /// What was typed; masked input never.
+    pub input: bool,
+    /// The command had pipes ([`had_pipes`]): players, which are terminals, get carriage returns.
+    pub pipes: bool,
+}
+
+/// Writes an asciicast, one line an event.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn cast(
     version: Cast,
     title: Option<&str>,
-    input: bool,
+    options: CastOptions,
     records: impl IntoIterator<Item = Record>,
     mut out: impl Write,
 ) -> io::Result<()> {
@@ -198,7 +251,7 @@ pub fn cast(
     for record in records {
         let [stdin, stdout, stderr] = &mut streams;
         let (code, text) = match (record.record_type, record.stream_type) {
-            (RecordType::Data, Some(StreamType::Stdin)) if input => {
+            (RecordType::Data, Some(StreamType::Stdin)) if options.input && !record.masked => {
                 ("i", stdin.push(&record.payload))
             }
             (RecordType::Data, Some(StreamType::Stdout)) => ("o", stdout.push(&record.payload)),
@@ -214,6 +267,11 @@ pub fn cast(
                 ("x", record.exit_code.unwrap_or_default().to_string())
             }
             _ => continue,
+        };
+        let text = if options.pipes && code == "o" {
+            text.replace("\r\n", "\n").replace('\n', "\r\n")
+        } else {
+            text
         };
         if !text.is_empty() {
             let at = clock.at(record.created_at);

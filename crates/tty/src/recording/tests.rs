@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::export::{Cast, TextOptions, cast, harmless, json, text};
+use super::export::{Cast, CastOptions, TextOptions, cast, had_pipes, harmless, json, text};
 use super::vault::{HEADER_LEN, Opener, Sealer, VaultError, VaultKey};
 use super::*;
 
@@ -228,7 +228,17 @@ fn a_transcript_has_what_was_shown() {
     let all = TextOptions {
         input: true,
         markers: true,
+        ..TextOptions::default()
     };
+    let timed = TextOptions {
+        timestamps: true,
+        ..TextOptions::default()
+    };
+    let shown_at = exported(|out| text(records.clone(), timed, out));
+    assert!(
+        shown_at.starts_with("[2023-11-14T22:13:22.250Z] $ ls\n"),
+        "{shown_at}"
+    );
     let shown = exported(|out| text(records, all, out));
     for line in [
         "[2023-11-14T22:13:20.000Z p1] open 20x4",
@@ -290,6 +300,8 @@ fn nothing_in_a_transcript_acts_on_a_terminal() {
                 TextOptions {
                     input: true,
                     markers: true,
+                    timestamps: true,
+                    pipes: false,
                 },
                 out,
             )
@@ -300,10 +312,46 @@ fn nothing_in_a_transcript_acts_on_a_terminal() {
     }
 }
 
+const WITH_INPUT: CastOptions = CastOptions {
+    input: true,
+    pipes: false,
+};
+
+/// Pipes have lines without carriage returns, which nobody who reads them has to know.
+#[test]
+fn lines_of_pipes_begin_at_the_left() {
+    let mut open = Entry::new(RecordType::Open, RecordDirection::ClientToServer);
+    open.detail = Some("ls".to_owned());
+    let shown = |text: &str| Entry::output(StreamType::Stdout, text.to_owned().into());
+    let (records, _) = record_all(vec![open, shown("one\ntwo\n"), shown("three\r\n")]);
+    assert!(had_pipes(&records[0]) && !had_pipes(&records[1]));
+    let options = TextOptions {
+        pipes: true,
+        ..TextOptions::default()
+    };
+    let text = exported(|out| text(records.clone(), options, out));
+    assert_eq!(text, "one\ntwo\nthree\n");
+    let options = CastOptions {
+        pipes: true,
+        ..CastOptions::default()
+    };
+    let cast = exported(|out| cast(Cast::V3, None, options, records.clone(), out));
+    assert!(
+        cast.contains(r#""one\r\ntwo\r\n""#) && cast.contains(r#""three\r\n""#),
+        "{cast}"
+    );
+    let mut searcher = super::search::Searcher::new("t").unwrap();
+    let found = records.iter().flat_map(|record| searcher.push(record, 10));
+    assert_eq!(
+        found.map(|hit| hit.line).collect::<Vec<_>>(),
+        ["two", "three"]
+    );
+}
+
 #[test]
 fn casts_have_the_lines_that_players_read() {
     let (records, _) = record_all(sample());
-    let v2 = exported(|out| cast(Cast::V2, Some("a title"), true, records.clone(), out));
+    let v2 = exported(|out| cast(Cast::V2, Some("a title"), WITH_INPUT, records.clone(), out));
     let lines = [
         r#"{"height":4,"timestamp":1700000000,"title":"a title","version":2,"width":20}"#,
         r#"[0.25,"o","$ "]"#,
@@ -314,7 +362,7 @@ fn casts_have_the_lines_that_players_read() {
         r#"[2.0,"r","30x5"]"#,
     ];
     assert_eq!(v2.lines().collect::<Vec<_>>(), lines);
-    let v3 = exported(|out| cast(Cast::V3, None, false, records, out));
+    let v3 = exported(|out| cast(Cast::V3, None, CastOptions::default(), records, out));
     let lines = [
         r#"{"term":{"cols":20,"rows":4},"timestamp":1700000000,"version":3}"#,
         r#"[0.25,"o","$ "]"#,
@@ -442,11 +490,11 @@ proptest! {
     fn any_output_is_exported_harmlessly(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..12)) {
         let entries = pieces.iter().map(|piece| Entry::output(StreamType::Stdout, piece.clone().into()));
         let (records, _) = record_all(entries.collect());
-        let shown = exported(|out| text(records.clone(), TextOptions { input: true, markers: true }, out));
+        let shown = exported(|out| text(records.clone(), TextOptions { input: true, markers: true, timestamps: true, pipes: false }, out));
         for line in shown.split('\n') {
             prop_assert_eq!(harmless(line), line);
         }
-        let written = exported(|out| cast(Cast::V3, None, true, records, out));
+        let written = exported(|out| cast(Cast::V3, None, WITH_INPUT, records, out));
         for line in written.lines() {
             prop_assert!(serde_json::from_str::<serde_json::Value>(line).is_ok());
         }

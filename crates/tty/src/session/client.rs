@@ -1,5 +1,5 @@
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -47,6 +47,9 @@ pub enum ClientCommand {
     OutputEnd(Stream),
     /// Something changed about who takes part.
     Notice(Box<crate::message::Notice>),
+    /// The connection is silent: hang up, and make another one. As [`Client::on_lost`] says, which
+    /// is to be called as for any other that is gone.
+    Silent,
     /// The command has ended: hang up.
     Closed(Close),
     /// It cannot go on: hang up.
@@ -232,15 +235,40 @@ impl Client {
     /// A deadline may have come.
     pub fn on_time(&mut self, now: Instant) {
         match self.state {
-            State::Opening { until, .. } if until <= now => self.fail(ClientError::Silent),
-            State::Open if self.beats && self.heard_at + SILENCE <= now => {
-                self.fail(ClientError::Silent);
-            }
+            State::Opening { until, .. } if until <= now => self.silent(),
+            State::Open if self.beats && self.heard_at + SILENCE <= now => self.silent(),
             State::Open if self.beat_at <= now => {
                 self.beat_at = now + HEARTBEAT;
                 self.report(true);
             }
             _ => {}
+        }
+    }
+
+    /// What the server says waits, because who is shown it is slow: its silence says nothing.
+    pub fn on_held(&mut self, now: Instant) {
+        self.heard_at = now;
+    }
+
+    /// How long the server keeps the command for a client that comes back. `None`: not at all.
+    pub fn grace(&self) -> Option<Duration> {
+        let session = self.session.as_ref().filter(|_| self.resumes())?;
+        Some(Duration::from_secs(session.grace_seconds.into()))
+    }
+
+    /// The session's id, where the server told it.
+    pub fn session_id(&self) -> Option<&str> {
+        let session = self.session.as_ref()?;
+        Some(session.session_id.as_str()).filter(|id| !id.is_empty())
+    }
+
+    /// What cannot come back has failed.
+    fn silent(&mut self) {
+        if self.resumes() {
+            self.state = State::Lost;
+            self.commands.push_back(ClientCommand::Silent);
+        } else {
+            self.fail(ClientError::Silent);
         }
     }
 

@@ -137,6 +137,26 @@ impl Server {
         }
     }
 
+    /// The client said what nobody can read. `why` is for it.
+    pub fn on_bad_message(&mut self, why: &str, now: Instant) {
+        if self.client.is_some() {
+            self.fail(why, now);
+        }
+    }
+
+    /// The client was not listened to, because the command does not take what it sent: so its
+    /// silence says nothing.
+    pub fn on_unheard(&mut self, now: Instant) {
+        if let Some(client) = &mut self.client {
+            client.heard_at = now;
+        }
+    }
+
+    /// Why the command was asked to end, where it was.
+    pub fn ended(&self) -> Option<TerminationReason> {
+        self.ended
+    }
+
     /// The command runs. `token` is fresh random bytes.
     pub fn on_started(&mut self, token: [u8; TOKEN_LEN], now: Instant) {
         if self.phase != Phase::Starting {
@@ -425,7 +445,10 @@ impl Server {
         self.ended = Some(reason);
         if self.phase == Phase::Running {
             let signal = match reason {
-                TerminationReason::Drain | TerminationReason::Terminated => Signal::Terminate,
+                // What talks to a person in a terminal ignores the other one.
+                TerminationReason::Drain | TerminationReason::Terminated if !self.has_tty => {
+                    Signal::Terminate
+                }
                 _ => Signal::Hangup,
             };
             self.commands.push_back(Command::Signal(signal));

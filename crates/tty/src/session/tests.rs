@@ -300,6 +300,28 @@ fn heartbeats_go_out_and_a_client_that_stops_sending_them_is_lost() {
 }
 
 #[test]
+fn a_client_that_nobody_listens_to_is_not_silent() {
+    let now = Instant::now();
+    let mut server = running(our_open(true), now);
+    server.on_message(Kind::Heartbeat(Heartbeat::default()), now);
+    server.on_unheard(now + SILENCE);
+    server.on_time(now + SILENCE);
+    assert!(matches!(
+        drain(&mut server)[..],
+        [Command::Send(Kind::Heartbeat(_))]
+    ));
+    server.on_bad_message("an unknown WebTTY message", now + SILENCE);
+    assert_eq!(
+        said(&mut server),
+        [
+            "error: an unknown WebTTY message",
+            "Disconnect",
+            "Signal(Hangup)"
+        ]
+    );
+}
+
+#[test]
 fn signals_reach_the_command_and_how_it_ended_reaches_the_client() {
     let now = Instant::now();
     let mut server = running(our_open(true), now);
@@ -360,11 +382,15 @@ fn limits_and_operators_end_a_command_with_a_reason() {
         );
         assert!(end(&mut server, at).contains(&format!("close 143 {reason} TERM")));
     }
-    let mut server = running(our_open(true), now);
-    server.terminate(TerminationReason::Drain, "the server goes down", now);
-    server.terminate(TerminationReason::Terminated, "", now);
-    assert_eq!(drain(&mut server), [Command::Signal(Signal::Terminate)]);
-    assert!(end(&mut server, now).contains(&"close 143 Drain TERM".to_owned()));
+    for (terminal, signal) in [(true, Signal::Hangup), (false, Signal::Terminate)] {
+        let mut server = running(our_open(terminal), now);
+        server.terminate(TerminationReason::Drain, "the server goes down", now);
+        server.terminate(TerminationReason::Terminated, "", now);
+        assert_eq!(drain(&mut server), [Command::Signal(signal)]);
+        assert_eq!(server.ended(), Some(TerminationReason::Drain));
+        server.on_output_end(Stream::Stderr, now);
+        assert!(end(&mut server, now).contains(&"close 143 Drain TERM".to_owned()));
+    }
 }
 
 #[test]

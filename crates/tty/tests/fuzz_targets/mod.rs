@@ -1,10 +1,17 @@
 //! What must hold for any bytes of a peer. `fuzz/` feeds these functions with what it invents, the
 //! tests with what is kept in `tests/corpus`.
 
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use jiff::Timestamp;
+use tty::admission::{self, Subject};
 use tty::frame::{self, Decoder};
+use tty::identity::{EndpointIdentity, PublicIdentity, SigningPublicKey};
 use tty::message::{BadMessage, Kind, decode};
-use tty::recording::export::{self, Cast, TextOptions};
+use tty::recording::export::{self, Cast, CastOptions, TextOptions};
 use tty::recording::{Record, verify};
 use tty::screen::{MAX_SNAPSHOT, Screen};
 use tty::size::Size;
@@ -89,17 +96,56 @@ pub(crate) fn webtty_recording(data: &[u8]) {
     let options = TextOptions {
         input: true,
         markers: true,
+        timestamps: false,
+        pipes: records.first().is_some_and(export::had_pipes),
     };
     let mut shown = Vec::new();
     export::text(records.clone(), options, &mut shown).unwrap();
     for line in String::from_utf8(shown).unwrap().split('\n') {
         assert_eq!(export::harmless(line), line);
     }
+    let options = CastOptions {
+        input: true,
+        pipes: options.pipes,
+    };
     for version in [Cast::V2, Cast::V3] {
         let mut written = Vec::new();
-        export::cast(version, None, true, records.clone(), &mut written).unwrap();
+        export::cast(version, None, options, records.clone(), &mut written).unwrap();
         for line in String::from_utf8(written).unwrap().lines() {
             serde_json::from_str::<serde_json::Value>(line).unwrap();
         }
     }
 }
+
+/// The proof of a server, and the texts of identities. Nobody has the private key, so nothing is
+/// admitted; a text of an endpoint has one spelling.
+pub(crate) fn webtty_admission(data: &[u8]) {
+    let key = SigningPublicKey::parse(NOBODYS_KEY).unwrap();
+    let labels = BTreeMap::new();
+    let subject = Subject {
+        project_id: "proj_1",
+        server_id: "wtty_1",
+        tunnel_protocol: "webtty",
+        tunnel_type: "bytestream",
+        labels: &labels,
+    };
+    let now = Timestamp::UNIX_EPOCH;
+    // As the label, and as the JSON in it.
+    let texts = [
+        String::from_utf8_lossy(data),
+        URL_SAFE_NO_PAD.encode(data).into(),
+    ];
+    for text in texts {
+        assert!(admission::verify(&text, &key, subject, now).is_err());
+        if let Ok(identity) = text.parse::<PublicIdentity>() {
+            assert_eq!(identity.to_string(), text);
+        }
+        if let Ok(identity) = EndpointIdentity::from_file(&text) {
+            let again = EndpointIdentity::from_file(&identity.to_file(now)).unwrap();
+            assert_eq!(again.public(), identity.public());
+        }
+    }
+}
+
+/// A key on P-256 whose private half was not kept.
+const NOBODYS_KEY: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEwfwhhfiL6dNdhypCNgmCNdcQ4HlzoSH-m4H6J8P17fxFXSXSWdndUtGPcGXvWsyrjWcXlJ7pit0JL9uAlQy7KQ";

@@ -17,3 +17,8 @@ fn webtty_screen() {
 fn webtty_recording() {
     replay("webtty_recording", targets::webtty_recording);
 }
+
+#[test]
+fn webtty_admission() {
+    replay("webtty_admission", targets::webtty_admission);
+}

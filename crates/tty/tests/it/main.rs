@@ -1,6 +1,8 @@
 //! What a peer can send, and what it may not cause.
 
 #[cfg(test)]
+mod browser;
+#[cfg(test)]
 mod corpus;
 #[cfg(test)]
 mod framing;

@@ -57,6 +57,11 @@ fn control_goes_over_with_a_grant_and_back_with_a_revocation() {
     let revoked = resolve(&mut session, 1, &initiator, ControlAction::Revoke, at(4));
     assert_eq!(revoked, Ok(ControlStatus::Revoked));
     assert_eq!(session.controller_id(), Some(person(0)));
+    assert_eq!(
+        notices(&mut session, 0),
+        [NoticeKind::Granted],
+        "it is theirs again"
+    );
     let again = resolve(&mut session, 1, &initiator, ControlAction::Revoke, at(4));
     assert_eq!(again, Err(Refused::NotGranted));
 }

@@ -1,0 +1,277 @@
+//! A process that runs, with its terminal or its pipes.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::pin::{Pin, pin};
+use std::process::ExitStatus;
+use std::task::{Context, Poll, ready};
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::unistd::Pid;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+
+use crate::{Size, members};
+
+/// A command that was started, and all that it starts.
+///
+/// It has one owner, who polls it. Dropped, everything that is left of its session is killed.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    /// The session, its leader, and the leader's group, by one number.
+    leader: Option<Pid>,
+    streams: Streams,
+    exit: Option<Exit>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// With a code.
+    Code(i32),
+    /// By a signal: its number, and its name without `SIG` (empty where it has none).
+    Signal(i32, &'static str),
+}
+
+/// What a process writes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Its terminal, or its standard output.
+    Main,
+    /// Its standard error, where it has pipes.
+    Errors,
+}
+
+pub(crate) enum Streams {
+    Terminal(Box<pty_process::Pty>),
+    Pipes {
+        input: Option<ChildStdin>,
+        output: Option<ChildStdout>,
+        errors: Option<ChildStderr>,
+    },
+}
+
+impl std::fmt::Debug for Streams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Terminal(_) => "Terminal",
+            Self::Pipes { .. } => "Pipes",
+        })
+    }
+}
+
+impl Process {
+    pub(crate) fn new(child: Child, streams: Streams) -> Self {
+        let leader = child.id().and_then(|id| i32::try_from(id).ok());
+        Self {
+            child,
+            // Never a number that means everybody, or this process's own group.
+            leader: leader.filter(|id| *id > 1).map(Pid::from_raw),
+            streams,
+            exit: None,
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> Option<u32> {
+        self.leader.and_then(|pid| u32::try_from(pid.as_raw()).ok())
+    }
+
+    /// Reads what it wrote: as much as there is, up to the whole of `buffer`; 0 is the end. The
+    /// kernel hands out a terminal's bytes in small pieces, so it is asked until it has no more.
+    ///
+    /// # Errors
+    /// Reading failed, which is an end as well.
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Output,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        loop {
+            let before = buffer.filled().len();
+            let polled = match (&mut self.streams, from) {
+                (Streams::Terminal(pty), Output::Main) => {
+                    end_of_terminal(Pin::new(pty.as_mut()).poll_read(cx, &mut buffer))
+                }
+                (
+                    Streams::Pipes {
+                        output: Some(output),
+                        ..
+                    },
+                    Output::Main,
+                ) => Pin::new(output).poll_read(cx, &mut buffer),
+                (
+                    Streams::Pipes {
+                        errors: Some(errors),
+                        ..
+                    },
+                    Output::Errors,
+                ) => Pin::new(errors).poll_read(cx, &mut buffer),
+                _ => Poll::Ready(Ok(())),
+            };
+            let filled = buffer.filled().len();
+            match polled {
+                Poll::Ready(Ok(())) if filled > before && buffer.remaining() > 0 => {}
+                // What was read before the end or the error is told first; those come again.
+                Poll::Ready(Err(error)) if filled == 0 => return Poll::Ready(Err(error)),
+                Poll::Pending if filled == 0 => return Poll::Pending,
+                _ => return Poll::Ready(Ok(filled)),
+            }
+        }
+    }
+
+    /// Writes to it. How much was taken; 0 where it does not read any more.
+    ///
+    /// # Errors
+    /// It does not read any more.
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.streams {
+            Streams::Terminal(pty) => Pin::new(pty.as_mut()).poll_write(cx, bytes),
+            Streams::Pipes {
+                input: Some(input), ..
+            } => Pin::new(input).poll_write(cx, bytes),
+            Streams::Pipes { .. } => Poll::Ready(Ok(0)),
+        }
+    }
+
+    /// Closes what it reads. In a terminal the end of input is a key, so there it does nothing.
+    pub fn end_input(&mut self) {
+        if let Streams::Pipes { input, .. } = &mut self.streams {
+            *input = None;
+        }
+    }
+
+    /// Waits for its end. What it wrote may still be there to be read.
+    ///
+    /// # Errors
+    /// The system cannot say.
+    pub fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Exit>> {
+        if let Some(exit) = self.exit {
+            return Poll::Ready(Ok(exit));
+        }
+        let waiting = pin!(self.child.wait());
+        let exit = Exit::of(ready!(waiting.poll(cx))?);
+        self.exit = Some(exit);
+        Poll::Ready(Ok(exit))
+    }
+
+    /// Whether it has a terminal.
+    pub fn has_terminal(&self) -> bool {
+        matches!(self.streams, Streams::Terminal(_))
+    }
+
+    /// Gives its terminal another size; who is in the foreground is told.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn resize(&self, size: Size) -> io::Result<()> {
+        let Streams::Terminal(pty) = &self.streams else {
+            return Ok(());
+        };
+        pty.resize(pty_process::Size::new(size.rows, size.cols))
+            .map_err(|error| io::Error::other(error.to_string()))
+    }
+
+    /// Whether it hides what is typed: lines are read and not shown, as for a password. A program
+    /// that reads keys one by one shows them by itself, and hides nothing.
+    pub fn hides_input(&self) -> bool {
+        let Streams::Terminal(pty) = &self.streams else {
+            return false;
+        };
+        tcgetattr(pty.as_ref()).is_ok_and(|modes| {
+            modes.local_flags.contains(LocalFlags::ICANON)
+                && !modes.local_flags.contains(LocalFlags::ECHO)
+        })
+    }
+
+    /// Sends a signal: to who is in the foreground of its terminal, as a key would, or with pipes to
+    /// its group. A signal that ends goes to all that it started ([`signal_all`](Self::signal_all)).
+    pub fn signal(&self, signal: Signal) {
+        if matches!(
+            signal,
+            Signal::SIGHUP | Signal::SIGTERM | Signal::SIGKILL | Signal::SIGCONT
+        ) {
+            self.signal_all(signal);
+            return;
+        }
+        if let Some(group) = self.foreground().or(self.leader) {
+            send(killpg(group, signal));
+        }
+    }
+
+    /// Sends a signal to everything in its session, stopped jobs as well.
+    pub fn signal_all(&self, signal: Signal) {
+        let Some(leader) = self.leader else { return };
+        // What starts others while it is being killed is found the second time.
+        let rounds = if signal == Signal::SIGKILL { 2 } else { 1 };
+        for _ in 0..rounds {
+            let members = members::of(leader);
+            if members.is_empty() && self.exit.is_none() {
+                send(killpg(leader, signal));
+                if let Some(group) = self.foreground() {
+                    send(killpg(group, signal));
+                }
+            }
+            for member in members {
+                send(kill(member, signal));
+                // Who is stopped does not see that it shall end.
+                if matches!(signal, Signal::SIGHUP | Signal::SIGTERM) {
+                    send(kill(member, Signal::SIGCONT));
+                }
+            }
+        }
+    }
+
+    /// The group that the keys of its terminal signal.
+    fn foreground(&self) -> Option<Pid> {
+        let Streams::Terminal(pty) = &self.streams else {
+            return None;
+        };
+        nix::unistd::tcgetpgrp(pty.as_ref())
+            .ok()
+            .filter(|group| group.as_raw() > 1)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.exit.is_none() {
+            self.signal_all(Signal::SIGKILL);
+        }
+    }
+}
+
+impl Exit {
+    fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, Some(number)) => Self::Signal(number, name(number)),
+            (None, None) => Self::Code(0),
+        }
+    }
+}
+
+/// A signal's name without `SIG`; those of the real-time range have none.
+fn name(number: i32) -> &'static str {
+    Signal::try_from(number)
+        .ok()
+        .and_then(|signal| signal.as_str().strip_prefix("SIG"))
+        .unwrap_or_default()
+}
+
+/// Whoever is gone already needs no signal.
+fn send(sent: nix::Result<()>) {
+    sent.unwrap_or_default();
+}
+
+/// Linux says `EIO` once nobody has the other side of a terminal open: it is the end.
+fn end_of_terminal(polled: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+    polled.map(|read| match read {
+        Err(error) if error.raw_os_error() == Some(nix::libc::EIO) => Ok(()),
+        read => read,
+    })
+}

@@ -1,0 +1,263 @@
+//! Admission: how a registered server proves to an engine that it is the one that was enrolled.
+//!
+//! Whoever may open tunnels in a project could say to be any server of it. So the label
+//! [`LABEL`] of the tunnel holds a proof: JSON, as base64url, signed by the server's key over what
+//! the tunnel says to be, good for [`LIFETIME`] and once. Who sees it can open no other tunnel with
+//! it; that it is used once is its reader's to remember ([`Admitted`] has what for).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::identity::{BadKey, SigningKey, SigningPublicKey};
+use crate::seal::digest;
+
+/// The label with the proof.
+pub const LABEL: &str = "svc.webtty.server_admission";
+
+/// The label with the id of the server.
+pub const SERVER_ID: &str = "svc.webtty.server_id";
+
+/// How long a proof is good.
+pub const LIFETIME: Duration = Duration::from_secs(90);
+
+/// How far the clock of a server may be ahead. One that is behind has so much less of
+/// [`LIFETIME`].
+pub const AHEAD: Duration = Duration::from_secs(30);
+
+/// Length of what is drawn for a proof, in bytes.
+pub const NONCE_LEN: usize = 16;
+
+/// Longest proof that is read, in bytes: ids at their longest, with room.
+pub const MAX_PROOF: usize = 4096;
+
+const VERSION: u32 = 1;
+
+const SUITE: &str = "svc-webtty-ecdsa-p256-sha256-v1";
+
+const DOMAIN: &[u8] = b"svc-webtty-server-admission-v1";
+
+/// What a proof is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The project that the tunnel is in.
+    pub project_id: &'a str,
+    /// The server that it is of.
+    pub server_id: &'a str,
+    /// Protocol of the tunnel.
+    pub tunnel_protocol: &'a str,
+    /// Type of the tunnel.
+    pub tunnel_type: &'a str,
+    /// All labels of the tunnel; [`LABEL`] among them is not looked at.
+    pub labels: &'a BTreeMap<String, String>,
+}
+
+impl Subject<'_> {
+    fn labels_sha256(&self) -> String {
+        let own = self.labels.iter().filter(|(key, _)| *key != LABEL);
+        let parts: Vec<&[u8]> = own
+            .flat_map(|(key, value)| [key.as_bytes(), value.as_bytes()])
+            .collect();
+        URL_SAFE_NO_PAD.encode(digest(b"svc-webtty-labels-v1", &parts))
+    }
+}
+
+/// Makes the value of [`LABEL`]. `nonce` is fresh random bytes. The workspace is for who reads the
+/// proof: projects move between workspaces, so it is signed and not compared.
+///
+/// # Errors
+/// [`BadKey`] only where the library fails.
+pub fn sign(
+    key: &SigningKey,
+    workspace_id: &str,
+    subject: Subject<'_>,
+    nonce: [u8; NONCE_LEN],
+    now: Timestamp,
+) -> Result<String, BadKey> {
+    let issued = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let expires = issued.saturating_add(LIFETIME).unwrap_or(issued);
+    let mut proof = Proof {
+        version: VERSION,
+        suite: SUITE.to_owned(),
+        workspace_id: workspace_id.to_owned(),
+        project_id: subject.project_id.to_owned(),
+        server_id: subject.server_id.to_owned(),
+        tunnel_protocol: subject.tunnel_protocol.to_owned(),
+        tunnel_type: subject.tunnel_type.to_owned(),
+        labels_sha256: subject.labels_sha256(),
+        signing_key_id: key.public().id(),
+        issued_at: issued.to_string(),
+        expires_at: expires.to_string(),
+        nonce: URL_SAFE_NO_PAD.encode(nonce),
+        signature: String::new(),
+    };
+    proof.signature = URL_SAFE_NO_PAD.encode(key.sign(&proof.signed())?);
+    // A struct of texts has nothing that JSON cannot say.
+    let json = serde_json::to_vec(&proof).unwrap_or_default();
+    Ok(URL_SAFE_NO_PAD.encode(json))
+}
+
+/// A proof that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    /// What was drawn for it: whoever shows it again did not make it.
+    pub nonce: [u8; NONCE_LEN],
+    /// Until when it is good, and its nonce is remembered.
+    pub expires_at: Timestamp,
+}
+
+/// Checks the value of [`LABEL`] against the key that the server was enrolled with.
+///
+/// # Errors
+/// [`AdmissionError`].
+pub fn verify(
+    proof: &str,
+    key: &SigningPublicKey,
+    subject: Subject<'_>,
+    now: Timestamp,
+) -> Result<Admitted, AdmissionError> {
+    let proof = Proof::read(proof)?;
+    if proof.signing_key_id != key.id() {
+        return Err(AdmissionError::OtherKey);
+    }
+    let signature = URL_SAFE_NO_PAD.decode(&proof.signature);
+    let signature = signature.map_err(|_| AdmissionError::Malformed)?;
+    // Before anything that it says is believed.
+    if !key.verifies(&proof.signed(), &signature) {
+        return Err(AdmissionError::Forged);
+    }
+    let about = [
+        ("project", &*proof.project_id, subject.project_id),
+        ("server", &*proof.server_id, subject.server_id),
+        ("protocol", &*proof.tunnel_protocol, subject.tunnel_protocol),
+        ("type", &*proof.tunnel_type, subject.tunnel_type),
+        ("labels", &*proof.labels_sha256, &*subject.labels_sha256()),
+    ];
+    if let Some((what, ..)) = about.iter().find(|(_, signed, is)| signed != is) {
+        return Err(AdmissionError::OtherSubject(what));
+    }
+    let (issued, expires) = (time(&proof.issued_at)?, time(&proof.expires_at)?);
+    let lifetime = expires.duration_since(issued);
+    if lifetime > signed(LIFETIME) || lifetime.is_negative() {
+        return Err(AdmissionError::Lifetime);
+    }
+    if issued.duration_since(now) > signed(AHEAD) {
+        return Err(AdmissionError::NotYet);
+    }
+    if now >= expires {
+        return Err(AdmissionError::Expired);
+    }
+    let mut nonce = [0; NONCE_LEN];
+    if URL_SAFE_NO_PAD.decode_slice(&proof.nonce, &mut nonce) != Ok(NONCE_LEN) {
+        return Err(AdmissionError::Malformed);
+    }
+    Ok(Admitted {
+        nonce,
+        expires_at: expires,
+    })
+}
+
+/// Why a server is not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdmissionError {
+    /// It is no proof.
+    #[error("the admission proof cannot be read")]
+    Malformed,
+    /// It is of another version or for other algorithms.
+    #[error("the admission proof is of another version")]
+    Version,
+    /// Another key made it than the server was enrolled with.
+    #[error("the admission proof was made with another key than the server was enrolled with")]
+    OtherKey,
+    /// Its signature does not hold.
+    #[error("the signature of the admission proof does not hold")]
+    Forged,
+    /// It is about something else than this tunnel.
+    #[error("the admission proof is for another tunnel: its {0} differs")]
+    OtherSubject(&'static str),
+    /// It says to be good for longer than any is.
+    #[error("the admission proof is good for longer than {} seconds", LIFETIME.as_secs())]
+    Lifetime,
+    /// It is from the future.
+    #[error("the admission proof is not good yet; the clock of the server is ahead")]
+    NotYet,
+    /// Its time is over.
+    #[error("the admission proof has expired; if it is new, the clock of the server is behind")]
+    Expired,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Proof {
+    version: u32,
+    suite: String,
+    workspace_id: String,
+    project_id: String,
+    server_id: String,
+    tunnel_protocol: String,
+    tunnel_type: String,
+    labels_sha256: String,
+    signing_key_id: String,
+    issued_at: String,
+    expires_at: String,
+    nonce: String,
+    signature: String,
+}
+
+impl Proof {
+    fn read(text: &str) -> Result<Self, AdmissionError> {
+        if text.len() > MAX_PROOF {
+            return Err(AdmissionError::Malformed);
+        }
+        let json = URL_SAFE_NO_PAD.decode(text);
+        let json = json.map_err(|_| AdmissionError::Malformed)?;
+        let proof: Self = serde_json::from_slice(&json).map_err(|_| AdmissionError::Malformed)?;
+        if proof.version != VERSION || proof.suite != SUITE {
+            return Err(AdmissionError::Version);
+        }
+        Ok(proof)
+    }
+
+    /// What the signature is over: the texts as they are here, each with its length before it, so
+    /// that no two proofs are the same bytes.
+    fn signed(&self) -> Vec<u8> {
+        let version = self.version.to_be_bytes();
+        let parts: [&[u8]; 13] = [
+            DOMAIN,
+            &version,
+            self.suite.as_bytes(),
+            self.workspace_id.as_bytes(),
+            self.project_id.as_bytes(),
+            self.server_id.as_bytes(),
+            self.tunnel_protocol.as_bytes(),
+            self.tunnel_type.as_bytes(),
+            self.labels_sha256.as_bytes(),
+            self.signing_key_id.as_bytes(),
+            self.issued_at.as_bytes(),
+            self.expires_at.as_bytes(),
+            self.nonce.as_bytes(),
+        ];
+        let mut message = Vec::new();
+        for part in parts {
+            let len = u64::try_from(part.len()).unwrap_or(u64::MAX);
+            message.extend(len.to_be_bytes());
+            message.extend(part);
+        }
+        message
+    }
+}
+
+fn time(text: &str) -> Result<Timestamp, AdmissionError> {
+    text.parse().map_err(|_| AdmissionError::Malformed)
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,359 @@
+//! A screen on somebody's own terminal, which nothing but drawing reaches.
+//!
+//! What a command wrote is not passed on: it could ask the terminal for an answer, which would be
+//! typed, or put something on its clipboard, or change its title and its modes. It goes into a
+//! [`Screen`], and what that shows is drawn with a handful of sequences that can do nothing else:
+//! places, colours, the end of a line, and whether the cursor is seen.
+
+use std::fmt::Write as _;
+
+use crate::recording::export::acts;
+use crate::screen::Screen;
+use crate::size::Size;
+
+/// What is shown now, so that only what differs is drawn.
+#[derive(Debug, Default)]
+pub struct Painter {
+    rows: Vec<String>,
+    window: Option<Size>,
+    cursor: String,
+    keys: Option<bool>,
+}
+
+/// How a screen is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// How large the terminal is. Of a screen that is larger, the part with the cursor is shown.
+    pub window: Size,
+    /// What the last row says; the screen has those above it.
+    pub status: &'a str,
+    /// Keys go to the command: the terminal sends them in the form that it asked for.
+    pub typing: bool,
+}
+
+impl Painter {
+    /// For a terminal whose content is not known.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The terminal shows something else.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// What makes the terminal show this.
+    pub fn paint(&mut self, screen: &Screen, view: View<'_>) -> String {
+        let mut out = String::new();
+        if self.window != Some(view.window) {
+            self.forget();
+            self.window = Some(view.window);
+            out.push_str(CLEAR);
+        }
+        let Part { top, left, .. } = Part::of(screen, view.window);
+        let height = usize::from(view.window.rows.saturating_sub(1));
+        let width = usize::from(view.window.cols);
+        let lines = screen.terminal().screen();
+        let mut rows: Vec<String> = lines
+            .visible_lines()
+            .skip(top)
+            .take(height)
+            .map(|line| row(line.cells(), left, width))
+            .collect();
+        rows.resize(height, String::new());
+        rows.push(status(view.status, width));
+        for (number, row) in rows.iter().enumerate() {
+            if self.rows.get(number) != Some(row) {
+                put(&mut out, format_args!("\x1b[{};1H\x1b[0m{row}", number + 1));
+                out.push_str("\x1b[0m\x1b[K");
+                self.cursor.clear();
+            }
+        }
+        self.rows = rows;
+        self.place_cursor(&mut out, screen, view.window);
+        let keys = view.typing && screen.terminal().cursor_key_app_mode();
+        if self.keys.replace(keys) != Some(keys) {
+            out.push_str(if keys { "\x1b[?1h" } else { "\x1b[?1l" });
+        }
+        out
+    }
+
+    fn place_cursor(&mut self, out: &mut String, screen: &Screen, window: Size) {
+        let cursor = screen.terminal().cursor();
+        let part = Part::of(screen, window);
+        let shown = part.place(cursor.row, column(screen), window);
+        let cursor = match shown.filter(|_| cursor.visible) {
+            Some((row, col)) => format!("\x1b[{};{}H\x1b[?25h", row + 1, col + 1),
+            None => "\x1b[?25l".to_owned(),
+        };
+        if cursor != self.cursor {
+            out.push_str(&cursor);
+            self.cursor = cursor;
+        }
+    }
+}
+
+/// What gives a terminal back that was painted on.
+pub const LEAVE: &str = "\x1b[0m\x1b[?1l\x1b[?25h";
+
+/// The column of the cursor. One behind the last column waits for the next character, and is shown on
+/// the last.
+fn column(screen: &Screen) -> usize {
+    let (cols, _) = screen.terminal().size();
+    screen.terminal().cursor().col.min(cols.saturating_sub(1))
+}
+
+/// The part of a screen that is shown: all of it where there is room, else where the cursor is.
+struct Part {
+    top: usize,
+    left: usize,
+}
+
+impl Part {
+    fn of(screen: &Screen, window: Size) -> Self {
+        let cursor = screen.terminal().cursor();
+        let room = usize::from(window.rows.saturating_sub(1));
+        let width = usize::from(window.cols);
+        Self {
+            top: (cursor.row + 1).saturating_sub(room),
+            left: (column(screen) + 1).saturating_sub(width),
+        }
+    }
+
+    /// Where this place of the screen is in the window.
+    fn place(&self, row: usize, col: usize, window: Size) -> Option<(usize, usize)> {
+        let row = row.checked_sub(self.top)?;
+        let col = col.checked_sub(self.left)?;
+        let fits = row + 1 < usize::from(window.rows) && col < usize::from(window.cols);
+        fits.then_some((row, col))
+    }
+}
+
+/// A row of the screen from a column on, in at most `width` columns.
+fn row(cells: &[avt::Cell], left: usize, width: usize) -> String {
+    let shown = cells.get(left..).unwrap_or_default();
+    let shown = shown.get(..width).unwrap_or(shown);
+    let blank = |cell: &&avt::Cell| cell.char() == ' ' && cell.pen().is_default();
+    let len = shown.len() - shown.iter().rev().take_while(blank).count();
+    let mut out = String::new();
+    let mut pen = None;
+    let mut moved = false;
+    for (col, cell) in shown.iter().take(len).enumerate() {
+        // The second half of a wide character: its first half was written, or is not shown.
+        let cut = (cell.width() == 0 && col == 0) || (cell.width() == 2 && col + 2 > width);
+        if cell.width() == 0 && !cut {
+            continue;
+        }
+        if moved {
+            put(&mut out, format_args!("\x1b[{}G", col + 1));
+        }
+        if pen != Some(*cell.pen()) {
+            colours(&mut out, cell.pen());
+            pen = Some(*cell.pen());
+        }
+        let c = if cut { ' ' } else { cell.char() };
+        out.push(if acts(c) {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        });
+        // Terminals do not agree on how wide such a character is.
+        moved = !c.is_ascii();
+    }
+    out
+}
+
+/// SGR with these attributes and no others.
+fn colours(out: &mut String, pen: &avt::Pen) {
+    out.push_str("\x1b[0");
+    let attributes = [
+        (pen.is_bold(), "1"),
+        (pen.is_faint(), "2"),
+        (pen.is_italic(), "3"),
+        (pen.is_underline(), "4"),
+        (pen.is_blink(), "5"),
+        (pen.is_inverse(), "7"),
+        (pen.is_strikethrough(), "9"),
+    ];
+    for (_, number) in attributes.into_iter().filter(|(is_set, _)| *is_set) {
+        put(out, format_args!(";{number}"));
+    }
+    for (colour, kind) in [(pen.foreground(), 38), (pen.background(), 48)] {
+        match colour {
+            Some(avt::Color::Indexed(index)) => put(out, format_args!(";{kind};5;{index}")),
+            Some(avt::Color::RGB(rgb)) => {
+                put(out, format_args!(";{kind};2;{};{};{}", rgb.r, rgb.g, rgb.b));
+            }
+            None => {}
+        }
+    }
+    out.push('m');
+}
+
+/// The last row: text that others may have had a part in.
+fn status(text: &str, width: usize) -> String {
+    let plain = text.chars().map(|c| if acts(c) { ' ' } else { c });
+    // One column less: a wide character at the end would scroll the window.
+    let mut out = "\x1b[0;7m".to_owned();
+    out.extend(plain.take(width.saturating_sub(1)));
+    out
+}
+
+fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
+    // Writing into a string does not fail.
+    let _written = out.write_fmt(what);
+}
+
+const CLEAR: &str = "\x1b[0m\x1b[2J";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::screen::tests::output;
+
+    fn size(rows: u16, cols: u16) -> Size {
+        Size { rows, cols }
+    }
+
+    fn view(window: Size) -> View<'static> {
+        View {
+            window,
+            status: "watching",
+            typing: true,
+        }
+    }
+
+    /// What a terminal does with a frame: nothing but the few sequences, and text.
+    fn only_draws(frame: &str) -> bool {
+        let mut rest = frame;
+        while let Some(c) = rest.chars().next() {
+            rest = &rest[c.len_utf8()..];
+            if c != '\x1b' {
+                if acts(c) {
+                    return false;
+                }
+                continue;
+            }
+            let Some(after) = rest.strip_prefix('[') else {
+                return false;
+            };
+            let end = after.find(|c: char| !c.is_ascii_digit() && c != ';' && c != '?');
+            let Some(end) = end else { return false };
+            let (parameters, last) = after.split_at(end);
+            let last_char = last.chars().next();
+            let known = match last_char {
+                Some('H' | 'G' | 'K' | 'm' | 'J') => !parameters.contains('?'),
+                Some('h' | 'l') => ["?25", "?1"].contains(&parameters),
+                _ => false,
+            };
+            if !known {
+                return false;
+            }
+            rest = &last[1..];
+        }
+        true
+    }
+
+    #[test]
+    fn what_talks_to_the_terminal_does_not_reach_it() {
+        for hostile in [
+            "\x1b]52;c;cm0gLXJmIC8=\x07",
+            "\x1b]52;c;cm0gLXJmIC8=",
+            "\x1b[c\x1b[6n\x1b[>c\x1bZ",
+            "\x1bP$q\"p\x1b\\\x1bPq#0~\x1b\\",
+            "\x1b]0;title\x07\x1b]8;;file:///etc\x07here\x1b]8;;\x07",
+            "\u{9b}6n\u{9d}52;c;YQ==\u{9c}",
+            "\x05\x07\x0e\x1b[?1000h\x1b[?2004h\x1b[5i",
+            "\u{202e}live\u{2066}",
+        ] {
+            let mut screen = Screen::new(size(4, 20)).unwrap();
+            screen.feed(hostile.as_bytes());
+            let frame = Painter::new().paint(&screen, view(size(5, 20)));
+            assert!(only_draws(&frame), "{hostile:?}: {frame:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_differs_is_drawn() {
+        let mut screen = Screen::new(size(4, 20)).unwrap();
+        screen.feed(b"one\r\ntwo");
+        let mut painter = Painter::new();
+        let window = view(size(5, 20));
+        assert!(painter.paint(&screen, window).contains("one"));
+        assert_eq!(painter.paint(&screen, window), "");
+        screen.feed(b"!");
+        let frame = painter.paint(&screen, window);
+        assert!(
+            frame.contains("two!") && !frame.contains("one"),
+            "{frame:?}"
+        );
+        painter.forget();
+        assert!(painter.paint(&screen, window).contains("one"));
+    }
+
+    #[test]
+    fn of_a_larger_screen_the_part_with_the_cursor_is_shown() {
+        let mut screen = Screen::new(size(40, 100)).unwrap();
+        for row in 1..=40 {
+            screen.feed(format!("\x1b[{row};1Hrow {row}").as_bytes());
+        }
+        let mut shown = Screen::new(size(5, 10)).unwrap();
+        let mut painter = Painter::new();
+        shown.feed(painter.paint(&screen, view(size(5, 10))).as_bytes());
+        assert_eq!(
+            shown.rows(),
+            ["row 37", "row 38", "row 39", "row 40", "watching"]
+        );
+        screen.feed(b"\x1b[1;1H");
+        shown.feed(painter.paint(&screen, view(size(5, 10))).as_bytes());
+        assert_eq!(shown.rows()[0], "row 1");
+    }
+
+    #[test]
+    fn keys_come_in_the_form_that_the_command_asked_for() {
+        let mut screen = Screen::new(size(4, 20)).unwrap();
+        let mut painter = Painter::new();
+        let window = view(size(5, 20));
+        assert!(painter.paint(&screen, window).contains("\x1b[?1l"));
+        screen.feed(b"\x1b[?1h");
+        assert_eq!(painter.paint(&screen, window), "\x1b[?1h");
+        let watching = View {
+            typing: false,
+            ..window
+        };
+        assert_eq!(painter.paint(&screen, watching), "\x1b[?1l");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn a_frame_draws_the_screen_and_does_nothing_else(
+            parts in prop::collection::vec(output(), 1..4),
+            rows in 2..9_u16,
+            cols in 4..30_u16,
+        ) {
+            let mut screen = Screen::new(size(5, 12)).unwrap();
+            let mut painter = Painter::new();
+            let mut shown = Screen::new(size(rows, cols)).unwrap();
+            for part in parts {
+                screen.feed(&part);
+                let frame = painter.paint(&screen, view(size(rows, cols)));
+                prop_assert!(only_draws(&frame), "{:?}", frame);
+                shown.feed(frame.as_bytes());
+                // Drawn anew, it is the same.
+                let mut anew = Screen::new(size(rows, cols)).unwrap();
+                anew.feed(Painter::new().paint(&screen, view(size(rows, cols))).as_bytes());
+                prop_assert_eq!(anew.rows(), shown.rows());
+                if rows > 5 && cols >= 12 {
+                    for (row, original) in screen.rows().iter().enumerate() {
+                        let harmless = crate::recording::export::harmless(original);
+                        prop_assert_eq!(&shown.rows()[row], harmless.trim_end());
+                    }
+                }
+            }
+        }
+    }
+}
