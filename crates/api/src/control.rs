@@ -22,6 +22,7 @@ pub mod settings;
 pub mod tokens;
 pub mod turn;
 pub mod webhooks;
+pub mod webtty_servers;
 pub mod whoami;
 pub mod workspaces;
 
@@ -46,6 +47,7 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> {
         settings::OPERATIONS,
         records::OPERATIONS,
         webhooks::OPERATIONS,
+        webtty_servers::OPERATIONS,
         addresses::OPERATIONS,
         turn::OPERATIONS,
         credentials::OPERATIONS,
@@ -92,6 +94,7 @@ fn schemas() -> Schemas {
     settings::schemas(&mut schemas);
     records::schemas(&mut schemas);
     webhooks::schemas(&mut schemas);
+    webtty_servers::schemas(&mut schemas);
     addresses::schemas(&mut schemas);
     turn::schemas(&mut schemas);
     credentials::schemas(&mut schemas);

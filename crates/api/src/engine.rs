@@ -1,7 +1,9 @@
 //! The Engine API: where it is, and its document (EN-6).
 
 mod document;
+mod recordings;
 mod schemas;
+mod terminals;
 
 use serde_json::Value;
 use types::permission::{Permission, Rule};
@@ -32,10 +34,22 @@ pub const OPENAPI_MEDIA_TYPE: &str = "application/vnd.oai.openapi+json;version=3
 pub struct Operation {
     /// `operationId`.
     pub id: &'static str,
+    pub method: Method,
     pub path: &'static str,
     pub access: Access,
     /// Whether the interface promises it; else it may still change.
     pub stable: bool,
+}
+
+/// How an operation is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// `GET`.
+    Get,
+    /// `POST`.
+    Post,
+    /// `DELETE`.
+    Delete,
 }
 
 /// What an operation asks of its caller.
@@ -45,26 +59,32 @@ pub enum Access {
     Public,
     /// Any valid credential.
     Authenticated,
+    /// A grant that another operation gave, shown with the first message of the stream. A credential is
+    /// judged where there is one.
+    Granted,
     /// A permission; the rules are those of it that the operation uses.
     Permitted(Permission, &'static [Rule]),
 }
 
-/// Every operation, in the order of the document. All are `GET`.
+/// Every operation, in the order of the document.
 pub const OPERATIONS: &[Operation] = &[
     Operation {
         id: "get_engine_openapi",
+        method: Method::Get,
         path: OPENAPI,
         access: Access::Public,
         stable: true,
     },
     Operation {
         id: "list_engine_clients",
+        method: Method::Get,
         path: CLIENTS,
         access: Access::Permitted(Permission::TunnelsResourcesReadOnly, &[READ_STREAMS]),
         stable: true,
     },
     Operation {
         id: "list_engine_tunnels",
+        method: Method::Get,
         path: TUNNELS,
         access: Access::Permitted(
             Permission::TunnelsResourcesReadOnly,
@@ -74,6 +94,7 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation {
         id: "get_engine_tunnel",
+        method: Method::Get,
         path: TUNNEL,
         access: Access::Permitted(
             Permission::TunnelsResourcesReadOnly,
@@ -83,12 +104,14 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation {
         id: "check_engine_credential",
+        method: Method::Get,
         path: AUTH,
         access: Access::Authenticated,
         stable: false,
     },
     Operation {
         id: "watch_engine_events_sse",
+        method: Method::Get,
         path: SSE,
         access: Access::Permitted(
             Permission::TunnelsResourcesReadOnly,
@@ -98,6 +121,7 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation {
         id: "watch_engine_events_websocket",
+        method: Method::Get,
         path: WEBSOCKET,
         access: Access::Permitted(
             Permission::TunnelsResourcesReadOnly,
@@ -105,6 +129,25 @@ pub const OPERATIONS: &[Operation] = &[
         ),
         stable: true,
     },
+    terminals::CAPABILITIES,
+    terminals::SESSIONS,
+    terminals::SESSION,
+    terminals::TERMINATE,
+    terminals::PARTICIPANTS,
+    terminals::ATTACH,
+    terminals::DETACH,
+    terminals::STREAM,
+    terminals::CONTROL_REQUESTS,
+    terminals::ASK,
+    terminals::RESOLVE,
+    terminals::KEY_GRANTS,
+    terminals::GROUPS,
+    terminals::GROUP,
+    recordings::EVENTS,
+    recordings::EXPORT,
+    recordings::VERIFY,
+    recordings::DELETE,
+    recordings::SEARCH,
 ];
 
 /// The engine's OpenAPI 3.1 document. The same bytes on every engine and in every copy of this

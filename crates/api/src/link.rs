@@ -111,6 +111,13 @@ pub enum Item {
         /// Its id.
         id: String,
     },
+    /// A registered `WebTTY` server of a project of the cluster.
+    WebttyServer(Box<WebttyServer>),
+    /// The server has no record any more.
+    WebttyServerGone {
+        /// Its id.
+        id: String,
+    },
     /// A token that was ended before its time, or a session of the platform that was: what was
     /// minted from it is not accepted.
     Ended(Ended),
@@ -215,6 +222,9 @@ pub struct Address {
 pub struct Person {
     /// Id of the user.
     pub id: String,
+    /// What others are shown; nothing where the person gave no name.
+    #[serde(default)]
+    pub name: String,
     /// Where, and what the role there allows.
     pub memberships: Vec<Membership>,
     /// Unix seconds: browser sessions at tunnels that began before are over.
@@ -284,6 +294,38 @@ pub enum CredentialProof {
     /// Something of a later version, which proves nothing here.
     #[serde(other)]
     Unknown,
+}
+
+/// A registered `WebTTY` server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebttyServer {
+    /// Id.
+    pub id: String,
+    /// The project that it is in.
+    pub project_id: String,
+    /// Name, unique in the project.
+    pub name: String,
+    /// `pending_enrollment`, `active` or `suspended`. The words of this and what follows may be
+    /// those of a later version: what is not known is refused where it matters.
+    pub status: String,
+    /// `recorded` or `private`.
+    pub recording_policy: String,
+    /// `disabled` or `explicit_key`.
+    pub encryption_policy: String,
+    /// `project_members` or `restricted`.
+    pub access_policy: String,
+    /// The keys that it was enrolled with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<WebttyServerKeys>,
+}
+
+/// The public keys of a registered server, base64url.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebttyServerKeys {
+    /// What is sealed to: X25519.
+    pub encryption: String,
+    /// What signs: P-256, DER.
+    pub signing: String,
 }
 
 /// Something that was ended before its time.

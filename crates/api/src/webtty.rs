@@ -4,6 +4,8 @@
 //! Lists are bare arrays; their parameters are one JSON value in the query parameter `params`. Times
 //! are RFC 3339 in UTC with milliseconds. Fields that say nothing are absent, never null.
 
+mod filter;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,12 @@ pub const SESSION: &str = "/api/webtty/sessions/{id}";
 pub const EVENTS: &str = "/api/webtty/sessions/{id}/events";
 /// `GET`: its recording in a format, streamed.
 pub const EXPORT: &str = "/api/webtty/sessions/{id}/export";
+/// `GET`: whether its recording is what was recorded.
+pub const VERIFY: &str = "/api/webtty/sessions/{id}/verify";
+/// `DELETE`: its recording. The session stays in the list.
+pub const RECORDING: &str = "/api/webtty/sessions/{id}/recording";
+/// `GET`: lines of what was shown in the sessions of the project.
+pub const SEARCH: &str = "/api/webtty/recordings/search";
 /// `GET`: who takes part; `POST`: take part.
 pub const PARTICIPANTS: &str = "/api/webtty/sessions/{id}/participants";
 /// `POST`: detach, oneself or somebody else.
@@ -34,6 +42,12 @@ pub const STREAM: &str = "/api/webtty/sessions/{id}/participants/{participant_id
 pub const CONTROL_REQUESTS: &str = "/api/webtty/sessions/{id}/control-requests";
 /// `POST`: answer one.
 pub const CONTROL_REQUEST: &str = "/api/webtty/sessions/{id}/control-requests/{request_id}";
+/// `GET`: keys that were wrapped for participants, without the keys.
+pub const KEY_GRANTS: &str = "/api/webtty/sessions/{id}/key-grants";
+/// `GET`: groups of sessions.
+pub const GROUPS: &str = "/api/webtty/groups";
+/// `GET`: one group.
+pub const GROUP: &str = "/api/webtty/groups/{id}";
 
 macro_rules! shapes {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {$(
@@ -287,6 +301,51 @@ shapes! {
         #[schema(nullable = false, format = DateTime)]
         expires_at: Option<String>,
     }
+    /// Sessions that belong together, as who opened them says.
+    SessionGroup {
+        /// Its id, as the sessions have it.
+        id: String,
+        /// Its workspace.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        workspace_id: Option<String>,
+        /// Its project.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        project_id: Option<String>,
+        /// Who opened its first session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        initiator_user_id: Option<String>,
+        /// What its first session is for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        context: Option<Context>,
+        /// When its first session began.
+        #[schema(format = DateTime)]
+        created_at: String,
+        /// When one of its sessions began or ended last.
+        #[schema(format = DateTime)]
+        updated_at: String,
+        /// When the last of its sessions ended; absent while one runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false, format = DateTime)]
+        closed_at: Option<String>,
+    }
+    /// A key that was wrapped for somebody: for whom, never the key.
+    KeyGrant {
+        /// Its id.
+        id: String,
+        /// The session.
+        session_id: String,
+        /// What kind of recipient.
+        recipient_kind: String,
+        /// Which one.
+        recipient_id: String,
+        /// When it was made.
+        #[schema(format = DateTime)]
+        created_at: String,
+    }
     /// One record of a recording.
     RecordedEvent {
         /// Its id.
@@ -340,7 +399,93 @@ shapes! {
     }
 }
 
+shapes! {
+    /// Whether a recording is what was recorded.
+    RecordingVerdict {
+        /// It is: from the first record to the end that was kept apart from it. The end of a session
+        /// that runs is where it is now.
+        ok: bool,
+        /// Records that are what was recorded, from the first on.
+        records: u64,
+        /// The hash of the last of them, in hex.
+        head: String,
+        /// The number of the first that is not, as decimal text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        broken_at: Option<String>,
+        /// What is wrong with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        fault: Option<String>,
+    }
+    /// What a search found.
+    RecordingSearch {
+        /// Lines, of the newest session first, and of one session in their order.
+        hits: Vec<RecordingHit>,
+        /// Where there is more to look at: the search goes on with this as `before`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        next: Option<String>,
+        /// Whether there were recordings that could not be read.
+        incomplete: bool,
+    }
+    /// A line that was shown in a session.
+    RecordingHit {
+        /// The session.
+        session_id: String,
+        /// The record that showed it first, as decimal text.
+        seq: String,
+        /// When.
+        #[schema(format = DateTime)]
+        created_at: String,
+        /// The line, without anything that a terminal acts on.
+        line: String,
+    }
+}
+
 bodies! {
+    /// Which records are read.
+    EventsParams {
+        /// The first, as decimal text; 1 without it.
+        from_seq: String,
+        /// At most so many, 1 to 1000. There may be fewer though there are more to come: the list
+        /// is at its end where it is empty.
+        limit: u16,
+    }
+    /// What is looked for, and where.
+    SearchParams {
+        /// The text; required. Case does not count.
+        query: String,
+        /// Lines at most, 1 to 200; 50 without it.
+        limit: u16,
+        /// Only in this session.
+        session_id: String,
+        /// Only in sessions on this registered server.
+        server_id: String,
+        /// Only in sessions that this account opened.
+        user_id: String,
+        /// Only in sessions older than this one.
+        before: String,
+    }
+    /// What is exported, and in which form: a key of the query each.
+    ExportQuery {
+        /// `text`, `json`, `ndjson`, `asciicast` or `asciicast-v3`; `text` without it.
+        format: String,
+        /// The first record, by its number.
+        from_seq: u64,
+        /// Records at most.
+        max_events: u64,
+        /// Whether what was typed is there; not without it.
+        include_stdin: bool,
+        /// Whether what the command wrote is there; it is without it.
+        include_stdout: bool,
+        /// Whether what it wrote about errors is there; it is without it.
+        include_stderr: bool,
+        /// Whether lines of a text begin with the time.
+        include_timestamps: bool,
+        /// Whether a text says who came, who got control, and when the size changed.
+        include_markers: bool,
+    }
     /// What a session is for, as its opener says it.
     Context {
         /// Who is behind it: `human`, `agent`, `api`, `automation`, `ci`, `scheduled-job`.
@@ -430,5 +575,25 @@ bodies! {
         /// That began at this time or before.
         #[schema(format = DateTime)]
         started_to: String,
+    }
+    /// Which groups are listed.
+    GroupFilter {
+        /// Begun by this account.
+        initiator_user_id: String,
+        /// With this origin.
+        origin: String,
+        /// That began at this time or later.
+        #[schema(format = DateTime)]
+        created_from: String,
+        /// That began at this time or before.
+        #[schema(format = DateTime)]
+        created_to: String,
+    }
+    /// Which requests for control are listed.
+    ControlRequestFilter {
+        /// With this status.
+        status: ControlStatus,
+        /// Made by this account.
+        requester_user_id: String,
     }
 }

@@ -13,7 +13,7 @@ use crate::signals::{Signal, Signals};
 ///
 /// `drain` is cancelled first: stop admitting, finish what was admitted. `hard` is cancelled at
 /// the second request or `deadline` after the first, whichever is earlier: let go of everything.
-/// Cloning is cheap and gives the same tokens.
+/// A restart is a drain, and then a new process (OP-1). Cloning is cheap and gives the same tokens.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     drain: CancellationToken,

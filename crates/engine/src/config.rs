@@ -8,6 +8,7 @@ mod check;
 mod file;
 mod inspect;
 mod keys;
+mod recordings;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
@@ -27,6 +28,8 @@ use daemon::tls::CertFiles;
 use ipnet::IpNet;
 
 use crate::browser::Seals;
+
+pub use self::recordings::{RecordingPlace, RecordingPolicy, Recordings, S3};
 
 /// What an engine runs with. Every value is checked, and so is what the values say together.
 #[derive(Clone, Debug)]
@@ -59,6 +62,8 @@ pub struct EngineConfig {
     pub geoip_file: Option<PathBuf>,
     /// Whether the other brand's spellings are accepted and sent beside ours.
     pub compat_rstream: bool,
+    /// Where recordings of managed terminals are kept.
+    pub recordings: Recordings,
 }
 
 impl EngineConfig {

@@ -27,6 +27,7 @@ use crate::listen::{Handshakes, TcpPorts};
 use crate::live::{Live, LiveTunnel, Namespace};
 use crate::managed::Reports;
 use crate::metrics::{EngineMetrics, Gauges};
+use crate::webtty::Sessions;
 
 /// The engine's parts, made once at the start. Nothing here is locked on the way of a request but
 /// what [`Worker`] holds for its own core.
@@ -36,6 +37,8 @@ pub(crate) struct Core {
     pub(crate) live: Arc<Live<Agent>>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) tenancy: Tenancy,
+    /// Managed terminals.
+    pub(crate) terminals: Arc<Sessions>,
     /// Browser sessions and challenges; `None` on a community engine.
     pub(crate) browsers: Option<Browsers>,
     pub(crate) namespace: Namespace,

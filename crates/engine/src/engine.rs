@@ -35,6 +35,8 @@ use crate::listen::{Handshakes, TcpPorts, TlsConfigs, bind, serve_plain, serve_t
 use crate::live::{HostnameRefused, Live, LiveLimits, Namespace};
 use crate::managed::{Following, Managed};
 use crate::metrics::{EngineMetrics, REFRESH};
+use crate::webtty::Sessions;
+use crate::webtty::recordings::Recorder;
 
 /// How long agents and their last messages may take when the visits are over.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -91,6 +93,9 @@ pub enum StartError {
         /// Why not.
         source: io::Error,
     },
+    /// Recordings of terminals have no place.
+    #[error(transparent)]
+    Recordings(#[from] crate::webtty::recordings::OpenError),
     /// The system refuses threads or descriptors.
     #[error("the workers cannot be started")]
     Workers(#[source] io::Error),
@@ -216,11 +221,14 @@ pub async fn start_with_clock(
 
     let live = Live::new(live_limits(&config), Arc::clone(&clock));
     let visits = TaskTracker::new();
+    let recorder = Recorder::open(&config.recordings, Arc::clone(&clock)).await?;
+    let terminals = Arc::new(Sessions::new(recorder));
     let api = router(Arc::new(Api {
         live: Arc::clone(&live),
         tokens: Arc::clone(&tokens),
         clock: Arc::clone(&clock),
         tenancy: tenancy.clone(),
+        terminals: Arc::clone(&terminals),
         link: managed.as_ref().map(Managed::link),
         compat: config.compat_rstream,
         upgraded: visits.clone(),
@@ -233,6 +241,7 @@ pub async fn start_with_clock(
         live,
         tokens,
         tenancy,
+        terminals,
         browsers,
         namespace,
         arrivals: Arrivals::default(),
@@ -313,7 +322,7 @@ struct Parts {
 }
 
 /// Keeps the gauges true while the engine runs, then takes it down: admission ends, watchers are
-/// told, visits finish, agents are let go, workers stop, the log is flushed. The hard stop cuts the waiting
+/// told, visits finish, agents are let go, recordings are stored, workers stop, the log is flushed. The hard stop cuts the waiting
 /// short at any point.
 async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     let drain = core.shutdown.drain();
@@ -347,6 +356,10 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
         () = core.agents.wait() => {}
         () = tokio::time::sleep(FAREWELL) => {}
         () = hard.cancelled() => {}
+    }
+    tokio::select! {
+        () = core.terminals.recorder.finish() => {}
+        () = hard.cancelled() => core.terminals.recorder.let_go(),
     }
     let Parts {
         workers,

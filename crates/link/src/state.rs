@@ -28,6 +28,7 @@ enum Key {
     Project(String),
     Person(String),
     Credential(String),
+    WebttyServer(String),
     Ended(String),
 }
 
@@ -111,10 +112,12 @@ impl State {
             Item::Project(project) => (Key::Project(project.id.clone()), None),
             Item::Person(person) => (Key::Person(person.id.clone()), None),
             Item::Credential(credential) => (Key::Credential(credential.id.clone()), None),
+            Item::WebttyServer(server) => (Key::WebttyServer(server.id.clone()), None),
             Item::Ended(ended) => (Key::Ended(ended.id.clone()), Some(ended.until)),
             Item::ProjectGone { id } => return self.remove(&Key::Project(id.clone())),
             Item::PersonGone { id } => return self.remove(&Key::Person(id.clone())),
             Item::CredentialGone { id } => return self.remove(&Key::Credential(id.clone())),
+            Item::WebttyServerGone { id } => return self.remove(&Key::WebttyServer(id.clone())),
             Item::Unknown => return,
         };
         self.remove(&key);

@@ -56,26 +56,24 @@ impl LiveList {
     pub(crate) fn permission(&self) -> Option<Permission> {
         match self.operation()?.access {
             Access::Permitted(permission, _) => Some(permission),
-            Access::Public | Access::Authenticated => None,
+            Access::Public | Access::Authenticated | Access::Granted => None,
         }
     }
 
     /// JSON Schema of the arguments.
     pub(crate) fn input(&self) -> Value {
-        let name = |about: &str| json!({"description": about, "type": "string", "minLength": 1, "maxLength": 128});
+        let mut properties = project_properties();
+        properties.insert(FILTERS.to_owned(), schema::reference(self.filter));
+        let limit = json!({
+            "description": "At most this many, oldest first; without it all of them.",
+            "type": "integer",
+            "minimum": 1,
+            "maximum": types::filter::MAX_LIMIT,
+        });
+        properties.insert(LIMIT.to_owned(), limit);
         schema::of_engine(json!({
             "type": "object",
-            "properties": {
-                PROJECT_ID: name("The project by its id; or give its endpoint."),
-                PROJECT_ENDPOINT: name("The project by its endpoint, eight hexadecimal characters."),
-                FILTERS: schema::reference(self.filter),
-                LIMIT: {
-                    "description": "At most this many, oldest first; without it all of them.",
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": types::filter::MAX_LIMIT,
-                },
-            },
+            "properties": properties,
             "required": [],
             "additionalProperties": false,
         }))
@@ -122,8 +120,19 @@ impl LiveList {
     }
 }
 
+/// JSON Schemas of the arguments that name a project.
+pub(crate) fn project_properties() -> Map<String, Value> {
+    let name = |about: &str| json!({"description": about, "type": "string", "minLength": 1, "maxLength": 128});
+    let by_id = name("The project by its id; or give its endpoint.");
+    let by_endpoint = name("The project by its endpoint, eight hexadecimal characters.");
+    [(PROJECT_ID, by_id), (PROJECT_ENDPOINT, by_endpoint)]
+        .into_iter()
+        .map(|(name, schema)| (name.to_owned(), schema))
+        .collect()
+}
+
 /// Takes the project out of the arguments.
-fn project(arguments: &mut Map<String, Value>) -> Result<ProjectName, BadArgument> {
+pub(crate) fn project(arguments: &mut Map<String, Value>) -> Result<ProjectName, BadArgument> {
     let mut named = |name: &str| {
         let value = arguments.remove(name);
         let read = |value: Value| segment(&value).map(str::to_owned);

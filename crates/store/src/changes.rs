@@ -13,7 +13,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sqlx::postgres::PgListener;
 use tokio::sync::watch;
-use types::id::{CredentialId, ProjectId, UserId, WorkspaceId};
+use types::id::{CredentialId, ProjectId, UserId, WebttyServerId, WorkspaceId};
 
 use crate::connection::{Conn, Db, Tx, within};
 use crate::error::{Bug, Error};
@@ -36,6 +36,8 @@ words! {
         Person = "person",
         /// A credential.
         Credential = "credential",
+        /// A registered `WebTTY` server.
+        WebttyServer = "webtty_server",
         /// A token, or a session, that was ended before its time.
         Ended = "ended",
     }
@@ -73,6 +75,10 @@ impl Change {
 
     pub(crate) fn credential(id: CredentialId) -> Self {
         Self::of(Kind::Credential, id.as_str())
+    }
+
+    pub(crate) fn webtty_server(id: WebttyServerId) -> Self {
+        Self::of(Kind::WebttyServer, id.as_str())
     }
 
     pub(crate) fn ended(id: &str) -> Self {

@@ -5,7 +5,7 @@
 //! Lists that can be long are read in pages by id, on a [`crate::Snapshot`].
 
 use jiff::Timestamp;
-use types::id::{CredentialId, ProjectId, UserId, WorkspaceId};
+use types::id::{CredentialId, ProjectId, UserId, WebttyServerId, WorkspaceId};
 
 use crate::connection::Conn;
 use crate::credentials::Credential;
@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::members::Role;
 use crate::row::record;
 use crate::sql::{Query, sql, statements};
+use crate::webtty_servers::WebttyServer;
 
 /// Which projects a cluster serves: those of its regions.
 #[derive(Clone, Debug)]
@@ -62,6 +63,8 @@ record! {
     pub struct Person from "users" {
         /// Id.
         pub id: UserId,
+        /// Name to show.
+        pub name: String,
         /// Browser sessions that began before are over.
         pub sessions_after: Timestamp,
     }
@@ -137,7 +140,7 @@ macro_rules! has_part {
 macro_rules! person {
     ($where:literal) => {
         concat!(
-            "SELECT u.id, u.sessions_after FROM users u WHERE u.status = 'active' AND ",
+            "SELECT u.id, u.name, u.sessions_after FROM users u WHERE u.status = 'active' AND ",
             $where,
             " AND ",
             has_part!("")
@@ -158,6 +161,20 @@ macro_rules! credential {
              (SELECT 1 FROM users u WHERE u.id = c.user_id AND u.status = 'active' AND ",
             has_part!(" AND (c.workspace_id IS NULL OR c.workspace_id = m.workspace_id)"),
             " LIMIT 1 OFFSET 0)"
+        )
+    };
+}
+
+macro_rules! webtty_server {
+    ($where:literal) => {
+        concat!(
+            "SELECT s.id, s.project_id, s.name, s.description, s.status, s.recording_policy, \
+             s.encryption_policy, s.access_policy, s.labels, s.enrolment, s.enrolled_at, \
+             s.created_by, s.created_at, s.updated_at FROM webtty_servers s \
+             JOIN projects p ON p.id = s.project_id WHERE ",
+            is_served!(),
+            " AND ",
+            $where
         )
     };
 }
@@ -183,6 +200,8 @@ statements! {
     CREDENTIALS_AFTER = concat!(credential!("c.id > $4"), " ORDER BY c.id LIMIT $6");
     CREDENTIALS = credential!("c.id IN_LIST($4)");
     CREDENTIALS_OF = "SELECT id FROM credentials WHERE user_id IN_LIST($1) AND revoked_at IS NULL LIMIT $2";
+    WEBTTY_SERVERS_AFTER = webtty_server!("s.id > $4 ORDER BY s.id LIMIT $5");
+    WEBTTY_SERVERS = webtty_server!("s.id IN_LIST($4)");
     ENDED_AFTER = "SELECT jti, expires_at FROM revoked_tokens WHERE jti > $1 AND expires_at > $2 \
         ORDER BY jti LIMIT $3";
     ENDED = "SELECT jti, expires_at FROM revoked_tokens WHERE jti IN_LIST($1)";
@@ -288,6 +307,26 @@ impl Cluster {
         now: Timestamp,
     ) -> Result<Vec<Credential>, Error> {
         self.ask(CREDENTIALS).bind(ids).bind(now).all(conn).await
+    }
+
+    /// The registered servers of its projects that come after this id, at most `limit`.
+    pub async fn webtty_servers_after(
+        &self,
+        conn: &mut Conn,
+        after: Option<WebttyServerId>,
+        limit: u32,
+    ) -> Result<Vec<WebttyServer>, Error> {
+        let page = self.ask(WEBTTY_SERVERS_AFTER).bind(start(after.as_ref()));
+        page.bind(limit).all(conn).await
+    }
+
+    /// Those of these registered servers that are of its projects.
+    pub async fn webtty_servers(
+        &self,
+        conn: &mut Conn,
+        ids: &[WebttyServerId],
+    ) -> Result<Vec<WebttyServer>, Error> {
+        self.ask(WEBTTY_SERVERS).bind(ids).all(conn).await
     }
 }
 

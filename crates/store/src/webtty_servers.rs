@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use types::id::{ProjectId, UserId, WebttyServerId};
 
+use crate::changes::Change;
 use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::page::{Paged, Paging, fold, pattern};
@@ -20,7 +21,7 @@ record! {
         pub name: String,
         /// What its owner wrote about it.
         pub description: Option<String>,
-        /// `pending`, `active` or `suspended`.
+        /// `pending_enrollment`, `active` or `suspended`.
         pub status: String,
         /// Whether its sessions are recorded.
         pub recording_policy: String,
@@ -59,6 +60,7 @@ statements! {
     ENROL = "UPDATE webtty_servers SET enrolment = $3, enrolled_at = $4, status = 'active', updated_at = $4 \
         WHERE project_id = $1 AND id = $2 AND enrolment IS NULL";
     DELETE = "DELETE FROM webtty_servers WHERE project_id = $1 AND id = $2";
+    HOW_MANY = "SELECT COUNT(*) AS n FROM webtty_servers WHERE project_id = $1";
     COUNT = "SELECT COUNT(*) AS n FROM webtty_servers WHERE project_id = $1 AND search LIKE $2 ESCAPE '!' \
         AND (CAST($3 AS TEXT) IS NULL OR status = $3)";
     LIST = concat!("SELECT ", columns!(), " FROM webtty_servers WHERE project_id = $1 AND search LIKE $2 ESCAPE '!' \
@@ -88,7 +90,13 @@ pub async fn insert(tx: &mut Tx, server: &WebttyServer) -> Result<(), Error> {
         .bind(fold(&server.name))
         .execute(tx)
         .await?;
+    tx.note(Change::webtty_server(server.id), server.created_at);
     Ok(())
+}
+
+/// How many servers a project has.
+pub async fn count(conn: &mut Conn, project: ProjectId) -> Result<u64, Error> {
+    sql(HOW_MANY).bind(project).count(conn).await
 }
 
 /// One server of a project.
@@ -132,6 +140,7 @@ pub async fn list(
 /// # Errors
 /// [`crate::Conflict::ServerNameTaken`].
 pub async fn update(tx: &mut Tx, server: &WebttyServer) -> Result<bool, Error> {
+    tx.note(Change::webtty_server(server.id), server.updated_at);
     sql(UPDATE)
         .bind(server.project_id)
         .bind(server.id)
@@ -155,6 +164,7 @@ pub async fn enrol(
     enrolment: &serde_json::Value,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    tx.note(Change::webtty_server(id), now);
     sql(ENROL)
         .bind(project)
         .bind(id)
@@ -165,6 +175,12 @@ pub async fn enrol(
 }
 
 /// Removes a server.
-pub async fn delete(tx: &mut Tx, project: ProjectId, id: WebttyServerId) -> Result<bool, Error> {
+pub async fn delete(
+    tx: &mut Tx,
+    project: ProjectId,
+    id: WebttyServerId,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    tx.note(Change::webtty_server(id), now);
     sql(DELETE).bind(project).bind(id).changed(tx).await
 }

@@ -294,7 +294,7 @@ impl TestEngine {
                 }
             }
         };
-        self.running = Some(within("start of the engine", starting).await);
+        self.running = Some(Box::pin(within("start of the engine", starting)).await);
         self
     }
 

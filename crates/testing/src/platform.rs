@@ -165,6 +165,7 @@ impl FakePlatform {
                 Item::ProjectGone { id } => Some(format!("project {id}")),
                 Item::PersonGone { id } => Some(format!("person {id}")),
                 Item::CredentialGone { id } => Some(format!("credential {id}")),
+                Item::WebttyServerGone { id } => Some(format!("server {id}")),
                 _ => None,
             };
             if let Some(gone) = gone {
@@ -175,6 +176,7 @@ impl FakePlatform {
                 Item::Project(project) => format!("project {}", project.id),
                 Item::Person(person) => format!("person {}", person.id),
                 Item::Credential(credential) => format!("credential {}", credential.id),
+                Item::WebttyServer(server) => format!("server {}", server.id),
                 Item::Ended(ended) => format!("ended {}", ended.id),
                 _ => "keys".to_owned(),
             };
@@ -233,6 +235,7 @@ impl FakePlatform {
             });
         self.tell(vec![Item::Person(Person {
             id: user.to_owned(),
+            name: String::new(),
             memberships: memberships.collect(),
             sessions_after: 0,
         })]);

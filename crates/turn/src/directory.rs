@@ -276,6 +276,8 @@ impl Known {
                 }
             }
             // Tokens that were minted from credentials are nothing that a relay is shown.
+            // Relays have no terminals.
+            Item::WebttyServer(_) | Item::WebttyServerGone { .. } => {}
             Item::Keys(_) | Item::Ended(_) | Item::Unknown => {}
         }
     }

@@ -14,11 +14,11 @@ use utoipa::openapi::{
     Required, ResponseBuilder, Server,
 };
 
-use super::schemas;
 use super::{
-    AUTH, Access, CLIENTS, OPENAPI, OPENAPI_MEDIA_TYPE, OPERATIONS, Operation, SSE, TUNNEL,
+    AUTH, Access, CLIENTS, Method, OPENAPI, OPENAPI_MEDIA_TYPE, OPERATIONS, Operation, SSE, TUNNEL,
     TUNNELS, WEBSOCKET,
 };
+use super::{schemas, terminals};
 use crate::order::sorted;
 
 pub(super) fn assemble() -> Value {
@@ -26,7 +26,7 @@ pub(super) fn assemble() -> Value {
     for operation in OPERATIONS {
         paths = paths.path(
             operation.path,
-            PathItem::new(HttpMethod::Get, describe(operation)),
+            PathItem::new(operation.method.into(), describe(operation)),
         );
     }
     let info = InfoBuilder::new()
@@ -74,7 +74,7 @@ fn components() -> ComponentsBuilder {
 }
 
 /// `params`: one query parameter that holds JSON.
-fn params(schema: &str) -> Parameter {
+pub(super) fn params(schema: &str) -> Parameter {
     ParameterBuilder::new()
         .name("params")
         .parameter_in(ParameterIn::Query)
@@ -149,7 +149,7 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
                     .description("`state.initial`, then every change; one text frame an event."),
             )
             .response("426", Ref::from_response_name("UpgradeRequired")),
-        _ => builder,
+        _ => terminals::describe(operation, builder),
     };
     refusals(builder, operation).build()
 }
@@ -159,6 +159,11 @@ fn refusals(builder: OperationBuilder, operation: &Operation) -> OperationBuilde
     match operation.access {
         // Empty, not absent: no credential is needed whatever the document says elsewhere.
         Access::Public => builder.securities(Some(Vec::new())),
+        // What lets in is in the stream; a bearer may be there.
+        Access::Granted => builder.securities(Some([
+            SecurityRequirement::default(),
+            SecurityRequirement::new("bearerAuth", Vec::<String>::new()),
+        ])),
         Access::Authenticated => builder
             .security(SecurityRequirement::new("bearerAuth", Vec::<String>::new()))
             .response("401", Ref::from_response_name("Unauthorized")),
@@ -175,7 +180,7 @@ fn refusals(builder: OperationBuilder, operation: &Operation) -> OperationBuilde
 
 fn operation_extensions(operation: &Operation) -> Extensions {
     let rules = match operation.access {
-        Access::Public | Access::Authenticated => &[],
+        Access::Public | Access::Authenticated | Access::Granted => &[],
         Access::Permitted(_, rules) => rules,
     };
     let stability = if operation.stable {
@@ -243,6 +248,16 @@ fn rule_json(rule: &Rule) -> Value {
     }
 }
 
+impl From<Method> for HttpMethod {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::Get => Self::Get,
+            Method::Post => Self::Post,
+            Method::Delete => Self::Delete,
+        }
+    }
+}
+
 fn watch_token() -> Parameter {
     ParameterBuilder::new()
         .name("svc.token")
@@ -267,7 +282,7 @@ fn tunnel_id() -> Parameter {
         .build()
 }
 
-fn list_of(schema: &str, description: &str) -> Response {
+pub(super) fn list_of(schema: &str, description: &str) -> Response {
     let items = ArrayBuilder::new().items(Ref::from_schema_name(schema));
     ResponseBuilder::new()
         .description(description)
@@ -275,7 +290,7 @@ fn list_of(schema: &str, description: &str) -> Response {
         .build()
 }
 
-fn json_of(schema: &str, description: &str) -> Response {
+pub(super) fn json_of(schema: &str, description: &str) -> Response {
     ResponseBuilder::new()
         .description(description)
         .content(
@@ -316,6 +331,14 @@ const REFUSALS: &[(&str, &str)] = &[
         "Forbidden",
         "The credential lacks the permission, or its boundary does not reach the project.",
     ),
+    (
+        "Conflict",
+        "The state does not allow it now; `code` says which.",
+    ),
     ("NotFound", "Not there, or not visible to this credential."),
     ("UpgradeRequired", "The request does not open a WebSocket."),
+    (
+        "ServiceUnavailable",
+        "Not now; `Retry-After` says when to try again.",
+    ),
 ];

@@ -31,6 +31,8 @@ pub(super) fn all() -> Vec<(String, RefOr<Schema>)> {
         (LIST_TUNNELS.to_owned(), list_params("TunnelFilter").into()),
         (WATCH.to_owned(), watch_params().into()),
     ];
+    schemas.extend(super::terminals::schemas());
+    schemas.extend(super::recordings::schemas());
     Client::schemas(&mut schemas);
     Event::schemas(&mut schemas);
     Tunnel::schemas(&mut schemas);

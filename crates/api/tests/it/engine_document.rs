@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use api::engine::{Access, OPERATIONS};
+use api::engine::{Access, Method, OPERATIONS};
 use serde_json::{Value, json};
 use types::permission::{ENGINE_BUNDLES, Permission};
 
@@ -38,9 +38,11 @@ fn en_6_it_is_openapi_3_1_with_the_operations_of_the_interface() {
     assert_eq!(document["openapi"], "3.1.0");
     assert_eq!(document["servers"], json!([{"url": "/"}]));
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), OPERATIONS.len());
+    let operations = paths.values().map(|path| path.as_object().unwrap().len());
+    assert_eq!(operations.sum::<usize>(), OPERATIONS.len());
     for operation in OPERATIONS {
-        assert_eq!(paths[operation.path]["get"]["operationId"], operation.id);
+        let method = method_of(operation.method);
+        assert_eq!(paths[operation.path][method]["operationId"], operation.id);
     }
     let stable: Vec<_> = OPERATIONS
         .iter()
@@ -59,18 +61,27 @@ fn en_6_it_is_openapi_3_1_with_the_operations_of_the_interface() {
     );
 }
 
+fn method_of(method: Method) -> &'static str {
+    match method {
+        Method::Get => "get",
+        Method::Post => "post",
+        Method::Delete => "delete",
+    }
+}
+
 /// EN-6.
 #[test]
 fn en_6_every_operation_says_what_it_needs() {
     let document = api::engine::document();
     for operation in OPERATIONS {
-        let described = &document["paths"][operation.path]["get"];
+        let described = &document["paths"][operation.path][method_of(operation.method)];
         let rules = described["x-svc-required-rules"].as_array().unwrap();
         match operation.access {
             Access::Public => {
                 assert_eq!(described["security"], json!([]), "{}", operation.id);
                 assert!(rules.is_empty());
             }
+            Access::Granted => assert!(rules.is_empty()),
             Access::Authenticated => {
                 assert!(rules.is_empty() && described["responses"]["401"].is_object());
             }

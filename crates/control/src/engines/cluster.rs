@@ -9,7 +9,6 @@ use store::directory;
 
 use crate::config::Config;
 use crate::plans::Region;
-use crate::wire::hex;
 
 /// A cluster, as the configuration has it.
 #[derive(Debug)]
@@ -81,7 +80,7 @@ impl Cluster {
             limits,
             base_url,
             relay_realm,
-            fingerprint: hex(digest.first_chunk::<4>().unwrap_or(&[0; 4])),
+            fingerprint: hex::encode(digest.first_chunk::<4>().unwrap_or(&[0; 4])),
         }
     }
 

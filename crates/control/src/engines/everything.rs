@@ -25,6 +25,7 @@ pub(super) async fn tell(link: &mut Link) -> Result<(), Ended> {
     projects(link, &mut at).await?;
     people(link, &mut at).await?;
     credentials(link, &mut at).await?;
+    webtty_servers(link, &mut at).await?;
     ended(link, &mut at).await?;
     drop(at);
     let cursor = cursor(&link.cluster, &head);
@@ -100,6 +101,24 @@ async fn credentials(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
         let is_last = is_last(page.len());
         after = page.last().map(|credential| credential.id);
         for one in page.into_iter().filter_map(items::credential) {
+            item(link, one).await?;
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+async fn webtty_servers(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
+    let cluster = std::sync::Arc::clone(&link.cluster);
+    let mut after = None;
+    loop {
+        at.next_page();
+        let page = cluster.directory.webtty_servers_after(at, after, PAGE);
+        let page = page.await?;
+        let is_last = is_last(page.len());
+        after = page.last().map(|server| server.id);
+        for one in page.into_iter().map(items::webtty_server) {
             item(link, one).await?;
         }
         if is_last {

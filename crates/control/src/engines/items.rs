@@ -3,18 +3,18 @@
 use api::control::settings::ProjectSettings;
 use api::link::{
     Address, Credential, CredentialProof, Ended, Item, Membership, Person, Project, RelayKeys,
+    WebttyServer, WebttyServerKeys,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde::Deserialize as _;
-use store::{credentials, directory};
+use store::{credentials, directory, webtty_servers};
 use types::id::{ProjectId, UserId};
 use types::permission::Permission;
 
 use super::cluster::Cluster;
 use crate::app::App;
-use crate::wire::hex;
 use crate::workspaces::role::Role;
 
 /// The public keys, as this process has them.
@@ -83,6 +83,7 @@ pub(super) fn people(
     rows.into_iter().map(|row| {
         Item::Person(Person {
             id: row.id.to_string(),
+            name: row.name,
             memberships: memberships(parts, row.id).collect(),
             sessions_after: whole_second(row.sessions_after),
         })
@@ -100,11 +101,14 @@ fn memberships(parts: &[directory::Part], of: UserId) -> impl Iterator<Item = Me
         })
 }
 
-/// What a role allows at an engine.
+/// What a role allows at an engine. There, too, a registered server may be for those alone who
+/// manage such servers.
 fn permissions(role: Role) -> Vec<String> {
     let engines = |permission: &&Permission| {
         let mut rules = permission.rules().iter();
-        rules.any(|rule| rule.resource.starts_with("engine.") || rule.resource == "turn.relay")
+        **permission == Permission::NetworkWebttyServersReadWrite
+            || rules
+                .any(|rule| rule.resource.starts_with("engine.") || rule.resource == "turn.relay")
     };
     let allowed = Permission::ALL.iter().filter(engines);
     allowed
@@ -123,7 +127,7 @@ fn whole_second(at: Timestamp) -> i64 {
 pub(super) fn credential(row: credentials::Credential) -> Option<Item> {
     let proof = match row.kind {
         credentials::Kind::Pat => CredentialProof::Pat {
-            sha256: hex(&row.token_hash?.0),
+            sha256: hex::encode(row.token_hash?.0),
             token_endpoint: row.token_endpoint,
         },
         credentials::Kind::App => CredentialProof::App {
@@ -131,7 +135,7 @@ pub(super) fn credential(row: credentials::Credential) -> Option<Item> {
         },
         credentials::Kind::Mtls => match row.certificate_fingerprint {
             Some(fingerprint) => CredentialProof::Certificate {
-                sha256: hex(&fingerprint),
+                sha256: hex::encode(fingerprint),
             },
             None => CredentialProof::Authority {
                 certificate: row.issuer_fingerprint.and(row.certificate)?,
@@ -147,6 +151,27 @@ pub(super) fn credential(row: credentials::Credential) -> Option<Item> {
         resources: row.resources,
         expires_at: row.expires_at.map(Timestamp::as_second),
     })))
+}
+
+/// A registered server.
+pub(super) fn webtty_server(row: webtty_servers::WebttyServer) -> Item {
+    let keys = row.enrolment.as_ref().and_then(|keys| {
+        let key = |name: &str| keys.get(name)?.as_str().map(str::to_owned);
+        Some(WebttyServerKeys {
+            encryption: key("serverPublicKey")?,
+            signing: key("serverSigningPublicKey")?,
+        })
+    });
+    Item::WebttyServer(Box::new(WebttyServer {
+        id: row.id.to_string(),
+        project_id: row.project_id.to_string(),
+        name: row.name,
+        status: row.status,
+        recording_policy: row.recording_policy,
+        encryption_policy: row.encryption_policy,
+        access_policy: row.access_policy,
+        keys,
+    }))
 }
 
 /// What was ended before its time.
@@ -171,6 +196,9 @@ mod tests {
         assert!(member.contains(&"tunnels.tunnels.create-delete".to_owned()));
         assert!(member.contains(&"turn.relay.allocate".to_owned()));
         assert!(!member.contains(&"webtty.logs.read-only".to_owned()));
+        let manages = "network.webtty-servers.read-write".to_owned();
+        assert!(!member.contains(&manages));
+        assert!(permissions(Role::Admin).contains(&manages));
         assert!(permissions(Role::Owner).contains(&"webtty.logs.read-only".to_owned()));
         assert!(
             permissions(Role::Owner)

@@ -18,7 +18,6 @@ use crate::keys::KeyError;
 use crate::metrics;
 use crate::problem::Answer;
 use crate::random;
-use crate::wire::hex;
 
 /// A link that stands.
 pub(super) struct Link {
@@ -74,7 +73,7 @@ impl Link {
             cluster,
             out,
             told,
-            id: hex(&random::bytes::<16>()?),
+            id: hex::encode(random::bytes::<16>()?),
             from,
             since,
             seen_at: None,

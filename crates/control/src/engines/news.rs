@@ -7,7 +7,7 @@ use api::link::Item;
 use jiff::Timestamp;
 use store::changes::{Change, Kind};
 use store::{Conn, directory};
-use types::id::{CredentialId, ProjectId, UserId, WorkspaceId};
+use types::id::{CredentialId, ProjectId, UserId, WebttyServerId, WorkspaceId};
 
 use super::cluster::Cluster;
 use super::items;
@@ -18,6 +18,7 @@ struct Subjects {
     projects: BTreeSet<ProjectId>,
     people: BTreeSet<UserId>,
     credentials: BTreeSet<CredentialId>,
+    webtty_servers: BTreeSet<WebttyServerId>,
     ended: Vec<String>,
 }
 
@@ -43,6 +44,8 @@ pub(super) async fn items(
     let parts = served.parts(conn, &ids).await?;
     let ids: Vec<_> = about.credentials.iter().copied().collect();
     let credentials = served.credentials(conn, &ids, now).await?;
+    let ids: Vec<_> = about.webtty_servers.iter().copied().collect();
+    let webtty_servers = served.webtty_servers(conn, &ids).await?;
     let ended = directory::ended(conn, about.ended).await?;
 
     let there: BTreeSet<_> = credentials.iter().map(|row| row.id).collect();
@@ -50,6 +53,9 @@ pub(super) async fn items(
     let mut news: Vec<Item> = gone
         .map(|id| Item::CredentialGone { id: id.to_string() })
         .collect();
+    let there: BTreeSet<_> = webtty_servers.iter().map(|row| row.id).collect();
+    let gone = about.webtty_servers.difference(&there);
+    news.extend(gone.map(|id| Item::WebttyServerGone { id: id.to_string() }));
     news.extend(ended.into_iter().map(items::ended));
     let there: BTreeSet<_> = people.iter().map(|row| row.id).collect();
     let gone = about.people.difference(&there);
@@ -60,6 +66,7 @@ pub(super) async fn items(
     news.extend(items::people(people, &parts));
     news.extend(credentials.into_iter().filter_map(items::credential));
     news.extend(items::projects(cluster, projects, &ports));
+    news.extend(webtty_servers.into_iter().map(items::webtty_server));
     Ok(Some(news))
 }
 
@@ -80,6 +87,7 @@ impl Subjects {
                 Kind::Members => joined.extend(id::<WorkspaceId>(change)),
                 Kind::Person => about.people.extend(id::<UserId>(change)),
                 Kind::Credential => about.credentials.extend(id::<CredentialId>(change)),
+                Kind::WebttyServer => about.webtty_servers.extend(id::<WebttyServerId>(change)),
                 Kind::Ended => about.ended.push(change.key.clone()),
             }
         }
@@ -116,10 +124,12 @@ impl Subjects {
             projects,
             people,
             credentials,
+            webtty_servers,
             ended,
         } = self;
         let most = usize::try_from(MOST).unwrap_or(usize::MAX);
-        projects.len() + people.len() + credentials.len() + ended.len() >= most
+        let named = projects.len() + people.len() + credentials.len() + webtty_servers.len();
+        named + ended.len() >= most
     }
 }
 

@@ -63,6 +63,15 @@ impl Concerns {
                     concerns.add_owner_of(&told.id, directory);
                 }
                 Item::CredentialGone { id } => concerns.add_owner_of(id, directory),
+                Item::WebttyServer(told) => {
+                    concerns.add(Concern::Project(told.project_id.as_str().into()));
+                }
+                Item::WebttyServerGone { id } => {
+                    // A server that is not known has no tunnel.
+                    if let Some(project) = directory.project_of_webtty_server(id) {
+                        concerns.add(Concern::Project(project));
+                    }
+                }
                 Item::Ended(Ended { id, .. }) => concerns.add(Concern::Token(id.as_str().into())),
                 Item::Keys(_) | Item::RelayKeys(_) | Item::Unknown => concerns.everybody = true,
             }

@@ -41,12 +41,12 @@ pub fn refuse_unavailable(
         ("mtls_auth", properties.mtls_auth == Some(true)),
         ("geo_ip", !properties.geo_ip.is_empty()),
         ("port", properties.port.is_some()),
-    ];
-    let of_nobody = [
         (
             "protocol=webtty",
             properties.protocol == Some(Protocol::Webtty),
         ),
+    ];
+    let of_nobody = [
         ("protocol=dtls", properties.protocol == Some(Protocol::Dtls)),
         ("protocol=quic", properties.protocol == Some(Protocol::Quic)),
         (
@@ -162,7 +162,7 @@ mod tests {
             ),
             (json!({"geo_ip": ["CH"]}), None),
             (json!({"protocol": "tcp", "port": 4000}), None),
-            (json!({"protocol": "webtty"}), Some("protocol=webtty")),
+            (json!({"protocol": "webtty"}), None),
             (
                 json!({"protocol": "http", "http_version": "h3"}),
                 Some("http_version=h3"),

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use types::tunnel::{Country, IpRange, TunnelProperties};
+use types::tunnel::{Country, IpRange, Protocol, TunnelProperties};
 
 /// The guards of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,11 +37,14 @@ impl Guards {
 impl TunnelPolicy {
     /// Compiles resolved properties.
     pub fn compile(properties: &TunnelProperties) -> Self {
+        let is_terminal = properties.protocol == Some(Protocol::Webtty);
         Self {
             published: properties.publish.unwrap_or(true),
             guards: Guards {
-                token: properties.token_auth == Some(true),
-                session: properties.svc_auth == Some(true),
+                // Who opens a managed terminal is known by a token, always (WT-6). A page of
+                // another origin could have a browser show a session's cookie.
+                token: properties.token_auth == Some(true) || is_terminal,
+                session: properties.svc_auth == Some(true) && !is_terminal,
                 certificate: properties.mtls_auth == Some(true),
                 challenge: properties.challenge_mode == Some(true),
             },

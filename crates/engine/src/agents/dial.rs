@@ -1,21 +1,35 @@
 //! A private tunnel dialled by name or id.
 
+use std::future::pending;
 use std::sync::Arc;
 
 use transport::TlsStream;
 use types::id::StreamId;
 use types::permission::Permission;
+use types::webtty::Transport;
 use wire::message::{StreamOutcome, StreamReq, StreamRsp};
 use wire::{Error, Kind};
 
 use super::hello::{farewell, send, token};
-use super::{OpenError, Purpose, TunnelStream};
+use super::{Agent, OpenError, Purpose, TunnelStream};
 use crate::access::{self, Proof, Rule, TokenForm, Visitor};
 use crate::core::{Core, Worker};
 use crate::directory::Project;
-use crate::edge::raw;
 use crate::edge::record::{Outcome, Record};
+use crate::edge::{UpIo, raw};
 use crate::limits::Shaped;
+use crate::live::LiveTunnel;
+use crate::webtty::{self, Opener, Peer, Policy, Reserved, Server, Stated};
+
+/// A stream that a dialler asked for, and may have.
+struct Opened {
+    tunnel: Arc<LiveTunnel<Agent>>,
+    proof: Proof,
+    stream: Shaped<TunnelStream>,
+    id: StreamId,
+    /// A place for the session, at a managed terminal server.
+    terminal: Option<(Policy, Reserved)>,
+}
 
 /// Serves one dialler: judges it, opens the stream, joins the two.
 pub(super) async fn serve(
@@ -28,7 +42,7 @@ pub(super) async fn serve(
     let mut record = Record::begin(worker, "dial", stream.get_ref().0.peer().ip());
     let opened = open(&request, &stream, project, &mut record, worker).await;
     let outcome = match &opened {
-        Ok((_, id)) => StreamOutcome::StreamId(id.to_string()),
+        Ok(opened) => StreamOutcome::StreamId(opened.id.to_string()),
         Err(error) => StreamOutcome::Error(error.clone()),
     };
     // A dialler that did not want to wait learns from the close that there is no stream.
@@ -43,8 +57,54 @@ pub(super) async fn serve(
             return;
         }
     }
-    if let Ok((through, _)) = opened {
-        raw::join(stream, through, &mut record).await;
+    match opened {
+        Ok(mut opened) => match opened.terminal.take() {
+            Some((policy, place)) => {
+                let opening = terminal(stream, opened, policy, (place, record), worker);
+                Box::pin(opening).await;
+            }
+            None => raw::join(stream, opened.stream, &mut record).await,
+        },
+        Err(_told) => {}
+    }
+}
+
+/// Opens a session at a managed terminal server, and serves the dialler for as long as they take
+/// part. What goes wrong from here on is said in the words of terminals.
+async fn terminal(
+    stream: TlsStream,
+    opened: Opened,
+    policy: Policy,
+    (place, mut record): (Reserved, Record),
+    worker: &Arc<Worker>,
+) {
+    let source = stream.get_ref().0.peer().ip();
+    let Opened { tunnel, proof, .. } = opened;
+    let peer = Peer::plain(stream);
+    let io = UpIo::Plain(opened.stream);
+    let server = match Server::reach(io, &tunnel.view, Some(&proof), source).await {
+        Ok(server) => server,
+        Err(error) => {
+            record.failed(error.to_string());
+            return webtty::refuse(peer, &error.to_string()).await;
+        }
+    };
+    record.opened();
+    record.first_byte();
+    let opener = Opener::of(
+        Some(&proof),
+        Stated::default(),
+        policy,
+        Transport::Plain,
+        &worker.core.tenancy,
+    );
+    match webtty::begin(worker, &tunnel, opener, server, (place, record)) {
+        Ok(begun) => webtty::participate(&begun.session, &begun.seat, peer, pending()).await,
+        Err(refused) => {
+            let (not, mut record) = *refused;
+            record.failed(not.to_string());
+            webtty::refuse(peer, &not.to_string()).await;
+        }
     }
 }
 
@@ -54,7 +114,7 @@ async fn open(
     project: &Project,
     record: &mut Record,
     worker: &Arc<Worker>,
-) -> Result<(Shaped<TunnelStream>, StreamId), Error> {
+) -> Result<Opened, Error> {
     let core: &Core = &worker.core;
     record.ended(Outcome::Refused);
     if request
@@ -95,6 +155,18 @@ async fn open(
     record
         .enter(&tunnel.project)
         .map_err(|none| Error::capacity_exhausted(none.to_string()))?;
+    let terminal = if webtty::is_at(&tunnel.view) {
+        let policy = Policy::of(&tunnel.view, project, Some(&proof), &core.tenancy);
+        let policy = policy.map_err(|not| {
+            record.decided(Rule::Permission.as_str(), Some(not.to_string().into()));
+            Error::unauthorized(not.to_string())
+        })?;
+        let place = core.terminals.reserve(&project.id);
+        let place = place.map_err(|full| Error::capacity_exhausted(full.to_string()))?;
+        Some((policy, place))
+    } else {
+        None
+    };
     record.decided(Rule::Token.as_str(), None);
     let source = stream.get_ref().0.peer().ip();
     record.admitted(&tunnel, Visitor::at(source), Some(&proof));
@@ -103,12 +175,19 @@ async fn open(
         .open_stream(worker.index, tunnel.view.id, source, Purpose::Bytes)
         .await;
     let shaped = opened.map(|(stream, id)| (Shaped::new(stream, &tunnel), id));
-    shaped.map_err(|error| {
+    let (stream, id) = shaped.map_err(|error| {
         record.failed(error.to_string());
         match error {
             OpenError::Refused(refusal) => refusal,
             OpenError::Full => Error::capacity_exhausted(error.to_string()),
             OpenError::Gone | OpenError::Deadline => Error::service_unavailable(error.to_string()),
         }
+    })?;
+    Ok(Opened {
+        tunnel,
+        proof,
+        stream,
+        id,
+        terminal,
     })
 }

@@ -1,6 +1,7 @@
 //! The actor of one control channel: it reads what the agent asks, answers, and keeps the channel
 //! alive. When the channel ends, its tunnels go; streams that were accepted live on.
 
+mod admission;
 mod opening;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +32,7 @@ use super::lanes::Lanes;
 use super::pool::Pool;
 use super::{Agent, OUTBOX, Order, random_bytes};
 use crate::core::{Core, Worker};
-use crate::directory::Project;
+use crate::directory::{Project, WebttyServer};
 use crate::live::Identity;
 
 /// How long a write to the control channel may take: an agent that does not read for so long is
@@ -85,6 +86,8 @@ struct Session {
     tunnels: BTreeSet<TunnelId>,
     /// Those on reserved ports.
     reserved: BTreeMap<TunnelId, u16>,
+    /// Those of registered servers.
+    servers: BTreeMap<TunnelId, Arc<WebttyServer>>,
     out: Vec<u8>,
     closing: bool,
 }
@@ -187,6 +190,7 @@ impl Session {
             orders,
             tunnels: BTreeSet::new(),
             reserved: BTreeMap::new(),
+            servers: BTreeMap::new(),
             out: Vec::new(),
             closing: false,
         };
@@ -280,7 +284,8 @@ impl Session {
                     if let Some(end) = self.lapsed() {
                         return end;
                     }
-                    if let Err(end) = self.give_up_ports() {
+                    let given_up = self.give_up_ports().and_then(|()| self.give_up_servers());
+                    if let Err(end) = given_up {
                         return end;
                     }
                 }
@@ -364,6 +369,7 @@ impl Session {
             Order::Send(message) => self.say(&message),
             Order::TakenOver(tunnel) => {
                 self.reserved.remove(&tunnel);
+                self.servers.remove(&tunnel);
                 if !self.tunnels.remove(&tunnel) {
                     return Ok(());
                 }
@@ -382,10 +388,14 @@ impl Session {
         let gone: Vec<_> = self.reserved.iter().filter(released).collect();
         let gone: Vec<TunnelId> = gone.into_iter().map(|(tunnel, _)| *tunnel).collect();
         drop(state);
-        for tunnel in gone {
+        self.give_up(gone, "the reserved port was released")
+    }
+
+    fn give_up(&mut self, tunnels: Vec<TunnelId>, reason: &str) -> Result<(), End> {
+        for tunnel in tunnels {
             let tunnel_id = tunnel.to_string();
             self.close_tunnel(&tunnel_id);
-            let message = "the reserved port was released".to_owned();
+            let message = reason.to_owned();
             self.say(&Kind::ServerMessage(ServerMessage { message }).into())?;
             self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
         }
@@ -398,6 +408,7 @@ impl Session {
         };
         self.tunnels.remove(&id);
         self.reserved.remove(&id);
+        self.servers.remove(&id);
         if self
             .core
             .live

@@ -13,7 +13,7 @@ use types::query_credential;
 
 use super::Api;
 use super::lifetime::{Lifetime, Right};
-use crate::access::Bearer;
+use crate::access::{Bearer, Denied};
 use crate::directory::Project;
 use crate::live::Load;
 
@@ -29,6 +29,8 @@ pub(super) struct Caller<N> {
 /// The permission that an operation needs.
 pub(super) trait Needs: Send {
     const PERMISSION: Option<Permission>;
+    /// Another that does as well: it holds the rule of the operation, too.
+    const OR: Option<Permission> = None;
 }
 
 /// Any valid credential.
@@ -47,6 +49,39 @@ impl Needs for ReadResources {
     const PERMISSION: Option<Permission> = Some(Permission::TunnelsResourcesReadOnly);
 }
 
+/// `webtty.sessions.read-only`, or `webtty.sessions.read-write`, which may read as well (WT-4).
+#[derive(Debug)]
+pub(super) struct ReadTerminals;
+
+/// `webtty.sessions.read-write` (WT-4).
+#[derive(Debug)]
+pub(super) struct WriteTerminals;
+
+/// `webtty.logs.read-only` (WT-4).
+#[derive(Debug)]
+pub(super) struct ReadRecordings;
+
+/// `webtty.logs.read-write`.
+#[derive(Debug)]
+pub(super) struct DeleteRecordings;
+
+impl Needs for ReadRecordings {
+    const PERMISSION: Option<Permission> = Some(Permission::WebttyLogsReadOnly);
+}
+
+impl Needs for DeleteRecordings {
+    const PERMISSION: Option<Permission> = Some(Permission::WebttyLogsReadWrite);
+}
+
+impl Needs for ReadTerminals {
+    const PERMISSION: Option<Permission> = Some(Permission::WebttySessionsReadOnly);
+    const OR: Option<Permission> = Some(Permission::WebttySessionsReadWrite);
+}
+
+impl Needs for WriteTerminals {
+    const PERMISSION: Option<Permission> = Some(Permission::WebttySessionsReadWrite);
+}
+
 impl<A: Load, N: Needs> FromRequestParts<Arc<Api<A>>> for Caller<N> {
     type Rejection = Refusal;
 
@@ -54,7 +89,13 @@ impl<A: Load, N: Needs> FromRequestParts<Arc<Api<A>>> for Caller<N> {
         let token = api.verify(bearer(parts)?)?;
         let project = project(parts)?;
         if let Some(permission) = N::PERMISSION {
-            api.tenancy.require(&token, &project, permission)?;
+            let required = api.tenancy.require(&token, &project, permission);
+            if let Err(denied) = required {
+                let other = N::OR.map(|other| api.tenancy.require(&token, &project, other));
+                if other.is_none_or(|other| other.is_err()) {
+                    return Err(denied.into());
+                }
+            }
         }
         Ok(Self {
             token,
@@ -102,6 +143,7 @@ impl<A: Load> FromRequestParts<Arc<Api<A>>> for Watcher {
             tenancy: api.tenancy.clone(),
             project: Arc::clone(&project),
             permission,
+            also: None,
         };
         let lifetime = Lifetime::new(
             text,
@@ -119,7 +161,82 @@ impl<A: Load> FromRequestParts<Arc<Api<A>>> for Watcher {
     }
 }
 
+/// Somebody who brings a stream and proves with its first message that they may: a credential is
+/// judged where there is one, and needs not be there. Browsers can send none but in the query.
+#[derive(Debug)]
+pub(super) struct Joiner {
+    pub(super) project: Arc<Project>,
+}
+
+impl<A: Load> FromRequestParts<Arc<Api<A>>> for Joiner {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
+        let query = parts.uri.query().unwrap_or_default();
+        let token = match query_credential::extract(query, api.reserved()) {
+            Err(malformed) => return Err(refused(&malformed)),
+            Ok(Some(found)) => {
+                let token = api.verify(&found.token)?;
+                watch::check(&token, api.unix_seconds()).map_err(|refusal| refused(&refusal))?;
+                Some(token)
+            }
+            Ok(None) if Bearer::of(&parts.headers) == Bearer::Absent => None,
+            Ok(None) => Some(api.verify(bearer(parts)?)?),
+        };
+        let project = project(parts)?;
+        if let Some(token) = token {
+            api.reads_terminals(&token, &project)?;
+        }
+        Ok(Self { project })
+    }
+}
+
+impl<N> Caller<N> {
+    /// For how long what the caller begins may last: as long as the token that it came with, and
+    /// this permission. `None` where the token was not sent as a bearer, which cannot be.
+    pub(super) fn lifetime<A>(
+        &self,
+        api: &Api<A>,
+        headers: &http::HeaderMap,
+        permission: Permission,
+    ) -> Option<Lifetime> {
+        // Taken first: what is revoked from here on is seen at the stream's first wait.
+        let changes = api.tokens.changes();
+        let Bearer::Token(text) = Bearer::of(headers) else {
+            return None;
+        };
+        let right = Right {
+            tenancy: api.tenancy.clone(),
+            project: Arc::clone(&self.project),
+            permission,
+            also: None,
+        };
+        Some(Lifetime::new(
+            Secret::new(text),
+            self.token.expires_at,
+            Arc::clone(&api.tokens),
+            right,
+            Arc::clone(&api.clock),
+            changes,
+        ))
+    }
+}
+
 impl<A> Api<A> {
+    /// The permission by which a token may see terminals, the larger one where it has both.
+    pub(super) fn reads_terminals(
+        &self,
+        token: &Verified,
+        project: &Project,
+    ) -> Result<Permission, Denied> {
+        let write = Permission::WebttySessionsReadWrite;
+        if self.tenancy.require(token, project, write).is_ok() {
+            return Ok(write);
+        }
+        let read = Permission::WebttySessionsReadOnly;
+        self.tenancy.require(token, project, read).map(|()| read)
+    }
+
     pub(super) fn unix_seconds(&self) -> i64 {
         self.clock.now().as_second()
     }

@@ -16,7 +16,7 @@ use crate::directory::Project;
 
 /// The token of a stream, judged again whenever keys or revocations change.
 #[derive(Debug)]
-pub(super) struct Lifetime {
+pub(crate) struct Lifetime {
     text: Secret,
     expires_at: Option<i64>,
     tokens: Arc<Tokens>,
@@ -34,11 +34,13 @@ pub(super) struct Right {
     pub(super) tenancy: Tenancy,
     pub(super) project: Arc<Project>,
     pub(super) permission: Permission,
+    /// A further one, of what else the stream shows.
+    pub(super) also: Option<Permission>,
 }
 
 /// Why a stream may not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Lapse {
+pub(crate) enum Lapse {
     #[error("the token has expired")]
     Expired,
     #[error("the token is no longer valid")]
@@ -65,8 +67,13 @@ impl Lifetime {
         }
     }
 
+    /// Ends with this permission, too.
+    pub(super) fn needs_too(&mut self, permission: Permission) {
+        self.right.also = Some(permission);
+    }
+
     /// Waits until the token no longer holds. Cancel-safe.
-    pub(super) async fn lapse(&mut self) -> Lapse {
+    pub(crate) async fn lapse(&mut self) -> Lapse {
         loop {
             let Some(left) = self.left() else {
                 return Lapse::Expired;
@@ -111,8 +118,12 @@ impl Lifetime {
             tenancy,
             project,
             permission,
+            also,
         } = &self.right;
-        token.is_some_and(|token| tenancy.require(&token, project, *permission).is_ok())
+        token.is_some_and(|token| {
+            let mut needed = [Some(*permission), *also].into_iter().flatten();
+            needed.all(|needed| tenancy.require(&token, project, needed).is_ok())
+        })
     }
 }
 

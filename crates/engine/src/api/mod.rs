@@ -5,6 +5,7 @@
 //! is credential (401), permission (403), shape (400), existence (404), boundary (403).
 
 mod caller;
+mod cors;
 #[cfg(feature = "discovery")]
 mod document;
 mod lifetime;
@@ -12,6 +13,7 @@ mod lists;
 mod sse;
 mod watch;
 mod websocket;
+mod webtty;
 
 use std::sync::Arc;
 
@@ -28,10 +30,12 @@ use types::problem::Problem;
 use types::query_credential;
 
 use self::caller::{Anything, Caller};
+pub(crate) use self::lifetime::Lifetime;
 use crate::access::{Tenancy, Tokens};
 use crate::clock::Clock;
 use crate::directory::Project;
 use crate::live::{Live, Load, View};
+use crate::webtty::Sessions;
 
 /// What the handlers share.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub struct Api<A> {
     pub tokens: Arc<Tokens>,
     pub clock: Arc<dyn Clock>,
     pub tenancy: Tenancy,
+    /// Managed terminals.
+    pub terminals: Arc<Sessions>,
     /// How the link to the platform does, in a managed engine.
     pub link: Option<Arc<link::Status>>,
     /// `compat.rstream`: the other brand's spellings too.
@@ -63,11 +69,16 @@ pub fn router<A: Load>(api: Arc<Api<A>>) -> Router {
             paths::WEBSOCKET,
             get(websocket::watch::<A>).connect(websocket::watch::<A>),
         );
+    let router = router.merge(webtty::router());
     #[cfg(feature = "discovery")]
     let router = router.route(paths::OPENAPI, get(document::serve));
     router
         .fallback(async || Refusal::from(Problem::not_found()))
         .method_not_allowed_fallback(async || Refusal::from(Problem::method_not_allowed()))
+        .layer(axum::middleware::from_fn_with_state(
+            Arc::clone(&api),
+            cors::let_the_platform_in::<A>,
+        ))
         .with_state(api)
 }
 
@@ -96,6 +107,7 @@ impl<A> Api<A> {
             workspace: project.state().workspace_id.clone(),
             params,
             token,
+            webtty: false,
             compat: self.compat,
         }
     }

@@ -11,7 +11,7 @@ use super::Api;
 use super::caller::Watcher;
 use super::lifetime::{Lapse, Lifetime};
 use crate::access::reaches_list;
-use crate::live::{Ended, Events, Frame, Load, Subscription};
+use crate::live::{Ended, Events, Frame, Load, Subscription, View};
 
 /// An open stream: its first frame, then the changes, until it ends with a reason.
 #[derive(Debug)]
@@ -33,12 +33,21 @@ pub(super) enum End {
 impl Watch {
     pub(super) fn open<A: Load>(
         api: &Arc<Api<A>>,
-        watcher: Watcher,
+        mut watcher: Watcher,
         uri: &Uri,
     ) -> Result<Self, Refusal> {
         let params = WatchParams::from_query(uri.query().unwrap_or_default(), api.compat)?;
         reaches_list(&watcher.token, &watcher.project)?;
-        let view = api.view(&watcher.project, watcher.token, params);
+        let webtty = params.webtty;
+        if webtty {
+            // WT-5: events of terminals are for those who may watch these, and ask for them.
+            let permission = api.reads_terminals(&watcher.token, &watcher.project)?;
+            watcher.lifetime.needs_too(permission);
+        }
+        let view = View {
+            webtty,
+            ..api.view(&watcher.project, watcher.token, params)
+        };
         let subscription = api.live.subscribe(view).map_err(|full| {
             Problem::unavailable()
                 .with_detail(full.to_string())

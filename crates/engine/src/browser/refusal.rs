@@ -104,6 +104,11 @@ fn steps(problem: &Problem) -> Steps {
             "The tunnel is there, the service at its other end is slow or stuck. Try again later.",
             "See what the service is busy with: the output of its `svc forward` shows each stream.",
         ),
+        "loop_detected" => (
+            "Nothing that you can change: the service has to be set up in another way.",
+            "Point the agent, or the service behind it, at the service itself instead of at a \
+             public name of this engine.",
+        ),
         "rate_limited" => (
             "Others may be visiting it, too.",
             "The plan of the project says how often its tunnels may be visited: `svc project \
@@ -242,6 +247,7 @@ mod tests {
             Problem::unavailable().with_retry_after(5),
             Problem::tunnel_offline(5),
             Problem::upstream_timeout(),
+            Problem::loop_detected(),
         ]
     }
 

@@ -42,6 +42,11 @@ pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> Checked<E
             Auth::Platform(control_plane(section, state_dir)?)
         }
     };
+    let data_dir = match &auth {
+        Auth::Platform(platform) => Some(platform.data_dir.as_path()),
+        Auth::Keys(_) => None,
+    };
+    let recordings = super::recordings::check(file.webtty.recordings, data_dir)?;
     let config = EngineConfig {
         host,
         log_level: file.engine.log_level,
@@ -57,6 +62,7 @@ pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> Checked<E
         limits: limits(&file.limits)?,
         geoip_file: optional_path("geoip.file", file.geoip.file)?,
         compat_rstream: file.compat.rstream,
+        recordings,
     };
     listeners_do_not_collide(&config)?;
     Ok(config)
@@ -103,7 +109,7 @@ fn path(key: &str, value: String) -> Checked<PathBuf> {
     Ok(PathBuf::from(value))
 }
 
-fn optional_path(key: &str, value: Option<String>) -> Checked<Option<PathBuf>> {
+pub(super) fn optional_path(key: &str, value: Option<String>) -> Checked<Option<PathBuf>> {
     value.map(|value| path(key, value)).transpose()
 }
 
@@ -271,20 +277,23 @@ fn jwks_url(value: &str) -> Checked<Uri> {
             "an address with a user name is not supported",
         ));
     }
-    let literal = host.trim_start_matches('[').trim_end_matches(']');
-    let loopback = host.eq_ignore_ascii_case("localhost")
-        || literal
-            .parse::<IpAddr>()
-            .is_ok_and(|ip| ip.to_canonical().is_loopback());
     match uri.scheme_str() {
         Some("https") => Ok(uri),
-        Some("http") if loopback => Ok(uri),
+        Some("http") if is_loopback(host) => Ok(uri),
         Some("http") => Err(ConfigError::new(
             key,
             "http is accepted on loopback only; use https",
         )),
         _ => Err(invalid()),
     }
+}
+
+/// Whether the host of an address is this machine.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    let address = literal.parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 fn timeouts(section: &TimeoutsSection) -> Checked<Timeouts> {

@@ -7,6 +7,8 @@ use daemon::metrics::MetricsSection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::recordings::RecordingsSection;
+
 /// The configuration of `svc engine`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -40,6 +42,8 @@ pub(super) struct EngineFile {
     pub(super) geoip: GeoipSection,
     /// Spellings of other platforms.
     pub(super) compat: CompatSection,
+    /// Managed terminals.
+    pub(super) webtty: WebttySection,
     /// The platform that a managed engine follows. With this section the engine serves the
     /// projects of the platform, `engine.host` is the cluster's domain, and `auth.jwt` names no
     /// keys; without it the engine is a community engine.
@@ -341,6 +345,13 @@ pub(super) struct CompatSection {
     /// parameter `rstream.token` and the field `rstream_auth`. Their agent protocol is always
     /// spoken.
     pub(super) rstream: bool,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct WebttySection {
+    /// Recordings of sessions.
+    pub(super) recordings: RecordingsSection,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -12,6 +12,7 @@ mod person;
 mod project;
 #[cfg(test)]
 mod tests;
+mod webtty;
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -26,6 +27,7 @@ pub use self::authority::{Authority, Chain, Validity};
 pub use self::credential::{Credential, Proof};
 pub use self::person::Person;
 pub use self::project::{GeoRule, Project, ProjectPolicy, ProjectState};
+pub use self::webtty::{NotAdmitted, WebttyServer};
 use crate::access::Digest;
 
 /// What the platform told. Shared by every worker.
@@ -44,6 +46,8 @@ pub struct Directory {
     certificates: papaya::HashMap<Digest, Arc<Credential>>,
     /// Credentials that accept every certificate of an authority.
     authorities: ArcSwap<Vec<Arc<Credential>>>,
+    /// Registered servers of terminals.
+    webtty_servers: papaya::HashMap<Arc<str>, Arc<WebttyServer>>,
     /// Tokens and sessions that were ended, until nothing can come of them anyway.
     ended: papaya::HashMap<Arc<str>, i64>,
     /// Held while items are put in: there is one writer, and this keeps it so.
@@ -71,6 +75,9 @@ impl Directory {
         }
         for id in missing(&self.credentials, &kept.credentials) {
             self.put(Item::CredentialGone { id });
+        }
+        for id in missing(&self.webtty_servers, &kept.webtty_servers) {
+            self.put(Item::WebttyServerGone { id });
         }
         for id in missing(&self.ended, &kept.ended) {
             self.ended.pin().remove(id.as_str());
@@ -140,6 +147,18 @@ impl Directory {
         self.authorities.load_full()
     }
 
+    /// The registered server of terminals with this id, where it is of this project.
+    pub fn webtty_server(&self, project: &str, id: &str) -> Option<Arc<WebttyServer>> {
+        let servers = self.webtty_servers.pin();
+        let server = servers.get(id)?;
+        (*server.project_id == *project).then(|| Arc::clone(server))
+    }
+
+    pub(crate) fn project_of_webtty_server(&self, id: &str) -> Option<Arc<str>> {
+        let servers = self.webtty_servers.pin();
+        servers.get(id).map(|server| Arc::clone(&server.project_id))
+    }
+
     /// Whether a token (by its `jti`) or a session was ended before its time.
     pub fn is_ended(&self, id: &str) -> bool {
         self.ended.pin().contains_key(id)
@@ -161,6 +180,13 @@ impl Directory {
             Arc::ptr_eq(&known, credential)
                 || known.is_but_its_end(credential) && !known.is_expired(now)
         })
+    }
+
+    /// The name of a person, where there is one.
+    pub fn name_of(&self, user_id: &str) -> Option<String> {
+        let people = self.people.pin();
+        let name = people.get(user_id).map(|person| person.name.as_ref());
+        name.filter(|name| !name.is_empty()).map(str::to_owned)
     }
 
     /// Whether a person has a part in the project whose role allows this. What a credential of
@@ -194,6 +220,7 @@ impl Directory {
         match item {
             Item::Project(told) => self.put_project(&told),
             Item::ProjectGone { id } => {
+                self.forget_webtty_servers(&id);
                 if let Some(gone) = self.projects.pin().remove(id.as_str()) {
                     self.forget_ports(&gone.id, &gone.state().addresses);
                     gone.end();
@@ -217,6 +244,12 @@ impl Directory {
                 self.put_credential(&Arc::new(Credential::compile(*told)));
             }
             Item::CredentialGone { id } => self.forget_credential(&id),
+            Item::WebttyServer(told) => self.put_webtty_server(&told),
+            Item::WebttyServerGone { id } => {
+                if let Some(gone) = self.webtty_servers.pin().remove(id.as_str()) {
+                    gone.end();
+                }
+            }
             Item::Ended(Ended { id, until }) => {
                 self.ended.pin().insert(id.into(), until);
             }
@@ -245,6 +278,28 @@ impl Directory {
         self.endpoints
             .pin()
             .insert(told.endpoint.as_str().into(), project);
+    }
+
+    fn put_webtty_server(&self, told: &api::link::WebttyServer) {
+        let servers = self.webtty_servers.pin();
+        let known = servers.get(told.id.as_str()).map(Arc::clone);
+        let server = Arc::new(WebttyServer::compile(told, known.as_deref()));
+        servers.insert(Arc::clone(&server.id), Arc::clone(&server));
+        if let Some(known) = known
+            && !known.goes_on_as(&server)
+        {
+            known.end();
+        }
+    }
+
+    fn forget_webtty_servers(&self, project: &str) {
+        self.webtty_servers.pin().retain(|_, server| {
+            let stays = *server.project_id != *project;
+            if !stays {
+                server.end();
+            }
+            stays
+        });
     }
 
     fn note_ports(&self, project: &Arc<str>, addresses: &[Address]) {
@@ -348,6 +403,7 @@ struct Kept {
     projects: HashSet<String>,
     people: HashSet<String>,
     credentials: HashSet<String>,
+    webtty_servers: HashSet<String>,
     ended: HashSet<String>,
 }
 
@@ -357,6 +413,7 @@ impl Kept {
             Item::Project(project) => self.projects.insert(project.id.clone()),
             Item::Person(person) => self.people.insert(person.id.clone()),
             Item::Credential(credential) => self.credentials.insert(credential.id.clone()),
+            Item::WebttyServer(server) => self.webtty_servers.insert(server.id.clone()),
             Item::Ended(ended) => self.ended.insert(ended.id.clone()),
             _ => false,
         };

@@ -9,6 +9,8 @@ use types::permission::{Permission, Permissions};
 pub struct Person {
     /// Id of the user.
     pub id: Arc<str>,
+    /// What others are shown; nothing where the person gave no name.
+    pub name: Box<str>,
     /// Unix seconds: browser sessions at tunnels that began before are over.
     pub sessions_after: i64,
     memberships: Box<[(Box<str>, Permissions)]>,
@@ -24,6 +26,7 @@ impl Person {
         });
         Self {
             id: told.id.into(),
+            name: told.name.into(),
             sessions_after: told.sessions_after,
             memberships: memberships.collect(),
         }

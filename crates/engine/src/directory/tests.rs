@@ -14,6 +14,7 @@ fn project(id: &str, endpoint: &str) -> Project {
 fn person(id: &str, permissions: &[&str]) -> Person {
     Person {
         id: id.to_owned(),
+        name: String::new(),
         memberships: vec![Membership {
             workspace_id: "wks_1".to_owned(),
             permissions: permissions.iter().map(|name| (*name).to_owned()).collect(),

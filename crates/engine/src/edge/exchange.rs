@@ -90,7 +90,7 @@ async fn connect(
 }
 
 /// Answers in the service's stead.
-async fn refuse(visitor: &mut Visitor, mut request: Request, problem: &Problem) -> Next {
+pub(super) async fn refuse(visitor: &mut Visitor, mut request: Request, problem: &Problem) -> Next {
     let answer = request.record.answer(problem, request.forward.form);
     // The body, if there is one, may be half read: where the next request begins is not known.
     let bodiless = BodyReader::from(request.body).is_done();

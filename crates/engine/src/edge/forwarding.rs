@@ -8,6 +8,7 @@ use types::query_credential;
 
 use super::answer::reason;
 use super::copy::Framing;
+use super::loops;
 use crate::access::Proof;
 use crate::browser;
 
@@ -20,6 +21,8 @@ pub(crate) struct Onward<'a> {
     /// Host and port as the visitor wrote them.
     pub(crate) authority: &'a str,
     pub(crate) source: IpAddr,
+    /// The engine's host.
+    pub(crate) engine: &'a str,
     pub(crate) body: BodyLength,
     /// The protocol that the connection is to change to.
     pub(crate) upgrade: Option<&'a str>,
@@ -84,6 +87,7 @@ impl Onward<'_> {
         };
         write!(forwarded, ";host=\"{}\";proto=https", self.authority).ok();
         http1::write_field(out, b"forwarded", forwarded.as_bytes());
+        http1::write_field(out, loops::FIELD, self.engine.as_bytes());
         if let Some(proof) = self.proof {
             let facts = [
                 ("svc-user-id", proof.user_id()),

@@ -19,6 +19,7 @@ use super::hold;
 use super::plan::{Forward, Inbound, plan};
 use super::record::{Outcome, Record};
 use super::seen::Seen;
+use super::terminal;
 use crate::core::Worker;
 
 /// How long a head may take from its first byte to its last.
@@ -200,6 +201,10 @@ impl Visitor {
                     down,
                     record,
                 };
+                if request.forward.terminal.is_some() {
+                    // The session ends with what let the visitor in, and hangs up to it.
+                    return terminal::run(self, request).await;
+                }
                 let cut = request.record.cut();
                 let ended = tokio::select! {
                     // Dropping the exchange closes both sides; its record says why.

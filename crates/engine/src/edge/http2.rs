@@ -25,6 +25,7 @@ use super::record::{Outcome, Record};
 use super::relay::{self, DownBody};
 use super::seen::Seen;
 use super::stall::Streams;
+use super::terminal;
 use crate::core::Worker;
 
 /// Requests of one visitor at the same time: what browsers use is below it.
@@ -114,6 +115,11 @@ impl Visitor {
             Ok(forward) => forward,
             Err(answer) => return Ok(refusal(answer, is_head)),
         };
+        if forward.terminal.is_some() {
+            record.ended(Outcome::Refused);
+            let problem = Problem::upgrade_required().with_detail(terminal::HTTP1);
+            return Ok(refusal(record.answer(&problem, forward.form), is_head));
+        }
         let cut = record.cut();
         let (worker, source) = (&self.worker, self.seen.source);
         let answering = async {

@@ -19,6 +19,7 @@ pub(crate) mod hold;
 mod http1;
 mod http2;
 mod idle;
+mod loops;
 mod own;
 mod patience;
 mod plan;
@@ -28,6 +29,7 @@ mod relay;
 mod seen;
 mod stall;
 mod summary;
+mod terminal;
 mod translate;
 mod upgrade;
 mod upstream;
@@ -41,7 +43,7 @@ pub(crate) use self::buffered::Buffered;
 pub(crate) use self::engine_api::serve as serve_api;
 pub(crate) use self::form::Form;
 pub(crate) use self::seen::Seen;
-pub(crate) use self::upstream::Upstreams;
+pub(crate) use self::upstream::{UpIo, Upstreams};
 use crate::core::Worker;
 
 /// Serves a visitor of published HTTP tunnels, in the version that the handshake agreed on.

@@ -12,15 +12,18 @@ use types::tunnel::Protocol;
 use super::answer::Answer;
 use super::form::Form;
 use super::forwarding::Onward;
+use super::loops;
 use super::own::{OwnRoute, to_challenge, to_sign_in};
 use super::record::{Outcome, Record};
 use super::seen::Seen;
+use super::terminal::Terminal;
 use crate::access::{self, Bearer, EdgeRequest, Proof, Rule};
 use crate::agents::Agent;
 use crate::browser::EdgeCookies;
 use crate::core::Core;
 use crate::limits;
 use crate::live::{LiveTunnel, Route};
+use crate::webtty;
 
 /// A request as the edge reads it, whichever HTTP version it came in.
 #[derive(Debug)]
@@ -80,6 +83,8 @@ pub(crate) struct Forward {
     pub(crate) form: Form,
     /// A visitor with a proof wants to know how long the edge took ([`DEBUG`]).
     pub(crate) timing: bool,
+    /// The visitor opens a terminal, which the engine itself serves.
+    pub(crate) terminal: Option<Box<Terminal>>,
     /// Tunnels of the same name that were asked before this one.
     pub(crate) failed: u8,
     /// What let the visitor in.
@@ -89,6 +94,11 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
+    /// What let the visitor in.
+    pub(super) fn proof(&self) -> Option<&Proof> {
+        self.proof.as_ref()
+    }
+
     /// Notes that the tunnel did not serve the request, which no service has seen, and turns to
     /// another one of its name that the visitor may come to. Whether there is one.
     pub(crate) fn turn_elsewhere(&mut self, core: &Core, record: &mut Record) -> bool {
@@ -193,7 +203,8 @@ fn judge<H: Heads>(
         }
     };
     record.tunnel(&tunnel);
-    if tunnel.view.properties.protocol != Some(Protocol::Http) {
+    let is_terminal = webtty::is_at(&tunnel.view);
+    if tunnel.view.properties.protocol != Some(Protocol::Http) && !is_terminal {
         // The name was another kind of tunnel's when the handshake was made, or is one now.
         record.decided("host", None);
         return Err(Problem::misdirected_request().into());
@@ -267,6 +278,21 @@ fn judge<H: Heads>(
     if let Some(proof) = &allowed.proof {
         record.proof(proof);
     }
+    let query = match &allowed.query {
+        // Nothing is left of it: the question mark goes too.
+        Some(rest) if rest.is_empty() => None,
+        Some(rest) => Some(rest.as_str()),
+        None => inbound.target.query,
+    };
+    let terminal = is_terminal.then(|| Terminal::asked(inbound, heads, query));
+    let terminal = terminal.transpose()?.map(Box::new);
+    let before = heads
+        .fields()
+        .filter(|field| field.kind == FieldKind::CdnLoop);
+    if loops::passes(before.map(|field| field.value), &core.config.host) >= loops::MOST {
+        record.decided("loop", None);
+        return Err(Problem::loop_detected().into());
+    }
     limits::count(&tunnel.project, &tunnel.meters, &*core.clock).map_err(|exceeded| {
         record.refused(Rule::RateLimit, Some(exceeded.to_string().into()));
         Problem::from(exceeded)
@@ -277,18 +303,13 @@ fn judge<H: Heads>(
         .path
         .as_ref()
         .map_or(inbound.target.path, |path| path.as_str());
-    let query = match &allowed.query {
-        // Nothing is left of it: the question mark goes too.
-        Some(rest) if rest.is_empty() => None,
-        Some(rest) => Some(rest.as_str()),
-        None => inbound.target.query,
-    };
     let upgrade = inbound.upgrade.filter(|upgrade| may_upgrade_to(upgrade));
     let onward = Onward {
         method: inbound.method.as_str(),
         target: Target { path, query },
         authority: inbound.authority,
         source: seen.source,
+        engine: &core.config.host,
         body: inbound.body,
         upgrade,
         proof: allowed.proof.as_ref(),
@@ -306,6 +327,7 @@ fn judge<H: Heads>(
         trailers: te.any(|field| field.value.eq_ignore_ascii_case(b"trailers")),
         form,
         timing: allowed.proof.is_some() && wants_timing(heads),
+        terminal,
         failed: 0,
         proof: allowed.proof,
         judged: allowed.path,

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use serde_json::Value;
 use types::boundary::ListScope;
 use types::client::Client;
 use types::event::{Event, EventType};
@@ -31,6 +32,20 @@ pub(super) struct Change {
 enum Object {
     Client(Arc<Client>),
     Tunnel(Arc<Tunnel>),
+    Webtty(Arc<WebttyChange>),
+}
+
+/// Something happened to a managed terminal session. It is told to those who ask for such events,
+/// and never to the platform (WT-5).
+#[derive(Debug)]
+pub struct WebttyChange {
+    pub event_type: EventType,
+    /// The tunnel of the session's server: who may not see it sees nothing of the session.
+    pub tunnel: Arc<Tunnel>,
+    /// Who opened the session.
+    pub user_id: Option<String>,
+    /// The session, participant or request, as the Engine API shows it.
+    pub object: Value,
 }
 
 impl Change {
@@ -50,6 +65,10 @@ impl Change {
     ) -> Self {
         let object = |tunnel: &Arc<Tunnel>| Object::Tunnel(Arc::clone(tunnel));
         Self::new(at, before.map(object), after.map(object))
+    }
+
+    pub(super) fn webtty(at: Timestamp, change: WebttyChange) -> Self {
+        Self::new(at, None, Some(Object::Webtty(Arc::new(change))))
     }
 
     fn new(at: Timestamp, before: Option<Object>, after: Option<Object>) -> Self {
@@ -73,8 +92,11 @@ impl Change {
         self.between(before, after)
     }
 
-    /// What the change is for somebody who sees everything.
+    /// What the change is for somebody who sees everything of clients and tunnels.
     pub(super) fn whole(&self) -> Option<Arc<SharedEvent>> {
+        if matches!(self.after, Some(Object::Webtty(_))) {
+            return None;
+        }
         self.between(self.before.as_ref(), self.after.as_ref())
     }
 
@@ -110,6 +132,7 @@ impl Object {
         match self {
             Self::Client(client) => view.shows_client(client),
             Self::Tunnel(tunnel) => view.shows_tunnel(tunnel),
+            Self::Webtty(change) => view.shows_webtty(&change.tunnel),
         }
     }
 }
@@ -166,6 +189,14 @@ impl SharedEvent {
                 event.cluster_id = owner("cluster_id", &tunnel.cluster_id);
                 event
             }
+            Object::Webtty(change) => {
+                let mut event = Event::new(self.id, kind, self.at, change.object.clone());
+                event.user_id.clone_from(&change.user_id);
+                event.workspace_id.clone_from(&change.tunnel.workspace_id);
+                event.project_id.clone_from(&change.tunnel.project_id);
+                event.cluster_id.clone_from(&change.tunnel.cluster_id);
+                event
+            }
         }
     }
 
@@ -177,13 +208,14 @@ impl SharedEvent {
             (Object::Tunnel(_), Verb::Created) => EventType::TunnelCreated,
             (Object::Tunnel(_), Verb::Updated) => EventType::TunnelUpdated,
             (Object::Tunnel(_), Verb::Deleted) => EventType::TunnelDeleted,
+            (Object::Webtty(change), _) => change.event_type,
         }
     }
 
     /// Whether this view's frame is the one that everybody gets.
     fn is_whole(&self, view: &View) -> bool {
         match &self.object {
-            Object::Client(_) => true,
+            Object::Client(_) | Object::Webtty(_) => true,
             Object::Tunnel(tunnel) => view.scope(tunnel) == ListScope::Visible { select: None },
         }
     }

@@ -23,7 +23,7 @@ mod shown;
 mod view;
 mod watch;
 
-pub use change::{Delivery, Frame};
+pub use change::{Delivery, Frame, WebttyChange};
 pub use group::{Health, Load};
 pub use hostnames::{HostnameRefused, Namespace};
 pub use limits::LiveLimits;

@@ -12,7 +12,7 @@ use types::id::{ClientId, TunnelId};
 use types::tunnel::{Hostname, Tunnel, TunnelProperties};
 
 use self::claim::serves_alike;
-use super::change::Change;
+use super::change::{Change, WebttyChange};
 use super::group::{Held, Load};
 use super::memory::{Order, Remembered};
 use super::names::{NameKey, NameRef, routed_hostname};
@@ -158,6 +158,13 @@ impl<A: Load> Live<A> {
             .watchers
             .publish(&Change::client(now, Some(&client.view), None));
         closed
+    }
+
+    /// Tells those who watch terminals what happened in a session. Its order is that of the calls.
+    pub fn tell_webtty(&self, change: WebttyChange) {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        state.watchers.publish(&Change::webtty(now, change));
     }
 
     /// Changes what is shown of a client: `client.updated`. Its id stays. Returns the new view.

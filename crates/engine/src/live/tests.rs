@@ -96,6 +96,7 @@ fn view(params: &str, resources: Option<&Value>) -> View {
         workspace: None,
         params: WatchParams::parse(params, false).unwrap(),
         token: token(resources),
+        webtty: false,
         compat: false,
     }
 }

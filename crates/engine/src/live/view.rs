@@ -24,6 +24,8 @@ pub struct View {
     pub params: WatchParams,
     /// The token, for where it reaches; its permissions were judged before.
     pub token: Arc<Verified>,
+    /// Whether events of managed terminals are in the view: asked for, and permitted.
+    pub webtty: bool,
     /// `compat.rstream`: whether objects carry the other brand's field names too.
     pub compat: bool,
 }
@@ -44,6 +46,14 @@ impl View {
     pub fn shows_tunnel(&self, tunnel: &Tunnel) -> bool {
         tunnel.project_id.as_deref() == Some(&*self.project)
             && self.params.tunnels.matches(tunnel)
+            && self.scope(tunnel) != ListScope::Hidden
+    }
+
+    /// Whether what happens in a session at this tunnel's server is in the view. What was asked of
+    /// tunnels narrows tunnels, not sessions.
+    pub fn shows_webtty(&self, tunnel: &Tunnel) -> bool {
+        self.webtty
+            && tunnel.project_id.as_deref() == Some(&*self.project)
             && self.scope(tunnel) != ListScope::Hidden
     }
 

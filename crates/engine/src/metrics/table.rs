@@ -261,6 +261,7 @@ const RULES: &[&str] = &[
     "offline",
     "unknown",
     "uninformed",
+    "loop",
     "public",
     "private",
     "edge",

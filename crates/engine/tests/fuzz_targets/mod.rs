@@ -70,6 +70,9 @@ pub(crate) fn directory(data: &[u8]) {
         Item::Credential(credential) => Some(Item::CredentialGone {
             id: credential.id.clone(),
         }),
+        Item::WebttyServer(server) => Some(Item::WebttyServerGone {
+            id: server.id.clone(),
+        }),
         _ => None,
     });
     directory.apply(gone.collect());

@@ -60,6 +60,35 @@ fn assert_rebuilt(seen_by_service: &Value, host: &str) {
     assert!(!forwarded[0].contains("evil"), "{forwarded:?}");
 }
 
+/// RFC 8586: what is told of earlier nodes stays, and the engine is told behind it.
+#[tokio::test]
+async fn where_a_request_has_been_is_told_and_counted() {
+    let engine = TestEngine::start().await;
+    let upstream = Upstream::http1().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor
+        .request("GET", "/", host, "CDN-Loop: other.example\r\n")
+        .await;
+    let answer = visitor.answer().await.json();
+    let told = seen(&answer, "cdn-loop");
+    let [other, own] = told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(other, "other.example");
+
+    for (times, status) in [(7, 200), (8, 508), (100, 508)] {
+        let before = format!("CDN-Loop: {}\r\n", vec![own; times].join(", "));
+        visitor.request("GET", "/", host, &before).await;
+        let answer = visitor.answer().await;
+        assert_eq!(answer.status, status, "{times}");
+        if status == 508 {
+            assert_eq!(answer.json()["code"], "loop_detected");
+        }
+    }
+}
+
 #[tokio::test]
 async fn forwarding_fields_are_rebuilt_whatever_the_visitor_says() {
     let engine = TestEngine::start().await;

@@ -89,6 +89,10 @@ mod upstreams;
 #[cfg(test)]
 mod websocket;
 #[cfg(test)]
+mod webtty;
+#[cfg(test)]
+mod webtty_recordings;
+#[cfg(test)]
 mod wired;
 #[cfg(test)]
 mod world;

@@ -5,6 +5,7 @@ mod following;
 mod isolation;
 mod reporting;
 mod revoked;
+mod servers;
 mod tokens;
 
 use client::{Agent, Properties, Target};

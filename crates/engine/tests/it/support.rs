@@ -12,6 +12,7 @@ use engine::api::Api;
 use engine::clock::{Clock, ManualClock, SystemClock};
 use engine::directory::Project;
 use engine::live::{Identity, Live, LiveLimits, LiveTunnel, Owner};
+use engine::webtty::Sessions;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -87,6 +88,16 @@ impl TestApi {
     }
 
     pub(crate) async fn with(clock: Arc<dyn Clock>, limits: LiveLimits, compat: bool) -> Self {
+        Self::with_terminals(clock, limits, compat, Arc::default()).await
+    }
+
+    /// With sessions of terminals, and what records them.
+    pub(crate) async fn with_terminals(
+        clock: Arc<dyn Clock>,
+        limits: LiveLimits,
+        compat: bool,
+        terminals: Arc<Sessions>,
+    ) -> Self {
         let project = Arc::new(Project::community());
         let live = Live::new(limits, Arc::clone(&clock));
         let tokens = Tokens::new(keyring().with_compat(compat));
@@ -95,6 +106,7 @@ impl TestApi {
             tokens: Arc::clone(&tokens),
             clock,
             tenancy: Tenancy::Community(Arc::clone(&project)),
+            terminals,
             link: None,
             compat,
             upgraded: TaskTracker::new(),

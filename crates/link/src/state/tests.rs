@@ -20,6 +20,7 @@ fn cursor(version: u32) -> Cursor {
 fn person(id: &str, workspace: &str) -> Item {
     Item::Person(Person {
         id: id.to_owned(),
+        name: String::new(),
         memberships: vec![Membership {
             workspace_id: workspace.to_owned(),
             permissions: vec![],
@@ -67,6 +68,36 @@ fn sample() -> State {
         ended("ses_1", 100),
     ];
     State::new(platform(), &items, cursor(5))
+}
+
+/// CP-12: an engine that starts without its platform still knows the keys of registered servers,
+/// and not those of deleted ones.
+#[test]
+fn cp_12_registered_servers_are_kept_until_they_are_gone() {
+    let server = |id: &str, status: &str| -> Item {
+        serde_json::from_value(
+            json!({"item": "webtty_server", "id": id, "project_id": "prj_1",
+            "name": id, "status": status, "recording_policy": "recorded",
+            "encryption_policy": "disabled", "access_policy": "project_members",
+            "keys": {"encryption": "a", "signing": "b"}}),
+        )
+        .unwrap()
+    };
+    let mut state = sample();
+    let others = state.items().len();
+    state.fold(
+        &[server("wsv_1", "active"), server("wsv_2", "active")],
+        cursor(6),
+    );
+    state.fold(&[server("wsv_1", "suspended")], cursor(7));
+    let gone = Item::WebttyServerGone {
+        id: "wsv_2".to_owned(),
+    };
+    state.fold(&[gone], cursor(8));
+    let kept = State::from_file(&state.to_file(ADDRESS), ADDRESS).unwrap();
+    let items = kept.items();
+    assert_eq!(items.len(), others + 1);
+    assert!(items.contains(&server("wsv_1", "suspended")));
 }
 
 #[test]

@@ -7,10 +7,11 @@ use store::changes::{self, Change, Kind};
 use store::credentials::{self, Credential};
 use store::sessions::{self, Session};
 use store::signing_keys::{self, SigningKey};
+use store::webtty_servers::{self, WebttyServer};
 use store::{
     PasswordHash, Sealed, addresses, members, projects, revoked_tokens, users, workspaces,
 };
-use types::id::{CredentialId, ProjectId};
+use types::id::{CredentialId, ProjectId, WebttyServerId};
 
 use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id, new_project};
@@ -45,6 +46,10 @@ const TELLS: &[&str] = &[
     "users::change_status",
     "users::set_password",
     "users::set_status",
+    "webtty_servers::delete",
+    "webtty_servers::enrol",
+    "webtty_servers::insert",
+    "webtty_servers::update",
     "workspaces::change_status",
     "workspaces::set_status",
 ];
@@ -107,7 +112,6 @@ const SILENT_FILES: &[&str] = &[
     "usage",
     "used_challenges",
     "webhooks",
-    "webtty_servers",
 ];
 
 /// Whoever adds a function that writes decides here whether engines are to hear of it.
@@ -337,6 +341,22 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     tells!("signing_keys::purge", |tx, _| Box::pin(async move {
         assert_eq!(signing_keys::purge(tx, at(5), at(5)).await.unwrap(), 1);
     }), Keys "");
+    let id = WebttyServerId::new(7, [7; 10]);
+    tells!("webtty_servers::insert", |tx, g| Box::pin(async move {
+        webtty_servers::insert(tx, &server(g.ann)).await.unwrap();
+    }), WebttyServer id);
+    tells!("webtty_servers::enrol", |tx, g| Box::pin(async move {
+        let keys = serde_json::json!({});
+        let id = server(g.ann).id;
+        assert!(webtty_servers::enrol(tx, g.ann.project, id, &keys, at(3)).await.unwrap());
+    }), WebttyServer id);
+    tells!("webtty_servers::update", |tx, g| Box::pin(async move {
+        assert!(webtty_servers::update(tx, &server(g.ann)).await.unwrap());
+    }), WebttyServer id);
+    tells!("webtty_servers::delete", |tx, g| Box::pin(async move {
+        let id = server(g.ann).id;
+        assert!(webtty_servers::delete(tx, g.ann.project, id, at(3)).await.unwrap());
+    }), WebttyServer id);
     assert_eq!(covered, TELLS.iter().copied().collect());
 
     // What tells nothing moves nothing, and what is not committed was not.
@@ -373,6 +393,25 @@ fn address(person: Person, port: i64) -> addresses::Address {
         cluster_domain: "c".to_owned(),
         port,
         created_at: at(3),
+    }
+}
+
+fn server(person: Person) -> WebttyServer {
+    WebttyServer {
+        id: WebttyServerId::new(7, [7; 10]),
+        project_id: person.project,
+        name: "box".to_owned(),
+        description: None,
+        status: "active".to_owned(),
+        recording_policy: "recorded".to_owned(),
+        encryption_policy: "disabled".to_owned(),
+        access_policy: "project_members".to_owned(),
+        labels: serde_json::json!({}),
+        enrolment: None,
+        enrolled_at: None,
+        created_by: person.user,
+        created_at: at(3),
+        updated_at: at(3),
     }
 }
 

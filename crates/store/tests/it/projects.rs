@@ -463,7 +463,7 @@ async fn a_server_record_has_a_name_of_its_own_and_enrols_once(database: Databas
         project_id: ann.project,
         name: "Box".to_owned(),
         description: None,
-        status: "pending".to_owned(),
+        status: "pending_enrollment".to_owned(),
         recording_policy: "recorded".to_owned(),
         encryption_policy: "disabled".to_owned(),
         access_policy: "project_members".to_owned(),
@@ -484,6 +484,9 @@ async fn a_server_record_has_a_name_of_its_own_and_enrols_once(database: Databas
     assert_eq!(refused.conflict(), Some(Conflict::ServerNameTaken));
     drop(tx);
     let mut tx = database.begin().await;
+    for (project, many) in [(ann.project, 1), (bob.project, 0)] {
+        assert_eq!(webtty_servers::count(&mut tx, project).await.unwrap(), many);
+    }
     let keys = serde_json::json!({"serverPublicKey": "k"});
     assert!(
         !webtty_servers::enrol(&mut tx, bob.project, server.id, &keys, at(1))
@@ -531,12 +534,12 @@ async fn a_server_record_has_a_name_of_its_own_and_enrols_once(database: Databas
         assert_eq!(list.items.len() as u64, found);
     }
     assert!(
-        !webtty_servers::delete(&mut tx, bob.project, server.id)
+        !webtty_servers::delete(&mut tx, bob.project, server.id, at(4))
             .await
             .unwrap()
     );
     assert!(
-        webtty_servers::delete(&mut tx, ann.project, server.id)
+        webtty_servers::delete(&mut tx, ann.project, server.id, at(4))
             .await
             .unwrap()
     );

@@ -25,6 +25,7 @@ fn project(suspended: bool) -> Item {
 fn person(permissions: &[&str]) -> Item {
     Item::Person(Person {
         id: "usr_1".to_owned(),
+        name: String::new(),
         memberships: vec![Membership {
             workspace_id: "wks_1".to_owned(),
             permissions: permissions.iter().map(ToString::to_string).collect(),

@@ -65,6 +65,7 @@ fn project(settings: ProjectSettings) -> Item {
 fn person(id: &str, permissions: &[&str], sessions_after: i64) -> Item {
     Item::Person(link::Person {
         id: id.to_owned(),
+        name: String::new(),
         memberships: vec![Membership {
             workspace_id: "wks_1".to_owned(),
             permissions: permissions.iter().map(|&name| name.to_owned()).collect(),

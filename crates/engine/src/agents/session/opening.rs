@@ -52,12 +52,14 @@ impl Session {
             .map_err(|option| Error::new(ErrorCode::FeatureNotAvailable, option.to_string()))
         };
         available(&properties)?;
+        let asked = properties.labels.clone();
         access::fill_and_judge(&self.credential, &self.project, &mut properties)
             .map_err(|refusal| Error::unauthorized(refusal.to_string()))?;
         // What the boundary filled in was not asked for before.
         available(&properties)?;
         let mut properties = properties.resolve().map_err(Error::from)?;
         check_ciphers(&properties).map_err(Error::from)?;
+        let server = self.admit(&asked, &mut properties)?;
         access::may_publish(&properties, &self.project).map_err(|refused| match refused {
             NotPublishable::Tcp => Error::new(ErrorCode::FeatureNotAvailable, refused.to_string()),
             _ => Error::unauthorized(refused.to_string()),
@@ -125,6 +127,9 @@ impl Session {
             .map_err(refused)?;
         let tunnel = opened.tunnel;
         self.tunnels.insert(tunnel.view.id);
+        if let Some(server) = server {
+            self.servers.insert(tunnel.view.id, server);
+        }
         if let Some(port) = port {
             if is_reserved {
                 self.reserved.insert(tunnel.view.id, port.port());

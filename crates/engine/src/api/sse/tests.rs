@@ -39,6 +39,7 @@ async fn a_comment_keeps_the_connection_alive() {
         workspace: None,
         params: WatchParams::default(),
         token: Arc::new(token),
+        webtty: false,
         compat: false,
     };
     let changes = tokens.changes();
@@ -47,6 +48,7 @@ async fn a_comment_keeps_the_connection_alive() {
         tenancy: Tenancy::Community(Arc::clone(&project)),
         project,
         permission: Permission::TunnelsResourcesReadOnly,
+        also: None,
     };
     let lifetime = Lifetime::new(
         Secret::new("text"),

@@ -14,6 +14,7 @@ fn onward(request: &str, change: impl FnOnce(&mut Onward<'_>)) -> String {
         target: head.target,
         authority: head.host,
         source: "192.0.2.7".parse().unwrap(),
+        engine: "svc.example",
         body: head.body,
         upgrade: head.upgrade,
         proof: None,
@@ -37,7 +38,8 @@ fn what_belongs_to_the_visitors_connection_stays_there() {
         seen,
         "GET /a?b HTTP/1.1\nhost: web.example\nAccept: */*\n\
          x-forwarded-for: 192.0.2.7\nx-forwarded-proto: https\nx-forwarded-host: web.example\n\
-         forwarded: for=192.0.2.7;host=\"web.example\";proto=https\n\n"
+         forwarded: for=192.0.2.7;host=\"web.example\";proto=https\n\
+         cdn-loop: svc.example\n\n"
     );
 }
 

@@ -278,6 +278,7 @@ async fn ed_2_a_session_ends_with_the_role_the_person_or_their_word() {
         let workspace_id = format!("wks_{A}");
         site.platform.tell(vec![Item::Person(Person {
             id: "usr_ann".to_owned(),
+            name: String::new(),
             memberships: vec![Membership {
                 workspace_id,
                 permissions,

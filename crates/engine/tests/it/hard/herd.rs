@@ -66,7 +66,7 @@ impl Herd {
 /// All are back under their names within seconds, with other ids.
 async fn comes_back(engine: TestEngine, herd: &Herd, before: &Places) -> TestEngine {
     let begun = Instant::now();
-    let engine = engine.killed_and_started().await;
+    let engine = Box::pin(engine.killed_and_started()).await;
     let after = tokio::time::timeout(PATIENCE, herd.places(before)).await;
     let after = after.expect("all tunnels are back");
     let names = |places: &Places| -> BTreeMap<_, _> {

@@ -1,0 +1,181 @@
+//! The operations of recordings, and what the document says of them.
+
+use types::permission::{Permission, Rule};
+use utoipa::PartialSchema;
+use utoipa::ToSchema;
+use utoipa::openapi::path::{OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::{Content, Ref, RefOr, Required, Response, ResponseBuilder};
+
+use super::document::{json_of, list_of, params};
+use super::{Access, Method, Operation};
+use crate::webtty as shapes;
+
+/// Records of a session. The bytes of terminals in them need `webtty.logs.read-only`; that there were
+/// some does not.
+pub(super) const EVENTS: Operation = Operation {
+    id: "list_engine_webtty_events",
+    method: Method::Get,
+    path: shapes::EVENTS,
+    access: Access::Permitted(Permission::WebttySessionsReadOnly, &[SESSIONS]),
+    stable: false,
+};
+pub(super) const EXPORT: Operation = reads("export_engine_webtty_recording", shapes::EXPORT);
+pub(super) const VERIFY: Operation = reads("verify_engine_webtty_recording", shapes::VERIFY);
+pub(super) const SEARCH: Operation = reads("search_engine_webtty_recordings", shapes::SEARCH);
+pub(super) const DELETE: Operation = Operation {
+    id: "delete_engine_webtty_recording",
+    method: Method::Delete,
+    path: shapes::RECORDING,
+    access: Access::Permitted(Permission::WebttyLogsReadWrite, &[DELETE_LOGS]),
+    stable: false,
+};
+
+const fn reads(id: &'static str, path: &'static str) -> Operation {
+    Operation {
+        id,
+        method: Method::Get,
+        path,
+        access: Access::Permitted(Permission::WebttyLogsReadOnly, &[SESSIONS, LOGS]),
+        stable: false,
+    }
+}
+
+/// Says what an operation of recordings is; the others pass as they are.
+pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> OperationBuilder {
+    match operation.path {
+        shapes::EVENTS => may_fail(builder)
+            .summary(Some("Records of a session"))
+            .description(Some(
+                "What happened is for who may see the session. The bytes that were typed and shown \
+                 are there for who has `webtty.logs.read-only`.",
+            ))
+            .parameter(params("WebttyEventsParams"))
+            .response(
+                "200",
+                list_of("WebttyRecordedEvent", "In the order of their numbers."),
+            ),
+        shapes::EXPORT => export_parameters(may_fail(builder))
+            .summary(Some("A recording in a form that others read"))
+            .response("200", exported()),
+        shapes::VERIFY => may_fail(builder)
+            .summary(Some("Whether a recording is what was recorded"))
+            .response("200", json_of("WebttyRecordingVerdict", "The verdict.")),
+        shapes::SEARCH => builder
+            .summary(Some("Lines that were shown in the sessions of the project"))
+            .parameter(params("WebttyRecordingSearchParams"))
+            .response("200", json_of("WebttyRecordingSearch", "The lines."))
+            .response("503", Ref::from_response_name("ServiceUnavailable")),
+        shapes::RECORDING => may_fail(builder)
+            .summary(Some("Delete a recording; the session stays in the list"))
+            .response("204", ResponseBuilder::new().description("It is gone.")),
+        _ => builder,
+    }
+}
+
+/// What every operation of one recording can say.
+fn may_fail(builder: OperationBuilder) -> OperationBuilder {
+    builder
+        .response("409", Ref::from_response_name("Conflict"))
+        .response("503", Ref::from_response_name("ServiceUnavailable"))
+}
+
+fn export_parameters(builder: OperationBuilder) -> OperationBuilder {
+    let formats = ["text", "json", "ndjson", "asciicast", "asciicast-v3"];
+    let format = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(formats));
+    let builder = builder.parameter(parameter("format", "`text` without it.", format));
+    let numbers = [
+        ("from_seq", "The number of the first record."),
+        ("max_events", "Records at most."),
+    ];
+    let builder = numbers.into_iter().fold(builder, |builder, (name, what)| {
+        let number = ObjectBuilder::new().schema_type(Type::Integer);
+        builder.parameter(parameter(name, what, number.minimum(Some(0))))
+    });
+    let switches = [
+        ("include_stdin", "What was typed; not without it."),
+        ("include_stdout", "What was written; it is without it."),
+        (
+            "include_stderr",
+            "What was written about errors; it is without it.",
+        ),
+        ("include_timestamps", "Of text: lines begin with the time."),
+        (
+            "include_markers",
+            "Of text: who came, who got control, when the size changed.",
+        ),
+    ];
+    switches.into_iter().fold(builder, |builder, (name, what)| {
+        let switch = ObjectBuilder::new().schema_type(Type::Boolean);
+        builder.parameter(parameter(name, what, switch))
+    })
+}
+
+fn parameter(name: &str, description: &str, schema: ObjectBuilder) -> Parameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Query)
+        .required(Required::False)
+        .description(Some(description))
+        .schema(Some(schema))
+        .build()
+}
+
+fn exported() -> Response {
+    let media = [
+        "text/plain",
+        "application/json",
+        "application/x-ndjson",
+        "application/x-asciicast",
+    ];
+    let response = ResponseBuilder::new().description("The recording, as it is read.");
+    let response = media.into_iter().fold(response, |response, media| {
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        response.content(media, Content::new(Some(text)))
+    });
+    response.build()
+}
+
+/// The schemas, by the names that they have in the document.
+pub(super) fn schemas() -> Vec<(String, RefOr<Schema>)> {
+    let mut schemas = vec![
+        (
+            "WebttyRecordedEvent".to_owned(),
+            shapes::RecordedEvent::schema(),
+        ),
+        (
+            "WebttyRecordingVerdict".to_owned(),
+            shapes::RecordingVerdict::schema(),
+        ),
+        (
+            "WebttyRecordingSearch".to_owned(),
+            shapes::RecordingSearch::schema(),
+        ),
+        (
+            "WebttyEventsParams".to_owned(),
+            shapes::EventsParams::schema(),
+        ),
+        (
+            "WebttyRecordingSearchParams".to_owned(),
+            shapes::SearchParams::schema(),
+        ),
+    ];
+    shapes::RecordedEvent::schemas(&mut schemas);
+    shapes::RecordingSearch::schemas(&mut schemas);
+    schemas
+}
+
+const SESSIONS: Rule = Rule {
+    resource: "engine.webtty.sessions",
+    actions: &["read"],
+};
+const LOGS: Rule = Rule {
+    resource: "engine.webtty.logs",
+    actions: &["read"],
+};
+const DELETE_LOGS: Rule = Rule {
+    resource: "engine.webtty.logs",
+    actions: &["delete"],
+};

@@ -1,0 +1,63 @@
+//! Tunnels of registered servers of terminals: who may open one, and when it goes.
+
+use std::sync::Arc;
+
+use tty::admission::{LABEL, SERVER_ID, Subject};
+use types::client::Labels;
+use types::id::TunnelId;
+use types::tunnel::{Protocol, TunnelProperties, TunnelType};
+use wire::Error;
+
+use super::{End, Session};
+use crate::directory::{NotAdmitted, WebttyServer};
+
+impl Session {
+    /// The registered server whose tunnel this is; `None` for a tunnel of another protocol.
+    /// `asked` are the labels as the agent sent them, which is what it signed. The proof is cut
+    /// from the tunnel: nobody who sees the tunnel sees it.
+    pub(super) fn admit(
+        &self,
+        asked: &Labels,
+        properties: &mut TunnelProperties,
+    ) -> Result<Option<Arc<WebttyServer>>, Error> {
+        if properties.protocol != Some(Protocol::Webtty) {
+            return Ok(None);
+        }
+        let admitted = self.admitted(asked, properties.tunnel_type);
+        let server = admitted.map_err(|refused| Error::unauthorized(refused.to_string()))?;
+        properties.labels.remove(LABEL);
+        Ok(Some(server))
+    }
+
+    fn admitted(
+        &self,
+        labels: &Labels,
+        tunnel_type: Option<TunnelType>,
+    ) -> Result<Arc<WebttyServer>, NotAdmitted> {
+        let (Some(id), Some(proof)) = (labels.get(SERVER_ID), labels.get(LABEL)) else {
+            return Err(NotAdmitted::Unlabelled);
+        };
+        // A community engine has no registered servers, and does not come here.
+        let directory = self.core.tenancy.directory();
+        let server = directory
+            .and_then(|known| known.webtty_server(&self.project.id, id))
+            .ok_or(NotAdmitted::Unknown)?;
+        let subject = Subject {
+            project_id: &self.project.id,
+            server_id: id,
+            tunnel_protocol: Protocol::Webtty.as_str(),
+            tunnel_type: tunnel_type.unwrap_or(TunnelType::Bytestream).as_str(),
+            labels,
+        };
+        server.admit(proof, subject, self.core.clock.now())?;
+        Ok(server)
+    }
+
+    /// Closes the tunnels whose registered server may not serve any more.
+    pub(super) fn give_up_servers(&mut self) -> Result<(), End> {
+        let ended = self.servers.iter();
+        let ended = ended.filter(|(_, server)| server.ended().is_cancelled());
+        let ended: Vec<TunnelId> = ended.map(|(tunnel, _)| *tunnel).collect();
+        self.give_up(ended, "the registered server was suspended or deleted")
+    }
+}

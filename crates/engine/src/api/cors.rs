@@ -1,0 +1,101 @@
+//! The platform's own pages may call the Engine API of its projects; pages of nobody else.
+//!
+//! Nothing here reads a cookie: a page shows a token that it was given. So what is let in is which
+//! answers a page may see, and no more than that.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+
+use super::Api;
+use crate::live::Load;
+
+/// Answers what a browser asks before it lets the platform's page call (the Fetch standard, 3.2.2),
+/// and lets that page see the answers.
+pub(super) async fn let_the_platform_in<A: Load>(
+    State(api): State<Arc<Api<A>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(origin) = api.platform_among(request.headers()) else {
+        return next.run(request).await;
+    };
+    let asks = request
+        .headers()
+        .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = if asks && request.method() == Method::OPTIONS {
+        let allowed = [
+            (ACCESS_CONTROL_ALLOW_METHODS, METHODS),
+            (ACCESS_CONTROL_ALLOW_HEADERS, HEADERS),
+            (ACCESS_CONTROL_MAX_AGE, MAX_AGE),
+        ];
+        (StatusCode::NO_CONTENT, allowed).into_response()
+    } else {
+        next.run(request).await
+    };
+    let headers = response.headers_mut();
+    if !headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}
+
+impl<A> Api<A> {
+    /// The one origin of a request, where it is the platform's.
+    fn platform_among(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let (origin, None) = (origins.next()?, origins.next()) else {
+            return None;
+        };
+        let platform = self.tenancy.directory()?.platform()?;
+        let is_platform = origin_of(&platform.base_url)? == origin.to_str().ok()?;
+        is_platform.then(|| origin.clone())
+    }
+}
+
+/// The origin of an address as browsers write it (RFC 6454, 6.2): a default port is left out.
+fn origin_of(address: &str) -> Option<String> {
+    let address: Uri = address.parse().ok()?;
+    let (scheme, authority) = (address.scheme_str()?, address.authority()?);
+    let host = authority.host().to_ascii_lowercase();
+    let default = match scheme {
+        "https" => 443,
+        "http" => 80,
+        _ => return None,
+    };
+    Some(match authority.port_u16() {
+        Some(port) if port != default => format!("{scheme}://{host}:{port}"),
+        _ => format!("{scheme}://{host}"),
+    })
+}
+
+const METHODS: &str = "GET, POST, DELETE";
+const HEADERS: &str = "authorization, content-type";
+/// Seconds for which a browser needs not ask again: short enough that a platform can move.
+const MAX_AGE: &str = "600";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_written_as_browsers_write_it() {
+        for (address, origin) in [
+            ("https://Svc.example", Some("https://svc.example")),
+            ("https://svc.example:443/", Some("https://svc.example")),
+            ("http://127.0.0.1:8080/x", Some("http://127.0.0.1:8080")),
+            ("svc.example", None),
+            ("ftp://svc.example", None),
+        ] {
+            assert_eq!(origin_of(address).as_deref(), origin, "{address}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Managed terminals: who takes part, who asks for control, and who answers (EN-8).
+//!
+//! No byte of a terminal is in any answer here (WT-3): the stream of a participant is WebTTY, on a
+//! connection of its own. A session is seen by who may see the tunnel of its server.
+
+mod capabilities;
+mod control_requests;
+mod groups;
+mod participants;
+mod recordings;
+mod sessions;
+mod stream;
+
+use std::sync::Arc;
+
+use ::api::webtty as paths;
+use axum::Json;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::DefaultBodyLimit;
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use credentials::Verified;
+use daemon::problem::Refusal;
+use http::header::CACHE_CONTROL;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tty::managed::Refused;
+use types::boundary::ListScope;
+use types::json;
+use types::permission::Permission;
+use types::problem::Problem;
+use types::tunnel::Tunnel;
+
+use super::Api;
+use super::caller::Caller;
+use crate::access::Denied;
+use crate::directory::Project;
+use crate::live::Load;
+use crate::webtty::{Credential, Known, Running};
+
+/// The routes.
+pub(super) fn router<A: Load>() -> Router<Arc<Api<A>>> {
+    Router::new()
+        .route(paths::CAPABILITIES, get(capabilities::capabilities::<A>))
+        .route(paths::SESSIONS, get(sessions::list::<A>))
+        .route(
+            paths::SESSION,
+            get(sessions::one::<A>).delete(sessions::terminate::<A>),
+        )
+        .route(
+            paths::PARTICIPANTS,
+            get(participants::list::<A>).post(participants::attach::<A>),
+        )
+        .route(paths::PARTICIPANT, post(participants::detach::<A>))
+        .route(
+            paths::STREAM,
+            get(stream::join::<A>).connect(stream::join::<A>),
+        )
+        .route(
+            paths::CONTROL_REQUESTS,
+            get(control_requests::list::<A>).post(control_requests::ask::<A>),
+        )
+        .route(paths::CONTROL_REQUEST, post(control_requests::resolve::<A>))
+        .route(paths::KEY_GRANTS, get(sessions::key_grants::<A>))
+        .route(paths::GROUPS, get(groups::list::<A>))
+        .route(paths::GROUP, get(groups::one::<A>))
+        .merge(recordings::router())
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+}
+
+impl<A> Api<A> {
+    /// The sessions that a caller sees, in the order of lists.
+    fn sessions_of(&self, token: &Verified, project: &Project) -> Vec<Known> {
+        let mut all = self.terminals.of(&project.id);
+        all.retain(|known| sees(token, project, known));
+        all
+    }
+
+    /// One of them. What the caller does not see is not there.
+    fn session_of<N>(&self, caller: &Caller<N>, id: &str) -> Result<Known, Refusal> {
+        let known = self.terminals.find(&caller.project.id, id);
+        known
+            .filter(|known| sees(&caller.token, &caller.project, known))
+            .ok_or_else(|| Problem::not_found().into())
+    }
+
+    /// One of them that runs, at a server that the caller may come to.
+    fn running_of<N>(
+        &self,
+        caller: &Caller<N>,
+        id: &str,
+        permission: Permission,
+    ) -> Result<Arc<Running>, Refusal> {
+        let known = self.session_of(caller, id)?;
+        let project = &caller.project;
+        let state = project.state();
+        let workspace = state.workspace_id.as_deref();
+        let boundary = &caller.token.boundary;
+        let reached = boundary.connect(&project.id, workspace, known.tunnel(), None);
+        reached.map_err(|refusal| Denied::Boundary {
+            permission,
+            field: refusal.field,
+        })?;
+        let Known::Running(running) = known else {
+            return Err(refused(Refused::NotActive).into());
+        };
+        let policy = &running.facts.policy;
+        policy.admits(&caller.token, project, &self.tenancy)?;
+        Ok(running)
+    }
+
+    /// Whether a caller is an owner of a session: the account that opened it, or somebody whose role
+    /// in the project is that of an admin or an owner. An engine is told what a role allows and not
+    /// its name; recordings, which show what others typed, are read by these roles alone.
+    fn owns<N>(&self, caller: &Caller<N>, session: &Running) -> bool {
+        let write = Permission::WebttySessionsReadWrite;
+        let (token, project) = (&caller.token, &caller.project);
+        if self.tenancy.require(token, project, write).is_err() {
+            return false;
+        }
+        let user = token.user_id.as_deref();
+        let opened = user.is_some() && user == session.facts.opener.user_id.as_deref();
+        let directory = self.tenancy.directory();
+        let logs = Permission::WebttyLogsReadOnly;
+        opened || directory.is_some_and(|known| known.permits(user, project, logs))
+    }
+}
+
+/// Whether the token shows the session: as it shows the tunnel of its server.
+fn sees(token: &Verified, project: &Project, known: &Known) -> bool {
+    shows(token, project, known.tunnel())
+}
+
+/// Whether the token shows what has to do with a tunnel.
+fn shows(token: &Verified, project: &Project, tunnel: &Tunnel) -> bool {
+    let state = project.state();
+    let workspace = state.workspace_id.as_deref();
+    let scope = token.boundary.list(&project.id, workspace, tunnel);
+    scope != ListScope::Hidden
+}
+
+/// Whether the token's boundary lets anything of the project be listed.
+fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), Denied> {
+    let state = caller.project.state();
+    let workspace = state.workspace_id.as_deref();
+    if caller
+        .token
+        .boundary
+        .may_list(&caller.project.id, workspace)
+    {
+        return Ok(());
+    }
+    Err(Denied::Boundary {
+        permission,
+        field: None,
+    })
+}
+
+/// What a caller's token is of.
+fn credential_of(token: &Verified) -> Credential {
+    let known = token.credential_id.as_ref().or(token.client_id.as_ref());
+    Credential(
+        known
+            .or(token.id.as_ref())
+            .map_or_else(|| format!("{:?}", token.digest), ToString::to_string),
+    )
+}
+
+/// Reads a body strictly; an empty one says nothing.
+fn body<T: DeserializeOwned + Default>(bytes: Result<Bytes, BytesRejection>) -> Result<T, Refusal> {
+    let bytes = bytes.map_err(|_| Problem::content_too_large())?;
+    if bytes.is_empty() {
+        return Ok(T::default());
+    }
+    let limits = json::Limits {
+        bytes: MAX_BODY,
+        depth: MAX_DEPTH,
+    };
+    let value = json::parse(&bytes, limits).map_err(types::filter::ParamError::from)?;
+    if !value.is_object() {
+        return Err(Problem::invalid_request("expected an object").into());
+    }
+    serde_json::from_value(value)
+        .map_err(|error| Problem::invalid_request(error.to_string()).into())
+}
+
+/// The parameters of a path.
+fn path<T>(path: Result<axum::extract::Path<T>, PathRejection>) -> Result<T, Refusal> {
+    path.map(|path| path.0)
+        .map_err(|_| Problem::not_found().into())
+}
+
+/// Why a session does not do what it was asked for.
+fn refused(refused: Refused) -> Problem {
+    let code = match refused {
+        Refused::NotFound => return Problem::not_found(),
+        Refused::Invalid(field) => {
+            return Problem::invalid_request(refused.to_string()).with_field(field);
+        }
+        Refused::NotAsController => {
+            return Problem::invalid_request(refused.to_string()).with_field("role");
+        }
+        Refused::NotAllowed | Refused::BadGrant => return not_allowed(refused.to_string()),
+        Refused::TooMany => return Problem::too_many_requests().with_detail(refused.to_string()),
+        Refused::NotActive => "session_not_active",
+        Refused::Sealed => "session_sealed",
+        Refused::NoTerminal => "session_without_terminal",
+        Refused::Expired => "expired",
+        Refused::NotConnected => "not_connected",
+        Refused::HasControl => "has_control",
+        Refused::IsPending => "is_pending",
+        Refused::NotPending => "not_pending",
+        Refused::NotGranted => "not_granted",
+    };
+    Problem::new(409, code, "").with_detail(refused.to_string())
+}
+
+/// The caller may do such a thing, but not this one.
+fn not_allowed(detail: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
+    Problem::new(403, "not_allowed", "").with_detail(detail)
+}
+
+/// What is so now is not so later: nobody keeps it.
+fn json<T: Serialize>(body: T) -> Response {
+    ([(CACHE_CONTROL, "no-store")], Json(body)).into_response()
+}
+
+fn at_most(limit: Option<u16>) -> usize {
+    limit.map_or(usize::MAX, usize::from)
+}
+
+/// A body, in bytes: a reason that a person reads, and what programs send along.
+const MAX_BODY: usize = 16 * 1024;
+/// Objects inside each other: what programs send along is flat.
+const MAX_DEPTH: usize = 8;
+
+type Answer = Result<Response, Refusal>;

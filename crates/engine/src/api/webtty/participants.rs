@@ -1,0 +1,137 @@
+//! Who takes part in a session: lists, attaching, and going.
+
+use std::sync::Arc;
+
+use ::api::webtty::{AttachBody, DetachBody};
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::{Path, State};
+use axum::response::IntoResponse as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use daemon::problem::Refusal;
+use http::{HeaderMap, StatusCode};
+use tty::managed::{GRANT_LEN, NewParticipant, Person, Refused};
+use tty::message::limits::{MAX_ERROR, MAX_ID};
+use types::id::ParticipantId;
+use types::permission::Permission;
+use types::problem::Problem;
+use types::webtty::{Role, Transport};
+
+use super::{Answer, body, json, not_allowed, path, refused};
+use crate::agents::random_bytes;
+use crate::api::Api;
+use crate::api::caller::{Caller, ReadTerminals};
+use crate::live::Load;
+use crate::webtty::shown_name;
+
+/// Who takes part, or did, in the order in which they came.
+pub(super) async fn list<A: Load>(
+    caller: Caller<ReadTerminals>,
+    State(api): State<Arc<Api<A>>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Answer {
+    let known = api.session_of(&caller, &path(id)?)?;
+    Ok(json(known.participants()))
+}
+
+/// Lets the caller attach, as a spectator (WT-4). The grant in the answer is shown once, on the
+/// stream.
+pub(super) async fn attach<A: Load>(
+    caller: Caller<ReadTerminals>,
+    State(api): State<Arc<Api<A>>>,
+    headers: HeaderMap,
+    id: Result<Path<String>, PathRejection>,
+    bytes: Result<Bytes, BytesRejection>,
+) -> Answer {
+    let asked: AttachBody = body(bytes)?;
+    check(&asked)?;
+    let permission = api.reads_terminals(&caller.token, &caller.project)?;
+    let session = api.running_of(&caller, &path(id)?, permission)?;
+    let lifetime = caller
+        .lifetime(&api, &headers, permission)
+        .ok_or_else(Problem::unauthenticated)?;
+    let grant: [u8; GRANT_LEN] = random_bytes();
+    let now = api.clock.now().as_millisecond();
+    let user_id = caller.token.user_id.clone();
+    let name =
+        shown_name(user_id.as_deref(), &api.tenancy).or_else(|| caller.token.client_id.clone());
+    let new = NewParticipant {
+        id: ParticipantId::new(u64::try_from(now).unwrap_or(0), random_bytes()),
+        person: Person {
+            user_id,
+            name: name.unwrap_or_default(),
+            device_id: asked.device_id,
+            browser_id: asked.browser_id,
+        },
+        grant,
+    };
+    let attached = session.attach(new, Box::new(lifetime)).map_err(refused)?;
+    let (mut participant, expires_at) = attached;
+    participant.attach_grant = Some(STANDARD.encode(grant));
+    participant.attach_grant_expires_at = Some(format!("{expires_at:.3}"));
+    Ok(json(participant))
+}
+
+/// Has somebody go: who it is themselves, or an owner of the session.
+pub(super) async fn detach<A: Load>(
+    caller: Caller<ReadTerminals>,
+    State(api): State<Arc<Api<A>>>,
+    ids: Result<Path<(String, String)>, PathRejection>,
+    bytes: Result<Bytes, BytesRejection>,
+) -> Answer {
+    let asked: DetachBody = body(bytes)?;
+    if asked
+        .reason
+        .as_ref()
+        .is_some_and(|why| why.len() > MAX_ERROR)
+    {
+        return Err(refused(Refused::Invalid("reason")).into());
+    }
+    let (id, participant) = path(ids)?;
+    let permission = Permission::WebttySessionsReadOnly;
+    let session = api.running_of(&caller, &id, permission)?;
+    let participant: ParticipantId = participant.parse().map_err(|_| Problem::not_found())?;
+    let whose = session.look(|session| {
+        let mut all = session.participants();
+        all.find(|one| one.id == participant)
+            .map(|one| one.person.user_id.clone())
+    });
+    let whose = whose.ok_or_else(Problem::not_found)?;
+    let done = if whose.is_some() && whose == caller.token.user_id {
+        session.act(|session, now| session.detach(participant, now))
+    } else if api.owns(&caller, &session) {
+        session.act(|session, now| session.kick(participant, now))
+    } else {
+        return Err(not_allowed("only an owner has somebody else go").into());
+    };
+    done.map_err(refused)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn check(asked: &AttachBody) -> Result<(), Refusal> {
+    let invalid = |field: &str, why: &'static str| {
+        Err(Problem::invalid_request(why).with_field(field).into())
+    };
+    if asked.role.is_some_and(|role| role != Role::Spectator) {
+        return Err(refused(Refused::NotAsController).into());
+    }
+    if asked.transport.is_some_and(|by| by != Transport::Websocket) {
+        return invalid("transport", "a participant's stream is a WebSocket");
+    }
+    let state = asked.grant_state.as_deref();
+    if state.is_some_and(|state| state != "requested") {
+        return invalid("grant_state", "expected `requested`");
+    }
+    let bad = |id: &Option<String>| {
+        id.as_ref()
+            .is_some_and(|id| id.len() > MAX_ID || id.chars().any(char::is_control))
+    };
+    if bad(&asked.device_id) {
+        return invalid("device_id", "too long, or not text");
+    }
+    if bad(&asked.browser_id) {
+        return invalid("browser_id", "too long, or not text");
+    }
+    Ok(())
+}

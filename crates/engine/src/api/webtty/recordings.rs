@@ -1,0 +1,344 @@
+//! What was recorded: read, exported, verified, searched and deleted (EN-8, WT-4).
+//!
+//! These are the only answers of this API with bytes of a terminal, and they are bytes of the past:
+//! what is live travels over WebTTY alone (WT-3).
+
+use std::sync::Arc;
+
+use ::api::webtty as paths;
+use ::api::webtty::{
+    EventsParams, ExportQuery, RecordedEvent, RecordingHit, RecordingSearch, RecordingVerdict,
+    SearchParams,
+};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::response::IntoResponse as _;
+use axum::routing::{delete, get};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use daemon::problem::Refusal;
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{StatusCode, Uri};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json as value};
+use tokio_stream::wrappers::ReceiverStream;
+use tracing::{info, warn};
+use tty::recording::Record;
+use tty::recording::search::MAX_QUERY;
+use types::filter::{MAX_LIMIT, ParamError, params_of_query};
+use types::id::WebttySessionId;
+use types::json as strict;
+use types::permission::Permission;
+use types::problem::Problem;
+
+use super::{Answer, json, path, reaches, shows};
+use crate::api::Api;
+use crate::api::caller::{Anything, Caller, DeleteRecordings, ReadRecordings};
+use crate::live::Load;
+use crate::webtty::recordings::{Export, Format, Kept, MAX_HITS, Search, Unreadable};
+
+pub(super) fn router<A: Load>() -> Router<Arc<Api<A>>> {
+    Router::new()
+        .route(paths::EVENTS, get(events::<A>))
+        .route(paths::EXPORT, get(export::<A>))
+        .route(paths::VERIFY, get(verify::<A>))
+        .route(paths::RECORDING, delete(remove::<A>))
+        .route(paths::SEARCH, get(search::<A>))
+}
+
+/// Records. Who may see the session learns what happened; what was typed and shown is for who may
+/// read recordings (WT-4).
+async fn events<A: Load>(
+    caller: Caller<Anything>,
+    State(api): State<Arc<Api<A>>>,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+) -> Answer {
+    let logs = Permission::WebttyLogsReadOnly;
+    let required = api.tenancy.require(&caller.token, &caller.project, logs);
+    let reads = required.is_ok();
+    if !reads {
+        api.reads_terminals(&caller.token, &caller.project)?;
+    }
+    let params: EventsParams = params(&uri)?;
+    let from = match params.from_seq.as_deref() {
+        None => 1,
+        Some(text) => number(text)
+            .ok_or_else(|| ParamError::new("from_seq", "expected a whole number as text"))?,
+    };
+    let limit = params.limit.unwrap_or(MAX_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        let message = format!("expected an integer from 1 to {MAX_LIMIT}");
+        return Err(ParamError::new("limit", message).into());
+    }
+    let id = path(id)?;
+    let (session, _) = match kept(&api, &caller, &id).await {
+        Ok(kept) => kept,
+        // It began a moment ago.
+        Err(_) if api.session_of(&caller, &id).is_ok() => {
+            return Ok(json(Vec::<RecordedEvent>::new()));
+        }
+        Err(problem) => return Err(problem.into()),
+    };
+    let (project, recorder) = (&caller.project.id, &api.terminals.recorder);
+    let read = recorder.records(project, &session, from, usize::from(limit));
+    let (records, sealed) = read.await.map_err(|why| unreadable(&why))?;
+    let shown = records.into_iter();
+    let shown = shown.map(|record| event(&id, record, sealed, reads));
+    Ok(json(shown.collect::<Vec<_>>()))
+}
+
+/// A recording in a form that others read.
+async fn export<A: Load>(
+    caller: Caller<ReadRecordings>,
+    State(api): State<Arc<Api<A>>>,
+    id: Result<Path<String>, PathRejection>,
+    query: Result<Query<ExportQuery>, QueryRejection>,
+) -> Answer {
+    let query = query.map_err(|bad| Problem::invalid_request(bad.body_text()))?;
+    let export = wanted(&query)?;
+    let id = path(id)?;
+    let (session, _) = kept(&api, &caller, &id).await?;
+    let exporting = api
+        .terminals
+        .recorder
+        .export(&caller.project.id, &session, export);
+    let pieces = exporting.await.map_err(|why| unreadable(&why))?;
+    info!(session = id, user = ?caller.token.user_id, "a recording is exported");
+    let (media, extension) = match export.format {
+        Format::Text => ("text/plain; charset=utf-8", "txt"),
+        Format::Json => ("application/json", "json"),
+        Format::Ndjson => ("application/x-ndjson", "ndjson"),
+        Format::Asciicast | Format::AsciicastV3 => ("application/x-asciicast", "cast"),
+    };
+    let headers = [
+        (CONTENT_TYPE, media.to_owned()),
+        (CACHE_CONTROL, "no-store".to_owned()),
+        // What a command wrote is somebody else's: no browser makes a page of it.
+        (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+        (
+            CONTENT_DISPOSITION,
+            format!("attachment; filename=\"{session}.{extension}\""),
+        ),
+    ];
+    let body = Body::from_stream(ReceiverStream::new(pieces));
+    Ok((headers, body).into_response())
+}
+
+/// Whether a recording is what was recorded.
+async fn verify<A: Load>(
+    caller: Caller<ReadRecordings>,
+    State(api): State<Arc<Api<A>>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Answer {
+    let (session, _) = kept(&api, &caller, &path(id)?).await?;
+    let verifying = api.terminals.recorder.verify(&caller.project.id, &session);
+    let verdict = verifying.await.map_err(|why| unreadable(&why))?;
+    let (broken_at, fault) = verdict.broken.unzip();
+    Ok(json(RecordingVerdict {
+        ok: broken_at.is_none(),
+        records: verdict.records,
+        head: hex::encode(verdict.head.hash),
+        broken_at: broken_at.map(|seq| seq.to_string()),
+        fault,
+    }))
+}
+
+/// Removes a recording.
+async fn remove<A: Load>(
+    caller: Caller<DeleteRecordings>,
+    State(api): State<Arc<Api<A>>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Answer {
+    let (session, _) = kept(&api, &caller, &path(id)?).await?;
+    let by = caller.token.user_id.as_deref();
+    let removing = api
+        .terminals
+        .recorder
+        .delete(&caller.project.id, &session, by);
+    removing.await.map_err(|why| unreadable(&why))?;
+    info!(%session, user = by, "a recording is deleted");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Lines of what was shown in the sessions of the project.
+async fn search<A: Load>(
+    caller: Caller<ReadRecordings>,
+    State(api): State<Arc<Api<A>>>,
+    uri: Uri,
+) -> Answer {
+    let params: SearchParams = params(&uri)?;
+    reaches(&caller, Permission::WebttyLogsReadOnly)?;
+    let query = params.query.unwrap_or_default();
+    if query.is_empty() || query.len() > MAX_QUERY {
+        let message = format!("expected a text of 1 to {MAX_QUERY} bytes");
+        return Err(ParamError::new("query", message).into());
+    }
+    let limit = params.limit.map_or(DEFAULT_HITS, usize::from);
+    if !(1..=MAX_HITS).contains(&limit) {
+        let message = format!("expected an integer from 1 to {MAX_HITS}");
+        return Err(ParamError::new("limit", message).into());
+    }
+    let search = Search {
+        query,
+        limit,
+        session_id: params.session_id,
+        server_id: params.server_id,
+        user_id: params.user_id,
+        before: params.before,
+    };
+    let (token, project) = (&caller.token, &caller.project);
+    let searching = api
+        .terminals
+        .recorder
+        .search(&project.id, search, |tunnel| shows(token, project, tunnel));
+    let answer = searching.await.map_err(|why| unreadable(&why))?;
+    let hits = answer.hits.into_iter().map(|hit| RecordingHit {
+        session_id: hit.session_id,
+        seq: hit.seq.to_string(),
+        created_at: format!("{:.3}", hit.created_at),
+        line: hit.line,
+    });
+    Ok(json(RecordingSearch {
+        hits: hits.collect(),
+        next: answer.next,
+        incomplete: answer.unreadable,
+    }))
+}
+
+/// A session that is kept and that the caller may see.
+pub(super) async fn kept<A: Load, N>(
+    api: &Api<A>,
+    caller: &Caller<N>,
+    id: &str,
+) -> Result<(WebttySessionId, Kept), Problem> {
+    let session: WebttySessionId = id.parse().map_err(|_| Problem::not_found())?;
+    let finding = api.terminals.recorder.session(&caller.project.id, &session);
+    let kept = finding.await.map_err(|why| unreadable(&why))?;
+    let kept = kept.filter(|kept| shows(&caller.token, &caller.project, &kept.tunnel));
+    kept.map(|kept| (session, kept))
+        .ok_or_else(Problem::not_found)
+}
+
+/// Why a recording is not read, for the caller. What the store says is for the log.
+pub(super) fn unreadable(why: &Unreadable) -> Problem {
+    let code = match why {
+        Unreadable::NotFound => return Problem::not_found(),
+        Unreadable::Deleted => {
+            return Problem::new(404, "recording_deleted", "This recording was deleted.");
+        }
+        Unreadable::Busy => {
+            let busy = "Too many recordings are being read.";
+            return Problem::new(503, "recordings_busy", busy).with_retry_after(BUSY_RETRY);
+        }
+        Unreadable::Store(error) => {
+            warn!(%error, "recordings cannot be read");
+            let away = "Recordings cannot be read now.";
+            return Problem::new(503, "recording_unavailable", away).with_retry_after(BUSY_RETRY);
+        }
+        Unreadable::Running => "recording_running",
+        Unreadable::Sealed => "session_sealed",
+        Unreadable::Broken(_) | Unreadable::Unopened { .. } => "recording_broken",
+    };
+    Problem::new(409, code, "").with_detail(why.to_string())
+}
+
+/// A record as this API shows it.
+fn event(session_id: &str, record: Record, sealed: bool, with_payload: bool) -> RecordedEvent {
+    let mut metadata = Map::new();
+    if let Some(size) = record.terminal_size {
+        let size = value!({"row": size.rows, "col": size.cols});
+        metadata.insert("terminal_size".to_owned(), size);
+    }
+    if let Some(code) = record.exit_code {
+        metadata.insert("exit_code".to_owned(), code.into());
+    }
+    if record.masked {
+        metadata.insert("masked".to_owned(), true.into());
+    }
+    if let Some(detail) = record.detail {
+        metadata.insert("detail".to_owned(), Value::String(detail));
+    }
+    let has_payload = with_payload && !record.payload.is_empty();
+    let payload = has_payload.then(|| STANDARD.encode(&record.payload));
+    let (ciphertext, plaintext) = if sealed {
+        (payload, None)
+    } else {
+        (None, payload)
+    };
+    RecordedEvent {
+        id: format!("{session_id}-{}", record.seq),
+        session_id: session_id.to_owned(),
+        seq: record.seq.to_string(),
+        // Microseconds count: the hash is of them.
+        created_at: format!("{:.6}", record.created_at),
+        event_type: record.record_type,
+        direction: Some(record.direction),
+        stream_type: record.stream_type,
+        participant_id: record.participant_id,
+        payload_length: Some(record.payload_length),
+        payload_ciphertext: ciphertext,
+        payload_plaintext: plaintext,
+        prev_hash: Some(hex::encode(record.prev_hash)),
+        hash: Some(hex::encode(record.hash)),
+        metadata: (!metadata.is_empty()).then_some(metadata),
+    }
+}
+
+fn wanted(query: &ExportQuery) -> Result<Export, Refusal> {
+    let format = match query.format.as_deref() {
+        None | Some("text") => Format::Text,
+        Some("json") => Format::Json,
+        Some("ndjson") => Format::Ndjson,
+        Some("asciicast") => Format::Asciicast,
+        Some("asciicast-v3") => Format::AsciicastV3,
+        Some(_) => {
+            let known = "expected text, json, ndjson, asciicast or asciicast-v3";
+            return Err(ParamError::new("format", known).into());
+        }
+    };
+    let all = Export::default();
+    Ok(Export {
+        format,
+        from_seq: query.from_seq.unwrap_or(all.from_seq),
+        max_events: query.max_events.unwrap_or(all.max_events),
+        stdin: query.include_stdin.unwrap_or(all.stdin),
+        stdout: query.include_stdout.unwrap_or(all.stdout),
+        stderr: query.include_stderr.unwrap_or(all.stderr),
+        timestamps: query.include_timestamps.unwrap_or(all.timestamps),
+        markers: query.include_markers.unwrap_or(all.markers),
+    })
+}
+
+/// The one JSON value `params` of a query, read strictly; the defaults where there is none.
+fn params<T: DeserializeOwned + Default>(uri: &Uri) -> Result<T, Refusal> {
+    let Some(text) = params_of_query(uri.query().unwrap_or_default())? else {
+        return Ok(T::default());
+    };
+    let read = strict::parse(text.as_bytes(), PARAMS).map_err(ParamError::from)?;
+    if !read.is_object() {
+        return Err(ParamError::new("params", "expected an object").into());
+    }
+    serde_json::from_value(read)
+        .map_err(|error| ParamError::new("params", error.to_string()).into())
+}
+
+/// Digits, and nothing else that would be read as a number.
+fn number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+/// A query is two lines of text at most.
+const PARAMS: strict::Limits = strict::Limits {
+    bytes: 4096,
+    depth: 4,
+};
+
+/// Lines of an answer where nobody says how many: a screen or two.
+const DEFAULT_HITS: usize = 50;
+
+/// Seconds after which a reader may try again.
+const BUSY_RETRY: u32 = 5;

@@ -1,0 +1,89 @@
+//! Sessions: lists, one of them, and its end.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ::api::webtty::{KeyGrant, Session, SessionFilter};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::response::IntoResponse as _;
+use http::{StatusCode, Uri};
+use types::filter::{ListParams, MAX_LIMIT};
+use types::permission::Permission;
+use types::tunnel::Tunnel;
+
+use super::recordings::{kept, unreadable};
+use super::{Answer, at_most, json, not_allowed, path, reaches, refused, shows};
+use crate::api::Api;
+use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
+use crate::live::Load;
+
+/// The sessions that match: those that run, the newest first, then those that ended last, then those
+/// that are kept.
+pub(super) async fn list<A: Load>(
+    caller: Caller<ReadTerminals>,
+    State(api): State<Arc<Api<A>>>,
+    uri: Uri,
+) -> Answer {
+    let query = uri.query().unwrap_or_default();
+    let params = ListParams::<SessionFilter>::from_query(query, api.compat)?;
+    reaches(&caller, Permission::WebttySessionsReadOnly)?;
+    let all = api.sessions_of(&caller.token, &caller.project);
+    let shown = all.iter().map(crate::webtty::Known::session);
+    let matching = shown.filter(|session| params.filters.matches(session));
+    let limit = at_most(params.limit).min(usize::from(MAX_LIMIT));
+    let mut sessions: Vec<_> = matching.take(limit).collect();
+    let told: HashSet<_> = all.iter().map(|known| known.session().id).collect();
+    let (token, project) = (&caller.token, &caller.project);
+    let wanted = |session: &Session, tunnel: &Tunnel| {
+        !told.contains(&session.id)
+            && shows(token, project, tunnel)
+            && params.filters.matches(session)
+    };
+    let room = limit - sessions.len();
+    let kept = api.terminals.recorder.sessions(&project.id, room, wanted);
+    let kept = kept.await.map_err(|why| unreadable(&why))?;
+    sessions.extend(kept.into_iter().map(|kept| kept.session));
+    Ok(json(sessions))
+}
+
+/// One session.
+pub(super) async fn one<A: Load>(
+    caller: Caller<ReadTerminals>,
+    State(api): State<Arc<Api<A>>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Answer {
+    let id = path(id)?;
+    match api.session_of(&caller, &id) {
+        Ok(known) => Ok(json(known.session())),
+        Err(_) => Ok(json(kept(&api, &caller, &id).await?.1.session)),
+    }
+}
+
+/// Has a session end. Its owner may.
+pub(super) async fn terminate<A: Load>(
+    caller: Caller<WriteTerminals>,
+    State(api): State<Arc<Api<A>>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Answer {
+    let permission = Permission::WebttySessionsReadWrite;
+    let session = api.running_of(&caller, &path(id)?, permission)?;
+    if !api.owns(&caller, &session) {
+        return Err(not_allowed("only an owner ends a session").into());
+    }
+    session
+        .act(|session, now| session.terminate(None, now))
+        .map_err(refused)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Keys that were wrapped for participants. A sealed session has no participants but its opener, so
+/// there are none.
+pub(super) async fn key_grants<A: Load>(
+    caller: Caller<ReadTerminals>,
+    State(api): State<Arc<Api<A>>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Answer {
+    api.session_of(&caller, &path(id)?)?;
+    Ok(json(Vec::<KeyGrant>::new()))
+}

@@ -1,0 +1,305 @@
+//! Where recordings of managed terminals are kept: the section of the file, and its check.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use daemon::config::ConfigError;
+use http::Uri;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where recordings are kept, and how much of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recordings {
+    /// Where they are; `None`: nothing is recorded.
+    pub place: Option<RecordingPlace>,
+    /// The file of the key that seals them; there is one where there is a place.
+    pub key_file: Option<PathBuf>,
+    /// A key is made where the file is not there.
+    pub makes_key: bool,
+    /// The file with the name under which this engine writes to a store that others use, too.
+    pub owner_file: Option<PathBuf>,
+    /// What happens when they cannot be stored.
+    pub policy: RecordingPolicy,
+    /// Bytes of one recording, of payload and heads together.
+    pub max_bytes_per_session: u64,
+    /// Bytes that a project's recordings take.
+    pub max_bytes_per_project: u64,
+    /// How long they are kept; `None`: until somebody deletes them.
+    pub retention: Option<Duration>,
+}
+
+/// A place for recordings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordingPlace {
+    /// A folder of this machine.
+    Folder(PathBuf),
+    /// A bucket of an S3-compatible store.
+    S3(S3),
+}
+
+/// A bucket of an S3-compatible store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct S3 {
+    /// Address of the store: https, or http on loopback.
+    pub endpoint: String,
+    /// Name of the bucket.
+    pub bucket: String,
+    /// Region.
+    pub region: String,
+    /// Id of the access key.
+    pub access_key_id: String,
+    /// File of its secret.
+    pub secret_access_key_file: PathBuf,
+    /// Before the names of all objects; may be empty.
+    pub prefix: String,
+}
+
+/// What happens to a session that is to be recorded and cannot be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordingPolicy {
+    /// It ends, and no other begins.
+    #[default]
+    Strict,
+    /// It goes on, and the recording says that something is missing.
+    BestEffort,
+}
+
+impl std::fmt::Display for RecordingPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Strict => "strict",
+            Self::BestEffort => "best_effort",
+        })
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RecordingsSection {
+    /// The folder of recordings. It is made where it is missing, and readable by nobody else.
+    /// Without this key and `s3` it is `recordings` in `control_plane.data_dir`; on a community
+    /// engine nothing is recorded then.
+    #[schemars(example = "/var/lib/svc/recordings")]
+    pub(super) path: Option<String>,
+    /// An S3-compatible store for recordings, instead of a folder. Many engines may use one.
+    pub(super) s3: Option<S3Section>,
+    /// The file of the key that seals recordings, 64 hex digits. Without this key it is
+    /// `recordings.key` beside the folder, or in `control_plane.data_dir` for a store, and is made at
+    /// the first start. Engines that use one store need the same key.
+    #[schemars(example = "/etc/svc/recordings.key")]
+    pub(super) key_file: Option<String>,
+    /// What happens to a session that cannot be recorded: with `strict` it ends and no other begins,
+    /// with `best_effort` it goes on and the recording says that something is missing.
+    pub(super) policy: RecordingPolicy,
+    /// Bytes of one recording, 65536 to 1099511627776. At the end of them the recording says so and
+    /// ends, and with `strict` the session, too.
+    pub(super) max_bytes_per_session: u64,
+    /// Bytes that all recordings of one project take, 1048576 to 1125899906842624. Then it is as for
+    /// a session whose recording is full.
+    pub(super) max_bytes_per_project: u64,
+    /// Days for which recordings are kept, counted from the begin of their sessions; then they are
+    /// removed with all that is known of the session. 0: for ever. 0 to 36500.
+    pub(super) retention_days: u32,
+}
+
+impl Default for RecordingsSection {
+    fn default() -> Self {
+        Self {
+            path: None,
+            s3: None,
+            key_file: None,
+            policy: RecordingPolicy::default(),
+            // A day of busy typing and reading is some ten of them.
+            max_bytes_per_session: 256 * 1024 * 1024,
+            max_bytes_per_project: 16 * 1024 * 1024 * 1024,
+            retention_days: 90,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct S3Section {
+    /// Address of the store: https, or http on loopback. Required in this section.
+    #[schemars(example = "https://s3.example.com")]
+    pub(super) endpoint: Option<String>,
+    /// Name of the bucket; it has to exist. Required in this section.
+    #[schemars(example = &"recordings")]
+    pub(super) bucket: Option<String>,
+    /// Region of the bucket; stores of one's own mostly take any.
+    #[schemars(example = "eu-west-1")]
+    pub(super) region: Option<String>,
+    /// Id of the access key. Required in this section.
+    #[schemars(example = &"AKIAEXAMPLE")]
+    pub(super) access_key_id: Option<String>,
+    /// The file that holds the secret of the access key, read at the start. Required in this
+    /// section.
+    #[schemars(example = "/etc/svc/s3-secret")]
+    pub(super) secret_access_key_file: Option<String>,
+    /// Before the names of all objects.
+    #[schemars(example = &"terminals")]
+    pub(super) prefix: String,
+}
+
+type Checked<T> = Result<T, ConfigError>;
+
+/// The conversion; `data_dir` is where a managed engine keeps things.
+pub(super) fn check(section: RecordingsSection, data_dir: Option<&Path>) -> Checked<Recordings> {
+    let path = super::check::optional_path("webtty.recordings.path", section.path)?;
+    let place = match (path, section.s3) {
+        (Some(_), Some(_)) => {
+            let message = "recordings are in one place: leave this out, or leave s3 out";
+            return Err(ConfigError::new("webtty.recordings.path", message));
+        }
+        (Some(path), None) => Some(RecordingPlace::Folder(path)),
+        (None, Some(s3)) => Some(RecordingPlace::S3(bucket(s3)?)),
+        (None, None) => data_dir.map(|dir| RecordingPlace::Folder(dir.join("recordings"))),
+    };
+    let given = super::check::optional_path("webtty.recordings.key_file", section.key_file)?;
+    let makes_key = given.is_none();
+    let beside = match &place {
+        Some(RecordingPlace::Folder(path)) => path.parent(),
+        _ => data_dir,
+    };
+    let key_file = given.or_else(|| beside.map(|dir| dir.join("recordings.key")));
+    if place.is_some() && key_file.is_none() {
+        let message = "this key is required: there is no other place for the key";
+        return Err(ConfigError::new("webtty.recordings.key_file", message));
+    }
+    let owner_file = match &place {
+        Some(RecordingPlace::Folder(path)) => Some(path.join(".owner")),
+        _ => data_dir.map(|dir| dir.join("recordings.owner")),
+    };
+    let days = section.retention_days;
+    if days > MAX_DAYS {
+        let message = format!("{days} is not between 0 and {MAX_DAYS}");
+        return Err(ConfigError::new(
+            "webtty.recordings.retention_days",
+            message,
+        ));
+    }
+    Ok(Recordings {
+        place,
+        key_file,
+        makes_key,
+        owner_file,
+        policy: section.policy,
+        max_bytes_per_session: bytes(
+            "max_bytes_per_session",
+            section.max_bytes_per_session,
+            64 * 1024,
+            1 << 40,
+        )?,
+        max_bytes_per_project: bytes(
+            "max_bytes_per_project",
+            section.max_bytes_per_project,
+            1024 * 1024,
+            1 << 50,
+        )?,
+        retention: (days > 0).then(|| Duration::from_secs(u64::from(days) * DAY)),
+    })
+}
+
+/// A century: a larger number is a slip.
+const MAX_DAYS: u32 = 36_500;
+
+const DAY: u64 = 24 * 60 * 60;
+
+fn bytes(name: &str, value: u64, low: u64, high: u64) -> Checked<u64> {
+    if (low..=high).contains(&value) {
+        return Ok(value);
+    }
+    Err(ConfigError::new(
+        format!("webtty.recordings.{name}"),
+        format!("{value} is not between {low} and {high}"),
+    ))
+}
+
+fn bucket(section: S3Section) -> Checked<S3> {
+    let named = |name: &str| format!("webtty.recordings.s3.{name}");
+    let required = |name: &str, value: Option<String>| {
+        let value = value.filter(|value| !value.is_empty());
+        value.ok_or_else(|| ConfigError::new(named(name), "this key is required"))
+    };
+    let endpoint = required("endpoint", section.endpoint)?;
+    let secret = required("secret_access_key_file", section.secret_access_key_file)?;
+    if !is_safe(&endpoint) {
+        let message = "this is not an https address, nor an http address on loopback";
+        return Err(ConfigError::new(named("endpoint"), message));
+    }
+    Ok(S3 {
+        endpoint: endpoint.trim_end_matches('/').to_owned(),
+        bucket: required("bucket", section.bucket)?,
+        region: section.region.unwrap_or_else(|| "us-east-1".to_owned()),
+        access_key_id: required("access_key_id", section.access_key_id)?,
+        secret_access_key_file: PathBuf::from(secret),
+        prefix: section.prefix.trim_matches('/').to_owned(),
+    })
+}
+
+fn is_safe(endpoint: &str) -> bool {
+    let Ok(uri) = endpoint.parse::<Uri>() else {
+        return false;
+    };
+    let Some(host) = uri.host() else {
+        return false;
+    };
+    match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => super::check::is_loopback(host),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(yaml: &str, data_dir: Option<&str>) -> Result<Recordings, String> {
+        let section = serde_json::from_str(yaml).map_err(|error| error.to_string())?;
+        check(section, data_dir.map(Path::new)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_managed_engine_records_beside_what_it_keeps_and_a_community_engine_nowhere() {
+        let managed = checked("{}", Some("/var/lib/svc")).unwrap();
+        assert_eq!(
+            managed.place,
+            Some(RecordingPlace::Folder("/var/lib/svc/recordings".into()))
+        );
+        assert_eq!(managed.key_file, Some("/var/lib/svc/recordings.key".into()));
+        assert!(managed.makes_key && managed.policy == RecordingPolicy::Strict);
+        assert_eq!(checked("{}", None).unwrap().place, None);
+        let own = checked(r#"{"path":"/srv/rec","retention_days":0}"#, None).unwrap();
+        assert_eq!(own.key_file, Some("/srv/recordings.key".into()));
+        assert_eq!(own.retention, None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let s3 = |more: &str| {
+            format!(
+                r#"{{"s3":{{"bucket":"b","access_key_id":"a","secret_access_key_file":"/s"{more}}}}}"#
+            )
+        };
+        let https = r#","endpoint":"https://s3.example.com""#;
+        for (yaml, problem) in [
+            (r#"{"unknown":1}"#.to_owned(), "unknown field"),
+            (r#"{"policy":"lenient"}"#.to_owned(), "unknown variant"),
+            (s3(""), "s3.endpoint"),
+            (s3(r#","endpoint":"http://s3.example.com""#), "s3.endpoint"),
+            (s3(https), "key_file"),
+            (s3(r#","path":"/x""#), "unknown field"),
+            (r#"{"path":""}"#.to_owned(), "recordings.path"),
+            (r#"{"max_bytes_per_session":1}"#.to_owned(), "per_session"),
+            (r#"{"max_bytes_per_project":1}"#.to_owned(), "per_project"),
+            (r#"{"retention_days":99999}"#.to_owned(), "retention_days"),
+        ] {
+            let refused = checked(&yaml, None).unwrap_err();
+            assert!(refused.contains(problem), "{yaml}: {refused}");
+        }
+        assert!(checked(&s3(https), Some("/var/lib/svc")).is_ok());
+    }
+}

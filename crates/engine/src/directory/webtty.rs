@@ -1,0 +1,337 @@
+//! Registered servers of terminals: which keys they were enrolled with, what holds for their
+//! sessions, and whether a tunnel is really theirs.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tty::admission::{self, AdmissionError, NONCE_LEN, Subject};
+use tty::identity::{PublicIdentity, SigningPublicKey, encryption_key};
+use types::permission::Permission;
+use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatus};
+
+/// A registered server, as the platform told it last. Whoever serves sessions of it holds it and
+/// ends them with [`Self::ended`]; what the policies say of new sessions is looked up anew.
+pub struct WebttyServer {
+    /// Id.
+    pub id: Arc<str>,
+    /// The project that it is in.
+    pub project_id: Arc<str>,
+    /// Name, unique in the project.
+    pub name: Arc<str>,
+    /// Whether its sessions are recorded.
+    pub recording: RecordingPolicy,
+    /// How its sessions are encrypted.
+    pub encryption: EncryptionPolicy,
+    /// Who may use it.
+    pub access: AccessPolicy,
+    /// The keys that it was enrolled with.
+    pub keys: Option<PublicIdentity>,
+    status: Option<ServerStatus>,
+    /// Cancelled when it is suspended, deleted, or enrolled with other keys.
+    ended: CancellationToken,
+    /// Proofs that were shown, until they have expired anyway.
+    seen: Arc<Mutex<Seen>>,
+}
+
+type Seen = HashMap<[u8; NONCE_LEN], Timestamp>;
+
+/// Proofs of one server that are remembered. It makes one with each connection, so more in their
+/// lifetime are none of a server that works.
+const MOST_SEEN: usize = 64;
+
+impl WebttyServer {
+    /// What cannot be read is taken for the strictest that there is.
+    pub(super) fn compile(told: &api::link::WebttyServer, known: Option<&Self>) -> Self {
+        let keys = told.keys.as_ref().and_then(|keys| {
+            Some(PublicIdentity {
+                encryption: encryption_key(&keys.encryption).ok()?,
+                signing: SigningPublicKey::parse(&keys.signing).ok()?,
+            })
+        });
+        let mut server = Self {
+            id: told.id.as_str().into(),
+            project_id: told.project_id.as_str().into(),
+            name: told.name.as_str().into(),
+            recording: told
+                .recording_policy
+                .parse()
+                .unwrap_or(RecordingPolicy::Recorded),
+            encryption: told
+                .encryption_policy
+                .parse()
+                .unwrap_or(EncryptionPolicy::WorkspaceManaged),
+            access: told
+                .access_policy
+                .parse()
+                .unwrap_or(AccessPolicy::Restricted),
+            keys,
+            status: told.status.parse().ok(),
+            ended: CancellationToken::new(),
+            seen: Arc::default(),
+        };
+        if let Some(known) = known {
+            server.seen = Arc::clone(&known.seen);
+            if known.goes_on_as(&server) {
+                server.ended = known.ended.clone();
+            }
+        }
+        server
+    }
+
+    /// Whether it may serve: it was enrolled and is not suspended.
+    pub fn is_active(&self) -> bool {
+        self.status == Some(ServerStatus::Active) && self.keys.is_some()
+    }
+
+    /// Resolves when no session of it may go on: it was suspended, deleted, or enrolled with other
+    /// keys. A change of its policies ends nothing.
+    pub fn ended(&self) -> &CancellationToken {
+        &self.ended
+    }
+
+    /// What whoever opens or joins a session needs beside the permissions of sessions.
+    pub fn needs(&self) -> Option<Permission> {
+        (self.access == AccessPolicy::Restricted)
+            .then_some(Permission::NetworkWebttyServersReadWrite)
+    }
+
+    /// Judges the proof that a tunnel of this server shows. A proof that held is remembered, and
+    /// refused from then on.
+    ///
+    /// # Errors
+    /// [`NotAdmitted`].
+    pub fn admit(
+        &self,
+        proof: &str,
+        subject: Subject<'_>,
+        now: Timestamp,
+    ) -> Result<(), NotAdmitted> {
+        let Some(keys) = &self.keys else {
+            return Err(NotAdmitted::NotEnrolled);
+        };
+        if !self.is_active() {
+            return Err(NotAdmitted::Suspended);
+        }
+        let admitted = admission::verify(proof, &keys.signing, subject, now)?;
+        let mut seen = self.seen.lock();
+        seen.retain(|_, until| *until > now);
+        if seen.contains_key(&admitted.nonce) {
+            return Err(NotAdmitted::Replayed);
+        }
+        if seen.len() >= MOST_SEEN {
+            return Err(NotAdmitted::TooMany);
+        }
+        seen.insert(admitted.nonce, admitted.expires_at);
+        Ok(())
+    }
+
+    /// Whether sessions of this one go on under that.
+    pub(super) fn goes_on_as(&self, next: &Self) -> bool {
+        self.is_active()
+            && next.is_active()
+            && self.keys == next.keys
+            && self.project_id == next.project_id
+    }
+
+    pub(super) fn end(&self) {
+        self.ended.cancel();
+    }
+}
+
+impl fmt::Debug for WebttyServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebttyServer")
+            .field("id", &self.id)
+            .field("project_id", &self.project_id)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a tunnel is not taken for that of a registered server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAdmitted {
+    /// Its labels do not name a server, or have no proof.
+    #[error(
+        "a tunnel of the protocol `webtty` has the labels `{}` and `{}`",
+        admission::SERVER_ID,
+        admission::LABEL
+    )]
+    Unlabelled,
+    /// There is no such server in this project.
+    #[error("this project has no such registered server")]
+    Unknown,
+    /// The server has no keys.
+    #[error("the server is not enrolled")]
+    NotEnrolled,
+    /// It is suspended.
+    #[error("the server is suspended")]
+    Suspended,
+    /// The proof does not hold.
+    #[error(transparent)]
+    Proof(#[from] AdmissionError),
+    /// The proof was shown before.
+    #[error("the admission proof was used before")]
+    Replayed,
+    /// There were more of them than a server needs.
+    #[error("the server connects too often; wait until its earlier admission proofs have expired")]
+    TooMany,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use api::link::{Item, WebttyServerKeys};
+    use tty::identity::EndpointIdentity;
+
+    use super::*;
+    use crate::directory::Directory;
+
+    fn told(status: &str, identity: &EndpointIdentity) -> api::link::WebttyServer {
+        let public = identity.public();
+        api::link::WebttyServer {
+            id: "wtty_1".to_owned(),
+            project_id: "prj_1".to_owned(),
+            name: "build".to_owned(),
+            status: status.to_owned(),
+            recording_policy: "recorded".to_owned(),
+            encryption_policy: "disabled".to_owned(),
+            access_policy: "project_members".to_owned(),
+            keys: Some(WebttyServerKeys {
+                encryption: public.encryption_text(),
+                signing: public.signing.to_text(),
+            }),
+        }
+    }
+
+    fn item(told: api::link::WebttyServer) -> Item {
+        Item::WebttyServer(Box::new(told))
+    }
+
+    fn subject(labels: &BTreeMap<String, String>) -> Subject<'_> {
+        Subject {
+            project_id: "prj_1",
+            server_id: "wtty_1",
+            tunnel_protocol: "webtty",
+            tunnel_type: "bytestream",
+            labels,
+        }
+    }
+
+    fn proof(identity: &EndpointIdentity, nonce: u8) -> String {
+        let labels = BTreeMap::new();
+        let nonce = [nonce; NONCE_LEN];
+        admission::sign(&identity.signing, "wks_1", subject(&labels), nonce, now()).unwrap()
+    }
+
+    fn now() -> Timestamp {
+        "2026-01-02T03:04:05Z".parse().unwrap()
+    }
+
+    /// CP-12: a proof is good once, also after the record has changed, and only while the server is
+    /// active.
+    #[test]
+    fn cp_12_a_proof_is_good_once_and_for_a_server_that_is_active() {
+        let identity = EndpointIdentity::generate().unwrap();
+        let directory = Directory::default();
+        let labels = BTreeMap::new();
+        let server = || directory.webtty_server("prj_1", "wtty_1").unwrap();
+        let admit = |proof: &str| server().admit(proof, subject(&labels), now());
+        directory.apply(vec![item(told("active", &identity))]);
+        assert!(directory.webtty_server("prj_2", "wtty_1").is_none());
+        let first = proof(&identity, 1);
+        assert_eq!(admit(&first), Ok(()));
+        assert_eq!(admit(&first), Err(NotAdmitted::Replayed));
+        let renamed = api::link::WebttyServer {
+            name: "other".to_owned(),
+            ..told("active", &identity)
+        };
+        directory.apply(vec![item(renamed)]);
+        assert_eq!(admit(&first), Err(NotAdmitted::Replayed));
+        directory.apply(vec![item(told("suspended", &identity))]);
+        assert_eq!(admit(&proof(&identity, 2)), Err(NotAdmitted::Suspended));
+        directory.apply(vec![item(told("rebooting", &identity))]);
+        assert_eq!(admit(&proof(&identity, 2)), Err(NotAdmitted::Suspended));
+        let other = EndpointIdentity::generate().unwrap();
+        directory.apply(vec![item(told("active", &other))]);
+        assert_eq!(
+            admit(&proof(&identity, 2)),
+            Err(NotAdmitted::Proof(AdmissionError::OtherKey))
+        );
+        let pending = api::link::WebttyServer {
+            keys: None,
+            ..told("pending_enrollment", &identity)
+        };
+        directory.apply(vec![item(pending)]);
+        assert_eq!(admit(&proof(&identity, 2)), Err(NotAdmitted::NotEnrolled));
+    }
+
+    /// What is remembered is bounded, and forgotten with its time.
+    #[test]
+    fn a_server_that_connects_all_the_time_waits() {
+        let identity = EndpointIdentity::generate().unwrap();
+        let server = WebttyServer::compile(&told("active", &identity), None);
+        let labels = BTreeMap::new();
+        for nonce in 0..64 {
+            let proof = proof(&identity, nonce);
+            assert_eq!(server.admit(&proof, subject(&labels), now()), Ok(()));
+        }
+        let more = proof(&identity, 64);
+        assert_eq!(
+            server.admit(&more, subject(&labels), now()),
+            Err(NotAdmitted::TooMany)
+        );
+        let later = now() + admission::LIFETIME;
+        let nonce = [65; NONCE_LEN];
+        let more = admission::sign(&identity.signing, "wks_1", subject(&labels), nonce, later);
+        assert_eq!(
+            server.admit(&more.unwrap(), subject(&labels), later),
+            Ok(())
+        );
+    }
+
+    /// CP-12: suspending, deleting and other keys end what is there; policies do not.
+    #[test]
+    fn cp_12_what_ends_a_servers_sessions() {
+        let identity = EndpointIdentity::generate().unwrap();
+        let directory = Directory::default();
+        let held = || directory.webtty_server("prj_1", "wtty_1").unwrap();
+        let active = || item(told("active", &identity));
+
+        directory.apply(vec![active()]);
+        let server = held();
+        let private = api::link::WebttyServer {
+            recording_policy: "private".to_owned(),
+            access_policy: "restricted".to_owned(),
+            ..told("active", &identity)
+        };
+        directory.apply(vec![item(private)]);
+        assert!(!server.ended().is_cancelled());
+        assert_eq!(held().recording, RecordingPolicy::Private);
+        assert!(server.needs().is_none());
+        assert!(held().needs().is_some());
+
+        directory.apply(vec![item(told("suspended", &identity))]);
+        assert!(server.ended().is_cancelled());
+
+        let gone = Item::WebttyServerGone {
+            id: "wtty_1".to_owned(),
+        };
+        let project = Item::ProjectGone {
+            id: "prj_1".to_owned(),
+        };
+        let other = item(told("active", &EndpointIdentity::generate().unwrap()));
+        for end in [gone, project, other] {
+            directory.apply(vec![active()]);
+            let server = held();
+            assert!(!server.ended().is_cancelled());
+            directory.apply(vec![end]);
+            assert!(server.ended().is_cancelled());
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What holds for the sessions of a server, and who may open and join them.
+
+use std::sync::Arc;
+
+use credentials::Verified;
+use tty::admission::SERVER_ID;
+use types::problem::Problem;
+use types::tunnel::Tunnel;
+use types::webtty::{EncryptionMode, EncryptionPolicy, RecordingMode, RecordingPolicy};
+
+use crate::access::{Denied, Proof, Tenancy};
+use crate::directory::{Project, WebttyServer};
+
+/// What holds for one session, from its beginning to its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    pub(crate) server: Arc<WebttyServer>,
+    pub(crate) recording: RecordingMode,
+    pub(crate) encryption: EncryptionMode,
+}
+
+/// Why somebody may not come to a server.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum NotServed {
+    #[error("the server is not registered any more, or is suspended")]
+    Gone,
+    #[error("the server is restricted: {0}")]
+    Restricted(Denied),
+}
+
+impl From<NotServed> for Problem {
+    fn from(not: NotServed) -> Self {
+        match not {
+            NotServed::Gone => Self::unavailable().with_detail(not.to_string()),
+            NotServed::Restricted(denied) => denied.into(),
+        }
+    }
+}
+
+impl Policy {
+    /// What holds for a session that is opened now, by who proved this.
+    ///
+    /// # Errors
+    /// [`NotServed`].
+    pub(crate) fn of(
+        tunnel: &Tunnel,
+        project: &Project,
+        proof: Option<&Proof>,
+        tenancy: &Tenancy,
+    ) -> Result<Self, NotServed> {
+        let server = server_of(tunnel, project, tenancy).ok_or(NotServed::Gone)?;
+        if let Some(permission) = server.needs() {
+            let user_id = proof.and_then(Proof::user_id);
+            let required = match proof {
+                Some(Proof::Token { token, .. }) => tenancy.require(token, project, permission),
+                Some(Proof::Certificate { credential, .. }) => {
+                    tenancy.require_of(user_id, credential.permissions, project, permission)
+                }
+                Some(Proof::Session(_)) | None => {
+                    tenancy.require_of(user_id, None, project, permission)
+                }
+            };
+            required.map_err(NotServed::Restricted)?;
+        }
+        let sealed = server.encryption != EncryptionPolicy::Disabled;
+        Ok(Self {
+            recording: match server.recording {
+                RecordingPolicy::Recorded => RecordingMode::Recorded,
+                RecordingPolicy::Private => RecordingMode::Private,
+            },
+            encryption: if sealed {
+                EncryptionMode::E2e
+            } else {
+                EncryptionMode::Managed
+            },
+            server,
+        })
+    }
+
+    /// Whether somebody may join a session of the server, by what is asked for now.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub(crate) fn admits(
+        &self,
+        token: &Verified,
+        project: &Project,
+        tenancy: &Tenancy,
+    ) -> Result<(), Denied> {
+        let directory = tenancy.directory();
+        let now = directory.and_then(|known| known.webtty_server(&project.id, &self.server.id));
+        let needs = now.as_ref().unwrap_or(&self.server).needs();
+        needs.map_or(Ok(()), |needs| tenancy.require(token, project, needs))
+    }
+}
+
+/// The registered server that a tunnel was admitted as.
+fn server_of(tunnel: &Tunnel, project: &Project, tenancy: &Tenancy) -> Option<Arc<WebttyServer>> {
+    let id = tunnel.properties.labels.get(SERVER_ID)?;
+    let server = tenancy.directory()?.webtty_server(&project.id, id)?;
+    server.is_active().then_some(server)
+}

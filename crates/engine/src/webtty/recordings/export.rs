@@ -1,0 +1,276 @@
+//! A recording in a form that others read, written as it is read.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
+use tracing::warn;
+use tty::recording::Record;
+use tty::recording::export::{self, Cast, CastOptions, TextOptions};
+use types::id::WebttySessionId;
+use types::webtty::{RecordType, StreamType};
+
+use super::layout::Stored;
+use super::read::{Reader, Unreadable};
+use super::{Inner, Recorder};
+
+/// A form of an export.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// What was shown, as lines.
+    #[default]
+    Text,
+    /// One JSON object with all records.
+    Json,
+    /// A JSON object a line: the session, then each record.
+    Ndjson,
+    /// asciicast, version 2.
+    Asciicast,
+    /// asciicast, version 3.
+    AsciicastV3,
+}
+
+/// What is exported.
+#[derive(Clone, Copy, Debug)]
+pub struct Export {
+    /// The form.
+    pub format: Format,
+    /// The first record, by its number.
+    pub from_seq: u64,
+    /// Records at most.
+    pub max_events: u64,
+    /// What was typed.
+    pub stdin: bool,
+    /// What the command wrote.
+    pub stdout: bool,
+    /// What it wrote about errors.
+    pub stderr: bool,
+    /// In a text: the time, before each line.
+    pub timestamps: bool,
+    /// In a text: who came, who got control, when the size changed. Other forms have it anyway.
+    pub markers: bool,
+}
+
+impl Default for Export {
+    fn default() -> Self {
+        Self {
+            format: Format::Text,
+            from_seq: 1,
+            max_events: u64::MAX,
+            stdin: false,
+            stdout: true,
+            stderr: true,
+            timestamps: false,
+            markers: false,
+        }
+    }
+}
+
+/// Pieces that wait for who reads an export.
+const WAITING: usize = 4;
+
+/// Bytes of one piece.
+const PIECE: usize = 64 * 1024;
+
+/// How long an export waits for its reader.
+const STALL: Duration = Duration::from_mins(1);
+
+impl Recorder {
+    /// An export as a stream of pieces. It ends with an error where the recording does not go on as
+    /// it was recorded: what was cut must not look whole.
+    ///
+    /// # Errors
+    /// See [`Unreadable`]; only the two ends can read what is end-to-end encrypted, so that it has no
+    /// text and no cast.
+    pub async fn export(
+        &self,
+        project_id: &str,
+        id: &WebttySessionId,
+        export: Export,
+    ) -> Result<mpsc::Receiver<io::Result<Bytes>>, Unreadable> {
+        let inner = self.inner.as_ref().ok_or(Unreadable::NotFound)?;
+        let permit = inner.permit()?;
+        let (stored, _) = inner.open(project_id, id.as_str(), export.from_seq).await?;
+        if stored.sealed && !matches!(export.format, Format::Json | Format::Ndjson) {
+            return Err(Unreadable::Sealed);
+        }
+        let (to, pieces) = mpsc::channel(WAITING);
+        let job = Job {
+            inner: Arc::clone(inner),
+            project: project_id.to_owned(),
+            id: id.as_str().to_owned(),
+            export,
+            stored,
+            to,
+            _permit: permit,
+        };
+        let handle = inner.runtime.clone();
+        inner
+            .tasks
+            .spawn_blocking_on(move || job.run(&handle), &inner.runtime);
+        Ok(pieces)
+    }
+}
+
+struct Job {
+    inner: Arc<Inner>,
+    project: String,
+    id: String,
+    export: Export,
+    stored: Stored,
+    to: mpsc::Sender<io::Result<Bytes>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Job {
+    fn run(self, handle: &Handle) {
+        let mut out = Pieces {
+            to: self.to.clone(),
+            handle: handle.clone(),
+            piece: Vec::new(),
+        };
+        if let Err(error) = self.write(handle, &mut out).and_then(|()| out.flush()) {
+            warn!(session = self.id, %error, "an export ends early");
+            // Whoever reads is told, if they still do.
+            let telling = self.to.send(Err(error));
+            handle
+                .block_on(async { timeout(STALL, telling).await })
+                .ok();
+        }
+    }
+
+    fn write(&self, handle: &Handle, out: &mut Pieces) -> io::Result<()> {
+        let Self { inner, export, .. } = self;
+        let opened = handle.block_on(inner.open(&self.project, &self.id, export.from_seq));
+        let (_, reader) = opened.map_err(io::Error::other)?;
+        let mut fault = None;
+        let records = Records {
+            handle,
+            reader,
+            part: Vec::new().into_iter(),
+            export: *export,
+            left: export.max_events,
+            fault: &mut fault,
+        };
+        let session = &self.stored.session;
+        let now = inner.clock.now();
+        let pipes = self.had_pipes(handle)?;
+        let options = CastOptions {
+            input: export.stdin,
+            pipes,
+        };
+        match export.format {
+            Format::Text => {
+                let options = TextOptions {
+                    input: export.stdin,
+                    markers: export.markers,
+                    timestamps: export.timestamps,
+                    pipes,
+                };
+                export::text(records, options, out)?;
+            }
+            Format::Json => export::json(session, now, records, out)?,
+            Format::Ndjson => export::ndjson(session, now, records, out)?,
+            Format::Asciicast => {
+                export::cast(Cast::V2, Some(&self.id), options, records, out)?;
+            }
+            Format::AsciicastV3 => {
+                export::cast(Cast::V3, Some(&self.id), options, records, out)?;
+            }
+        }
+        match fault {
+            Some(fault) => Err(io::Error::other(fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the command had pipes, which the first record tells, wherever the export begins.
+    fn had_pipes(&self, handle: &Handle) -> io::Result<bool> {
+        let opened = handle.block_on(self.inner.open(&self.project, &self.id, 1));
+        let (_, mut reader) = opened.map_err(io::Error::other)?;
+        // What is wrong with it, the export itself comes to.
+        let part = handle.block_on(reader.next()).unwrap_or_default();
+        Ok(part.is_some_and(|part| part.first().is_some_and(export::had_pipes)))
+    }
+}
+
+/// The records of an export, until there is a fault.
+struct Records<'r> {
+    handle: &'r Handle,
+    reader: Reader<'r>,
+    part: std::vec::IntoIter<Record>,
+    export: Export,
+    left: u64,
+    fault: &'r mut Option<Unreadable>,
+}
+
+impl Iterator for Records<'_> {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        while self.left > 0 {
+            if let Some(record) = self.part.next() {
+                if wanted(&record, &self.export) {
+                    self.left -= 1;
+                    return Some(record);
+                }
+                continue;
+            }
+            match self.handle.block_on(self.reader.next()) {
+                Ok(Some(part)) => self.part = part.into_iter(),
+                Ok(None) => return None,
+                Err(fault) => {
+                    *self.fault = Some(fault);
+                    return None;
+                }
+            }
+        }
+        None
+    }
+}
+
+fn wanted(record: &Record, export: &Export) -> bool {
+    let stream = match (record.record_type, record.stream_type) {
+        (RecordType::Data, Some(StreamType::Stdin)) => export.stdin,
+        (RecordType::Data, Some(StreamType::Stdout)) => export.stdout,
+        (RecordType::Data, Some(StreamType::Stderr)) => export.stderr,
+        _ => true,
+    };
+    stream && record.seq >= export.from_seq
+}
+
+/// Writes pieces to who reads, at their pace.
+struct Pieces {
+    to: mpsc::Sender<io::Result<Bytes>>,
+    handle: Handle,
+    piece: Vec<u8>,
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.piece.extend_from_slice(bytes);
+        if self.piece.len() >= PIECE {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let piece = Bytes::from(std::mem::take(&mut self.piece));
+        let sent = self
+            .handle
+            .block_on(async { timeout(STALL, self.to.send(Ok(piece))).await });
+        match sent {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(io::ErrorKind::BrokenPipe.into()),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}

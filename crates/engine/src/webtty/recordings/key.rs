@@ -1,0 +1,59 @@
+//! The key of recordings, in a file of its own: 64 hex digits.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use tty::recording::vault::VaultKey;
+
+/// Longer than the digits and a line's end, shorter than a mistake.
+const MAX_FILE: u64 = 256;
+
+/// Reads the key.
+///
+/// # Errors
+/// It cannot be read, or is no key.
+pub(super) fn read(path: &Path) -> io::Result<VaultKey> {
+    let bytes = daemon::files::read_bounded(path, MAX_FILE)?;
+    let text = std::str::from_utf8(&bytes).unwrap_or_default();
+    let key = digits(text.trim().as_bytes());
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is not 64 hex digits");
+    key.map(VaultKey::new).ok_or_else(wrong)
+}
+
+/// Reads the key, and makes one where there is none.
+///
+/// # Errors
+/// It cannot be read or made.
+pub(super) fn read_or_make(path: &Path) -> io::Result<VaultKey> {
+    match read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        read => return read,
+    }
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("no randomness"))?;
+    let text = hex::encode(bytes);
+    let mut options = OpenOptions::new();
+    let made = options.write(true).create_new(true).mode(0o600).open(path);
+    made.and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()
+    })?;
+    // Without its name in the directory, a key that sealed something could be gone after a crash.
+    if let Some(parent) = path.parent() {
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(VaultKey::new(bytes))
+}
+
+fn digits(text: &[u8]) -> Option<[u8; 32]> {
+    let (pairs, rest) = text.as_chunks::<2>();
+    let value = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some(value(*high)? << 4 | value(*low)?));
+    let bytes: Option<Vec<u8>> = bytes.collect();
+    bytes?.try_into().ok().filter(|_| rest.is_empty())
+}

@@ -1,0 +1,359 @@
+//! What is where: for each session an object with what is known of it, and segments with records.
+//!
+//! ```text
+//! key                                   something that only the key opens
+//! health                                written to see whether something can be
+//! open/<project>/<session>              a session that is being recorded, and by whom
+//! sessions/<project>/<session>/session  what is known of it, and the end of its chain
+//! sessions/<project>/<session>/<seq>    a segment; its name is the number of its first record
+//! ```
+//!
+//! Each object is a vault of one chunk, under a key that follows from its name: nothing can be put in
+//! another's place. A segment is written again, with more in it, until it has [`ROLL`] bytes: stores
+//! over the network cannot append.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use jiff::Timestamp;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+use serde::{Deserialize, Serialize};
+use tty::recording::Head;
+use tty::recording::vault::{MAX_CHUNK, Opener, SALT_LEN, Sealer, VaultError, VaultKey};
+use types::tunnel::Tunnel;
+
+/// A segment of so many bytes is not written again: what is written twice is bounded by it, and a
+/// reader of an hour has some hundred objects to get.
+pub(super) const ROLL: usize = 128 * 1024;
+
+/// A segment before it is sealed, at most.
+pub(super) const MAX_SEGMENT: usize = MAX_CHUNK;
+
+/// What sealing adds, and more.
+const MAX_OBJECT: u64 = MAX_CHUNK as u64 + 4096;
+
+/// Names of one list that are looked at, at most. A project's sessions are fewer than that within
+/// any retention that fits its room.
+const MAX_NAMES: usize = 200_000;
+
+/// Where recordings are.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) objects: Arc<dyn ObjectStore>,
+    /// Before all names.
+    pub(super) prefix: Path,
+    pub(super) key: VaultKey,
+    /// Who writes here: sessions that this one left open have no other writer.
+    pub(super) owner: String,
+    /// The folder, where it is one, and what keeps other processes out of it.
+    pub(super) folder: Option<Folder>,
+}
+
+/// A folder that is this process's alone.
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    pub(super) lock: std::fs::File,
+}
+
+/// What is known of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Stored {
+    /// Of this form: 1.
+    pub(super) version: u8,
+    /// As lists show it.
+    pub(super) session: api::webtty::Session,
+    /// The tunnel of its server, as it was.
+    pub(super) tunnel: Tunnel,
+    /// Payloads are ciphertext of the two ends.
+    pub(super) sealed: bool,
+    /// It has ended.
+    pub(super) ended: bool,
+    /// The end of its records, where it has ended and they were found whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) head: Option<Head>,
+    /// Its records were removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) deleted: Option<Deleted>,
+}
+
+/// Who removed the records of a session, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Deleted {
+    pub(super) at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) by: Option<String>,
+}
+
+/// Why an object cannot be had or put.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store says no, or nothing.
+    #[error(transparent)]
+    Store(#[from] object_store::Error),
+    /// It is not what was put there.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// It was opened, and is not of the form that this version writes.
+    #[error("this is of another form")]
+    Form(#[from] serde_json::Error),
+    /// The store took too long.
+    #[error("the store does not answer")]
+    Slow,
+}
+
+impl StoreError {
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self, Self::Store(object_store::Error::NotFound { .. }))
+    }
+}
+
+type Done<T> = Result<T, StoreError>;
+
+impl Store {
+    /// Whether the key is the one that this place was begun with.
+    pub(super) async fn has_its_key(&self) -> Done<bool> {
+        let at = self.prefix.clone().join("key");
+        match self.get(&at, "key").await {
+            Ok(_) => return Ok(true),
+            Err(StoreError::Vault(_)) => return Ok(false),
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(error),
+        }
+        let sealed = self.seal("key", b"")?;
+        let options = PutOptions::from(PutMode::Create);
+        match self.objects.put_opts(&at, sealed.into(), options).await {
+            Ok(_) => Ok(true),
+            // Somebody else began at the same moment.
+            Err(object_store::Error::AlreadyExists { .. }) => match self.get(&at, "key").await {
+                Ok(_) => Ok(true),
+                Err(StoreError::Vault(_)) => Ok(false),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes as much as a session does.
+    pub(super) async fn try_it(&self) -> Done<()> {
+        let at = self.prefix.clone().join("health");
+        let sealed = self.seal("health", &vec![0; 64 * 1024])?;
+        self.objects.put(&at, sealed.into()).await?;
+        Ok(())
+    }
+
+    pub(super) async fn put_session(&self, project: &str, stored: &Stored) -> Done<u64> {
+        let id = &stored.session.id;
+        let clear = serde_json::to_vec(stored)?;
+        self.put(
+            &self.session(project, id),
+            &name(project, id, SESSION),
+            &clear,
+        )
+        .await
+    }
+
+    pub(super) async fn get_session(&self, project: &str, id: &str) -> Done<Stored> {
+        let clear = self
+            .get(&self.session(project, id), &name(project, id, SESSION))
+            .await?;
+        Ok(serde_json::from_slice(&clear)?)
+    }
+
+    /// Puts a segment; its size in the store is the answer.
+    pub(super) async fn put_segment(
+        &self,
+        project: &str,
+        id: &str,
+        first: u64,
+        clear: &[u8],
+    ) -> Done<u64> {
+        let part = segment(first);
+        let at = self.folder_of(project, id).join(part.as_str());
+        self.put(&at, &name(project, id, &part), clear).await
+    }
+
+    pub(super) async fn get_segment(&self, project: &str, id: &str, first: u64) -> Done<Vec<u8>> {
+        let part = segment(first);
+        let at = self.folder_of(project, id).join(part.as_str());
+        self.get(&at, &name(project, id, &part)).await
+    }
+
+    /// The numbers of first records of all segments, in order.
+    pub(super) async fn segments(&self, project: &str, id: &str) -> Done<BTreeSet<u64>> {
+        let listed = self.objects.list(Some(&self.folder_of(project, id)));
+        let mut firsts = BTreeSet::new();
+        let mut listed = listed.map_ok(|object| {
+            let part = object.location.filename().unwrap_or_default().to_owned();
+            part.parse::<u64>()
+                .ok()
+                .filter(|first| segment(*first) == part)
+        });
+        while let Some(first) = listed.try_next().await? {
+            if firsts.len() < MAX_NAMES {
+                firsts.extend(first);
+            }
+        }
+        Ok(firsts)
+    }
+
+    /// Projects that have recordings here.
+    pub(super) async fn projects(&self) -> Done<Vec<String>> {
+        self.below(&self.prefix.clone().join(SESSIONS)).await
+    }
+
+    /// Ids of a project's sessions, the oldest first.
+    pub(super) async fn sessions(&self, project: &str) -> Done<Vec<String>> {
+        let at = self.prefix.clone().join(SESSIONS).join(project);
+        self.below(&at).await
+    }
+
+    /// Bytes of a project.
+    pub(super) async fn bytes(&self, project: &str) -> Done<u64> {
+        let at = self.prefix.clone().join(SESSIONS).join(project);
+        let listed = self.objects.list(Some(&at));
+        Ok(listed
+            .try_fold(0, async |sum, object| Ok(sum + object.size))
+            .await?)
+    }
+
+    /// Removes the segments; how many bytes they had is the answer.
+    pub(super) async fn remove_segments(&self, project: &str, id: &str) -> Done<u64> {
+        let folder = self.folder_of(project, id);
+        let found: Vec<_> = self.objects.list(Some(&folder)).try_collect().await?;
+        let mut bytes = 0;
+        for object in found {
+            if object.location.filename() != Some(SESSION) {
+                self.objects.delete(&object.location).await?;
+                bytes += object.size;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Removes a session with all that is known of it; how many bytes it had is the answer.
+    pub(super) async fn remove_session(&self, project: &str, id: &str) -> Done<u64> {
+        let bytes = self.remove_segments(project, id).await?;
+        match self.objects.delete(&self.session(project, id)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(folder) = &self.folder {
+            // Pieces that a killed engine left unfinished are no objects.
+            let at = folder.path.join(self.folder_of(project, id).as_ref());
+            let removing = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(at));
+            removing.await.ok();
+        }
+        Ok(bytes)
+    }
+
+    /// Says that a session is being recorded.
+    pub(super) async fn mark(&self, project: &str, id: &str) -> Done<()> {
+        let owner = Bytes::from(self.owner.clone());
+        self.objects
+            .put(&self.mark_of(project, id), owner.into())
+            .await?;
+        Ok(())
+    }
+
+    /// Says that it is not any more.
+    pub(super) async fn unmark(&self, project: &str, id: &str) -> Done<()> {
+        match self.objects.delete(&self.mark_of(project, id)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sessions that are marked: project, session, whether the mark is this writer's, and when it
+    /// was made.
+    pub(super) async fn marked(&self) -> Done<Vec<(String, String, bool, Timestamp)>> {
+        let at = self.prefix.clone().join(OPEN);
+        let found: Vec<_> = self.objects.list(Some(&at)).try_collect().await?;
+        let mut marked = Vec::new();
+        for object in found {
+            let mut parts = object.location.parts().map(|part| part.as_ref().to_owned());
+            let (id, project) = (parts.next_back(), parts.next_back());
+            let (Some(id), Some(project)) = (id, project) else {
+                continue;
+            };
+            let owner = match self.objects.get(&object.location).await {
+                Ok(got) => got.bytes().await?,
+                Err(object_store::Error::NotFound { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let made = object.last_modified.timestamp();
+            let made = Timestamp::from_second(made).unwrap_or(Timestamp::MIN);
+            marked.push((project, id, owner == self.owner.as_bytes(), made));
+        }
+        Ok(marked)
+    }
+
+    async fn below(&self, at: &Path) -> Done<Vec<String>> {
+        let listed = self.objects.list_with_delimiter(Some(at)).await?;
+        let names = listed.common_prefixes.iter().filter_map(Path::filename);
+        let mut names: Vec<_> = names.take(MAX_NAMES).map(str::to_owned).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    async fn put(&self, at: &Path, name: &str, clear: &[u8]) -> Done<u64> {
+        let sealed = self.seal(name, clear)?;
+        let size = sealed.len();
+        self.objects.put(at, sealed.into()).await?;
+        Ok(u64::try_from(size).unwrap_or(u64::MAX))
+    }
+
+    async fn get(&self, at: &Path, name: &str) -> Done<Vec<u8>> {
+        let got = self.objects.get(at).await?;
+        if got.meta.size > MAX_OBJECT {
+            return Err(VaultError::TooLarge.into());
+        }
+        let sealed = got.bytes().await?;
+        let mut opener = Opener::new(&*sealed, &self.key, name)?;
+        let clear = opener.chunk()?.unwrap_or_default();
+        match opener.chunk()? {
+            None => Ok(clear),
+            Some(_) => Err(VaultError::Broken.into()),
+        }
+    }
+
+    fn seal(&self, name: &str, clear: &[u8]) -> Done<Vec<u8>> {
+        let mut salt = [0; SALT_LEN];
+        aws_lc_rs::rand::fill(&mut salt).map_err(|_| VaultError::Broken)?;
+        let sealer = Sealer::new(&self.key, name, salt).ok_or(VaultError::Broken)?;
+        let header = *sealer.header();
+        let chunk = sealer.finish(clear)?;
+        Ok([header.as_slice(), &chunk].concat())
+    }
+
+    fn folder_of(&self, project: &str, id: &str) -> Path {
+        self.prefix.clone().join(SESSIONS).join(project).join(id)
+    }
+
+    fn session(&self, project: &str, id: &str) -> Path {
+        self.folder_of(project, id).join(SESSION)
+    }
+
+    fn mark_of(&self, project: &str, id: &str) -> Path {
+        self.prefix.clone().join(OPEN).join(project).join(id)
+    }
+}
+
+fn segment(first: u64) -> String {
+    format!("{first:020}")
+}
+
+/// What an object's key follows from.
+fn name(project: &str, id: &str, part: &str) -> String {
+    format!("{project}/{id}/{part}")
+}
+
+const SESSIONS: &str = "sessions";
+const SESSION: &str = "session";
+const OPEN: &str = "open";

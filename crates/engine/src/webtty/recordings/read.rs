@@ -1,0 +1,369 @@
+//! The way back: sessions that are over, and records.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, stream};
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::warn;
+use tty::recording::{Broken, Head, Record, Verifier};
+use types::id::WebttySessionId;
+use types::tunnel::Tunnel;
+
+use super::layout::{Deleted, Store, StoreError, Stored};
+use super::{Inner, Kept, Recorder};
+
+/// Why a recording cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// There is no such session, or there is no place for recordings.
+    #[error("there is no such recording")]
+    NotFound,
+    /// Its records were removed.
+    #[error("the recording was deleted")]
+    Deleted,
+    /// It is being made.
+    #[error("the session is being recorded")]
+    Running,
+    /// Only its two ends can read it.
+    #[error("the session is end-to-end encrypted")]
+    Sealed,
+    /// Too many are being read.
+    #[error("too many recordings are being read")]
+    Busy,
+    /// It is not what was recorded.
+    #[error("the recording was changed: {0}")]
+    Broken(#[from] Broken),
+    /// A part of it cannot be opened.
+    #[error("the recording was changed from record {seq} on")]
+    Unopened {
+        /// The first record of that part.
+        seq: u64,
+    },
+    /// The store fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a look at a whole recording found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// How many records are whole, from the first on.
+    pub records: u64,
+    /// The end of those.
+    pub head: Head,
+    /// The first that is not, and what is wrong with it.
+    pub broken: Option<(u64, String)>,
+}
+
+/// Metadata that is kept for lists.
+const MAX_ENDED: usize = 4096;
+
+/// Sessions that one list looks at: with filters that nothing meets, a list of a large project must
+/// come to an end.
+const MAX_EXAMINED: usize = 5000;
+
+/// Objects that are asked for at the same time.
+const AT_ONCE: usize = 16;
+
+impl Recorder {
+    /// Sessions of a project that are kept, the newest first: at most `limit` of those that are
+    /// `wanted`, out of the newest [`MAX_EXAMINED`]. One that runs, here or elsewhere, is as it
+    /// began.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn sessions(
+        &self,
+        project_id: &str,
+        limit: usize,
+        wanted: impl Fn(&api::webtty::Session, &Tunnel) -> bool,
+    ) -> Result<Vec<Kept>, Unreadable> {
+        let Some(inner) = &self.inner else {
+            return Ok(Vec::new());
+        };
+        let found = inner
+            .newest(project_id, limit, |stored| {
+                wanted(&stored.session, &stored.tunnel)
+            })
+            .await?;
+        Ok(found.iter().map(|stored| stored.kept()).collect())
+    }
+
+    /// One session of a project, as it is kept.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn session(
+        &self,
+        project_id: &str,
+        id: &WebttySessionId,
+    ) -> Result<Option<Kept>, Unreadable> {
+        let Some(inner) = &self.inner else {
+            return Ok(None);
+        };
+        match inner.find(project_id, id.as_str()).await {
+            Ok(stored) => Ok(Some(stored.kept())),
+            Err(Unreadable::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Records from a number on: at most so many, and fewer where they are large. Whether their
+    /// payloads are ciphertext comes with them.
+    ///
+    /// # Errors
+    /// See [`Unreadable`].
+    pub async fn records(
+        &self,
+        project_id: &str,
+        id: &WebttySessionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<(Vec<Record>, bool), Unreadable> {
+        let inner = self.inner.as_ref().ok_or(Unreadable::NotFound)?;
+        let _permit = inner.permit()?;
+        let (stored, mut reader) = inner.open(project_id, id.as_str(), from).await?;
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        while let Some(part) = reader.next().await? {
+            for record in part {
+                if records.len() >= limit || bytes >= MAX_PAGE {
+                    return Ok((records, stored.sealed));
+                }
+                if record.seq >= from {
+                    bytes += record.payload.len();
+                    records.push(record);
+                }
+            }
+        }
+        Ok((records, stored.sealed))
+    }
+
+    /// Looks at a whole recording.
+    ///
+    /// # Errors
+    /// See [`Unreadable`]; a recording that was changed is no error here.
+    pub async fn verify(
+        &self,
+        project_id: &str,
+        id: &WebttySessionId,
+    ) -> Result<Verdict, Unreadable> {
+        let inner = self.inner.as_ref().ok_or(Unreadable::NotFound)?;
+        let _permit = inner.permit()?;
+        let (_, mut reader) = inner.open(project_id, id.as_str(), 1).await?;
+        let broken = loop {
+            match reader.next().await {
+                Ok(Some(_)) => {}
+                Ok(None) => break None,
+                Err(Unreadable::Broken(Broken { seq, fault })) => {
+                    break Some((seq, fault.to_string()));
+                }
+                Err(Unreadable::Unopened { seq }) => {
+                    break Some((seq, "it cannot be opened".to_owned()));
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let head = reader.head().clone();
+        Ok(Verdict {
+            records: head.seq,
+            head,
+            broken,
+        })
+    }
+
+    /// Removes the records of a session. That it took place stays known.
+    ///
+    /// # Errors
+    /// See [`Unreadable`]: one that is being made is not removed.
+    pub async fn delete(
+        &self,
+        project_id: &str,
+        id: &WebttySessionId,
+        by: Option<&str>,
+    ) -> Result<(), Unreadable> {
+        let inner = self.inner.as_ref().ok_or(Unreadable::NotFound)?;
+        let id = id.as_str();
+        let mut stored = inner.find(project_id, id).await?;
+        if stored.deleted.is_some() {
+            return Err(Unreadable::Deleted);
+        }
+        if !stored.ended {
+            return Err(Unreadable::Running);
+        }
+        stored.deleted = Some(Deleted {
+            at: inner.clock.now(),
+            by: by.map(str::to_owned),
+        });
+        // Said first: what is half removed is not read any more.
+        inner.store.put_session(project_id, &stored).await?;
+        inner.ended.lock().remove(id);
+        let bytes = inner.store.remove_segments(project_id, id).await?;
+        inner.usage.change(project_id, bytes, 0);
+        Ok(())
+    }
+}
+
+impl Stored {
+    fn kept(&self) -> Kept {
+        Kept {
+            session: self.session.clone(),
+            tunnel: self.tunnel.clone(),
+        }
+    }
+}
+
+/// Payload bytes of one page of records.
+const MAX_PAGE: usize = 4 * 1024 * 1024;
+
+impl Inner {
+    pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, Unreadable> {
+        let permit = Arc::clone(&self.readers).try_acquire_owned();
+        permit.map_err(|_| Unreadable::Busy)
+    }
+
+    pub(super) async fn find(&self, project: &str, id: &str) -> Result<Stored, Unreadable> {
+        match self.store.get_session(project, id).await {
+            Err(error) if error.is_missing() => Err(Unreadable::NotFound),
+            Err(StoreError::Vault(error)) => {
+                warn!(project, session = id, %error, "what is known of a session was changed");
+                Err(Unreadable::Unopened { seq: 1 })
+            }
+            read => Ok(read?),
+        }
+    }
+
+    /// A session that is kept, and its records from the segment on that has this one.
+    pub(super) async fn open(
+        &self,
+        project: &str,
+        id: &str,
+        from: u64,
+    ) -> Result<(Stored, Reader<'_>), Unreadable> {
+        let stored = self.find(project, id).await?;
+        if stored.deleted.is_some() {
+            return Err(Unreadable::Deleted);
+        }
+        let mut reader = Reader::begin(&self.store, project, id, stored.head.clone()).await?;
+        reader.skip_to(from);
+        Ok((stored, reader))
+    }
+
+    /// The newest sessions of a project.
+    pub(super) async fn newest(
+        &self,
+        project: &str,
+        limit: usize,
+        wanted: impl Fn(&Stored) -> bool,
+    ) -> Result<Vec<Arc<Stored>>, Unreadable> {
+        let mut ids = self.store.sessions(project).await?;
+        ids.reverse();
+        ids.truncate(MAX_EXAMINED);
+        let read = stream::iter(ids).map(|id| self.known(project, id));
+        let mut read = read.buffered(AT_ONCE);
+        let mut found = Vec::new();
+        while found.len() < limit
+            && let Some(stored) = read.next().await
+        {
+            found.extend(stored?.filter(|stored| wanted(stored)));
+        }
+        Ok(found)
+    }
+
+    async fn known(&self, project: &str, id: String) -> Result<Option<Arc<Stored>>, Unreadable> {
+        let known = self.ended.lock().get(&id).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let stored = match self.find(project, &id).await {
+            Ok(stored) => Arc::new(stored),
+            // It was removed a moment ago, or somebody wrote to it: the others are still to be seen.
+            Err(Unreadable::NotFound | Unreadable::Unopened { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if stored.ended {
+            let mut ended = self.ended.lock();
+            if ended.len() >= MAX_ENDED {
+                ended.clear();
+            }
+            ended.insert(id, Arc::clone(&stored));
+        }
+        Ok(Some(stored))
+    }
+}
+
+/// Reads the records of a session, a segment at a time, and looks at each of them.
+pub(super) struct Reader<'s> {
+    store: &'s Store,
+    project: String,
+    id: String,
+    segments: VecDeque<u64>,
+    /// Where the chain begins, where it is read from its begin.
+    verifier: Option<Verifier>,
+    /// Where it is known to end.
+    end: Option<Head>,
+    last: Head,
+}
+
+impl<'s> Reader<'s> {
+    pub(super) async fn begin(
+        store: &'s Store,
+        project: &str,
+        id: &str,
+        end: Option<Head>,
+    ) -> Result<Self, StoreError> {
+        let segments = store.segments(project, id).await?;
+        Ok(Self {
+            store,
+            project: project.to_owned(),
+            id: id.to_owned(),
+            segments: segments.into_iter().collect(),
+            verifier: Some(Verifier::new(id)),
+            end,
+            last: Head::begin(id),
+        })
+    }
+
+    /// Begins at the segment that has this record.
+    fn skip_to(&mut self, seq: u64) {
+        while self.segments.get(1).is_some_and(|next| *next <= seq) {
+            self.segments.pop_front();
+            self.verifier = None;
+        }
+    }
+
+    /// The last record that was read and is what was recorded.
+    pub(super) fn head(&self) -> &Head {
+        self.verifier.as_ref().map_or(&self.last, Verifier::head)
+    }
+
+    /// The records of the next segment; `None` after the last.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<Record>>, Unreadable> {
+        let Some(first) = self.segments.pop_front() else {
+            if let Some(end) = self.end.take() {
+                let verifier = self.verifier.take();
+                if let Some(verifier) = verifier {
+                    self.last = verifier.head().clone();
+                    verifier.finish(&end)?;
+                }
+            }
+            return Ok(None);
+        };
+        let read = self.store.get_segment(&self.project, &self.id, first).await;
+        let clear = match read {
+            Err(StoreError::Vault(_)) => return Err(Unreadable::Unopened { seq: first }),
+            read => read?,
+        };
+        let mut records = Vec::new();
+        for line in clear
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            let record: Record = serde_json::from_slice(line).map_err(StoreError::from)?;
+            let verifier = self.verifier.get_or_insert_with(|| Verifier::from(&record));
+            verifier.check(&record)?;
+            records.push(record);
+        }
+        Ok(Some(records))
+    }
+}

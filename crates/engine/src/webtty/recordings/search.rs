@@ -1,0 +1,215 @@
+//! Finds text in what was shown in the sessions of a project.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tty::recording::search::Searcher;
+
+use types::tunnel::Tunnel;
+
+use super::layout::Stored;
+use super::read::Unreadable;
+use super::{Inner, Recorder};
+
+/// Lines of one answer.
+pub const MAX_HITS: usize = 200;
+
+/// Lines of one session: one that shows the text all the time must not hide the others.
+const MAX_OF_SESSION: usize = 20;
+
+/// Sessions that one search reads, the newest first.
+const MAX_SESSIONS: usize = 500;
+
+/// Bytes that one search reads.
+const MAX_BYTES: usize = 256 * 1024 * 1024;
+
+/// How long one search takes.
+const MAX_TIME: Duration = Duration::from_secs(10);
+
+/// What is looked for, and where.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// The text; case does not count.
+    pub query: String,
+    /// Lines at most, up to [`MAX_HITS`].
+    pub limit: usize,
+    /// Only in this session.
+    pub session_id: Option<String>,
+    /// Only in sessions on this registered server.
+    pub server_id: Option<String>,
+    /// Only in sessions that this account opened.
+    pub user_id: Option<String>,
+    /// Only in sessions before this one, for the next page.
+    pub before: Option<String>,
+}
+
+/// A line that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// The session.
+    pub session_id: String,
+    /// The record that showed it.
+    pub seq: u64,
+    /// When.
+    pub created_at: Timestamp,
+    /// The line. Nothing in it acts on a terminal.
+    pub line: String,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SearchAnswer {
+    /// Lines, of the newest session first.
+    pub hits: Vec<Hit>,
+    /// The last session that was looked at, where there are more: the search goes on before it.
+    pub next: Option<String>,
+    /// Whether a part of what was read could not be.
+    pub unreadable: bool,
+}
+
+impl Recorder {
+    /// Searches the recordings of a project, of sessions whose tunnel the caller `sees`.
+    ///
+    /// # Errors
+    /// See [`Unreadable`]. Without a place for recordings there is nothing to be found.
+    pub async fn search(
+        &self,
+        project_id: &str,
+        search: Search,
+        sees: impl Fn(&Tunnel) -> bool,
+    ) -> Result<SearchAnswer, Unreadable> {
+        let Some(inner) = &self.inner else {
+            return Ok(SearchAnswer::default());
+        };
+        let permit = inner.permit()?;
+        let wanted = |stored: &Stored| {
+            let session = &stored.session;
+            let is = |wanted: &Option<String>, has: Option<&str>| {
+                wanted.as_deref().is_none_or(|wanted| has == Some(wanted))
+            };
+            !stored.sealed
+                && sees(&stored.tunnel)
+                && stored.deleted.is_none()
+                && is(&search.session_id, Some(&session.id))
+                && is(&search.server_id, session.server_id.as_deref())
+                && is(&search.user_id, session.initiator_user_id.as_deref())
+                && search
+                    .before
+                    .as_ref()
+                    .is_none_or(|before| session.id < *before)
+        };
+        // One more than is read says whether there is more.
+        let sessions = inner.newest(project_id, MAX_SESSIONS + 1, wanted).await?;
+        let work = Work {
+            inner: Arc::clone(inner),
+            handle: inner.runtime.clone(),
+            project: project_id.to_owned(),
+            search,
+            until: Instant::now() + MAX_TIME,
+            bytes: 0,
+        };
+        let searching = inner.tasks.spawn_blocking_on(
+            move || {
+                let answer = work.run(&sessions);
+                drop(permit);
+                answer
+            },
+            &inner.runtime,
+        );
+        searching.await.map_err(|_| Unreadable::Busy)
+    }
+}
+
+struct Work {
+    inner: Arc<Inner>,
+    handle: Handle,
+    project: String,
+    search: Search,
+    until: Instant,
+    bytes: usize,
+}
+
+/// How the look at one session ended.
+enum Looked {
+    ToTheEnd,
+    /// There is no room, no time, or no patience for more.
+    Enough,
+    Unreadable,
+}
+
+impl Work {
+    fn run(mut self, sessions: &[Arc<Stored>]) -> SearchAnswer {
+        let mut answer = SearchAnswer::default();
+        let mut last = None;
+        for (number, stored) in sessions.iter().enumerate() {
+            let id = &stored.session.id;
+            if number >= MAX_SESSIONS || self.is_enough(answer.hits.len()) {
+                answer.next = last;
+                return answer;
+            }
+            match self.look(id, &mut answer.hits) {
+                Looked::ToTheEnd => {}
+                Looked::Unreadable => answer.unreadable = true,
+                Looked::Enough => {
+                    // The search goes on after this one even where it was not read to its end: else
+                    // one that takes too long would never be passed.
+                    answer.next = Some(id.clone());
+                    return answer;
+                }
+            }
+            last = Some(id.clone());
+        }
+        answer
+    }
+
+    fn is_enough(&self, hits: usize) -> bool {
+        hits >= self.search.limit || Instant::now() >= self.until || self.bytes >= MAX_BYTES
+    }
+
+    fn look(&mut self, id: &str, hits: &mut Vec<Hit>) -> Looked {
+        let Some(mut searcher) = Searcher::new(&self.search.query) else {
+            return Looked::Unreadable;
+        };
+        let inner = Arc::clone(&self.inner);
+        let Ok((_, mut reader)) = self.handle.block_on(inner.open(&self.project, id, 1)) else {
+            return Looked::Unreadable;
+        };
+        let mut of_session = 0;
+        loop {
+            if self.is_enough(hits.len()) {
+                return Looked::Enough;
+            }
+            let part = match self.handle.block_on(reader.next()) {
+                Ok(Some(part)) => part,
+                Ok(None) => return Looked::ToTheEnd,
+                Err(_) => return Looked::Unreadable,
+            };
+            for record in part {
+                self.bytes += record.payload.len();
+                let room = self.search.limit.saturating_sub(hits.len());
+                let room = room.min(MAX_OF_SESSION - of_session);
+                if room == 0 {
+                    break;
+                }
+                let found = searcher.push(&record, room);
+                of_session += found.len();
+                hits.extend(found.into_iter().map(|found| Hit {
+                    session_id: id.to_owned(),
+                    seq: found.seq,
+                    created_at: found.created_at,
+                    line: found.line,
+                }));
+                // A screen that is large and full of text takes a while.
+                if Instant::now() >= self.until {
+                    return Looked::Enough;
+                }
+            }
+            if of_session >= MAX_OF_SESSION {
+                return Looked::ToTheEnd;
+            }
+        }
+    }
+}

@@ -1,0 +1,560 @@
+//! A session that runs: the state machine behind its lock, and what wakes those who wait for it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api::webtty as shapes;
+use bytes::Bytes;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use tty::managed::{self, Command, ControlRequest, Event, Person};
+use tty::message::{Attach, Kind};
+use tty::recording::{Entry, MAX_PAYLOAD};
+use types::id::{ControlRequestId, ParticipantId, WebttySessionId};
+use types::tunnel::Tunnel;
+use types::webtty::{RecordType, RecordingMode, Transport};
+
+use super::context::Stated;
+use super::policy::Policy;
+use super::recordings::{Pace, Recording};
+use super::registry::Past;
+use super::shown;
+use crate::agents::Agent;
+use crate::api::Lifetime;
+use crate::clock::Clock;
+use crate::directory::Project;
+use crate::live::{Live, WebttyChange};
+
+/// What does not change about a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) id: WebttySessionId,
+    pub(crate) project: Arc<Project>,
+    pub(crate) workspace_id: Option<Arc<str>>,
+    pub(crate) tunnel: Arc<Tunnel>,
+    pub(crate) policy: Policy,
+    pub(crate) stated: Stated,
+    pub(crate) opener: Person,
+    pub(crate) downstream: Transport,
+    pub(crate) upstream: Transport,
+}
+
+/// A session that runs.
+pub(crate) struct Running {
+    pub(crate) facts: Facts,
+    clock: Arc<dyn Clock>,
+    live: Arc<Live<Agent>>,
+    recording: Recording,
+    state: Mutex<State>,
+    /// There is something for the server.
+    pub(super) for_server: Notify,
+    /// It is time for something else than before.
+    pub(super) stirred: Notify,
+    /// Counts how often those who are held may look again.
+    room: watch::Sender<u64>,
+    /// Cancelled when the server is to be hung up to, once it has what waits for it.
+    pub(super) server_over: CancellationToken,
+    /// Cancelled when the session has ended.
+    pub(super) over: CancellationToken,
+    /// Bytes from participants and to them.
+    traffic: [AtomicU64; 2],
+}
+
+struct State {
+    session: managed::Session,
+    seats: HashMap<ParticipantId, Arc<Seat>>,
+    /// What ends the streams of those who were let in, until these are there.
+    lifetimes: HashMap<ParticipantId, Box<Lifetime>>,
+    asked: HashMap<ControlRequestId, Asked>,
+    to_server: VecDeque<Kind>,
+    to_server_bytes: usize,
+    command: Option<String>,
+    pace: Pace,
+    has_server: bool,
+    deadline: Option<Timestamp>,
+    /// Somebody was held since those who are were told to look again.
+    held: bool,
+}
+
+/// A participant's stream, while it is there.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) id: ParticipantId,
+    /// Something waits for them.
+    pub(super) wake: Notify,
+    /// Cancelled when they are to be hung up to.
+    pub(super) over: CancellationToken,
+}
+
+/// What a token is of, so that two tokens of one credential are told from those of two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Credential(pub(crate) String);
+
+/// With what somebody asked for control, and what they sent along.
+struct Asked {
+    by: Credential,
+    metadata: Option<Map<String, Value>>,
+}
+
+impl Running {
+    pub(super) fn new(
+        facts: Facts,
+        session: managed::Session,
+        initiator: ParticipantId,
+        recording: Recording,
+        (clock, live): (Arc<dyn Clock>, Arc<Live<Agent>>),
+    ) -> (Self, Arc<Seat>) {
+        let seat = Arc::new(Seat::new(initiator));
+        let state = State {
+            session,
+            seats: HashMap::from([(initiator, Arc::clone(&seat))]),
+            lifetimes: HashMap::new(),
+            asked: HashMap::new(),
+            to_server: VecDeque::new(),
+            to_server_bytes: 0,
+            command: None,
+            pace: Pace::Go,
+            has_server: true,
+            deadline: None,
+            held: false,
+        };
+        let running = Self {
+            facts,
+            clock,
+            live,
+            recording,
+            state: Mutex::new(state),
+            for_server: Notify::new(),
+            stirred: Notify::new(),
+            room: watch::Sender::new(0),
+            server_over: CancellationToken::new(),
+            over: CancellationToken::new(),
+            traffic: Default::default(),
+        };
+        (running, seat)
+    }
+
+    /// Has the session do something, and does what follows from it.
+    pub(crate) fn act<T>(&self, act: impl FnOnce(&mut managed::Session, Timestamp) -> T) -> T {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let done = act(&mut state.session, now);
+        self.carry_out(&mut state, now);
+        done
+    }
+
+    /// Looks at the session.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&managed::Session) -> T) -> T {
+        look(&self.state.lock().session)
+    }
+
+    /// The session as lists show it.
+    pub(crate) fn shown(&self) -> shapes::Session {
+        self.show(&self.state.lock())
+    }
+
+    /// Who takes part or did, in the order in which they came.
+    pub(crate) fn participants(&self) -> Vec<shapes::Participant> {
+        let state = self.state.lock();
+        let session = &state.session;
+        let all = session.participants();
+        all.map(|one| shown::participant(session, one)).collect()
+    }
+
+    /// All requests for control, in their order.
+    pub(crate) fn requests(&self) -> Vec<shapes::ControlRequest> {
+        let state = self.state.lock();
+        let requests = state.session.requests();
+        requests.map(|one| state.show_request(one)).collect()
+    }
+
+    /// What is left of it when it has ended.
+    pub(super) fn past(&self) -> Past {
+        let last = |len: usize| len.saturating_sub(PAST);
+        let (participants, requests) = (self.participants(), self.requests());
+        let (first, oldest) = (last(participants.len()), last(requests.len()));
+        Past {
+            session: self.shown(),
+            tunnel: Arc::clone(&self.facts.tunnel),
+            participants: participants.into_iter().skip(first).collect(),
+            requests: requests.into_iter().skip(oldest).collect(),
+        }
+    }
+
+    /// Lets somebody attach, for as long as `lifetime` lasts.
+    pub(crate) fn attach(
+        &self,
+        new: managed::NewParticipant,
+        lifetime: Box<Lifetime>,
+    ) -> Result<(shapes::Participant, Timestamp), managed::Refused> {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let id = new.id;
+        let expires_at = state.session.attach(new, now)?;
+        let State {
+            session, lifetimes, ..
+        } = &mut *state;
+        lifetimes.insert(id, lifetime);
+        // Of those whose grant ran out nobody comes.
+        let here = |id: &ParticipantId| {
+            let one = session.participants().find(|one| one.id == *id);
+            one.is_some_and(|one| one.detached_at.is_none())
+        };
+        lifetimes.retain(|id, _| here(id));
+        let one = session.participants().find(|one| one.id == id);
+        let shown = one.map(|one| shown::participant(session, one));
+        self.carry_out(&mut state, now);
+        Ok((shown.ok_or(managed::Refused::NotFound)?, expires_at))
+    }
+
+    /// A stream came, with its first message, for this participant.
+    pub(crate) fn connect(
+        &self,
+        id: &ParticipantId,
+        attach: &Attach,
+    ) -> Result<(Arc<Seat>, Option<Box<Lifetime>>), managed::Refused> {
+        if attach.participant_id != id.as_str() {
+            return Err(managed::Refused::BadGrant);
+        }
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let id = state.session.connect(attach, now)?;
+        let seat = Arc::new(Seat::new(id));
+        state.seats.insert(id, Arc::clone(&seat));
+        let lifetime = state.lifetimes.remove(&id);
+        self.carry_out(&mut state, now);
+        Ok((seat, lifetime))
+    }
+
+    /// Somebody asks for control with this credential.
+    pub(crate) fn request_control(
+        &self,
+        id: ControlRequestId,
+        requester: ParticipantId,
+        ask: managed::Ask,
+        (by, metadata): (Credential, Option<Map<String, Value>>),
+    ) -> Result<shapes::ControlRequest, managed::Refused> {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        // Before the event that shows it.
+        state.asked.insert(id, Asked { by, metadata });
+        let asked = state.session.request_control(id, requester, ask, now);
+        let asked = asked.map(drop);
+        if asked.is_err() {
+            state.asked.remove(&id);
+        }
+        let known: Vec<_> = state.session.requests().map(|request| request.id).collect();
+        state.asked.retain(|id, _| known.contains(id));
+        self.carry_out(&mut state, now);
+        asked?;
+        state.shown_request(id).ok_or(managed::Refused::NotFound)
+    }
+
+    /// Whether this request was made with this credential.
+    pub(crate) fn was_asked_with(&self, id: &ControlRequestId, credential: &Credential) -> bool {
+        let state = self.state.lock();
+        state
+            .asked
+            .get(id)
+            .is_some_and(|asked| asked.by == *credential)
+    }
+
+    /// One request.
+    pub(crate) fn request(&self, id: &ControlRequestId) -> Option<shapes::ControlRequest> {
+        self.state.lock().shown_request(*id)
+    }
+
+    /// A participant said something.
+    pub(super) fn hear(&self, from: ParticipantId, kind: Kind) {
+        self.count(0, &kind);
+        self.act(|session, now| session.on_message(from, kind, now));
+    }
+
+    /// The next message for a participant.
+    pub(super) fn take(&self, id: ParticipantId) -> Option<Kind> {
+        let mut state = self.state.lock();
+        let kind = state.session.take(id)?;
+        self.release(&mut state);
+        drop(state);
+        self.count(1, &kind);
+        Some(kind)
+    }
+
+    /// The stream of a participant is gone.
+    pub(crate) fn lost(&self, id: ParticipantId) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        state.session.on_lost(id, now);
+        state.seats.remove(&id);
+        self.carry_out(&mut state, now);
+        // Whom the server waited for is not waited for any more.
+        self.release(&mut state);
+    }
+
+    /// The next message for the server.
+    pub(super) fn take_for_server(&self) -> Option<Kind> {
+        let mut state = self.state.lock();
+        let kind = state.to_server.pop_front()?;
+        state.to_server_bytes = state.to_server_bytes.saturating_sub(size_of(&kind));
+        self.release(&mut state);
+        Some(kind)
+    }
+
+    /// The connection to the server is gone.
+    pub(super) fn server_lost(&self) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        state.has_server = false;
+        state.session.on_server_lost(now);
+        self.carry_out(&mut state, now);
+    }
+
+    /// Waits until something may be taken from the server. Cancel safe.
+    pub(super) async fn room_for_output(&self) {
+        self.wait_for_room(|state| state.session.holds_server())
+            .await;
+    }
+
+    /// Waits until something may be taken from participants. Cancel safe.
+    pub(super) async fn room_for_input(&self) {
+        self.wait_for_room(|state| state.to_server_bytes >= SERVER_QUEUE)
+            .await;
+    }
+
+    async fn wait_for_room(&self, holds: impl Fn(&State) -> bool) {
+        let mut room = self.room.subscribe();
+        loop {
+            {
+                let mut state = self.state.lock();
+                let held = state.session.ended_at().is_none()
+                    && (state.pace == Pace::Hold || holds(&state));
+                state.held |= held;
+                if !held {
+                    return;
+                }
+            }
+            if room.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// When something is to be done next.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        self.state.lock().deadline
+    }
+
+    /// Tells what the recording asks for.
+    pub(super) fn pace(&self) -> watch::Receiver<Pace> {
+        self.recording.pace()
+    }
+
+    /// The recording asks for something else.
+    pub(super) fn set_pace(&self, pace: Pace) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        state.pace = pace;
+        if pace == Pace::End {
+            state.session.stop(managed::Ending::Recording, None, now);
+        }
+        self.carry_out(&mut state, now);
+        self.release(&mut state);
+    }
+
+    /// The session is over: ends its recording.
+    pub(super) fn finish(&self) {
+        self.recording.finish(&self.shown());
+    }
+
+    /// Bytes from participants and to them.
+    pub(super) fn traffic(&self) -> (u64, u64) {
+        let [from, to] = &self.traffic;
+        (from.load(Ordering::Relaxed), to.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn count(&self, direction: usize, kind: &Kind) {
+        if let Some(count) = self.traffic.get(direction) {
+            let len = u64::try_from(size_of(kind)).unwrap_or_default();
+            count.fetch_add(len, Ordering::Relaxed);
+        }
+    }
+
+    /// Has those look again who are held.
+    fn release(&self, state: &mut State) {
+        if std::mem::take(&mut state.held) {
+            self.room
+                .send_modify(|count| *count = count.wrapping_add(1));
+        }
+    }
+
+    fn carry_out(&self, state: &mut State, now: Timestamp) {
+        while let Some(command) = state.session.command() {
+            match command {
+                Command::ToServer(kind) => {
+                    state.to_server_bytes += size_of(&kind);
+                    state.to_server.push_back(kind);
+                    self.for_server.notify_one();
+                }
+                Command::HangUpServer => self.server_over.cancel(),
+                Command::Wake(id) => {
+                    if let Some(seat) = state.seats.get(&id) {
+                        seat.wake.notify_one();
+                    }
+                }
+                Command::HangUp(id) => {
+                    if let Some(seat) = state.seats.get(&id) {
+                        seat.over.cancel();
+                    }
+                }
+                Command::Record(entry) => self.record(state, entry, now),
+                Command::Event(event) => self.tell(state, event),
+            }
+        }
+        let deadline = state.session.deadline();
+        if deadline != state.deadline {
+            state.deadline = deadline;
+            self.stirred.notify_one();
+        }
+        if state.session.ended_at().is_some() && !self.over.is_cancelled() {
+            self.over.cancel();
+            self.release(state);
+        }
+    }
+
+    fn record(&self, state: &mut State, entry: Entry, now: Timestamp) {
+        if entry.record_type == RecordType::Open {
+            state.command.clone_from(&entry.detail);
+        }
+        if self.facts.policy.recording == RecordingMode::Private {
+            return;
+        }
+        for piece in pieces(entry) {
+            state.pace = self.recording.record(piece, now);
+        }
+    }
+
+    /// Tells those who watch the project. Under the session's lock, so that the order of events is
+    /// the order in which things happened; nobody takes this lock under the other.
+    fn tell(&self, state: &State, event: Event) {
+        let object = match event {
+            Event::SessionCreated | Event::SessionUpdated | Event::SessionClosed => {
+                serde_json::to_value(self.show(state))
+            }
+            Event::ParticipantAttached(id) | Event::ParticipantDetached(id) => {
+                let one = state.session.participants().find(|one| one.id == id);
+                let Some(one) = one else { return };
+                serde_json::to_value(shown::participant(&state.session, one))
+            }
+            Event::ControlRequestCreated(id) | Event::ControlRequestResolved(id) => {
+                let Some(request) = state.shown_request(id) else {
+                    return;
+                };
+                serde_json::to_value(request)
+            }
+        };
+        // Shapes of ours always serialise.
+        let Ok(object) = object else { return };
+        self.live.tell_webtty(WebttyChange {
+            event_type: event.event_type(),
+            tunnel: Arc::clone(&self.facts.tunnel),
+            user_id: self.facts.opener.user_id.clone(),
+            object,
+        });
+    }
+
+    fn show(&self, state: &State) -> shapes::Session {
+        let command = state.command.as_deref();
+        shown::session(&self.facts, &state.session, command, state.has_server)
+    }
+}
+
+impl State {
+    fn shown_request(&self, id: ControlRequestId) -> Option<shapes::ControlRequest> {
+        let found = self.session.requests().find(|request| request.id == id);
+        found.map(|request| self.show_request(request))
+    }
+
+    fn show_request(&self, request: &ControlRequest) -> shapes::ControlRequest {
+        let asked = self.asked.get(&request.id);
+        let metadata = asked.and_then(|asked| asked.metadata.clone());
+        shown::request(&self.session, request, metadata)
+    }
+}
+
+impl Seat {
+    fn new(id: ParticipantId) -> Self {
+        Self {
+            id,
+            wake: Notify::new(),
+            over: CancellationToken::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Running({})", self.facts.id)
+    }
+}
+
+/// An entry as recordings take it: no piece of data is larger than [`MAX_PAYLOAD`].
+fn pieces(mut entry: Entry) -> impl Iterator<Item = Entry> {
+    let mut rest = entry.payload.clone();
+    let whole = rest.len() <= MAX_PAYLOAD;
+    let mut first = true;
+    std::iter::from_fn(move || {
+        if !std::mem::take(&mut first) && (whole || rest.is_empty()) {
+            return None;
+        }
+        if !whole {
+            let piece: Bytes = rest.split_to(rest.len().min(MAX_PAYLOAD));
+            entry.payload_length = u64::try_from(piece.len()).unwrap_or_default();
+            entry.payload = piece;
+        }
+        Some(entry.clone())
+    })
+}
+
+fn size_of(kind: &Kind) -> usize {
+    kind.encoded_len()
+}
+
+/// What waits for the server, in bytes, before those who type wait: what a person pastes.
+const SERVER_QUEUE: usize = 256 * 1024;
+
+/// Participants and requests that are kept of a session that is over: the last ones. All of them are
+/// in its recording.
+const PAST: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_piece_of_data_is_recorded_in_several() {
+        let len = |entry: Entry| {
+            pieces(entry)
+                .map(|piece| piece.payload.len())
+                .collect::<Vec<_>>()
+        };
+        let output = |len: usize| {
+            Entry::output(types::webtty::StreamType::Stdout, Bytes::from(vec![0; len]))
+        };
+        assert_eq!(len(output(3)), [3]);
+        assert_eq!(len(output(MAX_PAYLOAD)), [MAX_PAYLOAD]);
+        assert_eq!(
+            len(output(2 * MAX_PAYLOAD + 1)),
+            [MAX_PAYLOAD, MAX_PAYLOAD, 1]
+        );
+        let masked = Entry::input("p", Bytes::from_static(b"abc"), true);
+        assert_eq!(pieces(masked).collect::<Vec<_>>().len(), 1);
+    }
+}

@@ -1,0 +1,167 @@
+//! How a session begins: who comes, to which server, over what.
+
+use std::sync::Arc;
+
+use tty::managed::{NewSession, Person};
+use types::id::{ParticipantId, WebttySessionId};
+use types::problem::Problem;
+use types::webtty::{EncryptionMode, Transport};
+
+use super::context::Stated;
+use super::policy::Policy;
+use super::recordings::{Meta, NotRecorded};
+use super::registry::{Full, Reserved};
+use super::running::{Facts, Running, Seat};
+use super::upstream::Server;
+use super::{relay, shown};
+use crate::access::{Proof, Tenancy};
+use crate::agents::{Agent, random_bytes};
+use crate::core::Worker;
+use crate::edge::record::Record;
+use crate::live::LiveTunnel;
+
+/// Somebody who opens a session.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    pub(crate) person: Person,
+    pub(crate) stated: Stated,
+    pub(crate) policy: Policy,
+    /// What carries the session to them.
+    pub(crate) transport: Transport,
+}
+
+/// A session that began, and the place of who opened it.
+pub(crate) struct Begun {
+    pub(crate) session: Arc<Running>,
+    pub(crate) seat: Arc<Seat>,
+}
+
+/// Why no session begins.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error(transparent)]
+    Full(#[from] Full),
+    #[error(transparent)]
+    NotRecorded(#[from] NotRecorded),
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full(full) => full.into(),
+            Refused::NotRecorded(_) => Self::new(
+                503,
+                "recording_unavailable",
+                "Terminals here are recorded, and that cannot be done now.",
+            )
+            .with_retry_after(RETRY),
+        }
+    }
+}
+
+impl Opener {
+    /// Who has proved this.
+    pub(crate) fn of(
+        proof: Option<&Proof>,
+        stated: Stated,
+        policy: Policy,
+        transport: Transport,
+        tenancy: &Tenancy,
+    ) -> Self {
+        let user_id = proof.and_then(Proof::user_id).map(str::to_owned);
+        let name = match proof {
+            Some(Proof::Session(session)) => session.name.clone(),
+            Some(proof) => shown_name(user_id.as_deref(), tenancy)
+                .or_else(|| proof.credential_id().map(str::to_owned)),
+            None => None,
+        };
+        Self {
+            person: Person {
+                user_id,
+                name: name.unwrap_or_default(),
+                device_id: None,
+                browser_id: None,
+            },
+            stated,
+            policy,
+            transport,
+        }
+    }
+}
+
+/// What others see of somebody: the name, or else the id of the account.
+pub(crate) fn shown_name(user_id: Option<&str>, tenancy: &Tenancy) -> Option<String> {
+    let user_id = user_id?;
+    let name = tenancy.directory().and_then(|known| known.name_of(user_id));
+    let name = name.unwrap_or_else(|| user_id.to_owned());
+    Some(name.chars().take(MAX_NAME).collect())
+}
+
+/// Begins a session, which goes on by itself from now on. `record` is of the visit that opened it.
+///
+/// # Errors
+/// [`NotRecorded`].
+pub(crate) fn begin(
+    worker: &Arc<Worker>,
+    tunnel: &Arc<LiveTunnel<Agent>>,
+    opener: Opener,
+    server: Server,
+    (place, record): (Reserved, Record),
+) -> Result<Begun, Box<(NotRecorded, Record)>> {
+    let core = &worker.core;
+    let now = core.clock.now();
+    let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
+    let id = WebttySessionId::new(millis, random_bytes());
+    let initiator = ParticipantId::new(millis, random_bytes());
+    let policy = opener.policy;
+    let sealed = policy.encryption == EncryptionMode::E2e;
+    let facts = Facts {
+        id,
+        project: Arc::clone(&tunnel.project),
+        workspace_id: tunnel.project.state().workspace_id.clone(),
+        tunnel: Arc::clone(&tunnel.view),
+        policy,
+        stated: opener.stated,
+        opener: opener.person.clone(),
+        downstream: opener.transport,
+        upstream: server.peer.transport,
+    };
+    let new = NewSession {
+        id,
+        initiator,
+        person: opener.person,
+        sealed,
+    };
+    let session = tty::managed::Session::new(new, now);
+    let meta = Meta {
+        project_id: Arc::clone(&facts.project.id),
+        session: shown::session(&facts, &session, None, true),
+        tunnel: Arc::clone(&facts.tunnel),
+        sealed,
+    };
+    let recording = match core.terminals.recorder.start(&meta) {
+        Ok(recording) => recording,
+        Err(not) => return Err(Box::new((not, record))),
+    };
+    let around = (Arc::clone(&core.clock), Arc::clone(&core.live));
+    let (session, seat) = Running::new(facts, session, initiator, recording, around);
+    let session = Arc::new(session);
+    place.begun(&session);
+    // Tells that there is a session, once it can be found.
+    session.act(|_, _| ());
+    let running = relay::run(
+        Arc::clone(&session),
+        server,
+        record,
+        place,
+        Arc::clone(worker),
+    );
+    worker.spawn(running);
+    Ok(Begun { session, seat })
+}
+
+/// Characters of a name that others are shown: a line of a terminal has room for more.
+const MAX_NAME: usize = 60;
+
+/// Seconds after which it is worth to try again.
+const RETRY: u32 = 5;

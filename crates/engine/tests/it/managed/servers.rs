@@ -1,0 +1,212 @@
+//! Registered servers of terminals: which tunnels are theirs, and until when.
+
+use std::collections::BTreeMap;
+
+use api::link::{Item, WebttyServer, WebttyServerKeys};
+use client::tunnel::Closed;
+use client::{Agent, Properties, Status, Tunnel};
+use jiff::{SignedDuration, Timestamp};
+use testing::{FakePlatform, TestEngine, within};
+use tty::admission::{self, LABEL, NONCE_LEN, SERVER_ID, Subject};
+use tty::identity::EndpointIdentity;
+
+use super::{A, B, Two, get};
+
+/// A host with keys, and what it says of itself.
+struct Host {
+    identity: EndpointIdentity,
+    project: String,
+    server: String,
+    nonce: u8,
+}
+
+impl Host {
+    /// A host whose server is registered in a project, and active.
+    fn enrolled(platform: &FakePlatform, endpoint: &str) -> Self {
+        let host = Self {
+            identity: EndpointIdentity::generate().unwrap(),
+            project: format!("prj_{endpoint}"),
+            server: format!("wsv_{endpoint}"),
+            nonce: 0,
+        };
+        host.told(platform, "active");
+        host
+    }
+
+    fn told(&self, platform: &FakePlatform, status: &str) {
+        let public = self.identity.public();
+        platform.tell(vec![Item::WebttyServer(Box::new(WebttyServer {
+            id: self.server.clone(),
+            project_id: self.project.clone(),
+            name: "build".to_owned(),
+            status: status.to_owned(),
+            recording_policy: "recorded".to_owned(),
+            encryption_policy: "disabled".to_owned(),
+            access_policy: "project_members".to_owned(),
+            keys: Some(WebttyServerKeys {
+                encryption: public.encryption_text(),
+                signing: public.signing.to_text(),
+            }),
+        }))]);
+    }
+
+    /// The labels of its tunnel, with a proof made at this time.
+    fn labels(&mut self, at: Timestamp) -> BTreeMap<String, String> {
+        self.nonce += 1;
+        let mut labels: BTreeMap<_, _> = [
+            (SERVER_ID, self.server.as_str()),
+            ("svc.webtty.transport", "plain"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+        let subject = Subject {
+            project_id: &self.project,
+            server_id: &self.server,
+            tunnel_protocol: "webtty",
+            tunnel_type: "bytestream",
+            labels: &labels,
+        };
+        let nonce = [self.nonce; NONCE_LEN];
+        let proof = admission::sign(&self.identity.signing, "wks", subject, nonce, at).unwrap();
+        labels.insert(LABEL.to_owned(), proof);
+        labels
+    }
+}
+
+fn private(labels: BTreeMap<String, String>) -> Properties {
+    Properties {
+        protocol: Some("webtty".to_owned()),
+        labels,
+        ..Properties::private("build")
+    }
+}
+
+async fn opened(agent: &Agent, labels: BTreeMap<String, String>) -> Tunnel {
+    let mut tunnel = agent.open(private(labels));
+    within("the tunnel", tunnel.online()).await.unwrap();
+    tunnel
+}
+
+/// Why the engine does not open it.
+async fn refused(agent: &Agent, labels: BTreeMap<String, String>) -> String {
+    let mut tunnel = agent.open(private(labels));
+    let error = within("refusal", tunnel.online()).await.unwrap_err();
+    error.refusal().unwrap().to_string()
+}
+
+/// Waits until the engine has closed the tunnel.
+async fn closed(tunnel: &Tunnel) -> Closed {
+    let mut status = tunnel.status();
+    within("the end of the tunnel", async {
+        loop {
+            if let Status::Closed(closed) = &*status.borrow_and_update() {
+                return closed.clone();
+            }
+            status.changed().await.unwrap();
+        }
+    })
+    .await
+}
+
+/// CP-12: a registered server opens its tunnel with a proof, which nobody sees afterwards.
+#[tokio::test]
+async fn cp_12_a_registered_server_is_admitted_with_a_proof() {
+    let Two { platform, ann, .. } = Two::start().await;
+    let mut host = Host::enrolled(&platform, A);
+    let engine = TestEngine::managed(&platform).await;
+    engine.informed().await;
+    let agent = engine.agent_at(A, &ann).await;
+    let tunnel = opened(&agent, host.labels(Timestamp::now())).await;
+    let list = get(&engine, A, "/api/tunnels", &ann).await;
+    let shown = &list.json()[0];
+    assert_eq!(shown["protocol"], "webtty");
+    assert_eq!(shown["labels"][SERVER_ID], "wsv_aaaaaaaa");
+    assert_eq!(shown["labels"].get(LABEL), None);
+    tunnel.close().await;
+}
+
+/// CP-12: a token of the project is not enough to be one of its servers.
+#[tokio::test]
+async fn cp_12_whoever_has_no_good_proof_is_refused() {
+    let Two {
+        platform, ann, ben, ..
+    } = Two::start().await;
+    let mut host = Host::enrolled(&platform, A);
+    let engine = TestEngine::managed(&platform).await;
+    engine.informed().await;
+    let agent = engine.agent_at(A, &ann).await;
+    let now = Timestamp::now();
+
+    let good = host.labels(now);
+    let without = |key: &str| {
+        let mut labels = good.clone();
+        labels.remove(key);
+        labels
+    };
+    for key in [SERVER_ID, LABEL] {
+        let said = refused(&agent, without(key)).await;
+        assert!(said.contains(key), "{said}");
+    }
+    let mut unknown = good.clone();
+    unknown.insert(SERVER_ID.to_owned(), "wsv_bbbbbbbb".to_owned());
+    let said = refused(&agent, unknown).await;
+    assert!(said.contains("no such registered server"), "{said}");
+    let mut other = good.clone();
+    other.insert("svc.webtty.capabilities".to_owned(), "fs".to_owned());
+    let said = refused(&agent, other).await;
+    assert!(said.contains("its labels differs"), "{said}");
+
+    let old = now.checked_sub(SignedDuration::from_secs(91)).unwrap();
+    let said = refused(&agent, host.labels(old)).await;
+    assert!(said.contains("has expired"), "{said}");
+    let ahead = now.checked_add(SignedDuration::from_secs(60)).unwrap();
+    let said = refused(&agent, host.labels(ahead)).await;
+    assert!(said.contains("not good yet"), "{said}");
+
+    // Somebody else's key, under the server's name.
+    let mut thief = Host {
+        identity: EndpointIdentity::generate().unwrap(),
+        project: host.project.clone(),
+        server: host.server.clone(),
+        nonce: 0,
+    };
+    let said = refused(&agent, thief.labels(now)).await;
+    assert!(said.contains("another key"), "{said}");
+
+    // In another project there is no such server, whoever proves to be it.
+    let there = engine.agent_at(B, &ben).await;
+    let said = refused(&there, good.clone()).await;
+    assert!(said.contains("no such registered server"), "{said}");
+
+    // The proof itself was good all the time, and is so once.
+    opened(&agent, good.clone()).await.close().await;
+    let said = refused(&agent, good).await;
+    assert!(said.contains("used before"), "{said}");
+}
+
+/// CP-12: a server that is suspended or deleted has no tunnel from that moment on.
+#[tokio::test]
+async fn cp_12_a_tunnel_goes_with_its_server() {
+    let Two { platform, ann, .. } = Two::start().await;
+    let mut host = Host::enrolled(&platform, A);
+    let engine = TestEngine::managed(&platform).await;
+    engine.informed().await;
+    let agent = engine.agent_at(A, &ann).await;
+
+    let tunnel = opened(&agent, host.labels(Timestamp::now())).await;
+    host.told(&platform, "suspended");
+    closed(&tunnel).await;
+    let said = refused(&agent, host.labels(Timestamp::now())).await;
+    assert!(said.contains("the server is suspended"), "{said}");
+
+    host.told(&platform, "active");
+    engine.informed().await;
+    let tunnel = opened(&agent, host.labels(Timestamp::now())).await;
+    let id = host.server.clone();
+    platform.tell(vec![Item::WebttyServerGone { id }]);
+    closed(&tunnel).await;
+    let said = refused(&agent, host.labels(Timestamp::now())).await;
+    assert!(said.contains("no such registered server"), "{said}");
+    let list = get(&engine, A, "/api/tunnels", &ann).await;
+    assert_eq!(list.text(), "[]");
+}

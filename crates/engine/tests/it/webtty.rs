@@ -1,0 +1,13 @@
+//! Managed terminals through a managed engine: a registered server behind a real agent connection,
+//! people who open sessions and people who join them.
+
+mod control;
+mod events;
+mod faults;
+mod joining;
+mod link;
+mod permissions;
+mod server;
+mod sessions;
+mod transports;
+mod world;

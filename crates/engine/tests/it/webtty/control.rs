@@ -1,0 +1,206 @@
+//! Who types: requests for control, the answers, and how it goes back.
+
+use serde_json::json;
+use tty::message::{Decision, Heartbeat, Kind, NoticeKind};
+
+use super::world::{A, MEMBER, World};
+
+fn decision(request: &serde_json::Value, grant: bool) -> Kind {
+    Kind::Heartbeat(Heartbeat {
+        decision: Some(Decision {
+            request_id: request["id"].as_str().unwrap().to_owned(),
+            grant,
+        }),
+        ..Heartbeat::default()
+    })
+}
+
+/// EN-8, WT-2: the controller sees who asks and why, and grants at the terminal; then one other types,
+/// until it is taken back.
+#[tokio::test]
+async fn en_8_control_is_asked_for_granted_and_taken_back() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let (mut bob, participant) = world.watches(&id, &world.bob).await;
+    let metadata = json!({"metadata": {"ticket": "T-1"}});
+    let (status, request) = world.asks(&id, &participant, &world.bob, metadata).await;
+    assert_eq!(status, 201);
+    assert_eq!(request["status"], "pending");
+    assert_eq!(request["metadata"]["ticket"], "T-1");
+    assert_eq!(request["requester_user_id"], "usr_bob");
+    let (status, problem) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("is_pending")));
+
+    let asked = ann.notice(NoticeKind::Requested).await;
+    assert_eq!(
+        (asked.user.as_str(), asked.reason.as_str()),
+        ("usr_bob", "to help")
+    );
+    // Not by who asks.
+    bob.send(decision(&request, true)).await;
+    bob.types("not yet").await;
+    bob.notice(NoticeKind::Unspecified).await;
+    ann.send(decision(&request, true)).await;
+    bob.notice(NoticeKind::Granted).await;
+    bob.types("bob was here\r").await;
+    ann.types("and ann was not").await;
+    shell.gets("bob was here\r").await;
+
+    let path = format!("/api/webtty/sessions/{id}/control-requests");
+    let (_, requests) = world.get(&path, &world.ann).await;
+    assert_eq!(requests[0]["status"], "granted");
+    let (_, session) = world
+        .get(&format!("/api/webtty/sessions/{id}"), &world.ann)
+        .await;
+    assert_eq!(
+        session["live"]["controller_participant_id"],
+        participant.as_str()
+    );
+
+    let revoke = json!({"action": "revoke"});
+    let (status, revoked) = world.resolves(&id, &request, &world.ann, revoke).await;
+    assert_eq!((status, &revoked["status"]), (200, &json!("revoked")));
+    bob.notice(NoticeKind::Revoked).await;
+    bob.types("once more").await;
+    bob.is_quiet("who lost control types nothing").await;
+    ann.types("ann again\r").await;
+    shell.gets("ann again\r").await;
+
+    let filter = types::form::encode([("params", r#"{"filters":{"status":"pending"}}"#)]);
+    let (_, none) = world.get(&format!("{path}?{filter}"), &world.ann).await;
+    assert_eq!(none, json!([]));
+}
+
+/// Refused over the API; run out by itself; given for a line, and for a second.
+#[tokio::test]
+async fn control_is_refused_runs_out_and_goes_back() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let (mut bob, participant) = world.watches(&id, &world.bob).await;
+    let (_, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    let anns = world
+        .get(
+            &format!("/api/webtty/sessions/{id}/participants"),
+            &world.ann,
+        )
+        .await
+        .1;
+    let anns = anns[0]["id"].clone();
+    let body = json!({"action": "refuse", "approver_participant_id": anns});
+    let (status, refused) = world
+        .resolves(&id, &request, &world.ann, body.clone())
+        .await;
+    assert_eq!((status, &refused["status"]), (200, &json!("refused")));
+    assert_eq!(refused["approver_participant_id"], anns);
+    bob.notice(NoticeKind::Refused).await;
+    let (status, problem) = world.resolves(&id, &request, &world.ann, body).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("not_pending")));
+
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(200);
+    let soon = json!({"expires_at": soon.to_string()});
+    let (_, request) = world.asks(&id, &participant, &world.bob, soon).await;
+    bob.notice(NoticeKind::Expired).await;
+    let grant = json!({"action": "grant"});
+    let (status, _) = world
+        .resolves(&id, &request, &world.ann, grant.clone())
+        .await;
+    assert_eq!(status, 409);
+
+    for (limit, typed) in [
+        (json!({"control_lines": 1}), "one line\r"),
+        (json!({"control_seconds": 1}), "one second"),
+    ] {
+        let (status, request) = world.asks(&id, &participant, &world.bob, limit).await;
+        assert_eq!(status, 201);
+        let (status, _) = world
+            .resolves(&id, &request, &world.ann, grant.clone())
+            .await;
+        assert_eq!(status, 200);
+        bob.notice(NoticeKind::Granted).await;
+        bob.types(typed).await;
+        shell.gets(typed).await;
+        bob.notice(NoticeKind::Revoked).await;
+        ann.types("mine").await;
+        shell.gets("mine").await;
+    }
+    for bad in [
+        json!({"control_lines": 0}),
+        json!({"expires_at": "2000-01-01T00:00:00Z"}),
+        json!({"expires_at": "soon"}),
+        json!({"reason": "x".repeat(5000)}),
+    ] {
+        let (status, _) = world.asks(&id, &participant, &world.bob, bad.clone()).await;
+        assert_eq!(status, 400, "{bad}");
+    }
+}
+
+/// Who may answer: the controller, or an owner (who opened the session, or an admin); and never the
+/// very credential that asks.
+#[tokio::test]
+async fn a_request_is_answered_by_the_controller_or_an_owner_and_not_by_itself() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    world.platform.add_person("usr_dan", &[(A, MEMBER)]);
+    let (_, dan) = world.platform.add_pat("usr_dan");
+    let mut admin = MEMBER.to_vec();
+    admin.push("webtty.logs.read-only");
+    world.platform.add_person("usr_ada", &[(A, &admin)]);
+    let (_, ada) = world.platform.add_pat("usr_ada");
+    // What acts for Ann has her rights, with a credential of its own.
+    let (_, agent) = world.platform.add_pat("usr_ann");
+    world.engine.informed().await;
+    let grant = || json!({"action": "grant"});
+
+    let (mut bob, participant) = world.watches(&id, &world.bob).await;
+    let (_, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    for (name, token) in [("another member", &dan), ("who asks", &world.bob)] {
+        let (status, _) = world.resolves(&id, &request, token, grant()).await;
+        assert_eq!(status, 403, "{name}");
+        let mine = json!({"action": "grant", "approver_participant_id": participant});
+        let (status, _) = world.resolves(&id, &request, token, mine).await;
+        assert!(matches!(status, 400 | 403), "{name}: {status}");
+    }
+    let (status, granted) = world.resolves(&id, &request, &ada, grant()).await;
+    assert_eq!(
+        (status, &granted["approver_user_id"]),
+        (200, &json!("usr_ada"))
+    );
+    bob.notice(NoticeKind::Granted).await;
+    ann.notice(NoticeKind::Revoked).await;
+    let revoke = json!({"action": "revoke"});
+    world.resolves(&id, &request, &world.ann, revoke).await;
+
+    let (mut program, participant) = world.watches(&id, &agent).await;
+    let (status, request) = world.asks(&id, &participant, &agent, json!({})).await;
+    assert_eq!(status, 201);
+    let (status, problem) = world.resolves(&id, &request, &agent, grant()).await;
+    assert_eq!((status, &problem["code"]), (403, &json!("not_allowed")));
+    let (status, _) = world.resolves(&id, &request, &world.ann, grant()).await;
+    assert_eq!(status, 200);
+    program.notice(NoticeKind::Granted).await;
+    program.types("ls\r").await;
+    shell.gets("ls\r").await;
+    // Nor for somebody else's participant.
+    let (status, problem) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    assert_eq!((status, &problem["field"]), (400, &json!("participant_id")));
+}
+
+/// Who opened a session and lost the connection comes back as a participant, and has control at once
+/// when they ask.
+#[tokio::test]
+async fn who_opened_a_session_comes_back_to_it() {
+    let mut world = World::start().await;
+    let (ann, mut shell, id) = world.session().await;
+    shell.shows("working");
+    drop(ann);
+    let alone = world
+        .is_so(&id, |shown| shown["live"]["participant_count"] == 0)
+        .await;
+    assert_eq!(alone["status"], "active");
+    let (mut ann, participant) = world.watches(&id, &world.ann).await;
+    ann.sees("working").await;
+    let (status, request) = world.asks(&id, &participant, &world.ann, json!({})).await;
+    assert_eq!((status, &request["status"]), (201, &json!("granted")));
+    ann.types("back\r").await;
+    shell.gets("back\r").await;
+}

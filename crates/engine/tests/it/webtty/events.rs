@@ -1,0 +1,131 @@
+//! What is told of terminals on the live stream, and to whom (WT-5).
+
+use serde_json::{Value, json};
+use testing::RawVisitor;
+use tty::message::NoticeKind;
+
+use super::world::{A, MEMBER, World, host};
+
+/// Watches the project by server-sent events.
+pub(crate) async fn watch(world: &World, token: &str, webtty: bool) -> RawVisitor {
+    let mut watcher = ask(world, token, webtty).await;
+    assert_eq!(watcher.head().await.status, 200);
+    let first = watcher.chunk().await.unwrap();
+    assert!(first.starts_with(b"data: "), "{}", first.escape_ascii());
+    watcher
+}
+
+async fn ask(world: &World, token: &str, webtty: bool) -> RawVisitor {
+    let host = host();
+    let mut watcher = world.engine.visitor().http1(&host).await;
+    let params = json!({"webtty": webtty}).to_string();
+    let query = types::form::encode([("params", params.as_str())]);
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    let path = format!("/api/sse?{query}");
+    watcher.request("GET", &path, &host, &bearer).await;
+    watcher
+}
+
+/// Everything that is told, up to an event of this type.
+pub(crate) async fn until(mut watcher: RawVisitor, last: &str) -> Vec<String> {
+    let mut told = Vec::new();
+    loop {
+        let chunk = testing::within("an event", watcher.chunk()).await.unwrap();
+        let line = String::from_utf8(chunk).unwrap();
+        let ends = line.contains(&format!("\"type\":\"{last}\""));
+        told.push(line);
+        if ends {
+            return told;
+        }
+    }
+}
+
+/// WT-5: sessions, participants and requests for control are told in the order in which things
+/// happened, to who asks for them.
+#[tokio::test]
+async fn wt_5_participants_and_requests_are_told_to_who_asks() {
+    let mut world = World::start().await;
+    let watcher = watch(&world, &world.bob, true).await;
+    let without = watch(&world, &world.bob, false).await;
+    let (mut ann, shell, id) = world.session().await;
+    let (mut bob, participant) = world.watches(&id, &world.bob).await;
+    let (_, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    let grant = json!({"action": "grant"});
+    world.resolves(&id, &request, &world.ann, grant).await;
+    bob.notice(NoticeKind::Granted).await;
+    drop(bob);
+    ann.notice(NoticeKind::Left).await;
+    shell.exits(0);
+    ann.ends().await;
+
+    let told = until(watcher, "webtty.session.closed").await;
+    let told: Vec<Value> = told
+        .iter()
+        .map(|line| serde_json::from_str(line.strip_prefix("data: ").unwrap()).unwrap())
+        .collect();
+    let types: Vec<_> = told
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    let of = |name: &str| {
+        let place = types.iter().position(|found| *found == name);
+        place.unwrap_or_else(|| panic!("{name} in {types:?}"))
+    };
+    let order = [
+        "webtty.session.created",
+        "webtty.session.updated",
+        "webtty.participant.attached",
+        "webtty.control_request.created",
+        "webtty.control_request.resolved",
+        "webtty.participant.detached",
+        "webtty.session.closed",
+    ];
+    assert!(order.iter().map(|name| of(name)).is_sorted(), "{types:?}");
+    for event in &told {
+        assert_eq!(event["project_id"], format!("prj_{A}"));
+        let object = &event["object"];
+        let session = object.get("session_id").unwrap_or(&object["id"]);
+        assert_eq!(session, id.as_str(), "{event}");
+    }
+    let attached = &told[of("webtty.participant.attached")]["object"];
+    assert_eq!(attached["id"], participant.as_str());
+    assert!(attached.get("attach_grant").is_none());
+    assert_eq!(
+        told[of("webtty.control_request.created")]["object"]["reason"],
+        "to help"
+    );
+    assert_eq!(told[of("webtty.session.closed")]["object"]["exit_code"], 0);
+
+    // Who did not ask is told of tunnels alone.
+    world.server.stop();
+    let told = until(without, "tunnel.deleted").await;
+    assert!(
+        told.iter().all(|line| !line.contains("\"type\":\"webtty.")),
+        "{told:?}"
+    );
+}
+
+/// WT-5: who asks for them needs a permission of sessions, and is cut off when it is taken back.
+#[tokio::test]
+async fn wt_5_events_of_terminals_need_their_permission() {
+    let world = World::start().await;
+    let claims = json!({"userId": "usr_bob", "permissions": ["tunnels.resources.read-only"]});
+    let narrow = world.platform.mint(claims);
+    for (webtty, status) in [(true, 403), (false, 200)] {
+        let mut watcher = ask(&world, &narrow, webtty).await;
+        assert_eq!(watcher.head().await.status, status, "{webtty}");
+    }
+    let mut watcher = watch(&world, &world.bob, true).await;
+    let mut stays = watch(&world, &world.bob, false).await;
+    let less: Vec<_> = MEMBER
+        .iter()
+        .filter(|name| !name.starts_with("webtty"))
+        .copied()
+        .collect();
+    world.platform.add_person("usr_bob", &[(A, &less)]);
+    let end = testing::within("the end", watcher.chunk()).await.unwrap();
+    assert!(end.starts_with(b": closed"), "{}", end.escape_ascii());
+    world.server.stop();
+    let told = testing::within("an event", stays.chunk()).await.unwrap();
+    assert!(told.starts_with(b"data: "), "{}", told.escape_ascii());
+}

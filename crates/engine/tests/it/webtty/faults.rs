@@ -1,0 +1,164 @@
+//! What ends sessions from outside, and in which state they are found then.
+
+use api::link::Item;
+use serde_json::json;
+use testing::within;
+use tty::message::{Kind, NoticeKind, Stream, TerminationReason};
+
+use super::server::Happened;
+use super::world::{World, record};
+
+/// A session ends with what let in who opened it.
+#[tokio::test]
+async fn a_session_ends_with_its_openers_token() {
+    let mut world = World::start().await;
+    world.platform.add_member("usr_carl", &[super::world::A]);
+    let (credential, carls) = world.platform.add_pat("usr_carl");
+    world.engine.informed().await;
+    let mut carl = world.comes("", &carls).await.unwrap();
+    carl.open(true).await;
+    let mut shell = world.server.shell().await;
+    let sessions = world.get("/api/webtty/sessions", &world.ann).await.1;
+    let id = sessions[0]["id"].as_str().unwrap().to_owned();
+    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    world.platform.revoke(&credential);
+    carl.ends().await;
+    bob.ends().await;
+    shell.over().await;
+    let ended = world.is_so(&id, |shown| shown["status"] == "closed").await;
+    assert_eq!(ended["error_code"], "revoked");
+}
+
+/// A spectator goes with their token, and the session goes on.
+#[tokio::test]
+async fn a_spectator_ends_with_their_token_and_the_session_does_not() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    world.platform.revoke(&world.bobs);
+    bob.notice(NoticeKind::Kicked).await;
+    bob.ends().await;
+    ann.notice(NoticeKind::Left).await;
+    ann.types("on and on").await;
+    shell.gets("on and on").await;
+}
+
+/// A session ends when its server is suspended, whoever takes part.
+#[tokio::test]
+async fn a_session_ends_with_its_servers_registration() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let mut told = record(&world.keys);
+    told.status = "suspended".to_owned();
+    world
+        .platform
+        .tell(vec![Item::WebttyServer(Box::new(told))]);
+    ann.ends().await;
+    shell.over().await;
+    let ended = world
+        .is_so(&id, |shown| shown["ended_at"].is_string())
+        .await;
+    assert_eq!(ended["error_code"], "revoked");
+}
+
+/// A server that is gone, or says what no server says, ends its session as failed.
+#[tokio::test]
+async fn a_session_without_its_server_has_failed() {
+    let mut world = World::start().await;
+    let (mut ann, shell, id) = world.session().await;
+    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    shell.breaks();
+    for person in [&mut ann, &mut bob] {
+        person.ends().await;
+        let error = person.error.as_deref();
+        assert_eq!(error, Some("the connection to the server is gone"));
+    }
+    let ended = world.is_so(&id, |shown| shown["status"] == "errored").await;
+    assert_eq!(ended["error_code"], "server_lost");
+    assert_eq!(ended["live"]["has_upstream"], false);
+
+    let (mut ann, shell, id) = world.session().await;
+    shell.says(Kind::data(Stream::Stdin, "from a server"));
+    ann.ends().await;
+    let ended = world.is_so(&id, |shown| shown["status"] == "errored").await;
+    assert_eq!(ended["error_code"], "server_error");
+
+    // The agent goes: what was accepted lives on, and no further session is opened.
+    let (mut ann, mut shell, id) = world.session().await;
+    world.server.stop();
+    within("the tunnel to go", async {
+        while world.comes("", &world.ann).await.err() != Some(503) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    ann.types("still here").await;
+    shell.gets("still here").await;
+    shell.exits(0);
+    ann.ends().await;
+    world.is_so(&id, |shown| shown["status"] == "closed").await;
+}
+
+/// Who had a command with pipes takes it along.
+#[tokio::test]
+async fn a_command_without_a_terminal_ends_with_its_client() {
+    let mut world = World::start().await;
+    let mut ann = world.comes("", &world.ann).await.unwrap();
+    ann.open(false).await;
+    let mut shell = world.server.shell().await;
+    let sessions = world.get("/api/webtty/sessions", &world.ann).await.1;
+    let id = sessions[0]["id"].as_str().unwrap().to_owned();
+    drop(ann);
+    shell.over().await;
+    let ended = world
+        .is_so(&id, |shown| shown["ended_at"].is_string())
+        .await;
+    assert_eq!(ended["error_code"], "abandoned");
+}
+
+/// An engine that goes down ends its sessions in order, and says why.
+#[tokio::test]
+async fn a_drain_ends_sessions_in_order() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    let engine = world.engine.stop();
+    let ending = async {
+        while shell.next().await != Happened::Signalled(tty::message::Signal::Terminate) {}
+        shell.over().await;
+        ann.ends().await;
+        bob.ends().await;
+    };
+    tokio::join!(engine, ending);
+    for person in [ann, bob] {
+        let why = person.closed.unwrap().termination.unwrap();
+        assert_eq!(why.reason(), TerminationReason::Drain);
+        assert_eq!(why.detail, "drain");
+    }
+}
+
+/// A list may be cut.
+#[tokio::test]
+async fn the_newest_session_is_listed_first() {
+    let mut world = World::start().await;
+    for _ in 0..3 {
+        let (mut ann, shell, id) = world.session().await;
+        shell.exits(0);
+        ann.ends().await;
+        world.is_so(&id, |shown| shown["status"] == "closed").await;
+    }
+    let query = types::form::encode([("params", json!({"limit": 2}).to_string().as_str())]);
+    let path = format!("/api/webtty/sessions?{query}");
+    let (_, sessions) = world.get(&path, &world.ann).await;
+    let ids: Vec<_> = sessions
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids.len(), 2);
+    assert!(
+        ids.is_sorted_by(|left, right| left > right),
+        "the newest first"
+    );
+}

@@ -1,0 +1,234 @@
+//! Who joins a session, what they see, and how they are sent away.
+
+use bytes::Bytes;
+use serde_json::json;
+use testing::within;
+use tty::message::{Kind, NoticeKind, Parameter, ParameterKind, Signal, Stream, TerminalSize};
+
+use super::server::Happened;
+use super::world::{A, World};
+
+/// WT-2, WT-4: who joins late sees the screen as it is and what follows, and can change nothing.
+#[tokio::test]
+async fn wt_4_a_spectator_sees_the_screen_and_writes_nothing() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    shell.shows("\x1b[2J\x1b[H\x1b[31mred\x1b[0m\r\nsecond");
+    ann.sees("second").await;
+    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    bob.sees("second").await;
+    assert_eq!(bob.screen(), ["red", "second", "", "", ""]);
+    assert_eq!(ann.notice(NoticeKind::Joined).await.user, "usr_bob");
+    shell.shows("\r\nthird");
+    bob.sees("third").await;
+    ann.sees("third").await;
+    assert_eq!(bob.screen(), ann.screen());
+
+    bob.types("rm -rf /\r").await;
+    bob.signals(Signal::Kill).await;
+    let size = TerminalSize {
+        row: 1,
+        col: 1,
+        ..TerminalSize::default()
+    };
+    bob.send(Kind::Parameter(Parameter {
+        parameter: Some(ParameterKind::TerminalSize(size)),
+    }))
+    .await;
+    bob.send(Kind::end(Stream::Stdin)).await;
+    bob.is_quiet("a spectator changes nothing").await;
+    ann.types("ls\r").await;
+    assert!(matches!(shell.next().await, Happened::Started(_)));
+    assert_eq!(
+        shell.next().await,
+        Happened::Typed(Bytes::from_static(b"ls\r"))
+    );
+    bob.sees("ls").await;
+
+    shell.exits(0);
+    bob.ends().await;
+    assert_eq!(bob.closed.unwrap().return_code, 0);
+}
+
+/// A grant is good once, for its participant, at its session.
+#[tokio::test]
+async fn a_grant_that_is_not_theirs_lets_nobody_in() {
+    let mut world = World::start().await;
+    let (_ann, _shell, id) = world.session().await;
+    let (_other, _other_shell, _) = world.session().await;
+    let sessions = world.get("/api/webtty/sessions", &world.bob).await.1;
+    let ids = sessions.as_array().unwrap().iter();
+    let mut ids = ids.map(|session| session["id"].as_str().unwrap().to_owned());
+    let other = ids.find(|other| *other != id).unwrap();
+
+    let (first, grant) = world.attaches(&id, &world.bob).await;
+    let (second, _) = world.attaches(&id, &world.bob).await;
+    let refused = "the attach grant is not valid";
+    for (name, at, session, participant, shown) in [
+        ("forged", &first, &id, &first, vec![1; 32]),
+        ("empty", &first, &id, &first, Vec::new()),
+        ("stolen for another", &second, &id, &second, grant.clone()),
+        ("at another's address", &second, &id, &first, grant.clone()),
+        ("of another session", &first, &other, &first, grant.clone()),
+    ] {
+        let mut person = world.joins(&id, at, None).await.unwrap();
+        person.attach(session, participant, &shown).await;
+        person.ends().await;
+        assert_eq!(person.error.as_deref(), Some(refused), "{name}");
+        assert!(person.shown.is_empty(), "{name}");
+    }
+    // The other session knows nobody of this name.
+    let mut person = world.joins(&other, &first, None).await.unwrap();
+    person.attach(&other, &first, &grant).await;
+    person.ends().await;
+    assert_eq!(person.error.as_deref(), Some(refused));
+
+    let mut person = world.joins(&id, &first, Some(&world.bob)).await.unwrap();
+    person.attach(&id, &first, &grant).await;
+    person.notice(NoticeKind::Snapshot).await;
+    let mut replayed = world.joins(&id, &first, None).await.unwrap();
+    replayed.attach(&id, &first, &grant).await;
+    replayed.ends().await;
+    assert_eq!(replayed.error.as_deref(), Some(refused), "replayed");
+
+    let mut silent = world.joins(&id, &second, None).await.unwrap();
+    silent.types("x").await;
+    silent.ends().await;
+    assert_eq!(silent.error.as_deref(), Some(refused), "no attach at all");
+    assert_eq!(
+        world.joins(&id, &second, Some("x.y.z")).await.err(),
+        Some(401)
+    );
+    let nobody = "wts_01h455vb4pex5vsknk084sn02q";
+    assert_eq!(world.joins(nobody, &second, None).await.err(), Some(404));
+}
+
+/// What is asked of an attachment is judged.
+#[tokio::test]
+async fn nobody_attaches_as_the_controller_or_over_what_is_not_there() {
+    let mut world = World::start().await;
+    let (_ann, _shell, id) = world.session().await;
+    let path = format!("/api/webtty/sessions/{id}/participants");
+    for (body, field) in [
+        (json!({"role": "controller"}), "role"),
+        (json!({"transport": "plain"}), "transport"),
+        (json!({"grant_state": "attached"}), "grant_state"),
+        (json!({"device_id": "x".repeat(200)}), "device_id"),
+    ] {
+        let (status, problem) = world.post(&path, &world.bob, &body).await;
+        assert_eq!((status, &problem["field"]), (400, &json!(field)), "{body}");
+    }
+    for body in [
+        json!({"colour": "red"}),
+        json!([]),
+        json!({"metadata": {"a": "x".repeat(20_000)}}),
+    ] {
+        let (status, _) = world.post(&path, &world.bob, &body).await;
+        assert!(matches!(status, 400 | 413), "{body}");
+    }
+}
+
+/// EN-8: an owner sends somebody away, who is told so; who is none does not, but may go.
+#[tokio::test]
+async fn en_8_participants_are_sent_away_and_go() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let sessions = format!("/api/webtty/sessions/{id}/participants");
+    let (_, all) = world.get(&sessions, &world.bob).await;
+    let anns = all[0]["id"].as_str().unwrap();
+    let (status, _) = world
+        .post(&format!("{sessions}/{anns}"), &world.bob, &json!({}))
+        .await;
+    assert_eq!(status, 403);
+
+    let (mut bob, bobs) = world.watches(&id, &world.bob).await;
+    let path = format!("{sessions}/{bobs}");
+    let body = json!({"reason": "thank you"});
+    let (status, _) = world.post(&path, &world.ann, &body).await;
+    assert_eq!(status, 204);
+    bob.notice(NoticeKind::Kicked).await;
+    bob.ends().await;
+    ann.notice(NoticeKind::Left).await;
+    let (status, _) = world.post(&path, &world.ann, &body).await;
+    assert_eq!(status, 404, "gone already");
+
+    let (mut bob, bobs) = world.watches(&id, &world.bob).await;
+    let path = format!("{sessions}/{bobs}");
+    let (status, _) = world.post(&path, &world.bob, &json!({})).await;
+    assert_eq!(status, 204);
+    bob.ends().await;
+    ann.types("x").await;
+    shell.gets("x").await;
+}
+
+/// A viewer who does not read costs a bounded queue, and nobody waits for them. When they read again
+/// they see the screen as it is.
+#[tokio::test]
+async fn a_viewer_who_never_reads_slows_nobody() {
+    let mut world = World::start().await;
+    let (mut ann, shell, id) = world.session().await;
+    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    // More than the buffers of both sockets (4 and 6 MiB at most) and the queue hold together.
+    let piece = Bytes::from(vec![0; 64 * 1024]);
+    let pieces = 256;
+    let reading = async {
+        for _ in 0..pieces {
+            shell.shows_bytes(piece.clone());
+        }
+        shell.shows("\x1b[2J\x1b[Hthe end");
+        ann.sees("the end").await;
+    };
+    Box::pin(within("the controller", reading)).await;
+    assert!(ann.shown.len() > pieces * piece.len());
+    bob.sees("the end").await;
+    assert_eq!(bob.screen(), ["the end", "", "", "", ""]);
+    assert!(
+        bob.shown.len() < ann.shown.len() / 2,
+        "{} bytes",
+        bob.shown.len()
+    );
+}
+
+/// Who has control and does not read holds the command, and nothing is lost.
+#[tokio::test]
+async fn a_controller_who_does_not_read_holds_the_command() {
+    let mut world = World::start().await;
+    let (mut ann, shell, _) = world.session().await;
+    let (piece, pieces) = (Bytes::from(vec![0; 64 * 1024]), 64);
+    for _ in 0..pieces {
+        shell.shows_bytes(piece.clone());
+    }
+    shell.shows("the end");
+    ann.sees("the end").await;
+    let typed = ann.shown.iter().filter(|byte| **byte != 0).count();
+    assert_eq!(ann.shown.len() - typed, pieces * piece.len());
+}
+
+/// Sessions of a project are nobody else's: not in lists, not by id.
+#[tokio::test]
+async fn sessions_of_another_project_are_not_there() {
+    let mut world = World::start().await;
+    let (_ann, _shell, id) = world.session().await;
+    world.platform.add_project("bbbbbbbb");
+    world.platform.add_member("usr_eve", &["bbbbbbbb"]);
+    let (_, eve) = world.platform.add_pat("usr_eve");
+    world.engine.informed().await;
+    let (status, _) = world.get("/api/webtty/sessions", &eve).await;
+    assert_eq!(status, 403, "no part in {A}");
+    let host = "bbbbbbbb.engine.localhost";
+    for (path, status) in [
+        ("/api/webtty/sessions".to_owned(), 200),
+        (format!("/api/webtty/sessions/{id}"), 404),
+        (format!("/api/webtty/sessions/{id}/participants"), 404),
+        (format!("/api/webtty/sessions/{id}/control-requests"), 404),
+    ] {
+        let mut caller = world.engine.visitor().http1(host).await;
+        let bearer = format!("Authorization: Bearer {eve}\r\n");
+        caller.request("GET", &path, host, &bearer).await;
+        let answer = caller.answer().await;
+        assert_eq!(answer.status, status, "{path}");
+        assert!(!answer.text().contains(&id) || status == 404);
+    }
+    // Nor does her token open a session.
+    assert_eq!(world.comes("", &eve).await.err(), Some(403));
+}

@@ -1,0 +1,169 @@
+//! Which token may do what (WT-4, WT-6).
+
+use serde_json::{Value, json};
+
+use super::world::{A, World};
+
+/// WT-4, over the whole table: every operation of terminals with every permission alone.
+#[tokio::test]
+async fn wt_4_each_operation_asks_for_its_permission() {
+    let mut world = World::start().await;
+    let (_ann, _shell, id) = world.session().await;
+    let (_bob, participant) = world.watches(&id, &world.bob).await;
+    let (_, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    let request = request["id"].as_str().unwrap();
+    let base = format!("/api/webtty/sessions/{id}");
+    let none = Value::Null;
+    let ask = json!({"participant_id": participant});
+    let refuse = json!({"action": "refuse"});
+    let read = ["webtty.sessions.read-only", "webtty.sessions.read-write"];
+    let write = ["webtty.sessions.read-write"];
+    // In this order: the last ones change what there is.
+    let table: [(&str, String, &Value, &[&str]); 10] = [
+        ("GET", "/api/webtty/sessions".to_owned(), &none, &read),
+        ("GET", "/api/webtty/groups".to_owned(), &none, &read),
+        ("GET", base.clone(), &none, &read),
+        ("GET", format!("{base}/participants"), &none, &read),
+        ("GET", format!("{base}/control-requests"), &none, &read),
+        ("GET", format!("{base}/key-grants"), &none, &read),
+        ("POST", format!("{base}/participants"), &none, &read),
+        ("POST", format!("{base}/control-requests"), &ask, &write),
+        (
+            "POST",
+            format!("{base}/control-requests/{request}"),
+            &refuse,
+            &write,
+        ),
+        ("DELETE", base.clone(), &none, &write),
+    ];
+    let all = [
+        "tunnels.resources.read-only",
+        "tunnels.streams.create-delete",
+        "tunnels.tunnels.create-delete",
+        "webtty.logs.read-only",
+        "webtty.sessions.read-only",
+        "webtty.sessions.read-write",
+    ];
+    for permission in all {
+        let claims = json!({"userId": "usr_ann", "permissions": [permission]});
+        let token = world.platform.mint(claims);
+        for (method, path, body, permitted) in &table {
+            let body = Some(*body).filter(|body| !body.is_null());
+            let (status, problem) = world.call(method, path, &token, body).await;
+            let is_refused = status == 403 && problem["code"] == "insufficient_scope";
+            let case = format!("{method} {path} with {permission}: {status} {problem}");
+            assert_eq!(!is_refused, permitted.contains(&permission), "{case}");
+        }
+        let (status, capabilities) = world.get("/api/webtty/capabilities", &token).await;
+        assert_eq!(status, 200);
+        assert_eq!(capabilities["managed_protocol"], true);
+    }
+}
+
+/// WT-6: a terminal is opened with the permission of tunnels; those of sessions open none.
+#[tokio::test]
+async fn wt_6_a_terminal_is_opened_with_the_permission_of_tunnels() {
+    let world = World::start().await;
+    for (permission, status) in [
+        ("webtty.sessions.read-write", Some(403)),
+        ("tunnels.resources.read-only", Some(403)),
+        ("tunnels.streams.create-delete", None),
+    ] {
+        let claims = json!({"userId": "usr_ann", "permissions": [permission]});
+        let token = world.platform.mint(claims);
+        assert_eq!(world.comes("", &token).await.err(), status, "{permission}");
+    }
+}
+
+/// Whose token does not show the tunnel does not see its sessions.
+#[tokio::test]
+async fn a_boundary_hides_sessions_with_their_tunnel() {
+    let mut world = World::start().await;
+    let (_ann, _shell, id) = world.session().await;
+    let path = format!("/api/webtty/sessions/{id}");
+    for (name, seen) in [("wsv_build", true), ("another", false)] {
+        let list = json!({"filters": {"name": name}});
+        let resources = json!({"tunnels": {"projects": [format!("prj_{A}")],
+            "scopes": {"tunnels": {"list": list, "connect": true}}}});
+        let claims = json!({"userId": "usr_ann", "resources": resources});
+        let token = world.platform.mint(claims);
+        let (status, sessions) = world.get("/api/webtty/sessions", &token).await;
+        assert_eq!(status, 200, "{sessions}");
+        assert_eq!(
+            sessions.as_array().unwrap().len(),
+            usize::from(seen),
+            "{name}"
+        );
+        let (status, _) = world.get(&path, &token).await;
+        assert_eq!(status, if seen { 200 } else { 404 }, "{name}");
+    }
+    let resources = json!({"tunnels": {"projects": ["prj_elsewhere"]}});
+    let claims = json!({"userId": "usr_ann", "resources": resources});
+    let token = world.platform.mint(claims);
+    assert_eq!(world.get("/api/webtty/sessions", &token).await.0, 403);
+}
+
+/// A restricted server is for those who manage servers: to open, and to join.
+#[tokio::test]
+async fn a_restricted_server_is_for_those_who_manage_servers() {
+    let restricted = |told: &mut api::link::WebttyServer| {
+        told.access_policy = "restricted".to_owned();
+    };
+    let mut world = World::with(restricted, true, "plain").await;
+    assert_eq!(world.comes("", &world.ann).await.err(), Some(403));
+    let mut manages = super::world::MEMBER.to_vec();
+    manages.push("network.webtty-servers.read-write");
+    world.platform.add_person("usr_ann", &[(A, &manages)]);
+    world.engine.informed().await;
+    let (_ann, _shell, id) = world.session().await;
+    let path = format!("/api/webtty/sessions/{id}/participants");
+    let (status, _) = world.post(&path, &world.bob, &json!({})).await;
+    assert_eq!(status, 403);
+    let (status, _) = world.post(&path, &world.ann, &json!({})).await;
+    assert_eq!(status, 200);
+}
+
+/// Pages of the platform may call, and pages of nobody else.
+#[tokio::test]
+async fn the_platforms_pages_may_call_and_no_others() {
+    let world = World::start().await;
+    let platform = world.platform.base_url();
+    let allowed = "access-control-allow-origin";
+    for (origin, may) in [
+        (platform.as_str(), true),
+        ("https://evil.example", false),
+        ("null", false),
+    ] {
+        for (method, more) in [
+            (
+                "OPTIONS",
+                "access-control-request-method: POST\r\n".to_owned(),
+            ),
+            ("GET", format!("authorization: Bearer {}\r\n", world.ann)),
+        ] {
+            let host = super::world::host();
+            let mut caller = world.engine.visitor().http1(&host).await;
+            let fields = format!("origin: {origin}\r\n{more}");
+            caller
+                .request(method, "/api/webtty/sessions", &host, &fields)
+                .await;
+            let answer = caller.answer().await;
+            let expected = may.then_some(origin);
+            assert_eq!(answer.header(allowed), expected, "{method} {origin}");
+            assert_eq!(answer.header("access-control-allow-credentials"), None);
+            let status = match (method, may) {
+                ("GET", _) => 200,
+                (_, true) => 204,
+                (_, false) => 405,
+            };
+            assert_eq!(answer.status, status, "{method} {origin}");
+            if method == "OPTIONS" && may {
+                assert_eq!(
+                    answer.header("access-control-allow-methods"),
+                    Some("GET, POST, DELETE")
+                );
+                assert_eq!(answer.header("vary"), Some("origin"));
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! A registered server whose commands do what the test says: the state machine of real servers, over
+//! the streams of a real tunnel.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use client::{Agent, Properties};
+use testing::within;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinHandle;
+use tty::admission::{self, LABEL, NONCE_LEN, SERVER_ID, Subject};
+use tty::identity::EndpointIdentity;
+use tty::message::{Kind, Signal, Stream};
+use tty::session::{Command, Exit, Server, Settings};
+use tty::size::Size;
+
+use super::link::Link;
+
+/// A server that runs.
+pub(crate) struct TestServer {
+    _agent: Agent,
+    pub(crate) hostname: Option<String>,
+    sessions: UnboundedReceiver<Shell>,
+    serving: JoinHandle<()>,
+}
+
+/// The command of one session, in the hands of the test. What is typed is shown, as by a terminal
+/// that echoes.
+pub(crate) struct Shell {
+    happened: UnboundedReceiver<Happened>,
+    orders: UnboundedSender<Order>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Happened {
+    Started(Option<Size>),
+    Typed(Bytes),
+    Resized(Size),
+    Signalled(Signal),
+    Over,
+}
+
+enum Order {
+    Show(Bytes),
+    Hide(bool),
+    Exit(i32),
+    /// Says something that is not its state machine's.
+    Say(Kind),
+    Cut,
+}
+
+/// The keys of a server, for its record and its proofs.
+pub(crate) struct Keys(EndpointIdentity);
+
+impl Keys {
+    pub(crate) fn new() -> Self {
+        Self(EndpointIdentity::generate().unwrap())
+    }
+
+    pub(crate) fn told(&self) -> api::link::WebttyServerKeys {
+        let public = self.0.public();
+        api::link::WebttyServerKeys {
+            encryption: public.encryption_text(),
+            signing: public.signing.to_text(),
+        }
+    }
+}
+
+impl TestServer {
+    /// Opens the tunnel of a server, published or private, in whichever transport.
+    pub(crate) async fn start(
+        agent: Agent,
+        keys: &Keys,
+        (project, id): (&str, &str),
+        publish: bool,
+        transport: &str,
+    ) -> Self {
+        let mut labels = std::collections::BTreeMap::from([
+            (SERVER_ID.to_owned(), id.to_owned()),
+            ("svc.webtty.transport".to_owned(), transport.to_owned()),
+        ]);
+        let subject = Subject {
+            project_id: project,
+            server_id: id,
+            tunnel_protocol: "webtty",
+            tunnel_type: "bytestream",
+            labels: &labels,
+        };
+        let mut nonce = [0; NONCE_LEN];
+        aws_lc_rs::rand::fill(&mut nonce).unwrap();
+        let now = jiff::Timestamp::now();
+        let proof = admission::sign(&keys.0.signing, "wks", subject, nonce, now).unwrap();
+        labels.insert(LABEL.to_owned(), proof);
+        let properties = Properties {
+            name: Some(id.to_owned()),
+            kind: Some("bytestream".to_owned()),
+            publish: Some(publish),
+            protocol: Some("webtty".to_owned()),
+            labels,
+            ..Properties::default()
+        };
+        let mut tunnel = agent.open(properties);
+        let online = within("the tunnel", tunnel.online()).await.unwrap();
+        let (send, sessions) = mpsc::unbounded_channel();
+        let websocket = transport == "websocket";
+        let serving = tokio::spawn(async move {
+            while let Some(stream) = tunnel.accept().await {
+                let (happens, happened) = mpsc::unbounded_channel();
+                let (orders, ordered) = mpsc::unbounded_channel();
+                send.send(Shell { happened, orders }).ok();
+                tokio::spawn(async move {
+                    let link = if websocket {
+                        let io: Box<dyn super::link::Duplex> = Box::new(stream);
+                        Link::websocket(tokio_tungstenite::accept_async(io).await.unwrap())
+                    } else {
+                        Link::plain(stream)
+                    };
+                    serve(link, &happens, ordered).await;
+                    happens.send(Happened::Over).ok();
+                });
+            }
+        });
+        Self {
+            _agent: agent,
+            hostname: online.properties.hostname.clone(),
+            sessions,
+            serving,
+        }
+    }
+
+    /// The command of the next session.
+    pub(crate) async fn shell(&mut self) -> Shell {
+        within("a session", self.sessions.recv()).await.unwrap()
+    }
+
+    pub(crate) fn stop(&self) {
+        self.serving.abort();
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Shell {
+    pub(crate) fn shows(&self, text: &str) {
+        self.shows_bytes(Bytes::copy_from_slice(text.as_bytes()));
+    }
+
+    pub(crate) fn shows_bytes(&self, bytes: Bytes) {
+        self.orders.send(Order::Show(bytes)).ok();
+    }
+
+    pub(crate) fn hides(&self, hidden: bool) {
+        self.orders.send(Order::Hide(hidden)).ok();
+    }
+
+    pub(crate) fn exits(&self, code: i32) {
+        self.orders.send(Order::Exit(code)).ok();
+    }
+
+    /// Says what no server of ours says.
+    pub(crate) fn says(&self, kind: Kind) {
+        self.orders.send(Order::Say(kind)).ok();
+    }
+
+    /// The connection breaks.
+    pub(crate) fn breaks(&self) {
+        self.orders.send(Order::Cut).ok();
+    }
+
+    /// What happened next.
+    pub(crate) async fn next(&mut self) -> Happened {
+        within("the server", self.happened.recv()).await.unwrap()
+    }
+
+    /// Waits until this was typed, in whatever pieces.
+    pub(crate) async fn gets(&mut self, keys: &str) {
+        let mut typed = Vec::new();
+        while typed.len() < keys.len() {
+            if let Happened::Typed(bytes) = self.next().await {
+                typed.extend_from_slice(&bytes);
+            }
+        }
+        assert_eq!(String::from_utf8_lossy(&typed), keys);
+    }
+
+    /// Waits until the session is over here.
+    pub(crate) async fn over(&mut self) {
+        while self.next().await != Happened::Over {}
+    }
+}
+
+async fn serve(
+    mut link: Link,
+    happens: &UnboundedSender<Happened>,
+    mut ordered: UnboundedReceiver<Order>,
+) {
+    let settings = Settings {
+        session_id: "its own".to_owned(),
+        grace: Duration::ZERO,
+        idle: None,
+        duration: None,
+    };
+    let mut server = Server::new(settings, Instant::now());
+    let mut terminal = false;
+    loop {
+        while let Some(command) = server.command() {
+            let now = Instant::now();
+            match command {
+                Command::Start(start) => {
+                    terminal = start.terminal.is_some();
+                    happens.send(Happened::Started(start.terminal)).ok();
+                    server.on_started([7; 32], now);
+                }
+                Command::Send(kind) => {
+                    if !link.send(&kind).await {
+                        server.on_lost(now);
+                    }
+                }
+                Command::Input(bytes) => {
+                    happens.send(Happened::Typed(bytes.clone())).ok();
+                    server.on_output(Stream::Stdout, bytes, now);
+                }
+                Command::Resize(size) => {
+                    happens.send(Happened::Resized(size)).ok();
+                }
+                Command::Signal(signal) => {
+                    happens.send(Happened::Signalled(signal)).ok();
+                    let ends = matches!(signal, Signal::Terminate | Signal::Hangup);
+                    if ends || signal == Signal::Kill {
+                        ends_with(&mut server, terminal, Exit::Signal(15, "TERM"));
+                    }
+                }
+                Command::Release => return,
+                Command::Disconnect
+                | Command::EndInput
+                | Command::HoldOutput
+                | Command::ReadOutput
+                | Command::Redraw => {}
+            }
+        }
+        let deadline = server.deadline();
+        let due = async {
+            match deadline {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            heard = link.next() => match heard {
+                Some(kind) => server.on_message(kind, Instant::now()),
+                None => server.on_lost(Instant::now()),
+            },
+            order = ordered.recv() => match order {
+                Some(Order::Show(bytes)) => server.on_output(Stream::Stdout, bytes, Instant::now()),
+                Some(Order::Hide(hidden)) => server.on_secret_input(hidden),
+                Some(Order::Exit(code)) => ends_with(&mut server, terminal, Exit::Code(code)),
+                Some(Order::Say(kind)) => drop(link.send(&kind).await),
+                Some(Order::Cut) | None => return,
+            },
+            () = due => server.on_time(Instant::now()),
+        }
+    }
+}
+
+fn ends_with(server: &mut Server, terminal: bool, exit: Exit) {
+    let now = Instant::now();
+    server.on_exit(exit, now);
+    server.on_output_end(Stream::Stdout, now);
+    if !terminal {
+        server.on_output_end(Stream::Stderr, now);
+    }
+}

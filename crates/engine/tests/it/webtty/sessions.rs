@@ -1,0 +1,273 @@
+//! Sessions from their opening to their end, and what lists show of them.
+
+use serde_json::{Value, json};
+use tty::message::{Kind, Parameter, ParameterKind, Stream, TerminationReason};
+use tty::size::Size;
+
+use super::server::Happened;
+use super::world::{SERVER, World, project};
+
+/// EN-8, WT-2: a session of a registered server is listed while it runs and after it ended, with who
+/// opened it, what for, and how it ended.
+#[tokio::test]
+async fn en_8_a_session_runs_and_is_listed() {
+    let mut world = World::start().await;
+    let query = "?session_mode=interactive&origin=agent&initiator_kind=agent&agent_name=Helper\
+        &purpose=look+around&group_id=grp-1&unknown=x";
+    let mut ann = world.comes(query, &world.ann).await.unwrap();
+    let (_, sessions) = world.get("/api/webtty/sessions", &world.ann).await;
+    assert_eq!(sessions[0]["status"], "opening");
+    assert_eq!(sessions[0]["session_mode"], "interactive");
+    ann.open(true).await;
+    let mut shell = world.server.shell().await;
+    let size = Size { rows: 5, cols: 20 };
+    assert_eq!(shell.next().await, Happened::Started(Some(size)));
+    ann.types("ls\r").await;
+    shell.gets("ls\r").await;
+    ann.sees("ls").await;
+    let wide = Size { rows: 9, cols: 40 };
+    let told: tty::message::TerminalSize = wide.into();
+    ann.send(Kind::Parameter(Parameter {
+        parameter: Some(ParameterKind::TerminalSize(told)),
+    }))
+    .await;
+    assert_eq!(shell.next().await, Happened::Resized(wide));
+
+    let (status, sessions) = world.get("/api/webtty/sessions", &world.bob).await;
+    assert_eq!(status, 200);
+    let session = &sessions[0];
+    let id = session["id"].as_str().unwrap().to_owned();
+    for (field, value) in [
+        ("status", json!("active")),
+        ("project_id", json!(project())),
+        ("server_id", json!(SERVER)),
+        ("initiator_user_id", json!("usr_ann")),
+        ("group_id", json!("grp-1")),
+        ("session_mode", json!("interactive")),
+        ("recording_mode", json!("private")),
+        ("encryption_mode", json!("managed")),
+        ("downstream_transport", json!("websocket")),
+        ("upstream_transport", json!("plain")),
+        ("command_meta", json!({"command": "work"})),
+    ] {
+        assert_eq!(session[field], value, "{field}");
+    }
+    assert_eq!(session["context"]["origin"], "agent");
+    assert_eq!(session["context"]["purpose"], "look around");
+    let live = &session["live"];
+    assert_eq!(live["available"], true);
+    assert_eq!(live["attachable"], true);
+    assert_eq!(live["has_upstream"], true);
+    assert_eq!(live["participant_count"], 1);
+    let path = format!("/api/webtty/sessions/{id}/participants");
+    let (_, participants) = world.get(&path, &world.bob).await;
+    assert_eq!(participants[0]["id"], live["controller_participant_id"]);
+    assert_eq!(participants[0]["role"], "controller");
+    assert_eq!(participants[0]["live"]["connected"], true);
+    assert!(participants[0].get("attach_grant").is_none());
+
+    let (_, groups) = world.get("/api/webtty/groups", &world.bob).await;
+    assert_eq!(groups[0]["id"], "grp-1");
+    assert!(groups[0].get("closed_at").is_none());
+
+    shell.exits(3);
+    ann.ends().await;
+    let close = ann.closed.clone().expect("a close");
+    assert_eq!(close.return_code, 3);
+    let ended = world.is_so(&id, |shown| shown["status"] == "closed").await;
+    assert_eq!(ended["exit_code"], 3);
+    assert!(ended["ended_at"].is_string() && ended.get("error_code").is_none());
+    assert_eq!(ended["live"]["available"], false);
+    let (_, participants) = world.get(&path, &world.bob).await;
+    assert_eq!(participants[0]["grant_state"], "detached");
+    let (_, group) = world.get("/api/webtty/groups/grp-1", &world.bob).await;
+    assert!(group["closed_at"].is_string());
+    let (status, _) = world.get("/api/webtty/groups/grp-2", &world.bob).await;
+    assert_eq!(status, 404);
+    let (status, keys) = world
+        .get(&format!("/api/webtty/sessions/{id}/key-grants"), &world.bob)
+        .await;
+    assert_eq!((status, keys), (200, json!([])));
+
+    for (filters, count) in [
+        (json!({"status": "closed", "user_id": "usr_ann"}), 1),
+        (json!({"server_id": SERVER, "group_id": "grp-1"}), 1),
+        (json!({"origin": "human"}), 0),
+        (json!({"status": "active"}), 0),
+        (json!({"started_from": "2000-01-01T00:00:00Z"}), 1),
+        (json!({"started_to": "2000-01-01T00:00:00Z"}), 0),
+    ] {
+        let found = list(&world, &json!({"filters": filters})).await;
+        assert_eq!(found.1.as_array().unwrap().len(), count, "{filters}");
+    }
+    let (status, problem) = list(&world, &json!({"filters": {"color": "red"}})).await;
+    assert_eq!((status, &problem["field"]), (400, &json!("filters.color")));
+}
+
+async fn list(world: &World, params: &Value) -> (u16, Value) {
+    let query = types::form::encode([("params", params.to_string().as_str())]);
+    let path = format!("/api/webtty/sessions?{query}");
+    world.get(&path, &world.bob).await
+}
+
+/// WT-3: nothing that is typed or shown is in any answer or event of a session, from its beginning to
+/// after its end.
+#[tokio::test]
+async fn wt_3_no_answer_has_a_byte_of_a_terminal() {
+    let mut world = World::start().await;
+    let events = super::events::watch(&world, &world.bob, true).await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let (mut bob, participant) = world.watches(&id, &world.bob).await;
+    ann.types("typed-4711\r").await;
+    shell.gets("typed-4711\r").await;
+    shell.shows("shown-4712");
+    shell.hides(true);
+    ann.types("hidden-4713\r").await;
+    shell.gets("hidden-4713\r").await;
+    bob.sees("shown-4712").await;
+    let (status, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    assert_eq!(status, 201);
+    world
+        .resolves(&id, &request, &world.ann, json!({"action": "refuse"}))
+        .await;
+    let base = format!("/api/webtty/sessions/{id}");
+    let paths = [
+        "/api/webtty/capabilities".to_owned(),
+        "/api/webtty/sessions".to_owned(),
+        "/api/webtty/groups".to_owned(),
+        "/api/tunnels".to_owned(),
+        "/api/clients".to_owned(),
+        base.clone(),
+        format!("{base}/participants"),
+        format!("{base}/control-requests"),
+        format!("{base}/key-grants"),
+    ];
+    for path in &paths {
+        assert_eq!(world.get(path, &world.ann).await.0, 200, "{path}");
+    }
+    shell.exits(0);
+    ann.ends().await;
+    world.is_so(&id, |shown| shown["status"] == "closed").await;
+    for path in &paths {
+        world.get(path, &world.ann).await;
+    }
+    let mut said = world.answers.lock().clone();
+    said.extend(super::events::until(events, "webtty.session.closed").await);
+    assert!(said.iter().any(|said| said.contains("usr_ann")), "{said:?}");
+    for secret in ["typed-4711", "shown-4712", "hidden-4713", "NDcx"] {
+        let leaks: Vec<_> = said.iter().filter(|said| said.contains(secret)).collect();
+        assert!(leaks.is_empty(), "{secret} in {leaks:?}");
+    }
+}
+
+/// A command with pipes: both streams, the end of what it reads, and nobody to take control.
+#[tokio::test]
+async fn a_command_without_a_terminal_is_its_openers_alone() {
+    let mut world = World::start().await;
+    let mut ann = world.comes("", &world.ann).await.unwrap();
+    ann.open(false).await;
+    let mut shell = world.server.shell().await;
+    assert_eq!(shell.next().await, Happened::Started(None));
+    let (_, sessions) = world.get("/api/webtty/sessions", &world.bob).await;
+    let id = sessions[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(sessions[0]["session_mode"], "non-interactive");
+    let (mut bob, participant) = world.watches(&id, &world.bob).await;
+    let (status, problem) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    assert_eq!(status, 409, "{problem}");
+    assert_eq!(problem["code"], "session_without_terminal");
+    ann.types("input").await;
+    shell.gets("input").await;
+    bob.sees("input").await;
+    ann.send(Kind::end(Stream::Stdin)).await;
+    shell.exits(0);
+    ann.ends().await;
+    assert_eq!(ann.closed.unwrap().return_code, 0);
+    bob.ends().await;
+}
+
+/// EN-8: an owner ends a session; who is none does not.
+#[tokio::test]
+async fn en_8_a_session_is_terminated_by_its_owner() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let path = format!("/api/webtty/sessions/{id}");
+    let (status, problem) = world.call("DELETE", &path, &world.bob, None).await;
+    assert_eq!((status, &problem["code"]), (403, &json!("not_allowed")));
+    let (status, _) = world.call("DELETE", &path, &world.ann, None).await;
+    assert_eq!(status, 204);
+    ann.ends().await;
+    let why = ann.closed.unwrap().termination.expect("why");
+    assert_eq!(why.reason(), TerminationReason::Terminated);
+    shell.over().await;
+    let ended = world.is_so(&id, |shown| shown["status"] == "closed").await;
+    assert_eq!(ended["error_code"], "terminated");
+    let (status, problem) = world.call("DELETE", &path, &world.ann, None).await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (409, &json!("session_not_active"))
+    );
+}
+
+/// The published host of a managed server opens terminals, for those with a token, and does nothing
+/// else.
+#[tokio::test]
+async fn the_published_host_opens_terminals_and_nothing_else() {
+    let mut world = World::start().await;
+    let hostname = world.server.hostname.clone().unwrap();
+    assert_eq!(world.comes("", "x.y.z").await.err(), Some(401));
+    let visitor = world.engine.visitor().http1(&hostname).await;
+    let anonymous = super::world::request(&format!("wss://{hostname}/"), None);
+    assert_eq!(
+        super::world::upgrade(visitor, anonymous).await.err(),
+        Some(401)
+    );
+    assert_eq!(
+        world.comes("?origin=mars", &world.ann).await.err(),
+        Some(400)
+    );
+    let bearer = format!("Authorization: Bearer {}\r\n", world.ann);
+    let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+    for (method, fields, status) in [
+        ("GET", String::new(), 426),
+        ("GET", upgrade.to_owned(), 400),
+        ("GET", format!("{upgrade}Sec-WebSocket-Key: short\r\n"), 400),
+        ("POST", String::new(), 426),
+        (
+            "GET",
+            "Connection: upgrade\r\nUpgrade: other\r\n".to_owned(),
+            426,
+        ),
+    ] {
+        let mut visitor = world.engine.visitor().http1(&hostname).await;
+        let fields = format!("{bearer}{fields}");
+        visitor.request(method, "/", &hostname, &fields).await;
+        assert_eq!(visitor.head().await.status, status, "{method} {fields}");
+    }
+    // A token in the query does as well, for browsers.
+    let visitor = world.engine.visitor().http1(&hostname).await;
+    let query = format!("wss://{hostname}/?svc.token={}", world.ann);
+    let by_query = super::world::request(&query, None);
+    let mut ann = super::world::upgrade(visitor, by_query).await.unwrap();
+    ann.open(true).await;
+    world.server.shell().await.exits(0);
+    ann.ends().await;
+    let (_, sessions) = world.get("/api/webtty/sessions", &world.bob).await;
+    assert_eq!(sessions.as_array().unwrap().len(), 1, "refusals begin none");
+    assert!(!sessions.to_string().contains(&world.ann));
+}
+
+/// What is no message ends the part of who said it.
+#[tokio::test]
+async fn what_is_no_message_is_answered_with_an_error() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    bob.link.send_text("hello").await;
+    bob.ends().await;
+    assert_eq!(bob.error.as_deref(), Some("messages are binary"));
+    ann.types("still here").await;
+    shell.gets("still here").await;
+    ann.send(Kind::data(Stream::Stdout, "from a client")).await;
+    ann.ends().await;
+    assert_eq!(ann.error.as_deref(), Some("an unexpected data"));
+}

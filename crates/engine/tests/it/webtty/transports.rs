@@ -1,0 +1,56 @@
+//! The same session over each transport, on either side.
+
+use testing::within;
+
+use super::link::{Link, Person};
+use super::world::{A, SERVER, World};
+
+/// A server that speaks WebSocket, as the published ones do.
+#[tokio::test]
+async fn a_server_that_speaks_websocket_is_reached() {
+    let mut world = World::with(|_| {}, true, "websocket").await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let shown = world.is_so(&id, |_| true).await;
+    assert_eq!(shown["upstream_transport"], "websocket");
+    ann.types("ls\r").await;
+    shell.gets("ls\r").await;
+    ann.sees("ls").await;
+    shell.exits(4);
+    ann.ends().await;
+    assert_eq!(ann.closed.unwrap().return_code, 4);
+    shell.over().await;
+}
+
+/// A private server is dialled; its sessions are managed, too, and others join them.
+#[tokio::test]
+async fn a_private_server_is_dialled() {
+    for transport in ["plain", "websocket"] {
+        let mut world = World::with(|_| {}, false, transport).await;
+        assert_eq!(world.server.hostname, None);
+        let dialler = world.engine.agent_at(A, &world.ann).await;
+        let stream = within("a dial", dialler.dial(SERVER)).await.unwrap();
+        let mut ann = Person::at(Link::plain(stream));
+        ann.open(true).await;
+        let mut shell = world.server.shell().await;
+        let sessions = world.get("/api/webtty/sessions", &world.bob).await.1;
+        assert_eq!(sessions[0]["downstream_transport"], "plain");
+        let id = sessions[0]["id"].as_str().unwrap().to_owned();
+        let (mut bob, _) = world.watches(&id, &world.bob).await;
+        ann.types("ls\r").await;
+        shell.gets("ls\r").await;
+        bob.sees("ls").await;
+        shell.exits(0);
+        ann.ends().await;
+        assert_eq!(ann.closed.unwrap().return_code, 0);
+        bob.ends().await;
+    }
+}
+
+/// A server whose transport is not offered is no server.
+#[tokio::test]
+async fn a_transport_that_is_not_offered_is_refused() {
+    let world = World::with(|_| {}, true, "webtransport").await;
+    assert_eq!(world.comes("", &world.ann).await.err(), Some(502));
+    let (_, sessions) = world.get("/api/webtty/sessions", &world.ann).await;
+    assert_eq!(sessions, serde_json::json!([]));
+}

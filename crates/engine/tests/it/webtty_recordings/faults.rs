@@ -1,0 +1,370 @@
+//! Engines that are killed, disks that are full, stores that are away, and limits.
+
+use std::process::{Command, Stdio};
+
+use engine::config::S3;
+
+use super::*;
+
+/// Tells the process that a test starts where it works.
+const INNER: &str = "SVC_TEST_RECORDINGS_DIR";
+
+/// This test program again, with one test and a directory.
+fn again(test: &str, dir: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .arg(format!("webtty_recordings::faults::{test}"))
+        .args(["--exact", "--nocapture"])
+        .env(INNER, dir);
+    command
+}
+
+fn inner() -> Option<PathBuf> {
+    std::env::var_os(INNER).map(PathBuf::from)
+}
+
+/// WT-2: an engine that is killed leaves what it had stored, and the next one says that the session
+/// is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_engine_leaves_what_it_had_stored() {
+    if let Some(dir) = inner() {
+        return records_until_killed(&dir).await;
+    }
+    let place = Place::new();
+    let mut child = again(
+        "a_killed_engine_leaves_what_it_had_stored",
+        place.dir.path(),
+    )
+    .stdout(Stdio::null())
+    .spawn()
+    .unwrap();
+    // Something was stored after the first flush, and more is on its way.
+    let sessions = place.folder().join("sessions/default");
+    let looking = async {
+        loop {
+            let found = std::fs::read_dir(&sessions)
+                .ok()
+                .and_then(|mut all| all.next());
+            if let Some(Ok(session)) = found
+                && std::fs::read_dir(session.path()).unwrap().count() >= 3
+            {
+                return session
+                    .file_name()
+                    .to_str()
+                    .unwrap()
+                    .parse::<WebttySessionId>();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let id = within("segments", looking).await.unwrap();
+    // SIGKILL.
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let recorder = place.open().await;
+    let session = stored(&recorder, id).await;
+    assert_eq!(session.status, SessionStatus::Errored);
+    assert_eq!(session.error_code.as_deref(), Some("interrupted"));
+    let read = records(&recorder, id).await;
+    assert!(!read.is_empty());
+    for (number, record) in (0_u32..).zip(&read) {
+        let piece = format!("{number:08}");
+        assert!(record.payload.starts_with(piece.as_bytes()), "{number}");
+    }
+    let verdict = recorder.verify("default", &id).await.unwrap();
+    assert_eq!(verdict.broken, None);
+    assert_eq!(usize::try_from(verdict.records), Ok(read.len()));
+    let marks = place.folder().join("open/default");
+    let marked = async {
+        while std::fs::read_dir(&marks).is_ok_and(|mut marks| marks.next().is_some()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("no mark of a session that runs", marked).await;
+}
+
+async fn records_until_killed(dir: &Path) {
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Timestamp::from_second(NOW).unwrap()));
+    let recorder = Recorder::open(&config(dir), Arc::clone(&clock))
+        .await
+        .unwrap();
+    let recording = recorder
+        .start(&meta(session_id(clock.now()), clock.now()))
+        .unwrap();
+    for number in 0_u32.. {
+        let piece = format!("{number:08}").repeat(1024);
+        let entry = Entry::output(StreamType::Stdout, piece.into());
+        if recording.record(entry, clock.now()) == Pace::Hold {
+            comes_to(&recording, Pace::Go).await;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// WT-2: on a full disk, `strict` ends the session and refuses others until there is room, and
+/// `best_effort` goes on and says what is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_ends_sessions_or_leaves_gaps() {
+    if let Some(dir) = inner() {
+        on_a_small_disk(&dir).await;
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let inner = again("a_full_disk_ends_sessions_or_leaves_gaps", dir.path());
+    let mut command = Command::new("unshare");
+    if nix::unistd::Uid::effective().is_root() {
+        command.arg("--mount");
+    } else {
+        command.args(["--user", "--map-root-user", "--mount"]);
+    }
+    let output = command
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env(INNER, dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{told}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+async fn on_a_small_disk(dir: &Path) {
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs"])
+        .arg(dir)
+        .status();
+    assert!(mounted.unwrap().success());
+    let clock = Arc::new(ManualClock::at(Timestamp::from_second(NOW).unwrap()));
+    let ballast = dir.join("ballast");
+    let fill = || {
+        let mut file = std::fs::File::create(&ballast).unwrap();
+        std::io::copy(&mut std::io::repeat(0), &mut file).unwrap_err();
+    };
+    let output = |text: &str| Entry::output(StreamType::Stdout, text.to_owned().into());
+
+    let time = Arc::<ManualClock>::clone(&clock);
+    let strict = Recorder::open(&config(dir), time).await.unwrap();
+    let now = clock.now();
+    let (first, recorded) = (session_id(now), meta(session_id(now), now));
+    let recording = strict.start(&meta(first, now)).unwrap();
+    record_all(&recording, vec![output("before")], now);
+    let looking = async {
+        while strict.session("default", &first).await.unwrap().is_none()
+            || records(&strict, first).await.is_empty()
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("what was before", looking).await;
+    fill();
+    recording.record(output(&"lost ".repeat(20_000)), now);
+    comes_to(&recording, Pace::End).await;
+    assert!(strict.start(&recorded).is_err(), "no other begins");
+    std::fs::remove_file(&ballast).unwrap();
+    let mut end = ended(&meta(first, now), 0, now);
+    end.status = SessionStatus::Errored;
+    recording.finish(&end);
+    assert_eq!(stored(&strict, first).await.status, SessionStatus::Errored);
+    let details: Vec<_> = records(&strict, first).await;
+    let details: Vec<_> = details
+        .iter()
+        .filter_map(|record| record.detail.as_deref())
+        .collect();
+    assert_eq!(details, ["lost: 1", "the end was not stored"]);
+    assert!(
+        strict
+            .verify("default", &first)
+            .await
+            .unwrap()
+            .broken
+            .is_none()
+    );
+    let again = async {
+        while strict.start(&recorded).is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("room for others", again).await;
+    strict.finish().await;
+    drop(strict);
+
+    let time = Arc::<ManualClock>::clone(&clock);
+    let mut lenient = config(dir);
+    lenient.policy = RecordingPolicy::BestEffort;
+    let lenient = Recorder::open(&lenient, time).await.unwrap();
+    let id = session_id(now);
+    let recording = lenient.start(&meta(id, now)).unwrap();
+    record_all(&recording, vec![output("before")], now);
+    let looking = async {
+        while lenient.session("default", &id).await.unwrap().is_none()
+            || records(&lenient, id).await.is_empty()
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("what was before", looking).await;
+    fill();
+    assert_eq!(
+        recording.record(output(&"lost ".repeat(20_000)), now),
+        Pace::Go
+    );
+    // It goes on while nothing can be stored.
+    let failing = async {
+        while lenient.is_healthy() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("a disk that is full", failing).await;
+    std::fs::remove_file(&ballast).unwrap();
+    assert_eq!(recording.record(output("after"), now), Pace::Go);
+    recording.finish(&ended(&meta(id, now), 0, now));
+    assert_eq!(stored(&lenient, id).await.status, SessionStatus::Closed);
+    let read = records(&lenient, id).await;
+    let seen: Vec<_> = read
+        .iter()
+        .map(|record| {
+            record
+                .detail
+                .as_deref()
+                .unwrap_or(std::str::from_utf8(&record.payload).unwrap())
+        })
+        .collect();
+    assert_eq!(seen, ["before", "lost: 1", "after"]);
+    assert!(
+        lenient
+            .verify("default", &id)
+            .await
+            .unwrap()
+            .broken
+            .is_none()
+    );
+}
+
+/// A store that is away stops no engine. With `strict` no session is recorded, so none begins; with
+/// `best_effort` sessions go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_away_stops_sessions_or_does_not() {
+    let place = Place::new();
+    let secret = place.dir.path().join("secret");
+    std::fs::write(&secret, "secret\n").unwrap();
+    // Port 9 of this machine has nobody.
+    let s3 = S3 {
+        endpoint: "http://127.0.0.1:9".to_owned(),
+        bucket: "recordings".to_owned(),
+        region: "us-east-1".to_owned(),
+        access_key_id: "id".to_owned(),
+        secret_access_key_file: secret,
+        prefix: String::new(),
+    };
+    for policy in [RecordingPolicy::Strict, RecordingPolicy::BestEffort] {
+        let recorder = place
+            .open_with(|config| {
+                config.place = Some(RecordingPlace::S3(s3.clone()));
+                config.owner_file = None;
+                config.policy = policy;
+            })
+            .await;
+        let now = place.clock.now();
+        let strict = policy == RecordingPolicy::Strict;
+        let refused = async {
+            while strict && recorder.start(&meta(session_id(now), now)).is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        within("a refusal", refused).await;
+        if !strict {
+            let recording = recorder.start(&meta(session_id(now), now)).unwrap();
+            for _ in 0..20 {
+                let entry = Entry::output(StreamType::Stdout, vec![0; 256 * 1024].into());
+                if recording.record(entry, now) == Pace::Hold {
+                    comes_to(&recording, Pace::Go).await;
+                }
+            }
+            recording.finish(&ended(&meta(session_id(now), now), 0, now));
+        }
+        within("the end of a recorder", recorder.finish()).await;
+    }
+}
+
+/// At its limit a recording says so and ends; with `strict` so does the session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_recording_says_so() {
+    for policy in [RecordingPolicy::Strict, RecordingPolicy::BestEffort] {
+        let place = Place::new();
+        let recorder = place
+            .open_with(|config| {
+                config.policy = policy;
+                config.max_bytes_per_session = 64 * 1024;
+            })
+            .await;
+        let now = place.clock.now();
+        let id = session_id(now);
+        let recording = recorder.start(&meta(id, now)).unwrap();
+        for _ in 0..30 {
+            let entry = Entry::output(StreamType::Stdout, vec![b'x'; 4096].into());
+            recording.record(entry, now);
+        }
+        if policy == RecordingPolicy::Strict {
+            comes_to(&recording, Pace::End).await;
+        }
+        recording.finish(&ended(&meta(id, now), 0, now));
+        stored(&recorder, id).await;
+        let wanted = match policy {
+            RecordingPolicy::Strict => Pace::End,
+            RecordingPolicy::BestEffort => Pace::Go,
+        };
+        assert_eq!(*recording.pace().borrow(), wanted);
+        let read = records(&recorder, id).await;
+        let last = read.last().unwrap();
+        assert_eq!(last.record_type, RecordType::RecordingState);
+        assert_eq!(last.detail.as_deref(), Some("full"));
+        assert!(read.len() < 17, "{} records", read.len());
+        assert!(
+            recorder
+                .verify("default", &id)
+                .await
+                .unwrap()
+                .broken
+                .is_none()
+        );
+    }
+}
+
+/// A project that has no room left begins no session that is to be recorded; another project does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_project_without_room_records_no_more() {
+    let place = Place::new();
+    let small = |config: &mut Recordings| config.max_bytes_per_project = 1024 * 1024;
+    let recorder = place.open_with(small).await;
+    let now = place.clock.now();
+    let id = session_id(now);
+    let recording = recorder.start(&meta(id, now)).unwrap();
+    let entry = Entry::output(StreamType::Stdout, vec![b'x'; 256 * 1024].into());
+    while recording.record(entry.clone(), now) != Pace::Hold {}
+    comes_to(&recording, Pace::Go).await;
+    recording.record(entry, now);
+    comes_to(&recording, Pace::End).await;
+    recording.finish(&ended(&meta(id, now), 0, now));
+    stored(&recorder, id).await;
+    let details = records(&recorder, id).await;
+    assert_eq!(details.last().unwrap().detail.as_deref(), Some("full"));
+    assert!(recorder.start(&meta(session_id(now), now)).is_err());
+    let mut other = meta(session_id(now), now);
+    other.project_id = "prj_b".into();
+    assert!(recorder.start(&other).is_ok());
+    recorder.finish().await;
+    drop(recorder);
+    // What there is is counted at the start, and what is deleted makes room.
+    let recorder = place.open_with(small).await;
+    let counted = async {
+        while recorder.start(&meta(session_id(now), now)).is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("what there is", counted).await;
+    recorder.delete("default", &id, Some("ann")).await.unwrap();
+    assert!(recorder.start(&meta(session_id(now), now)).is_ok());
+    assert!(recorder.session("default", &id).await.unwrap().is_some());
+}

@@ -1,0 +1,370 @@
+//! Recordings over the Engine API.
+
+use engine::live::LiveLimits;
+use engine::webtty::Sessions;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::support::{TestApi, auth, pat, token};
+
+const LOGS: &str = "webtty.logs.read-only";
+const DELETE: &str = "webtty.logs.read-write";
+const WATCH: &str = "webtty.sessions.read-only";
+
+struct Served {
+    place: Place,
+    terminals: Arc<Sessions>,
+    api: TestApi,
+}
+
+impl Served {
+    async fn start() -> Self {
+        let place = Place::new();
+        let terminals = Arc::new(Sessions::new(place.open().await));
+        let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&place.clock);
+        let limits = LiveLimits::default();
+        let api = TestApi::with_terminals(clock, limits, false, Arc::clone(&terminals)).await;
+        Self {
+            place,
+            terminals,
+            api,
+        }
+    }
+
+    async fn made(&self, entries: Vec<Entry>) -> String {
+        made(self.terminals.recorder(), &self.place.clock, entries)
+            .await
+            .to_string()
+    }
+
+    async fn send(&self, method: &str, claims: &Value, path: &str) -> reqwest::Response {
+        let method = method.parse().unwrap();
+        let request = self.api.http.request(method, self.api.url(path));
+        request.bearer_auth(token(claims)).send().await.unwrap()
+    }
+
+    async fn events(&self, claims: &Value, id: &str, params: &Value) -> (u16, Value) {
+        let url = self.api.url(&format!("/api/webtty/sessions/{id}/events"));
+        let request = self.api.http.get(url).bearer_auth(token(claims));
+        let response = request
+            .query(&[("params", params.to_string())])
+            .send()
+            .await
+            .unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+}
+
+fn may(permissions: &[&str]) -> Value {
+    auth(NOW, 3600, json!({"permissions": permissions}))
+}
+
+/// EN-8, WT-4: who may read recordings gets what was typed and shown, who may watch gets what
+/// happened, and nobody else anything. Pages go on where the one before ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_have_payloads_for_who_may_read_recordings() {
+    let served = Served::start().await;
+    let id = served.made(sample()).await;
+    let (status, all) = served.events(&may(&[LOGS]), &id, &json!({})).await;
+    let all = all.as_array().unwrap();
+    assert_eq!((status, all.len()), (200, 10));
+    assert_eq!(all[1]["payload_plaintext"], "JCA=");
+    assert_eq!(all[0]["type"], "open");
+    assert_eq!(
+        all[0]["metadata"]["terminal_size"],
+        json!({"row": 4, "col": 40})
+    );
+    assert_eq!(all[4]["metadata"]["masked"], true);
+    assert_eq!(all[4]["payload_length"], 18);
+    assert_eq!(all[4].get("payload_plaintext"), None);
+    assert_eq!(all[9]["metadata"]["exit_code"], 7);
+    assert_eq!(all[1]["prev_hash"], all[0]["hash"]);
+
+    let (status, watched) = served.events(&may(&[WATCH]), &id, &json!({})).await;
+    assert_eq!(status, 200);
+    let watched = watched.as_array().unwrap();
+    assert_eq!(watched.len(), 10);
+    assert!(
+        watched
+            .iter()
+            .all(|event| event.get("payload_plaintext").is_none())
+    );
+    assert_eq!(watched[7]["type"], "participant");
+
+    let (status, refused) = served
+        .events(&may(&["tunnels.resources.read-only"]), &id, &json!({}))
+        .await;
+    assert_eq!(
+        (status, &refused["scope"]),
+        (403, &json!("webtty.sessions.read-only"))
+    );
+
+    let (_, page) = served
+        .events(&pat(), &id, &json!({"from_seq": "3", "limit": 2}))
+        .await;
+    let numbers: Vec<_> = page
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["seq"].as_str())
+        .collect();
+    assert_eq!(numbers, [Some("3"), Some("4")]);
+    assert_eq!(
+        served.events(&pat(), &id, &json!({"from_seq": "11"})).await,
+        (200, json!([]))
+    );
+    for (params, field) in [
+        (json!({"from_seq": "x"}), "from_seq"),
+        (json!({"from_seq": "-1"}), "from_seq"),
+        (json!({"limit": 0}), "limit"),
+        (json!({"limit": 1001}), "limit"),
+        (json!({"other": 1}), "params"),
+        (json!([]), "params"),
+    ] {
+        let (status, problem) = served.events(&pat(), &id, &params).await;
+        assert_eq!(
+            (status, &problem["field"]),
+            (400, &json!(field)),
+            "{params}"
+        );
+    }
+    let nobody = session_id(served.place.clock.now());
+    for id in [nobody.as_str(), "wts_x", "..", "%2e%2e%2fsession"] {
+        assert_eq!(served.events(&pat(), id, &json!({})).await.0, 404, "{id}");
+    }
+}
+
+/// WT-4: each operation asks for its own permission.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recordings_are_read_and_deleted_by_permissions_of_their_own() {
+    let served = Served::start().await;
+    let id = served.made(sample()).await;
+    let of = |what: &str| format!("/api/webtty/sessions/{id}/{what}");
+    let search = "/api/webtty/recordings/search?params=%7B%22query%22%3A%22red%22%7D".to_owned();
+    let reads = [
+        ("GET", of("export")),
+        ("GET", of("verify")),
+        ("GET", search),
+    ];
+    for (method, path) in &reads {
+        for wrong in [WATCH, DELETE, "webtty.sessions.read-write"] {
+            let refused = served.send(method, &may(&[wrong]), path).await;
+            assert_eq!(refused.status(), 403, "{path} by {wrong}");
+        }
+        let answer = served.send(method, &may(&[LOGS]), path).await;
+        assert_eq!(answer.status(), 200, "{path}");
+    }
+    for wrong in [WATCH, LOGS, "webtty.sessions.read-write"] {
+        let refused = served
+            .send("DELETE", &may(&[wrong]), &of("recording"))
+            .await;
+        assert_eq!(refused.status(), 403);
+        let problem: Value = refused.json().await.unwrap();
+        assert_eq!(problem["scope"], DELETE);
+    }
+    let gone = served
+        .send("DELETE", &may(&[DELETE]), &of("recording"))
+        .await;
+    assert_eq!(gone.status(), 204);
+    for path in [of("export"), of("verify"), of("events")] {
+        let answer = served.send("GET", &may(&[LOGS]), &path).await;
+        assert_eq!(answer.status(), 404, "{path}");
+        let problem: Value = answer.json().await.unwrap();
+        assert_eq!(problem["code"], "recording_deleted");
+    }
+    let again = served
+        .send("DELETE", &may(&[DELETE]), &of("recording"))
+        .await;
+    assert_eq!(again.status(), 404);
+    // The session stays known, and nothing of it is on the disk but that.
+    let (status, list) = served
+        .api
+        .json_as(&may(&[WATCH]), "/api/webtty/sessions")
+        .await;
+    assert_eq!((status, &list[0]["id"]), (200, &json!(id)));
+    let (status, one) = served
+        .api
+        .json_as(&may(&[WATCH]), &of("")[..of("").len() - 1])
+        .await;
+    assert_eq!((status, &one["exit_code"]), (200, &json!(7)));
+    let left = std::fs::read_dir(served.place.folder().join(format!("sessions/default/{id}")));
+    assert_eq!(left.unwrap().count(), 1);
+}
+
+/// EN-7: a token that does not show the tunnel of a server shows nothing of what happened there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_boundary_of_tunnels_is_one_of_recordings() {
+    let served = Served::start().await;
+    let id = served.made(sample()).await;
+    let within = |name: &str| {
+        let list = json!({"filters": {"name": name}});
+        let resources = json!({"tunnels": {"scopes": {"tunnels": {"list": list}}}});
+        auth(
+            NOW,
+            3600,
+            json!({"permissions": [LOGS, WATCH, DELETE], "resources": resources}),
+        )
+    };
+    let search = "/api/webtty/recordings/search?params=%7B%22query%22%3A%22red%22%7D";
+    let hits = async |claims: &Value| {
+        let answer: Value = served
+            .send("GET", claims, search)
+            .await
+            .json()
+            .await
+            .unwrap();
+        answer["hits"].as_array().unwrap().len()
+    };
+    let (own, other) = (within("terminals"), within("others"));
+    for what in ["events", "export", "verify"] {
+        let path = format!("/api/webtty/sessions/{id}/{what}");
+        assert_eq!(
+            served.send("GET", &own, &path).await.status(),
+            200,
+            "{what}"
+        );
+        assert_eq!(
+            served.send("GET", &other, &path).await.status(),
+            404,
+            "{what}"
+        );
+    }
+    let path = format!("/api/webtty/sessions/{id}/recording");
+    assert_eq!(served.send("DELETE", &other, &path).await.status(), 404);
+    assert_eq!((hits(&own).await, hits(&other).await), (1, 0));
+    let (_, list) = served.api.json_as(&other, "/api/webtty/sessions").await;
+    assert_eq!(list, json!([]));
+}
+
+/// EN-8: lines are found in what was shown, the newest session first, and never more than asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_is_found_in_what_was_shown() {
+    let served = Served::start().await;
+    let output = |text: &str| Entry::output(StreamType::Stdout, text.to_owned().into());
+    let first = served
+        .made(vec![output("deploy of \x1b[1mweb\x1b[0m failed\r\n")])
+        .await;
+    served.place.clock.advance(1);
+    let typed = Entry::input("wtp_a", "deploy of secrets".into(), false);
+    let many = (0..100).fold(String::new(), |text, n| {
+        text + &format!("deploy of x{n}\r\n")
+    });
+    let second = served.made(vec![typed, output(&many)]).await;
+    let search = async |params: Value| {
+        let request = served.api.get("/api/webtty/recordings/search");
+        let response = request
+            .query(&[("params", params.to_string())])
+            .send()
+            .await
+            .unwrap();
+        (
+            response.status().as_u16(),
+            response.json::<Value>().await.unwrap(),
+        )
+    };
+    let (status, found) = search(json!({"query": "Deploy of"})).await;
+    assert_eq!(status, 200);
+    let hits = found["hits"].as_array().unwrap();
+    assert_eq!(
+        hits.len(),
+        21,
+        "twenty of one session, and the other one: {found}"
+    );
+    assert_eq!(hits[0]["session_id"], second.as_str());
+    assert_eq!(hits[0]["line"], "deploy of x0");
+    assert_eq!(hits[20]["session_id"], first.as_str());
+    assert_eq!(hits[20]["line"], "deploy of web failed");
+    assert_eq!(
+        (&hits[20]["seq"], &found["incomplete"]),
+        (&json!("1"), &json!(false))
+    );
+    assert_eq!(found.get("next"), None);
+    // What was typed and not shown is not found.
+    assert_eq!(
+        search(json!({"query": "secrets"})).await.1["hits"],
+        json!([])
+    );
+    let (_, page) = search(json!({"query": "deploy", "limit": 5})).await;
+    assert_eq!(page["hits"].as_array().unwrap().len(), 5);
+    let (_, page) = search(json!({"query": "deploy", "before": page["next"]})).await;
+    assert_eq!(page["hits"][0]["session_id"], first.as_str());
+    let (_, own) = search(json!({"query": "web", "session_id": second, "user_id": "ann"})).await;
+    assert_eq!(own["hits"], json!([]));
+    for (params, field) in [
+        (json!({}), "query"),
+        (json!({"query": ""}), "query"),
+        (json!({"query": "x".repeat(257)}), "query"),
+        (json!({"query": "x", "limit": 201}), "limit"),
+        (json!({"query": "x", "regex": true}), "params"),
+    ] {
+        let (status, problem) = search(params.clone()).await;
+        assert_eq!(
+            (status, &problem["field"]),
+            (400, &json!(field)),
+            "{params}"
+        );
+    }
+}
+
+/// A recording that was changed is told as one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_tells_where_a_recording_was_changed() {
+    let served = Served::start().await;
+    let id = served.made(sample()).await;
+    let path = format!("/api/webtty/sessions/{id}/verify");
+    let (_, verdict) = served.api.json(&path).await;
+    assert_eq!(
+        (&verdict["ok"], &verdict["records"]),
+        (&json!(true), &json!(10))
+    );
+    assert_eq!(verdict["head"].as_str().map(str::len), Some(64));
+    let segment = served.place.object(&id, &format!("{:020}", 1));
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let (status, verdict) = served.api.json(&path).await;
+    assert_eq!(
+        (status, &verdict["ok"], &verdict["broken_at"]),
+        (200, &json!(false), &json!("1"))
+    );
+    let (status, problem) = served.events(&pat(), &id, &json!({})).await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (409, &json!("recording_broken"))
+    );
+}
+
+/// What only the two ends can read has no text, no cast and no search; its records are ciphertext.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_an_encrypted_session_there_is_ciphertext() {
+    let served = Served::start().await;
+    let now = served.place.clock.now();
+    let id = session_id(now);
+    let mut sealed = meta(id, now);
+    sealed.sealed = true;
+    sealed.session.encryption_mode = EncryptionMode::E2e;
+    let recorder = served.terminals.recorder();
+    let recording = recorder.start(&sealed).unwrap();
+    record_all(&recording, sample(), now);
+    recording.finish(&ended(&sealed, 0, now));
+    stored(recorder, id).await;
+    let (_, events) = served.events(&pat(), id.as_str(), &json!({})).await;
+    assert_eq!(events[1]["payload_ciphertext"], "JCA=");
+    assert_eq!(events[1].get("payload_plaintext"), None);
+    for (format, status) in [
+        ("text", 409),
+        ("asciicast", 409),
+        ("asciicast-v3", 409),
+        ("json", 200),
+        ("ndjson", 200),
+    ] {
+        let path = format!("/api/webtty/sessions/{id}/export?format={format}");
+        assert_eq!(
+            served.send("GET", &pat(), &path).await.status(),
+            status,
+            "{format}"
+        );
+    }
+    let search = "/api/webtty/recordings/search?params=%7B%22query%22%3A%22red%22%7D";
+    assert_eq!(served.api.json(search).await.1["hits"], json!([]));
+}

@@ -1,0 +1,331 @@
+use std::os::unix::fs::PermissionsExt as _;
+
+use engine::webtty::recordings::OpenError;
+
+use super::*;
+
+/// EN-8, WT-2: what was recorded is there after a restart, in its order, with how the session ended,
+/// and nobody else can read it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_recorded_is_found_after_a_restart() {
+    let place = Place::new();
+    let recorder = place.open().await;
+    let id = made(&recorder, &place.clock, sample()).await;
+    recorder.finish().await;
+    drop(recorder);
+
+    let recorder = place.open().await;
+    let all = recorder.sessions("default", 10, |_, _| true).await.unwrap();
+    let [kept] = &all[..] else { panic!("{all:?}") };
+    assert_eq!(kept.session.id, id.as_str());
+    assert_eq!(kept.session.status, SessionStatus::Closed);
+    assert_eq!(kept.session.exit_code, Some(7));
+    assert!(!kept.session.live.available && kept.session.live.participant_count == 0);
+    let read = records(&recorder, id).await;
+    let (shown, wanted): (Vec<_>, Vec<_>) = read
+        .iter()
+        .zip(sample())
+        .map(|(record, entry)| {
+            (
+                (record.record_type, record.payload.clone(), record.exit_code),
+                (entry.record_type, entry.payload, entry.exit_code),
+            )
+        })
+        .unzip();
+    assert_eq!(shown, wanted);
+    assert_eq!(read.len(), sample().len());
+    let verdict = recorder.verify("default", &id).await.unwrap();
+    assert_eq!((verdict.records, verdict.broken), (10, None));
+
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&place.folder()), 0o700);
+    assert_eq!(mode(&place.dir.path().join("recordings.key")), 0o600);
+    // Of another project there is nothing.
+    assert!(recorder.session("prj_b", &id).await.unwrap().is_none());
+    assert!(
+        recorder
+            .sessions("prj_b", 10, |_, _| true)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+/// A password is in nothing that is stored, neither sealed nor open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_typed_without_an_echo_is_not_stored() {
+    let place = Place::new();
+    let recorder = place.open().await;
+    let id = made(&recorder, &place.clock, sample()).await;
+    let read = records(&recorder, id).await;
+    let masked: Vec<_> = read.iter().filter(|record| record.masked).collect();
+    assert_eq!(masked.len(), 1);
+    assert_eq!(masked[0].payload_length, 18);
+    let clear = serde_json::to_string(&read).unwrap();
+    let typed = "hunter2 is secret\r";
+    let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, typed);
+    assert!(!clear.contains("hunter2") && !clear.contains(&encoded));
+    // And nothing at all is readable in the folder.
+    let mut files = 0;
+    let mut folders = vec![place.folder()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            files += 1;
+            let bytes = std::fs::read(&path).unwrap();
+            for word in ["hunter2", "sudo", "wtp_a", "Password", "terminals"] {
+                let found = bytes.windows(word.len()).any(|at| at == word.as_bytes());
+                assert!(!found, "{word} in {}", path.display());
+            }
+        }
+    }
+    assert!(files >= 4, "{files} files were looked at");
+}
+
+/// A private session took place, and that is all that is kept of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_private_session_nothing_is_kept_but_that_it_took_place() {
+    let place = Place::new();
+    let recorder = place.open().await;
+    let now = place.clock.now();
+    let id = session_id(now);
+    let mut private = meta(id, now);
+    private.session.recording_mode = RecordingMode::Private;
+    let recording = recorder.start(&private).unwrap();
+    record_all(&recording, sample(), now);
+    recording.finish(&ended(&private, 0, now));
+    let session = stored(&recorder, id).await;
+    assert_eq!(session.recording_mode, RecordingMode::Private);
+    assert!(records(&recorder, id).await.is_empty());
+    let verdict = recorder.verify("default", &id).await.unwrap();
+    assert_eq!((verdict.records, verdict.broken), (0, None));
+}
+
+/// Whoever records and goes without a word leaves an end that says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_that_is_dropped_ends_as_interrupted() {
+    let place = Place::new();
+    let recorder = place.open().await;
+    let now = place.clock.now();
+    let id = session_id(now);
+    let recording = recorder.start(&meta(id, now)).unwrap();
+    record_all(&recording, sample(), now);
+    drop(recording);
+    let session = stored(&recorder, id).await;
+    assert_eq!(session.status, SessionStatus::Errored);
+    assert_eq!(session.error_code.as_deref(), Some("interrupted"));
+    assert_eq!(records(&recorder, id).await.len(), 10);
+}
+
+/// More than any queue or segment holds arrives whole, while the session holds when it is told to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_is_recorded_whole_and_read_in_pages() {
+    let place = Place::new();
+    let recorder = place.open().await;
+    let now = place.clock.now();
+    let id = session_id(now);
+    let meta = meta(id, now);
+    let recording = recorder.start(&meta).unwrap();
+    let mut pace = recording.pace();
+    let mut sent = Vec::new();
+    let mut held = 0;
+    for number in 0..400_u32 {
+        let piece = format!("{number:06}\n").repeat(4096 * 8 / 7);
+        sent.extend_from_slice(piece.as_bytes());
+        let entry = Entry::output(StreamType::Stdout, piece.into());
+        if recording.record(entry, now) == Pace::Hold {
+            held += 1;
+            within("room", pace.wait_for(|pace| *pace == Pace::Go))
+                .await
+                .unwrap();
+        }
+    }
+    recording.finish(&ended(&meta, 0, now));
+    stored(&recorder, id).await;
+    assert!(held > 0, "thirteen megabytes are more than a queue");
+    let (first, _) = recorder.records("default", &id, 1, 1000).await.unwrap();
+    assert!(first.len() < 400, "a page is bounded by its bytes");
+    let read: Vec<u8> = records(&recorder, id)
+        .await
+        .iter()
+        .flat_map(|record| record.payload.to_vec())
+        .collect();
+    assert!(read == sent, "{} of {} bytes", read.len(), sent.len());
+    assert!(
+        recorder
+            .verify("default", &id)
+            .await
+            .unwrap()
+            .broken
+            .is_none()
+    );
+    // From the middle, without what comes before it.
+    let (late, _) = recorder.records("default", &id, 390, 5).await.unwrap();
+    assert_eq!(
+        late.iter().map(|record| record.seq).collect::<Vec<_>>(),
+        [390, 391, 392, 393, 394]
+    );
+}
+
+/// A session that runs is read up to what was stored a moment ago.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_runs_can_be_read() {
+    let place = Place::new();
+    let recorder = place.open().await;
+    let now = place.clock.now();
+    let id = session_id(now);
+    let meta = meta(id, now);
+    let recording = recorder.start(&meta).unwrap();
+    record_all(&recording, sample(), now);
+    let looking = async {
+        while recorder.session("default", &id).await.unwrap().is_none()
+            || records(&recorder, id).await.len() < 10
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("what was just recorded", looking).await;
+    let kept = recorder.session("default", &id).await.unwrap().unwrap();
+    assert_eq!(kept.session.status, SessionStatus::Opening);
+    assert!(
+        recorder
+            .verify("default", &id)
+            .await
+            .unwrap()
+            .broken
+            .is_none()
+    );
+    let refused = recorder.delete("default", &id, None).await.unwrap_err();
+    assert!(matches!(
+        refused,
+        engine::webtty::recordings::Unreadable::Running
+    ));
+    // The same segment goes on.
+    record_all(
+        &recording,
+        vec![Entry::output(StreamType::Stdout, "more".into())],
+        now,
+    );
+    recording.finish(&ended(&meta, 0, now));
+    stored(&recorder, id).await;
+    assert_eq!(records(&recorder, id).await.len(), 11);
+    let segments = std::fs::read_dir(place.folder().join(format!("sessions/default/{id}")));
+    assert_eq!(
+        segments.unwrap().count(),
+        2,
+        "one segment, and what is known of the session"
+    );
+}
+
+/// Lists have the newest first, as many as asked for, of those that are wanted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_are_bounded_and_the_newest_first() {
+    let place = Place::new();
+    let recorder = place.open().await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        place.clock.advance(1);
+        ids.push(made(&recorder, &place.clock, Vec::new()).await.to_string());
+    }
+    ids.reverse();
+    let list = async |limit, skip: Option<&str>| {
+        let wanted = |session: &Session, _: &Tunnel| Some(session.id.as_str()) != skip;
+        let kept = recorder.sessions("default", limit, wanted).await.unwrap();
+        kept.into_iter()
+            .map(|kept| kept.session.id)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(list(10, None).await, ids);
+    assert_eq!(list(2, None).await, ids[..2]);
+    assert_eq!(list(2, Some(&ids[0])).await, ids[1..3]);
+    assert!(list(0, None).await.is_empty());
+}
+
+/// What began before the time for which recordings are kept is gone, and its room is free again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_recordings_are_removed() {
+    const DAY: i64 = 24 * 60 * 60;
+    let place = Place::new();
+    let recorder = place.open().await;
+    let old = made(&recorder, &place.clock, sample()).await;
+    place.clock.advance(10 * DAY);
+    let new = made(&recorder, &place.clock, sample()).await;
+    recorder.finish().await;
+    drop(recorder);
+    // A piece that an engine left when it was killed is no object; it goes with the session.
+    std::fs::write(place.object(old.as_str(), "session#1"), "left").unwrap();
+    place.clock.advance(85 * DAY);
+    let days = 90 * u64::try_from(DAY).unwrap();
+    let recorder = place
+        .open_with(|config| config.retention = Some(Duration::from_secs(days)))
+        .await;
+    let looking = async {
+        while recorder.session("default", &old).await.unwrap().is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("the end of what is old", looking).await;
+    let gone = async {
+        while place
+            .folder()
+            .join(format!("sessions/default/{old}"))
+            .exists()
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("its folder", gone).await;
+    assert!(recorder.session("default", &new).await.unwrap().is_some());
+    assert_eq!(records(&recorder, new).await.len(), 10);
+}
+
+/// A folder is one engine's, and its recordings are one key's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_is_one_engines_and_one_keys() {
+    let place = Place::new();
+    let recorder = place.open().await;
+    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&place.clock);
+    let again = Recorder::open(&place.config(), Arc::clone(&clock)).await;
+    assert!(matches!(again, Err(OpenError::Folder { .. })), "{again:?}");
+    recorder.finish().await;
+    drop(recorder);
+
+    let key = place.dir.path().join("recordings.key");
+    std::fs::write(&key, "ab".repeat(32)).unwrap();
+    let other = Recorder::open(&place.config(), Arc::clone(&clock)).await;
+    assert!(matches!(other, Err(OpenError::OtherKey(_))), "{other:?}");
+    std::fs::write(&key, "too short").unwrap();
+    let none = Recorder::open(&place.config(), Arc::clone(&clock)).await;
+    assert!(matches!(none, Err(OpenError::Key { .. })), "{none:?}");
+    // A key that was named and is not there is not made.
+    let mut config = place.config();
+    config.makes_key = false;
+    config.key_file = Some(place.dir.path().join("missing"));
+    let none = Recorder::open(&config, clock).await;
+    assert!(matches!(none, Err(OpenError::Key { .. })), "{none:?}");
+}
+
+/// Without a place nothing is recorded, and nobody is told that it is.
+#[tokio::test]
+async fn without_a_place_no_session_is_recorded() {
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+    let recorder = Recorder::open(&Recordings::default(), clock).await.unwrap();
+    assert!(!recorder.is_configured());
+    let now = Timestamp::from_second(NOW).unwrap();
+    let mut meta = meta(session_id(now), now);
+    assert!(recorder.start(&meta).is_err());
+    meta.session.recording_mode = RecordingMode::Private;
+    let recording = recorder.start(&meta).unwrap();
+    record_all(&recording, sample(), now);
+    assert!(
+        recorder
+            .sessions("default", 10, |_, _| true)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
