@@ -26,8 +26,8 @@ use crate::problem::Refusal;
 use crate::webhooks::Webhooks;
 use crate::{
     addresses, audit, billing, contracts, credentials, engines, health, keys, logs, metrics, oauth,
-    operator, pages, people, plans, projects, settings, tokens, turn, usage, webhooks, whoami,
-    workspaces,
+    operator, pages, people, plans, projects, settings, tokens, turn, usage, webhooks,
+    webtty_servers, whoami, workspaces,
 };
 
 /// What every handler has. One for a process.
@@ -94,6 +94,7 @@ pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
         turn::routes(),
         usage::routes(),
         webhooks::routes(),
+        webtty_servers::routes(),
         whoami::routes(),
         workspaces::routes(),
     ];

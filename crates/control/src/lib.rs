@@ -42,6 +42,7 @@ pub mod tokens;
 pub mod turn;
 pub mod usage;
 pub mod webhooks;
+pub mod webtty_servers;
 pub mod whoami;
 mod wire;
 pub mod workspaces;

@@ -1,4 +1,5 @@
-//! Pages for people: plain forms that work without scripts, but for passkeys, which take one.
+//! Pages for people: plain forms that work without scripts, but for passkeys and terminals, which
+//! take some.
 //!
 //! Each file is a page with the forms on it. A handler takes who looks ([`Visitor`]), the form
 //! ([`form::Form`], which keeps other sites out), calls a service function of `people` or
@@ -18,6 +19,8 @@ mod qr;
 mod reset;
 pub mod same_origin;
 mod second_factor;
+mod terminal_files;
+mod terminals;
 
 use std::sync::Arc;
 
@@ -60,6 +63,20 @@ pub fn routes() -> Router<Arc<App>> {
             "/invitations/{secret}",
             get(invitation::show).post(invitation::accept),
         )
+        .route("/projects/{project_id}/terminals", get(terminals::list))
+        .route(
+            "/projects/{project_id}/terminals/{server}",
+            get(terminals::open),
+        )
+        .route(
+            "/projects/{project_id}/sessions/{session}",
+            get(terminals::watch),
+        )
+        .route(
+            "/projects/{project_id}/sessions/{session}/replay",
+            get(terminals::replay),
+        )
+        .route("/terminal/{file}", get(terminal_files::serve))
         .route("/account", get(account::show))
         .route("/account/name", post(account::change_name))
         .route("/account/email", post(account::change_email))

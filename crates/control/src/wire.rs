@@ -12,16 +12,6 @@ pub(crate) fn unix_millis(at: Timestamp) -> u64 {
     u64::try_from(at.as_millisecond()).unwrap_or(0)
 }
 
-/// Bytes in lower-case hex.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(value.into(), 16);
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .flatten()
-        .collect()
-}
-
 /// Percent-encodes what is not unreserved (RFC 3986 section 2.3).
 pub(crate) fn push_encoded(url: &mut String, text: &str) {
     use std::fmt::Write as _;

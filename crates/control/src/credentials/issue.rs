@@ -33,7 +33,7 @@ use crate::metrics;
 use crate::problem::{Answer, Refusal};
 use crate::random;
 use crate::tokens::{text, token_id};
-use crate::wire::{hex, unix_millis};
+use crate::wire::unix_millis;
 
 pub(super) async fn create(
     Caller { who, .. }: Caller<CredentialsWrite>,
@@ -229,7 +229,7 @@ pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<Issued> {
     let mut token = None;
     match material {
         Material::Token => {
-            let endpoint = hex(&random::bytes::<4>()?);
+            let endpoint = hex::encode(random::bytes::<4>()?);
             let source = match access {
                 Some(claims) => credentials::Source::AccessToken {
                     endpoint: endpoint.clone(),

@@ -4,7 +4,7 @@ use api::control::credentials::{Credential, CredentialKind, CredentialStatus};
 use jiff::Timestamp;
 use store::credentials::{self as stored, Kind};
 
-use crate::wire::{date, hex};
+use crate::wire::date;
 
 pub(super) fn view(credential: &stored::Credential, now: Timestamp) -> Credential {
     Credential {
@@ -18,8 +18,11 @@ pub(super) fn view(credential: &stored::Credential, now: Timestamp) -> Credentia
         },
         token_endpoint: credential.token_endpoint.clone(),
         oauth_client_id: credential.oauth_client.clone(),
-        fingerprint: credential.certificate_fingerprint.as_deref().map(hex),
-        issuer_fingerprint: credential.issuer_fingerprint.as_deref().map(hex),
+        fingerprint: credential
+            .certificate_fingerprint
+            .as_deref()
+            .map(hex::encode),
+        issuer_fingerprint: credential.issuer_fingerprint.as_deref().map(hex::encode),
         public_key_pem: credential.public_key.clone(),
         // A name that this version does not know gives nothing, and is not shown.
         permissions: credential

@@ -93,7 +93,7 @@ impl RelayKey {
         let key = PrivateKey::from_private_key_der(&ECDH_P521, private.expose()).ok()?;
         let public = key.compute_public_key().ok()?;
         let public: PublicKeyX509Der<'_> = public.as_der().ok()?;
-        let public = crate::wire::hex(public.as_ref()).into();
+        let public = hex::encode(public.as_ref()).into();
         Some(Self { private, public })
     }
 }

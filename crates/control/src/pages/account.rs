@@ -9,7 +9,10 @@ use axum::response::Response;
 use http::StatusCode;
 use jiff::Timestamp;
 use store::passkeys::Passkey;
+use store::projects::{List, Project, Reach, Sort};
 use store::sessions::Session;
+use store::workspaces::Membership;
+use store::{Conn, Order, Paging};
 use types::id::SessionId;
 
 use super::confirm::proved;
@@ -37,6 +40,7 @@ struct AccountPage<'a> {
     /// Providers by which the person signs in.
     identities: Vec<String>,
     workspaces: Vec<WorkspaceLine>,
+    projects: Vec<ProjectLine>,
     has_app: bool,
     can_have_passkeys: bool,
     passkeys: Vec<PasskeyLine>,
@@ -57,6 +61,12 @@ struct PasskeyLine {
 struct WorkspaceLine {
     name: String,
     role: &'static str,
+}
+
+/// A project whose terminals can be looked at.
+struct ProjectLine {
+    id: String,
+    name: String,
 }
 
 struct SessionLine {
@@ -214,6 +224,7 @@ async fn account_page<'a>(app: &App, who: &SignedIn) -> Answer<AccountPage<'a>> 
     let pending_email = email_change::pending(app, &who.user).await?;
     let mut read = app.store.read().await?;
     let workspaces = store::workspaces::of_user(&mut read, who.user.id).await?;
+    let projects = projects_of(&mut read, who, &workspaces).await?;
     let passkeys = store::passkeys::of_user(&mut read, who.user.id).await?;
     let sessions = store::sessions::of_user(&mut read, who.user.id, app.now()).await?;
     let identities = store::users::identities(&mut read, who.user.id).await?;
@@ -234,6 +245,7 @@ async fn account_page<'a>(app: &App, who: &SignedIn) -> Answer<AccountPage<'a>> 
                 role: workspace.member_role.as_str(),
             })
             .collect(),
+        projects,
         has_app: who.user.totp_confirmed_at.is_some(),
         can_have_passkeys: passkeys::is_possible(app),
         passkeys: passkeys.into_iter().map(passkey_line).collect(),
@@ -247,6 +259,33 @@ async fn account_page<'a>(app: &App, who: &SignedIn) -> Answer<AccountPage<'a>> 
         current_error: None,
         new_error: None,
     })
+}
+
+/// The first projects by name. A session that is narrowed to some things is shown none: which ones it
+/// reaches is for the pages of each to say.
+async fn projects_of(
+    read: &mut Conn,
+    who: &SignedIn,
+    workspaces: &[Membership],
+) -> Answer<Vec<ProjectLine>> {
+    if who.session.resources.is_some() {
+        return Ok(Vec::new());
+    }
+    let tenant: Vec<_> = workspaces.iter().map(|membership| membership.id).collect();
+    let list = List {
+        workspaces: &tenant,
+        reach: Reach::All,
+        search: None,
+        sort: Sort::Name,
+        order: Order::Asc,
+        paging: Paging::new(1, Paging::MAX_SIZE).unwrap_or(Paging::DEFAULT),
+    };
+    let found = store::projects::list(read, list).await?;
+    let line = |project: Project| ProjectLine {
+        id: project.id.to_string(),
+        name: project.name,
+    };
+    Ok(found.items.into_iter().map(line).collect())
 }
 
 fn passkey_line(passkey: Passkey) -> PasskeyLine {

@@ -69,6 +69,27 @@ pub fn script_page(status: StatusCode, template: &impl Template) -> Response {
     response
 }
 
+/// A page with a terminal, which talks to the engine of its project.
+///
+/// Scripts are files of ours, and text cannot become markup or code. Styles may be written by them,
+/// because that is how the terminal draws; with them nothing can be loaded from anywhere.
+pub fn terminal_page(template: &impl Template, connect: &[String]) -> Response {
+    let mut response = page(template);
+    let policy = format!(
+        "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; \
+         connect-src 'self' {}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; \
+         require-trusted-types-for 'script'",
+        connect.join(" ")
+    );
+    // Domains of the configuration are host names; were one not, nothing at all would be allowed.
+    let policy = HeaderValue::try_from(policy);
+    response.headers_mut().insert(
+        CONTENT_SECURITY_POLICY,
+        policy.unwrap_or(HeaderValue::from_static("default-src 'none'")),
+    );
+    response
+}
+
 /// 303 to a path of ours, after a form (RFC 9110 section 15.4.4).
 pub fn see_other(path: &str) -> Response {
     let mut response = Response::new(Body::empty());

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
-use crate::support::TestControl;
+use crate::support::{TestControl, engines};
 
 /// A platform that listens, at `http://localhost:<port>`: a name that browsers trust without TLS
 /// and that passkeys can be bound to, which they cannot be to an address.
@@ -29,10 +29,15 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn start() -> Self {
+        Self::start_beside(&engines(), "").await
+    }
+
+    /// One with these engines, and more in its configuration.
+    pub(crate) async fn start_beside(engines: &Value, sections: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let url = format!("http://localhost:{port}");
-        let control = TestControl::at(&url, jiff::Timestamp::now()).await;
+        let control = TestControl::at(&url, jiff::Timestamp::now(), engines, sections).await;
         let shutdown = Shutdown::new(Duration::from_secs(1));
         let app = Arc::clone(&control.app);
         control::start_on(app, listener, shutdown.clone())

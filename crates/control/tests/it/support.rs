@@ -153,10 +153,15 @@ impl TestControl {
         control
     }
 
-    /// One that is reached at `base_url`, whose clock stands at `now`.
-    pub(crate) async fn at(base_url: &str, now: Timestamp) -> Self {
+    /// One that is reached at `base_url`, whose clock stands at `now`, with these engines.
+    pub(crate) async fn at(
+        base_url: &str,
+        now: Timestamp,
+        engines: &Value,
+        sections: &str,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = configuration(directory.path(), None, "");
+        let config = configuration_beside(directory.path(), None, sections, engines);
         let config = Config {
             base_url: base_url.to_owned(),
             ..config
@@ -484,13 +489,26 @@ pub(crate) const PEER: [u8; 4] = [192, 0, 2, 1];
 
 /// A configuration that keeps its data in a directory.
 pub(crate) fn configuration(directory: &Path, database: Option<&str>, sections: &str) -> Config {
+    configuration_beside(directory, database, sections, &engines())
+}
+
+/// The one engine of most platforms here.
+pub(crate) fn engines() -> Value {
+    json!([{"cluster_domain": "engine.example", "tcp_ports": "20000-20999"}])
+}
+
+fn configuration_beside(
+    directory: &Path,
+    database: Option<&str>,
+    sections: &str,
+    engines: &Value,
+) -> Config {
     let file = directory.join("platform.yaml");
     let platform = json!({
         "base_url": BASE_URL,
         "data_dir": directory.join("data"),
         "database_url": database,
     });
-    let engines = json!([{"cluster_domain": "engine.example", "tcp_ports": "20000-20999"}]);
     let oauth = json!({"clients": [
         {"id": "web", "name": "Web Client", "redirect_uris": [CALLBACK, LOOPBACK]},
         {"id": "other", "redirect_uris": ["https://other.example/callback"]},

@@ -50,6 +50,7 @@ struct Tenant {
     webhook: String,
     delivery: String,
     address: String,
+    server: String,
 }
 
 async fn lives(control: &TestControl, steps: &[(bool, u8)]) {
@@ -79,6 +80,7 @@ impl Tenant {
             webhook: String::new(),
             delivery: String::new(),
             address: String::new(),
+            server: String::new(),
         };
         for step in [0, 1, 2] {
             tenant.step(control, step).await;
@@ -163,6 +165,10 @@ impl Tenant {
             .post(&addresses, token, &json!({}))
             .await
             .expect(201));
+        let servers = format!("{project}/webtty/servers");
+        let body = json!({"name": "build"});
+        let made = control.post(&servers, token, &body).await.expect(201);
+        self.server = id(&made["server"]);
     }
 
     /// Everything that this tenant sees.
@@ -180,6 +186,8 @@ impl Tenant {
             format!("/api/workspaces/{}/audit", self.person.workspace),
             format!("{project}/settings"),
             format!("{project}/addresses"),
+            format!("{project}/webtty/servers"),
+            format!("{project}/webtty/servers/{}", self.server),
             format!("{project}/webhooks"),
             format!("{project}/webhooks/{}", self.webhook),
             format!(
@@ -206,6 +214,7 @@ impl Tenant {
             "{webhook_id}" => &self.webhook,
             "{delivery_id}" => &self.delivery,
             "{address_id}" => &self.address,
+            "{server_id}" => &self.server,
             _ => panic!("tenancy.rs does not know what {part} is: teach it"),
         }
     }
@@ -223,6 +232,7 @@ fn absent(part: &str) -> &'static str {
         "{webhook_id}" => "whk_01h455vb4pex5vsknk084sn02q",
         "{delivery_id}" => "dlv_01h455vb4pex5vsknk084sn02q",
         "{address_id}" => "adr_01h455vb4pex5vsknk084sn02q",
+        "{server_id}" => "wsv_01h455vb4pex5vsknk084sn02q",
         _ => panic!("tenancy.rs does not know what {part} is: teach it"),
     }
 }

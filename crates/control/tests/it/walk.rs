@@ -197,7 +197,7 @@ async fn cp_7_nothing_is_served_beside_the_document_and_the_pages() {
 }
 
 /// What is served to browsers, apart from the API, and whether it is for everybody.
-const PAGES: [(&str, bool); 46] = [
+const PAGES: [(&str, bool); 51] = [
     ("/", false),
     ("/account", false),
     ("/account/confirm", false),
@@ -242,8 +242,13 @@ const PAGES: [(&str, bool); 46] = [
     ("/operator/{kind}/{id}/resume", false),
     ("/operator/{kind}/{id}/suspend", false),
     ("/passkeys.js", true),
+    ("/projects/{project_id}/sessions/{session}", false),
+    ("/projects/{project_id}/sessions/{session}/replay", false),
+    ("/projects/{project_id}/terminals", false),
+    ("/projects/{project_id}/terminals/{server}", false),
     ("/reset", true),
     ("/reset/{secret}", true),
+    ("/terminal/{file}", true),
 ];
 
 /// Whoever is not signed in is sent to the sign-in by every page that is not for everybody.

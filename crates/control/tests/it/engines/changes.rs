@@ -18,6 +18,7 @@ both! {
     every_change_is_told_in_its_order,
     who_comes_and_goes_is_told_with_what_is_theirs,
     whatever_ends_early_is_told,
+    registered_servers_are_told_with_their_keys,
 }
 
 /// A project of somebody in the region of the other cluster.
@@ -390,5 +391,61 @@ async fn whatever_ends_early_is_told(control: TestControl) {
     let everything = served.link(None).await.everything().await;
     let ended = |item: &&Item| matches!(item, Item::Ended(_));
     assert_eq!(everything.items.iter().filter(ended).count(), 0);
+    served.stop().await;
+}
+
+/// CP-12: an engine hears of a registered server, of each change of it and of its end; of another
+/// cluster's it hears nothing.
+async fn registered_servers_are_told_with_their_keys(control: TestControl) {
+    let (control, served, mut link, ada, project) = linked(control).await;
+    let at = format!("/api/projects/tunnels/{}/webtty/servers", project.id);
+    let made = control
+        .post(&at, &ada.token, &json!({"name": "build"}))
+        .await;
+    let made = made.expect(201);
+    let id = made["server"]["id"].as_str().unwrap();
+    let told = |items: Vec<Item>| {
+        let mut told = shown(&items);
+        assert_eq!(told.len(), 1, "{told:?}");
+        told.remove(0)
+    };
+    let pending = json!({"item": "webtty_server", "id": id, "project_id": project.id,
+        "name": "build", "status": "pending_enrollment", "recording_policy": "recorded",
+        "encryption_policy": "disabled", "access_policy": "project_members"});
+    assert_eq!(told(link.change().await.1), pending);
+    let keys = tty::identity::EndpointIdentity::generate()
+        .unwrap()
+        .public();
+    let body = json!({
+        "serverPublicKey": keys.encryption_text(),
+        "serverSigningKeyId": keys.signing.id(),
+        "serverSigningPublicKey": keys.signing.to_text(),
+        "serverKeyAlgorithm": "webtty-x25519-hpke-v1",
+    });
+    let enroll = format!("{at}/{id}/enroll");
+    control.post(&enroll, &ada.token, &body).await.expect(200);
+    let mut active = pending;
+    active["status"] = json!("active");
+    active["keys"] =
+        json!({"encryption": keys.encryption_text(), "signing": keys.signing.to_text()});
+    assert_eq!(told(link.change().await.1), active);
+    let path = format!("{at}/{id}");
+    let body = json!({"status": "suspended", "accessPolicy": "restricted"});
+    let token = Some(ada.token.as_str());
+    let changed = control.send(Method::PATCH, &path, token, Some(&body)).await;
+    changed.expect(200);
+    active["status"] = json!("suspended");
+    active["access_policy"] = json!("restricted");
+    assert_eq!(told(link.change().await.1), active);
+
+    // Whoever comes now is told the same, and another cluster nothing.
+    let here = served.link(None).await.everything().await;
+    assert!(shown(&here.items).contains(&active));
+    let there = served.link_of(OTHER_SECRET, None).await.everything().await;
+    assert!(!shown(&there.items).iter().any(|item| item["id"] == id));
+
+    control.delete(&path, &ada.token).await.expect(204);
+    let (_, items) = link.change().await;
+    assert_eq!(named(&items), names([("webtty_server_gone", id)]));
     served.stop().await;
 }

@@ -1,0 +1,116 @@
+// The platform and the engine of a project, as a page asks them.
+//
+// The platform knows the person by the session's cookie and gives short-lived tokens; the engine is
+// asked with those. The one token that stands in an address, because a WebSocket has no other place
+// for one, can open streams of tunnels of this project and nothing else.
+
+// The page says that no script has begun.
+document.querySelector("#state").textContent = "";
+
+const main = document.querySelector("main");
+
+/** What the page says about itself. */
+export const page = {
+  project: main.dataset.project,
+  workspace: main.dataset.workspace,
+  user: main.dataset.user,
+  engine: main.dataset.engine,
+  subject: main.dataset.subject,
+  may: new Set(main.dataset.may.split(" ")),
+};
+
+/** A request that was refused; its message is for a person. */
+export class Refused extends Error {
+  constructor(status, problem) {
+    super(problem.detail || problem.title || problem.error || `The answer was ${status}.`);
+    this.status = status;
+    this.code = problem.code;
+  }
+}
+
+/** Asks the platform. */
+export async function platform(path, options = {}) {
+  return await answer(await fetch(path, json(options)));
+}
+
+/**
+ * Asks the engine's API. `params` goes into the one query parameter that its lists have; `lasting`
+ * asks with a token that lives as long as one can.
+ */
+export async function engine(path, { params, lasting, ...options } = {}) {
+  const address = new URL(path, page.engine);
+  if (params) address.searchParams.set("params", JSON.stringify(params));
+  const { headers, ...rest } = json(options);
+  const authorization = `Bearer ${lasting ? await lastingToken() : await apiToken()}`;
+  const sent = { ...rest, headers: { ...headers, authorization }, credentials: "omit" };
+  return await answer(await fetch(address, sent));
+}
+
+/** The address of a participant's stream. What proves who comes is the first message on it. */
+export function streamAddress(path) {
+  return new URL(path, page.engine.replace("https:", "wss:"));
+}
+
+/** The address at which a published server opens a terminal. */
+export async function openingAddress(hostname, path) {
+  const address = new URL(path, page.engine.replace("https:", "wss:"));
+  address.hostname = hostname;
+  address.searchParams.set("session_mode", "interactive");
+  address.searchParams.set("origin", "human");
+  address.searchParams.set("initiator_kind", "user");
+  const token = await mint(["tunnels.streams.create-delete"], { connect: true }, STREAM_SECONDS);
+  address.searchParams.set("svc.token", token.token);
+  return address;
+}
+
+/** The path of a thing of the Engine API, of parts that are escaped. */
+export const path = (...parts) => `/api/webtty/${parts.map(encodeURIComponent).join("/")}`;
+
+let known;
+
+async function apiToken() {
+  if (!known || known.until < Date.now()) {
+    const minting = mint(readsAndAsks(), undefined, API_SECONDS);
+    const until = Date.now() + (API_SECONDS / 2) * 1000;
+    // Those who ask at the same time wait for the same one.
+    known = { minting, until };
+    minting.catch(() => (known = undefined));
+  }
+  return (await known.minting).token;
+}
+
+async function lastingToken() {
+  return (await mint(readsAndAsks(), undefined, STREAM_SECONDS)).token;
+}
+
+/** What the person may of terminals, and of the list of tunnels. */
+function readsAndAsks() {
+  return [...page.may].filter((may) => /^(webtty|tunnels\.resources)\./.test(may));
+}
+
+async function mint(permissions, actions, ttlSeconds) {
+  const boundary = { projects: [page.project] };
+  if (actions) boundary.scopes = { tunnels: actions };
+  const body = { permissions, resources: { tunnels: boundary }, ttlSeconds };
+  return await platform("/api/tokens", { method: "POST", body });
+}
+
+function json({ body, ...options }) {
+  if (body === undefined) return options;
+  const headers = { "content-type": "application/json" };
+  return { ...options, headers, body: JSON.stringify(body) };
+}
+
+async function answer(response) {
+  const text = await response.text();
+  const isJson = /[/+]json\b/.test(response.headers.get("content-type") ?? "");
+  const value = isJson && text ? JSON.parse(text) : {};
+  if (!response.ok) throw new Refused(response.status, value);
+  return value;
+}
+
+/** Tokens for requests; they are renewed after half of it. */
+const API_SECONDS = 300;
+
+/** Tokens for streams: the longest there are, because some streams end with theirs. */
+export const STREAM_SECONDS = 3600;

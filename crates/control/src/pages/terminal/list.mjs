@@ -1,0 +1,123 @@
+// What there is: servers that can be opened, sessions that run, sessions that ended.
+
+import { engine, page, path, platform } from "/terminal/engine.mjs";
+
+const one = (selector) => document.querySelector(selector);
+
+async function look() {
+  const base = `/projects/${page.project}`;
+  const sessions = await engine(path("sessions"), { params: { limit: 100 } });
+  const tunnels = await engine("/api/tunnels", { params: { limit: 1000 } });
+  const isOver = (session) => session.status === "closed" || session.status === "errored";
+  const servers = join(await records(), tunnels.filter(isServer));
+  show("servers", servers.map(({ name, detail, at }) => entry(name, detail, at && `${base}/terminals/${at}`)));
+  const running = sessions.filter((session) => !isOver(session));
+  show("running", running.map((session) => sessionEntry(base, session, servers)));
+  const ended = sessions.filter(isOver);
+  show("ended", ended.map((session) => sessionEntry(base, session, servers)));
+}
+
+/** Registered servers; none for who may not see them. */
+async function records() {
+  if (!page.may.has("network.webtty-servers.read-only")) return [];
+  const at = `/api/projects/tunnels/${page.project}/webtty/servers?pageSize=100`;
+  return (await platform(at)).servers;
+}
+
+function isServer(tunnel) {
+  const labels = tunnel.labels ?? {};
+  const isLightweight = labels["application-protocol"] === "svc.webtty";
+  return tunnel.status === "online" && (tunnel.protocol === "webtty" || isLightweight);
+}
+
+function join(registered, tunnels) {
+  const idOf = (tunnel) => tunnel.labels?.["svc.webtty.server_id"];
+  const known = registered.map((server) => {
+    const tunnel = tunnels.find((tunnel) => idOf(tunnel) === server.id);
+    const canOpen = tunnel && tunnel.publish !== false && server.status === "active";
+    const detail = tunnel ? system(tunnel) : STATES[server.status] ?? "offline";
+    return { id: server.id, name: server.name, detail, at: canOpen && server.id };
+  });
+  const ids = new Set(registered.map((server) => server.id));
+  const others = tunnels.filter((tunnel) => !ids.has(idOf(tunnel)));
+  const rest = others.map((tunnel) => ({
+    id: idOf(tunnel) ?? tunnel.id,
+    name: tunnel.labels?.["svc.webtty.server_name"] ?? tunnel.name ?? tunnel.id,
+    detail: system(tunnel),
+    at: tunnel.publish !== false && (tunnel.name ?? tunnel.id),
+  }));
+  return [...known, ...rest];
+}
+
+function system(tunnel) {
+  const labels = tunnel.labels ?? {};
+  const facts = ["os_pretty_name", "os_family", "arch", "hostname"].map((key) => labels[`svc.webtty.${key}`]);
+  const [pretty, family, arch, host] = facts;
+  const known = [pretty ?? family, arch, host].filter(Boolean);
+  if (tunnel.publish === false) known.push("private: svc webtty opens it");
+  return known.join(" · ") || "online";
+}
+
+function sessionEntry(base, session, servers) {
+  const server = servers.find((server) => server.id === session.server_id);
+  const begun = new Date(session.started_at).toLocaleString();
+  const name = `${server?.name ?? session.server_id ?? session.tunnel_id}, ${begun}`;
+  const people = `${session.live.participant_count} take part`;
+  const end = session.error_message ?? (session.exit_code === undefined ? "ended" : `ended with ${session.exit_code}`);
+  const detail = session.live.available ? people : end;
+  const at = `${base}/sessions/${session.id}`;
+  if (session.live.available) return entry(name, detail, session.live.attachable && at, "Watch");
+  const canReplay = page.may.has("webtty.logs.read-only") && session.recording_mode === "recorded";
+  return entry(name, detail, canReplay && `${at}/replay`, "Replay");
+}
+
+function entry(name, detail, address, action = "Open") {
+  const item = document.createElement("li");
+  item.className = "row";
+  const text = document.createElement("span");
+  text.append(name, document.createElement("br"));
+  const more = document.createElement("span");
+  more.className = "quiet small";
+  more.textContent = detail;
+  text.append(more);
+  item.append(text);
+  if (address) {
+    const link = document.createElement("a");
+    link.className = "button";
+    link.href = address;
+    link.textContent = action;
+    link.ariaLabel = `${action} ${name}`;
+    item.append(link);
+  }
+  return item;
+}
+
+function show(id, entries) {
+  const list = one(`#${id}`);
+  one(`#no-${id}`).hidden = entries.length > 0;
+  list.hidden = entries.length === 0;
+  const now = entries.map((entry) => entry.outerHTML).join("");
+  // What did not change stays, and the focus with it.
+  if (list.dataset.shown === now) return;
+  list.dataset.shown = now;
+  list.replaceChildren(...entries);
+}
+
+async function again() {
+  const alert = one("#error");
+  try {
+    if (!document.hidden) await look();
+    alert.hidden = true;
+  } catch (error) {
+    alert.textContent = error.message;
+    alert.hidden = false;
+  }
+  setTimeout(again, EVERY);
+}
+
+const STATES = { pending_enrollment: "not enrolled yet", suspended: "suspended" };
+
+/** Milliseconds between two looks. */
+const EVERY = 5000;
+
+await again();

@@ -1,0 +1,156 @@
+// Plays a recording: what was shown, when it was shown, at any speed and from anywhere.
+
+import { engine, page, path } from "/terminal/engine.mjs";
+import { complain, say } from "/terminal/room.mjs";
+import { Screen } from "/terminal/screen.mjs";
+
+const one = (selector) => document.querySelector(selector);
+const [play, position, clock, speed] = ["#play", "#position", "#clock", "#speed"].map(one);
+
+const player = {
+  /** What was shown: `{at, bytes}` or `{at, size}`, in order, `at` in seconds. */
+  steps: [],
+  length: 0,
+  at: 0,
+  next: 0,
+  isPlaying: false,
+};
+
+const screen = new Screen(one("#terminal"), { typed: () => {} });
+
+/** All pages of the recording, as far as a page should hold them. */
+async function load() {
+  const session = await engine(path("sessions", page.subject));
+  one("#name").textContent = `of ${new Date(session.started_at).toLocaleString()}`;
+  if (session.recording_mode !== "recorded") throw new Error("This session was not recorded.");
+  if (session.encryption_mode === "e2e") {
+    throw new Error("Only the two ends of this session can read what was recorded.");
+  }
+  let from = 1n;
+  let begin;
+  let bytes = 0;
+  for (;;) {
+    const params = { from_seq: String(from), limit: PAGE };
+    const events = await engine(path("sessions", page.subject, "events"), { params });
+    for (const event of events) {
+      const at = Date.parse(event.created_at) / 1000;
+      begin ??= at;
+      bytes += take(event, Math.max(at - begin, 0));
+      from = BigInt(event.seq) + 1n;
+    }
+    say(`${player.steps.length} steps were read …`);
+    if (events.length === 0) return "";
+    if (bytes > MAX_BYTES) return " It is too long for a page: this is its begin.";
+  }
+}
+
+function take(event, at) {
+  player.length = Math.max(player.length, at);
+  const size = event.metadata?.terminal_size;
+  if (size) player.steps.push({ at, size });
+  // Pipes have lines without a carriage return: the terminal adds it.
+  if (event.type === "open" && !size) player.steps.push({ at, bytes: NEW_LINES });
+  const isOutput = event.type === "data" && event.stream_type !== "stdin";
+  if (!isOutput || !event.payload_plaintext) return 0;
+  const bytes = Uint8Array.from(atob(event.payload_plaintext), (byte) => byte.charCodeAt(0));
+  player.steps.push({ at, bytes });
+  return bytes.length;
+}
+
+/** Draws everything up to this second. */
+function draw(at) {
+  if (at < player.at || player.next === 0) {
+    player.next = 0;
+    screen.terminal.reset();
+  }
+  player.at = Math.min(Math.max(at, 0), player.length);
+  for (; player.next < player.steps.length; player.next += 1) {
+    const step = player.steps[player.next];
+    if (step.at > player.at) break;
+    if (step.size) screen.resize(step.size);
+    else screen.write(step.bytes);
+  }
+  position.value = String(player.at);
+  position.ariaValueText = `${time(player.at)} of ${time(player.length)}`;
+  clock.textContent = `${time(player.at)} / ${time(player.length)}`;
+}
+
+function setPlaying(isPlaying) {
+  player.isPlaying = isPlaying;
+  play.textContent = isPlaying ? "Pause" : "Play";
+  if (!isPlaying) return;
+  if (player.at >= player.length) draw(0);
+  let before = performance.now();
+  const frame = (now) => {
+    if (!player.isPlaying) return;
+    draw(player.at + ((now - before) / 1000) * Number(speed.value));
+    before = now;
+    if (player.at >= player.length) {
+      setPlaying(false);
+      say("The recording is at its end.");
+    } else {
+      requestAnimationFrame(frame);
+    }
+  };
+  requestAnimationFrame(frame);
+}
+
+function faster(by) {
+  const last = speed.options.length - 1;
+  speed.selectedIndex = Math.min(Math.max(speed.selectedIndex + by, 0), last);
+}
+
+function time(seconds) {
+  const whole = Math.floor(seconds);
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+}
+
+const KEYS = {
+  " ": () => setPlaying(!player.isPlaying),
+  ArrowLeft: () => draw(player.at - JUMP),
+  ArrowRight: () => draw(player.at + JUMP),
+  Home: () => draw(0),
+  End: () => draw(player.length),
+  "<": () => faster(-1),
+  ">": () => faster(1),
+};
+
+document.addEventListener(
+  "keydown",
+  (event) => {
+    // Fields, buttons and links have their own keys; the terminal's field is no field here.
+    const isOwn = event.target.closest("input, select, button, a") !== null;
+    const does = KEYS[event.key];
+    if (isOwn || !does || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    does();
+  },
+  true,
+);
+play.addEventListener("click", () => setPlaying(!player.isPlaying));
+position.addEventListener("input", () => draw(Number(position.value)));
+
+/** Seconds that an arrow goes. */
+const JUMP = 5;
+
+/** Records that are asked for at once: the most that there are on a page. */
+const PAGE = 1000;
+
+/** Has the terminal begin each line at its left end (LNM). */
+const NEW_LINES = new TextEncoder().encode("\x1b[20h");
+
+/** Bytes that a page holds. */
+const MAX_BYTES = 64 << 20;
+
+try {
+  const more = await load();
+  position.max = String(player.length);
+  one("#player").hidden = false;
+  one("#keys-hint").hidden = false;
+  say(`The recording is ready.${more}`);
+  draw(0);
+  play.focus();
+} catch (error) {
+  complain(error);
+}

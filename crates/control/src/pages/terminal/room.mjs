@@ -1,0 +1,248 @@
+// Who takes part in a session, who asks for control, and the buttons for both. The page that opened
+// the session and the ones that watch it share this.
+
+import { engine, page, path, platform } from "/terminal/engine.mjs";
+import { NOTICE } from "/terminal/webtty.mjs";
+
+const one = (selector) => document.querySelector(selector);
+
+/** Says how things are. */
+export function say(text) {
+  one("#state").textContent = text;
+}
+
+/** Says what went wrong, or nothing. */
+export function complain(error) {
+  const alert = one("#error");
+  alert.textContent = error?.message ?? error ?? "";
+  alert.hidden = !alert.textContent;
+}
+
+let members;
+
+/** The names of the members of the workspace; engines know them by their ids. */
+export async function knowMembers() {
+  if (members) return;
+  members = new Map();
+  try {
+    const at = `/api/workspaces/${page.workspace}/members?pageSize=100`;
+    for (const member of (await platform(at)).members) members.set(member.id, member.name);
+  } catch (error) {
+    // Then people are called by their ids.
+    console.warn(error);
+  }
+}
+
+/** What a person is called, whom an engine names by an id or a name. */
+export const nameOf = (user) => members?.get(user) || user || "Somebody";
+
+/** A button that does something that can be refused. */
+export function button(label, does, name = label) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.className = "quiet";
+  made.textContent = label;
+  made.ariaLabel = name;
+  made.addEventListener("click", () => attempt(made, does));
+  return made;
+}
+
+/** Does what a button is for; not twice at a time. */
+export async function attempt(of, does) {
+  // Not `disabled`, which would take the focus away.
+  if (of.ariaDisabled === "true") return;
+  of.ariaDisabled = "true";
+  complain();
+  try {
+    await does();
+  } catch (error) {
+    complain(error);
+  } finally {
+    of.ariaDisabled = "false";
+  }
+}
+
+export class Room {
+  /**
+   * `session` is its id, `me` the participant's. `decide(request, grant)` answers a request;
+   * `rules` says that the person answers for the session even without control.
+   */
+  constructor({ session, me, decide, rules }) {
+    Object.assign(this, { session, me, decide, rules });
+    this.users = new Map();
+    this.shown = new Map();
+    this.controls = false;
+    one("#people-section").hidden = false;
+    void this.look();
+  }
+
+  /** Something changed about who takes part. */
+  notice(notice) {
+    if (notice.user) this.users.set(notice.participantId, notice.user);
+    if (notice.kind === NOTICE.requested) {
+      this.ask({ id: notice.requestId, who: nameOf(notice.user), reason: notice.reason });
+    }
+    if (PEOPLE.includes(notice.kind)) void this.look();
+  }
+
+  /** Reads who takes part, and for who rules, who asks; at most one time at once. */
+  async look() {
+    if (this.looking) {
+      this.lookAgain = true;
+      return;
+    }
+    this.looking = true;
+    try {
+      await knowMembers();
+      const people = await engine(path("sessions", this.session, "participants"));
+      const asks = await engine(path("sessions", this.session, "control-requests"));
+      this.#show(people.filter((person) => person.live.connected), asks);
+      this.#asked(asks);
+    } catch (error) {
+      // Who may not see who takes part still watches.
+      console.warn(error);
+    } finally {
+      this.looking = false;
+    }
+    if (this.lookAgain) {
+      this.lookAgain = false;
+      await this.look();
+    }
+  }
+
+  /** Somebody asks, and this person can answer. */
+  ask({ id, who, reason }) {
+    if (this.shown.has(id)) return;
+    const box = document.createElement("div");
+    box.className = "request";
+    const text = document.createElement("p");
+    const why = reason ? `: “${reason}”` : " and gives no reason.";
+    text.textContent = `${who} asks for control${why}`;
+    const answer = (grant) => async () => {
+      await this.decide(id, grant);
+      this.forget(id);
+    };
+    const choice = document.createElement("div");
+    choice.className = "bar";
+    choice.append(
+      button("Grant", answer(true), `Grant control to ${who}`),
+      button("Refuse", answer(false), `Refuse control to ${who}`),
+    );
+    box.append(text, choice);
+    one("#requests").append(box);
+    this.shown.set(id, box);
+  }
+
+  /** A request was answered, by whomever. */
+  forget(id) {
+    const box = this.shown.get(id);
+    if (!box) return;
+    const had = box.contains(document.activeElement);
+    box.remove();
+    this.shown.delete(id);
+    if (had) one("#terminal").focus();
+  }
+
+  /** Nobody takes part any more. */
+  close() {
+    for (const id of [...this.shown.keys()]) this.forget(id);
+    one("#people-section").hidden = true;
+  }
+
+  #asked(requests) {
+    for (const { id, status, reason, requester_participant_id: asker } of requests) {
+      // What is not in the list may be newer than the list.
+      if (status !== "pending") this.forget(id);
+      else if ((this.rules || this.controls) && asker !== this.me) {
+        this.ask({ id, who: this.#name(asker), reason });
+      }
+    }
+  }
+
+  #show(people, requests) {
+    const list = one("#people");
+    const held = requests.find((request) => request.status === "granted");
+    const entries = people.map((person) => this.#entry(person, held));
+    // What did not change stays, and the focus with it.
+    if (list.textContent !== entries.map((entry) => entry.textContent).join("")) {
+      list.replaceChildren(...entries);
+    }
+  }
+
+  #entry(person, held) {
+    const entry = document.createElement("li");
+    entry.className = "row";
+    if (person.user_id) this.users.set(person.id, person.user_id);
+    const text = document.createElement("span");
+    const name = this.#name(person.id);
+    const [has, sees] = person.id === this.me ? ["have", "watch"] : ["has", "watches"];
+    text.textContent = `${name} ${person.live.controller ? `${has} control` : sees}`;
+    entry.append(text);
+    if (!this.rules || person.id === this.me) return entry;
+    const choice = document.createElement("span");
+    const holds = person.live.controller && held?.requester_participant_id === person.id;
+    if (holds) {
+      choice.append(button("Take control back", () => this.revoke(held.id)), " ");
+    }
+    const remove = () => this.#remove(person.id);
+    choice.append(button("Remove", remove, `Remove ${name}`));
+    entry.append(choice);
+    return entry;
+  }
+
+  /** Takes back what a request had given. */
+  async revoke(request) {
+    await resolve(this.session, request, "revoke", this.me);
+    await this.look();
+  }
+
+  async #remove(participant) {
+    const body = { reason: "removed on the page" };
+    const at = path("sessions", this.session, "participants", participant);
+    await engine(at, { method: "POST", body });
+    await this.look();
+  }
+
+  #name(id) {
+    if (id === this.me) return "You";
+    return nameOf(this.users.get(id));
+  }
+}
+
+/** Answers a request over the API; `approver` is absent for an owner. */
+export async function resolve(session, request, action, approver) {
+  const body = { action };
+  if (approver) body.approver_participant_id = approver;
+  const at = path("sessions", session, "control-requests", request);
+  return await engine(at, { method: "POST", body });
+}
+
+/** Why a command ended, as a sentence. */
+export function ending({ returnCode, termination }) {
+  const reason = REASONS[termination?.reason];
+  const signal = termination?.signal ? ` (SIG${termination.signal})` : "";
+  return reason ? `The session ended: ${reason}${signal}.` : `The session ended with ${returnCode}.`;
+}
+
+const REASONS = {
+  2: "a signal ended it",
+  3: "its client was gone for too long",
+  4: "nothing happened for too long",
+  5: "it ran for as long as it may",
+  6: "the server goes down",
+  7: "somebody ended it",
+  8: "its recording could not go on",
+};
+
+const PEOPLE = [
+  NOTICE.joined,
+  NOTICE.left,
+  NOTICE.requested,
+  NOTICE.granted,
+  NOTICE.refused,
+  NOTICE.revoked,
+  NOTICE.expired,
+];
+
+/** Whether the person opened the session, or manages the project. */
+export const isMine = (session) => session.initiator_user_id === page.user;

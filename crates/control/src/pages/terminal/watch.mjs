@@ -1,0 +1,246 @@
+// Watches a session, asks for control, and types once it was granted.
+
+import { STREAM_SECONDS, engine, page, path, streamAddress } from "/terminal/engine.mjs";
+import { Room, attempt, complain, ending, isMine, resolve, say } from "/terminal/room.mjs";
+import { Screen } from "/terminal/screen.mjs";
+import { Stream } from "/terminal/stream.mjs";
+import { NOTICE, STREAM } from "/terminal/webtty.mjs";
+
+const one = (selector) => document.querySelector(selector);
+const [ask, giveBack, again, terminate] = ["#ask", "#give-back", "#again", "#terminate"].map(one);
+const mayAsk = page.may.has("webtty.sessions.read-write");
+
+let stream;
+let screen;
+let room;
+let me;
+let request;
+let rules = false;
+let tries = 0;
+let until = 0;
+
+async function begin() {
+  again.hidden = true;
+  const session = await engine(path("sessions", page.subject));
+  one("#name").textContent = `of ${new Date(session.started_at).toLocaleString()}`;
+  if (!session.live.available) {
+    ended(session.exit_code === undefined ? "The session has ended." : `The session ended with ${session.exit_code}.`);
+    return;
+  }
+  if (!session.live.attachable) {
+    throw new Error("Nobody can watch this session: only its two ends can read it.");
+  }
+  rules = isMine(session) || page.may.has(OWNERS);
+  terminate.hidden = !rules;
+  const participants = path("sessions", page.subject, "participants");
+  const body = { role: "spectator", transport: "websocket" };
+  // The stream lasts for as long as the token with which it was asked for.
+  const mine = await engine(participants, { method: "POST", body, lasting: true });
+  me = mine.id;
+  until = Date.now() + (STREAM_SECONDS - 60) * 1000;
+  screen ??= new Screen(one("#terminal"), { typed });
+  const address = streamAddress(`${participants}/${encodeURIComponent(me)}/stream`);
+  stream = new Stream(address, { opened: () => attach(mine.attach_grant), heard: hear, ended: lost });
+}
+
+function attach(grant) {
+  const attachGrant = Uint8Array.from(atob(grant), (byte) => byte.charCodeAt(0));
+  // As a spectator over a WebSocket, who reads, asks for control and takes it.
+  const capabilities = mayAsk ? [1, 2, 3] : [1];
+  stream.send("attach", {
+    sessionId: page.subject,
+    participantId: me,
+    attachGrant,
+    requestedRole: 1,
+    transport: 2,
+    capabilities,
+  });
+}
+
+function hear(message) {
+  switch (message.kind) {
+    case "data":
+      // Who cannot draw this fast begins anew from the screen as it is.
+      if (message.data && !screen.write(message.data)) void reattach("The terminal writes too fast to follow.");
+      break;
+    case "heartbeat":
+      if (message.notice) notice(message.notice);
+      break;
+    case "close":
+      ended(ending(message));
+      break;
+    case "error":
+    case "protocolError":
+      complain(message.msg);
+      ended("The session is over for you.");
+      break;
+    default:
+      break;
+  }
+}
+
+function notice(notice) {
+  const isMe = notice.participantId === me;
+  switch (notice.kind) {
+    case NOTICE.snapshot:
+      screen.reset(notice.size);
+      if (!room) seen();
+      break;
+    case NOTICE.resized:
+      screen.resize(notice.size);
+      break;
+    case NOTICE.granted:
+      if (isMe) control(true, notice.requestId);
+      else if (screen.typing) control(false);
+      break;
+    case NOTICE.revoked:
+      if (isMe || !notice.participantId) over("Control went back.");
+      break;
+    case NOTICE.refused:
+      if (isMe) over("You were refused.");
+      break;
+    case NOTICE.expired:
+      if (isMe) over("Nobody answered in time.");
+      break;
+    case NOTICE.kicked:
+      if (Date.now() >= until) {
+        // An engine has go whose token ended, too.
+        void reattach("The time to watch was over.");
+        break;
+      }
+      ended("You were removed from this session.");
+      again.hidden = false;
+      break;
+    default:
+      break;
+  }
+  room?.notice(notice);
+}
+
+/** The first screen is there. */
+function seen() {
+  tries = 0;
+  const decide = async (id, grant) => {
+    if (screen.typing) stream.send("heartbeat", { decision: { requestId: id, grant } });
+    else await resolve(page.subject, id, grant ? "grant" : "refuse");
+  };
+  room = new Room({ session: page.subject, me, decide, rules });
+  ask.hidden = !mayAsk;
+  say("You watch.");
+}
+
+function control(has, of) {
+  if (of) request = of;
+  const focused = ask.contains(document.activeElement);
+  screen.setTyping(has);
+  if (room) room.controls = has;
+  giveBack.hidden = !has;
+  ask.hidden = has || !mayAsk;
+  if (has) {
+    say("You have control: what you type in the terminal is typed there.");
+    // Never into the terminal: what is being typed elsewhere would go there.
+    if (focused || document.activeElement === document.body) one("#terminal").focus();
+  }
+}
+
+/** A request is over: answered, or taken back. */
+function over(text) {
+  const had = screen.typing;
+  control(false);
+  request = undefined;
+  say(text);
+  if (had && one("#terminal").contains(document.activeElement)) one("#reason").focus();
+}
+
+function typed(data) {
+  for (let at = 0; at < data.length; at += PIECE) {
+    stream.send("data", { type: STREAM.stdin, data: data.subarray(at, at + PIECE) });
+  }
+}
+
+async function reattach(why) {
+  leave();
+  say(`${why} Trying again …`);
+  tries += 1;
+  if (tries > MAX_TRIES) {
+    again.hidden = false;
+    say(why);
+    return;
+  }
+  await new Promise((resume) => setTimeout(resume, 500 * 2 ** tries));
+  await begin().catch((error) => {
+    complain(error);
+    again.hidden = false;
+  });
+}
+
+function lost(why) {
+  if (why) void reattach(why);
+}
+
+function leave() {
+  stream?.close();
+  if (screen) control(false);
+  room?.close();
+  room = undefined;
+  ask.hidden = true;
+}
+
+function ended(text) {
+  leave();
+  say(text);
+  terminate.hidden = true;
+  const replay = one("#replay-page");
+  if (replay) replay.hidden = false;
+}
+
+ask.addEventListener("submit", (event) => {
+  event.preventDefault();
+  void attempt(ask.querySelector("button"), async () => {
+    const reason = one("#reason").value.trim();
+    const control_seconds = Number(one("#minutes").value) * 60;
+    const body = { participant_id: me, control_seconds };
+    if (reason) body.reason = reason;
+    const asked = path("sessions", page.subject, "control-requests");
+    const made = await engine(asked, { method: "POST", body });
+    request ??= made.id;
+    if (!screen.typing) say("You asked for control. Somebody has to grant it.");
+  });
+});
+giveBack.addEventListener("click", () =>
+  attempt(giveBack, async () => {
+    await resolve(page.subject, request, "revoke", me);
+  }),
+);
+again.addEventListener("click", () =>
+  attempt(again, async () => {
+    tries = 0;
+    await begin();
+  }),
+);
+terminate.addEventListener("click", () =>
+  attempt(terminate, async () => {
+    if (confirm("End the session for everybody?")) {
+      await engine(path("sessions", page.subject), { method: "DELETE" });
+    }
+  }),
+);
+
+/** What owners and admins hold, who answer for every session. */
+const OWNERS = "webtty.logs.read-only";
+
+/** Bytes of one message. */
+const PIECE = 16 * 1024;
+
+/** Attempts to come back before the person is asked. */
+const MAX_TRIES = 5;
+
+// Who rules sees what others ask for, which the stream tells to who has control alone.
+setInterval(() => {
+  if (room && rules && !document.hidden) void room.look();
+}, 3000);
+
+begin().catch((error) => {
+  complain(error);
+  again.hidden = false;
+});

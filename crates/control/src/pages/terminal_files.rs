@@ -1,0 +1,51 @@
+//! What the pages with a terminal load: scripts of ours, and xterm.js, which the build took in or did
+//! not (`build.rs`).
+
+use axum::response::{IntoResponse as _, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use types::problem::Problem;
+
+use super::layout::PageRefusal;
+use crate::extract::Path;
+
+/// `GET /terminal/{file}`
+pub(super) async fn serve(Path(name): Path<String>) -> Result<Response, PageRefusal> {
+    let found = OURS
+        .iter()
+        .map(|(name, text)| (name, text.as_bytes()))
+        .chain(XTERM.iter().map(|(name, bytes)| (name, *bytes)))
+        .find(|(known, _)| **known == name);
+    let (_, bytes) = found.ok_or_else(Problem::not_found)?;
+    let kind = match name.rsplit_once('.') {
+        Some((_, "mjs")) => "text/javascript; charset=utf-8",
+        Some((_, "css")) => "text/css; charset=utf-8",
+        _ => "text/plain; charset=utf-8",
+    };
+    let headers = [
+        (CONTENT_TYPE, kind),
+        // To be of the same version as the page that names it.
+        (CACHE_CONTROL, "no-cache"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    Ok((headers, bytes).into_response())
+}
+
+/// Whether this build has a terminal.
+pub(super) const fn has_terminal() -> bool {
+    !XTERM.is_empty()
+}
+
+/// The files of xterm.js: all of them or none.
+const XTERM: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
+
+const OURS: [(&str, &str); 9] = [
+    ("webtty.mjs", include_str!("terminal/webtty.mjs")),
+    ("engine.mjs", include_str!("terminal/engine.mjs")),
+    ("stream.mjs", include_str!("terminal/stream.mjs")),
+    ("screen.mjs", include_str!("terminal/screen.mjs")),
+    ("room.mjs", include_str!("terminal/room.mjs")),
+    ("list.mjs", include_str!("terminal/list.mjs")),
+    ("open.mjs", include_str!("terminal/open.mjs")),
+    ("watch.mjs", include_str!("terminal/watch.mjs")),
+    ("replay.mjs", include_str!("terminal/replay.mjs")),
+];

@@ -1,0 +1,66 @@
+//! Registered `WebTTY` servers of a project (CP-12), under permissions of their own (WT-6): their
+//! records and their enrollment.
+//!
+//! A record is made first, and the host that has the keys enrolls itself, once. Engines hear of
+//! every change within a second, and admit no tunnel of a server that is not enrolled and active.
+
+mod enrollment;
+mod manage;
+mod read;
+
+use std::sync::Arc;
+
+use api::control::webtty_servers::{CREATE, DELETE, ENROLL, GET, LIST, UPDATE};
+use axum::Router;
+use jiff::Timestamp;
+use serde_json::json;
+use store::projects::Project;
+use store::webtty_servers::WebttyServer;
+use store::{Tx, workspaces};
+use types::permission::Permission;
+use types::problem::Problem;
+
+use crate::access;
+use crate::app::App;
+use crate::caller::Principal;
+use crate::problem::{Answer, Refusal};
+use crate::projects::trail;
+use crate::route::Serve as _;
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .serve(LIST, read::list)
+        .serve(CREATE, manage::create)
+        .serve(GET, read::get)
+        .serve(UPDATE, manage::update)
+        .serve(DELETE, manage::delete)
+        .serve(ENROLL, enrollment::enroll)
+}
+
+/// The project, if the caller may change its servers. Of two changes at once, one comes after the
+/// other.
+async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Project> {
+    let found = access::project(tx, who, id, Permission::NetworkWebttyServersReadWrite).await?;
+    workspaces::lock(tx, found.project.workspace_id).await?;
+    Ok(found.project)
+}
+
+async fn record(
+    tx: &mut Tx,
+    who: &Principal,
+    project: &Project,
+    action: &str,
+    server: &WebttyServer,
+    now: Timestamp,
+) -> Answer<()> {
+    let details = json!({"server": server.id, "name": server.name});
+    let workspace = project.workspace_id;
+    trail::record(tx, who, workspace, project.id, action, details, now).await
+}
+
+fn bad(field: &str, detail: impl Into<String>) -> Refusal {
+    Problem::invalid_request(detail.into())
+        .with_field(field)
+        .into()
+}

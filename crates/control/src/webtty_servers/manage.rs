@@ -1,0 +1,200 @@
+//! Registering, changing and removing servers.
+
+use std::sync::Arc;
+
+use api::control::webtty_servers::{
+    CreateWebttyServer, CreatedWebttyServer, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS,
+    UpdateWebttyServer, WebttyServer, WebttyServerChange,
+};
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use serde_json::json;
+use store::webtty_servers as stored;
+use store::{Conflict, Error};
+use types::client::{Labels, check_labels};
+use types::id::WebttyServerId;
+use types::problem::Problem;
+use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatus};
+
+use super::read::{named, shown};
+use super::{bad, locked, record};
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, WebttyServersWrite};
+use crate::extract::{Body, Path, Segment};
+use crate::problem::{Answer, Refusal};
+use crate::random;
+
+pub(super) async fn create(
+    Caller { who, .. }: Caller<WebttyServersWrite>,
+    State(app): State<Arc<App>>,
+    Segment(project_id): Segment,
+    Body(body): Body<CreateWebttyServer>,
+) -> Answer<(StatusCode, Json<CreatedWebttyServer>)> {
+    let encryption = body.encryption_policy.unwrap_or(EncryptionPolicy::Disabled);
+    if encryption == EncryptionPolicy::WorkspaceManaged {
+        let detail = "encryptionPolicy=workspace_managed is not available here";
+        return Err(Problem::feature_unavailable("encryptionPolicy")
+            .with_detail(detail)
+            .into());
+    }
+    let recording = body.recording_policy.unwrap_or(RecordingPolicy::Recorded);
+    let access = body.access_policy.unwrap_or(AccessPolicy::ProjectMembers);
+    let name = name(&body.name)?;
+    let description = body.description.as_deref().map(description).transpose()?;
+    let labels = labels(body.labels.unwrap_or_default())?;
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let project = locked(&mut tx, &who, &project_id).await?;
+    access::require_usable(&project)?;
+    if stored::count(&mut tx, project.id).await? >= MAX_SERVERS {
+        let detail = format!("The project has {MAX_SERVERS} registered servers already.");
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
+    let server = stored::WebttyServer {
+        id: WebttyServerId::new(random::millis(now), random::bytes()?),
+        project_id: project.id,
+        name,
+        description,
+        status: ServerStatus::PendingEnrollment.to_string(),
+        recording_policy: recording.to_string(),
+        encryption_policy: encryption.to_string(),
+        access_policy: access.to_string(),
+        labels: json!(labels),
+        enrolment: None,
+        enrolled_at: None,
+        created_by: who.user.id,
+        created_at: now,
+        updated_at: now,
+    };
+    stored::insert(&mut tx, &server).await.map_err(taken)?;
+    record(
+        &mut tx,
+        &who,
+        &project,
+        "webtty_server.created",
+        &server,
+        now,
+    )
+    .await?;
+    tx.commit().await?;
+    let server = shown(&server, &project)?;
+    Ok((StatusCode::CREATED, Json(CreatedWebttyServer { server })))
+}
+
+pub(super) async fn update(
+    Caller { who, .. }: Caller<WebttyServersWrite>,
+    State(app): State<Arc<App>>,
+    Path((project_id, server_id)): Path<(String, String)>,
+    Body(body): Body<UpdateWebttyServer>,
+) -> Answer<Json<WebttyServer>> {
+    let new_name = body.name.as_deref().map(name).transpose()?;
+    let new_description = body
+        .description
+        .map(|given| given.as_deref().map(description).transpose())
+        .transpose()?;
+    let new_labels = body.labels.map(labels).transpose()?;
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let project = locked(&mut tx, &who, &project_id).await?;
+    let old = named(&mut tx, &project, &server_id).await?;
+    if body.status.is_some() && old.enrolment.is_none() {
+        let detail = "The server is not enrolled; it is active when it is.";
+        let refusal = Problem::new(409, "not_enrolled", detail).with_field("status");
+        return Err(refusal.into());
+    }
+    let status = body.status.map(|to| match to {
+        WebttyServerChange::Active => ServerStatus::Active.to_string(),
+        WebttyServerChange::Suspended => ServerStatus::Suspended.to_string(),
+    });
+    let mut new = stored::WebttyServer {
+        name: new_name.unwrap_or_else(|| old.name.clone()),
+        description: new_description.unwrap_or_else(|| old.description.clone()),
+        status: status.unwrap_or_else(|| old.status.clone()),
+        recording_policy: body
+            .recording_policy
+            .map_or_else(|| old.recording_policy.clone(), |to| to.to_string()),
+        access_policy: body
+            .access_policy
+            .map_or_else(|| old.access_policy.clone(), |to| to.to_string()),
+        labels: new_labels.map_or_else(|| old.labels.clone(), |to| json!(to)),
+        ..old.clone()
+    };
+    if new == old {
+        return Ok(Json(shown(&old, &project)?));
+    }
+    new.updated_at = now;
+    stored::update(&mut tx, &new).await.map_err(taken)?;
+    let action = match body.status.filter(|_| new.status != old.status) {
+        Some(WebttyServerChange::Active) => "webtty_server.resumed",
+        Some(WebttyServerChange::Suspended) => "webtty_server.suspended",
+        None => "webtty_server.updated",
+    };
+    record(&mut tx, &who, &project, action, &new, now).await?;
+    tx.commit().await?;
+    Ok(Json(shown(&new, &project)?))
+}
+
+pub(super) async fn delete(
+    Caller { who, .. }: Caller<WebttyServersWrite>,
+    State(app): State<Arc<App>>,
+    Path((project_id, server_id)): Path<(String, String)>,
+) -> Answer<StatusCode> {
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    let project = locked(&mut tx, &who, &project_id).await?;
+    let server = named(&mut tx, &project, &server_id).await?;
+    stored::delete(&mut tx, project.id, server.id, now).await?;
+    record(
+        &mut tx,
+        &who,
+        &project,
+        "webtty_server.deleted",
+        &server,
+        now,
+    )
+    .await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn taken(error: Error) -> Refusal {
+    match error {
+        Error::Conflict(Conflict::ServerNameTaken) => {
+            let detail = "The project has a registered server of this name already.";
+            let refusal = Problem::new(409, "name_taken", detail).with_field("name");
+            refusal.into()
+        }
+        other => other.into(),
+    }
+}
+
+fn name(given: &str) -> Answer<String> {
+    let name = given.trim();
+    let length = name.chars().count();
+    if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(char::is_control) {
+        let detail = format!("a name has 1 to {MAX_NAME_CHARS} characters, and no control ones");
+        return Err(bad("name", detail));
+    }
+    Ok(name.to_owned())
+}
+
+fn description(given: &str) -> Answer<String> {
+    let text = given.trim();
+    let is_odd = |letter: char| letter.is_control() && letter != '\n';
+    if text.chars().count() > MAX_DESCRIPTION_CHARS || text.chars().any(is_odd) {
+        let detail = format!("a description has at most {MAX_DESCRIPTION_CHARS} characters");
+        return Err(bad("description", detail));
+    }
+    Ok(text.to_owned())
+}
+
+fn labels(given: Labels) -> Answer<Labels> {
+    check_labels(&given).map_err(Problem::from)?;
+    Ok(given)
+}
+
+/// Servers of one project: a fleet, and what its engine keeps in memory of them (half a kilobyte
+/// each) stays small.
+const MAX_SERVERS: u64 = 500;

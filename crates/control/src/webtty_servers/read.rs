@@ -1,0 +1,119 @@
+//! `GET` of registered servers.
+
+use std::sync::Arc;
+
+use api::control::Paging as Place;
+use api::control::webtty_servers::{WebttyServer, WebttyServerList};
+use axum::Json;
+use axum::extract::State;
+use serde::de::DeserializeOwned;
+use store::projects::Project;
+use store::webtty_servers;
+use store::{Conn, Paging};
+use types::permission::Permission;
+use types::problem::Problem;
+use types::webtty::ServerStatus;
+
+use super::enrollment::Enrolled;
+use crate::access;
+use crate::app::App;
+use crate::caller::{Caller, WebttyServersRead};
+use crate::extract::{Path, Query, Segment};
+use crate::problem::Answer;
+use crate::wire::date;
+
+pub(super) async fn list(
+    caller: Caller<WebttyServersRead>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    mut query: Query,
+) -> Answer<Json<WebttyServerList>> {
+    let page = query.page()?;
+    let search = query.text("q").filter(|text| !text.is_empty());
+    let status = query.word("status", &STATUSES)?;
+    query.finish()?;
+    let mut conn = app.store.read().await?;
+    let found = access::project(&mut conn, &caller.who, &id, PERMISSION).await?;
+    let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
+    let (search, status) = (search.as_deref(), status.map(ServerStatus::as_str));
+    let rows = webtty_servers::list(&mut conn, found.project.id, search, status, paging).await?;
+    let shown = rows.items.iter().map(|row| shown(row, &found.project));
+    Ok(Json(WebttyServerList {
+        servers: shown.collect::<Answer<_>>()?,
+        paging: Place::new(page.page, page.size, rows.total),
+    }))
+}
+
+pub(super) async fn get(
+    caller: Caller<WebttyServersRead>,
+    State(app): State<Arc<App>>,
+    Path((project_id, server_id)): Path<(String, String)>,
+    query: Query,
+) -> Answer<Json<WebttyServer>> {
+    query.finish()?;
+    let mut conn = app.store.read().await?;
+    let found = access::project(&mut conn, &caller.who, &project_id, PERMISSION).await?;
+    let server = named(&mut conn, &found.project, &server_id).await?;
+    Ok(Json(shown(&server, &found.project)?))
+}
+
+/// The server with this id, of a project that the caller may see.
+pub(super) async fn named(
+    conn: &mut Conn,
+    project: &Project,
+    id: &str,
+) -> Answer<webtty_servers::WebttyServer> {
+    let id = id.parse().map_err(|_| Problem::not_found())?;
+    let found = webtty_servers::by_id(conn, project.id, id).await?;
+    found.ok_or_else(|| Problem::not_found().into())
+}
+
+/// A server as callers see it.
+pub(super) fn shown(row: &webtty_servers::WebttyServer, project: &Project) -> Answer<WebttyServer> {
+    let enrolled: Option<Enrolled> = match &row.enrolment {
+        Some(kept) => Some(read(row, kept.clone())?),
+        None => None,
+    };
+    let enrolled = enrolled.unwrap_or_default();
+    let word = |text: &String| serde_json::Value::String(text.clone());
+    Ok(WebttyServer {
+        id: row.id.to_string(),
+        workspace_id: project.workspace_id.to_string(),
+        project_id: row.project_id.to_string(),
+        name: row.name.clone(),
+        description: row.description.clone(),
+        status: read(row, word(&row.status))?,
+        recording_policy: read(row, word(&row.recording_policy))?,
+        encryption_policy: read(row, word(&row.encryption_policy))?,
+        access_policy: read(row, word(&row.access_policy))?,
+        labels: read(row, row.labels.clone())?,
+        capabilities: enrolled.capabilities,
+        server_public_key: enrolled.server_public_key,
+        server_signing_key_id: enrolled.server_signing_key_id,
+        server_signing_public_key: enrolled.server_signing_public_key,
+        server_fingerprint: enrolled.server_fingerprint,
+        server_key_algorithm: enrolled.server_key_algorithm,
+        enrolled_at: row.enrolled_at.map(date),
+        created_by_user_id: Some(row.created_by.to_string()),
+        created_at: date(row.created_at),
+        updated_at: date(row.updated_at),
+    })
+}
+
+/// What is stored was written here.
+fn read<T: DeserializeOwned>(
+    row: &webtty_servers::WebttyServer,
+    stored: serde_json::Value,
+) -> Answer<T> {
+    T::deserialize(stored).map_err(|_| {
+        tracing::error!(server.id = %row.id, "the record of a server is not what was written");
+        Problem::internal().into()
+    })
+}
+
+const PERMISSION: Permission = Permission::NetworkWebttyServersReadOnly;
+const STATUSES: [(&str, ServerStatus); 3] = [
+    ("pending_enrollment", ServerStatus::PendingEnrollment),
+    ("active", ServerStatus::Active),
+    ("suspended", ServerStatus::Suspended),
+];

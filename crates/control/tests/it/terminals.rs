@@ -1,0 +1,92 @@
+//! The pages of terminals as the server makes them: who gets one, and where its script may go.
+
+use serde_json::json;
+use store::members::Role;
+
+use crate::node;
+use crate::support::TestControl;
+
+#[tokio::test]
+async fn a_terminal_page_is_for_members_and_may_reach_its_engine_alone() {
+    let control = TestControl::start("").await;
+    let (ada, grace) = (control.person("Ada").await, control.person("Grace").await);
+    control.person("Eve").await;
+    control.join(&grace, ada.workspace, Role::Viewer).await;
+    let project = control.project(&ada).await;
+    let (id, endpoint) = (project.id, &project.endpoint);
+    let list = format!("/projects/{id}/terminals");
+    let pages = [
+        list.clone(),
+        format!("{list}/web-1"),
+        format!("/projects/{id}/sessions/wts_1"),
+        format!("/projects/{id}/sessions/wts_1/replay"),
+    ];
+    for page in &pages {
+        let answer = control.browser().open(page).await;
+        assert_eq!(answer.status, 303, "{page}");
+        let login = format!("/login?next={page}");
+        assert_eq!(answer.location.as_deref(), Some(login.as_str()));
+        // What is not theirs to see is not there.
+        assert_eq!(control.signed_in("Eve").await.open(page).await.status, 404);
+        for name in ["Ada", "Grace"] {
+            let answer = control.signed_in(name).await.open(page).await;
+            assert_eq!(answer.status, 200, "{page} {name}");
+            let policy = answer.header("content-security-policy");
+            let own = format!("{endpoint}.engine.example");
+            let connect = if *page == pages[1] {
+                format!("connect-src 'self' https://{own} wss://{own} wss://*.t.engine.example;")
+            } else {
+                format!("connect-src 'self' https://{own} wss://{own};")
+            };
+            assert!(policy.contains(&connect), "{page}: {policy}");
+            assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'self';"));
+            assert!(!answer.text.contains("<script>"), "{}", answer.text);
+            let may_read_logs = answer.text.contains("webtty.logs.read-only");
+            assert_eq!(may_read_logs, name == "Ada", "{page}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_address_names_is_text_on_the_page() {
+    let control = TestControl::start("").await;
+    let ada = control.person("Ada").await;
+    let project = control.project(&ada).await;
+    let path = format!("/projects/{}/terminals/%22%3E%3Cscript%3E", project.id);
+    let mut browser = control.signed_in("Ada").await;
+    let answer = browser.open(&path).await;
+    assert_eq!(answer.status, 200);
+    assert!(!answer.text.contains("\"><script>"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn scripts_and_the_licence_of_what_others_made_are_served() {
+    let control = TestControl::start("").await;
+    let mut browser = control.browser();
+    for (name, kind) in [
+        ("webtty.mjs", "text/javascript; charset=utf-8"),
+        ("xterm.mjs", "text/javascript; charset=utf-8"),
+        ("xterm.css", "text/css; charset=utf-8"),
+        ("LICENSE-xterm.txt", "text/plain; charset=utf-8"),
+    ] {
+        let answer = browser.open(&format!("/terminal/{name}")).await;
+        assert_eq!(
+            answer.status, 200,
+            "{name}: `cargo xtask test` fetches it before the build"
+        );
+        assert_eq!(answer.header("content-type"), kind);
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+    }
+    assert_eq!(browser.open("/terminal/other.mjs").await.status, 404);
+}
+
+/// The pages write and read the messages of `crates/tty`, which has the same vectors.
+#[test]
+fn the_pages_speak_webtty() {
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/node/webtty_codec.mjs"
+    );
+    let done = node::run(&format!("await import({script:?})"), &json!({}));
+    assert!(done["vectors"].as_u64() > Some(15), "{done}");
+}

@@ -1,0 +1,48 @@
+//! Terminals in a real browser, with an engine that the script plays.
+
+use std::net::TcpListener;
+
+use serde_json::json;
+use store::members::Role;
+
+use crate::chromium::Site;
+use crate::support::PASSWORD;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_terminal_is_opened_watched_handed_over_and_replayed() {
+    // Free a moment ago: the platform has to know the engine's port before there is an engine.
+    let port = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    // Browsers know that names below `localhost` are this machine.
+    let domain = "engine.localhost";
+    let engines = json!([{"cluster_domain": domain}]);
+    let region = json!({
+        "provider": "other",
+        "region": "local",
+        "cluster_domain": domain,
+        "engine_port": port,
+    });
+    let catalogue = json!({"regions": [region]});
+    let site = Site::start_beside(&engines, &format!("catalog: {catalogue}")).await;
+    let (ada, grace) = (site.person("Ada").await, site.person("Grace").await);
+    site.join(&grace, ada.workspace, Role::Member).await;
+    let project = site.project(&ada).await;
+    let names = [
+        format!("{}.{domain}", project.endpoint),
+        format!("*.t.{domain}"),
+    ];
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    let given = json!({
+        "password": PASSWORD,
+        "project": project.id,
+        "endpoint": project.endpoint,
+        "domain": domain,
+        "port": port,
+        "certificate": made.cert.pem(),
+        "key": made.signing_key.serialize_pem(),
+        "people": {"ada": ada.user, "grace": grace.user},
+    });
+    site.run("terminals.mjs", given).await;
+}
