@@ -19,6 +19,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use self::contents::Contents;
 use crate::program;
 use crate::repository::Repository;
+use crate::web;
 
 /// One of the two programs that are shipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +65,8 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     }
     fs::create_dir_all(&out)?;
     if given.is_empty() {
+        // What is shipped has all pages.
+        web::run(repository)?;
         for flavour in [Flavour::Whole, Flavour::Agent] {
             given.push((flavour, build(repository, flavour, &out)?));
         }

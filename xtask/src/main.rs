@@ -2,8 +2,10 @@
 //!
 //! `up` starts the program as a newcomer meets it, `test` runs everything that a change must
 //! pass, `provision` installs what the tests need, `fuzz` feeds the parsers what nobody thought of,
-//! `bench` measures, `dist` makes packages, `systems` checks the agent for systems that it is not
-//! tested on, `tidy` checks the house rules, and `rules` writes `docs/rules.md`. The checks of `tidy` and `rules` are also tests of this package, so that a plain `cargo test` runs them.
+//! `bench` measures, `dist` makes packages, `web` fetches the terminal of the pages, `systems` checks
+//! the agent for systems that it is not tested on, `tidy` checks the house rules, and `rules` writes
+//! `docs/rules.md`. The checks of `tidy` and `rules` are also tests of this package, so that a plain
+//! `cargo test` runs them.
 #![expect(
     clippy::print_stderr,
     reason = "a task talks to the person who started it"
@@ -21,6 +23,7 @@ mod test;
 mod tidy;
 mod up;
 mod watch;
+mod web;
 
 use std::process::ExitCode;
 
@@ -50,6 +53,7 @@ fn run(args: &[String]) -> Result<()> {
         "provision" => provision::run(&repository, yes(rest)?).map(drop),
         "bench" => bench::run(&repository, rest),
         "dist" => dist::run(&repository, rest),
+        "web" => no_arguments(rest).and_then(|()| web::run(&repository).map(drop)),
         "fuzz" => fuzz::run(&repository, rest),
         "systems" => no_arguments(rest).and_then(|()| systems::run(&repository)),
         "tidy" => no_arguments(rest).and_then(|()| tidy::run(&repository)),
@@ -90,6 +94,7 @@ Usage: cargo xtask <task>
   fuzz [--seconds N] [target…]
                      every target of fuzz/, or those that are named, for N seconds (120)
   dist [--out DIR]   the packages: tarballs and .deb of the program and of the small agent
+  web                fetch the terminal of the platform's pages, which the next build takes in
   systems            the agent, type-checked for Windows and macOS
   tidy               the house rules: crate graph, banned crates, sources
   rules              write docs/rules.md from the rule ids that code and tests cite

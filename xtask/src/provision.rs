@@ -4,11 +4,13 @@
 //! visitor, the Python SDK as an agent, PostgreSQL as the platform's database, Chromium as a
 //! person's browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's
 //! programs as visitors that judge or attack, systemd's verifier of units, Prometheus' checker of
-//! metrics and rules, and judges and peers written in Python and for Node.
+//! metrics and rules, asciinema as a player of recorded terminals, and judges and peers written in
+//! Python and for Node.
 //! Programs that are there already are used as they are.
 //! The Python packages live in a virtual environment under the target directory, the Node packages
 //! in a directory beside it, and so do an nginx and a promtool that we fetched: their Debian packages
-//! would start services when they are installed, so they are unpacked there and never installed. PostgreSQL's package is installed without the cluster that
+//! would start services when they are installed, so they are unpacked there and never installed. The
+//! terminal of the pages is fetched, too, so that the program which is tested has it. PostgreSQL's package is installed without the cluster that
 //! it would make; the tests make their own, in temporary directories. `h2spec` is built where there
 //! is a Go for it, and its test says so where there is none.
 
@@ -27,6 +29,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::program;
 use crate::repository::Repository;
+use crate::web;
 
 /// Where the tests find the programs that they run.
 pub(crate) struct Provisions {
@@ -51,6 +54,8 @@ pub(crate) struct Provisions {
     /// systemd's verifier of units; only Linux has it.
     systemd_analyze: Option<PathBuf>,
     promtool: PathBuf,
+    /// A player of recorded terminals.
+    asciinema: PathBuf,
     /// The one program that may be missing: it needs Go.
     h2spec: Option<PathBuf>,
 }
@@ -73,6 +78,7 @@ impl Provisions {
             ("SVC_TEST_NGHTTPD", &self.nghttpd),
             ("SVC_TEST_SLOWHTTPTEST", &self.slowhttptest),
             ("SVC_TEST_PROMTOOL", &self.promtool),
+            ("SVC_TEST_ASCIINEMA", &self.asciinema),
         ];
         if let Some(analyze) = &self.systemd_analyze {
             environment.push(("SVC_TEST_SYSTEMD_ANALYZE", analyze));
@@ -105,6 +111,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
     }
     let python = python::environment(repository, &directory.join("python"))?;
     let node_packages = node::packages(repository, &directory.join("node"))?;
+    web::run(repository)?;
     let provisions = Provisions {
         nginx: debian::nginx(&directory).context("nginx is gone")?,
         curl: program::find("curl").context("curl is gone")?,
@@ -122,6 +129,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         slowhttptest: program::find("slowhttptest").context("slowhttptest is gone")?,
         systemd_analyze: program::find(ANALYZE),
         promtool: debian::promtool(&directory).context("promtool is gone")?,
+        asciinema: program::find("asciinema").context("asciinema is gone")?,
         h2spec: go::h2spec(repository, &directory.join("go"))?,
     };
     for (name, path) in provisions.environment() {
@@ -176,10 +184,12 @@ enum Need {
     Systemd,
     /// Prometheus, for its `promtool`.
     Prometheus,
+    /// The player and recorder of terminals; it is used to play.
+    Asciinema,
 }
 
 impl Need {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::CCompiler,
         Self::Curl,
         Self::Openssl,
@@ -194,6 +204,7 @@ impl Need {
         Self::Slowhttptest,
         Self::Systemd,
         Self::Prometheus,
+        Self::Asciinema,
     ];
 
     fn is_met(self, directory: &Path) -> bool {
@@ -216,6 +227,7 @@ impl Need {
                 .into_iter()
                 .any(|name| program::find(name).is_some()),
             Self::Prometheus => debian::promtool(directory).is_some(),
+            Self::Asciinema => program::find("asciinema").is_some(),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -239,6 +251,7 @@ impl Need {
             slowhttptest,
             systemd,
             prometheus,
+            asciinema,
         ] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
@@ -255,6 +268,7 @@ impl Need {
             Self::Slowhttptest => slowhttptest,
             Self::Systemd => systemd,
             Self::Prometheus => prometheus,
+            Self::Asciinema => asciinema,
         }
     }
 }
@@ -263,7 +277,7 @@ impl Need {
 struct Manager {
     program: &'static str,
     install: &'static str,
-    packages: [&'static str; 14],
+    packages: [&'static str; 15],
 }
 
 /// The first that is found is the system's. `test` drives apt-get itself; with the others
@@ -289,6 +303,7 @@ const MANAGERS: [Manager; 5] = [
             "slowhttptest",
             "systemd",
             "prometheus",
+            "asciinema",
         ],
     },
     Manager {
@@ -309,6 +324,7 @@ const MANAGERS: [Manager; 5] = [
             "slowhttptest",
             "systemd",
             "golang-github-prometheus",
+            "asciinema",
         ],
     },
     Manager {
@@ -329,6 +345,7 @@ const MANAGERS: [Manager; 5] = [
             "slowhttptest",
             "systemd",
             "prometheus",
+            "asciinema",
         ],
     },
     Manager {
@@ -350,6 +367,7 @@ const MANAGERS: [Manager; 5] = [
             // Never missing there, as below.
             "",
             "prometheus",
+            "asciinema",
         ],
     },
     Manager {
@@ -372,6 +390,7 @@ const MANAGERS: [Manager; 5] = [
             // Never missing there.
             "",
             "prometheus",
+            "asciinema",
         ],
     },
 ];

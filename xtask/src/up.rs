@@ -7,10 +7,12 @@ use anyhow::{Context as _, Result};
 
 use crate::program;
 use crate::repository::Repository;
+use crate::web;
 
 /// Builds the release binary with cargo's own progress and becomes `svc up --demo`, so that
 /// signals and the exit status are the program's.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
+    web::offer(repository);
     program::run(program::cargo().current_dir(repository.root()).args([
         "build",
         "--release",

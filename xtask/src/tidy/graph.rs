@@ -24,6 +24,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("api", &["types"]),
     // Layer 1, runtime: sockets and processes, without knowing what they serve.
     ("transport", &["wire"]),
+    ("pty", &[]),
     ("daemon", &["types"]),
     ("store", &["types"]),
     ("link", &["api", "types"]),
@@ -37,6 +38,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "http1",
             "link",
             "transport",
+            "tty",
             "types",
             "wire",
         ],
@@ -44,8 +46,20 @@ const EDGES: &[(&str, &[&str])] = &[
     ("client", &["http1", "transport", "types", "wire"]),
     ("inspector", &["client", "http1", "types"]),
     (
+        "terminal",
+        &["api", "client", "pty", "transport", "tty", "types"],
+    ),
+    (
         "control",
-        &["api", "credentials", "daemon", "store", "types", "webauthn"],
+        &[
+            "api",
+            "credentials",
+            "daemon",
+            "store",
+            "tty",
+            "types",
+            "webauthn",
+        ],
     ),
     ("mcp", &["api", "types"]),
     (
@@ -64,7 +78,9 @@ const EDGES: &[(&str, &[&str])] = &[
             "engine",
             "inspector",
             "mcp",
+            "terminal",
             "transport",
+            "tty",
             "turn",
             "types",
         ],
@@ -137,6 +153,16 @@ const BARRIERS: &[Barrier] = &[
         crates: &["inspector"],
         never: &["engine", "daemon", "credentials", "sqlx"],
         reason: "an agent shows what passes it, and contains no engine",
+    },
+    Barrier {
+        crates: &["pty"],
+        never: &["hyper", "axum", "reqwest", "rustls"],
+        reason: "a terminal of this host does not know the network",
+    },
+    Barrier {
+        crates: &["terminal"],
+        never: &["engine", "control", "store", "daemon", "axum", "sqlx"],
+        reason: "an agent shows its terminals, and contains no engine",
     },
     Barrier {
         crates: &["daemon"],

@@ -1,0 +1,319 @@
+//! Servers among the tunnels of an engine: which tunnels are servers, what they say about themselves
+//! in their labels, and which one a person means.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use types::webtty::Transport;
+
+/// The label that makes a tunnel a server, and its value.
+pub const APPLICATION: (&str, &str) = ("application-protocol", "svc.webtty");
+
+/// What is before all other labels.
+pub const PREFIX: &str = "svc.webtty.";
+
+/// One server, as `svc webtty list` shows it. What nobody said is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(default)]
+pub struct Server {
+    /// `online` or `offline`.
+    pub status: String,
+    /// Its tunnel.
+    pub tunnel_id: String,
+    /// `webtty` or `http`; empty for a byte stream.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tunnel_protocol: String,
+    /// `bytestream` or `datagram`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tunnel_type: String,
+    /// Of an HTTP tunnel.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub http_version: String,
+    /// What the server speaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
+    /// What is wrong with what it says that it speaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport_error: Option<String>,
+    /// Its sessions are managed by the engine.
+    pub managed: bool,
+    /// The name of its tunnel.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tunnel_name: String,
+    /// What people call it: the server's name, the tunnel's name, or the tunnel's id.
+    pub target: String,
+    /// What it is reached with: its server id, the tunnel's name, or the tunnel's id.
+    pub svc_url: String,
+    /// It has a public address.
+    pub publish: bool,
+    /// That address, with the port where it is not 443.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    /// It asks for a token there.
+    pub token_auth: bool,
+    /// The registered record.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub server_id: String,
+    /// Its name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub server_name: String,
+    /// Its workspace.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub workspace_id: String,
+    /// Its project.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub project_id: String,
+    /// The id of the key that sessions are sealed to.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub host_key_id: String,
+    /// `disabled` or `required`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub e2e: String,
+    /// `none` or `required`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub client_proof: String,
+    /// `disabled`, `explicit_key` or `workspace_managed`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub encryption_policy: String,
+    /// `exec`, `fs`.
+    pub capabilities: Vec<String>,
+    /// Where commands are opened.
+    pub exec_path: String,
+    /// Where files are.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub fs_path: String,
+    /// What serves them.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub fs_backend: String,
+    /// `read-write` or `read-only`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub fs_mode: String,
+    /// `spawn` or `login`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub execution_mode: String,
+    /// The system: `os_family`, `arch`, `os_id` and so on.
+    #[serde(flatten)]
+    pub facts: BTreeMap<String, String>,
+    /// What its owner wrote on it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Why there is no one server that a person means.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// No server is called so.
+    #[error("there is no server `{0}`")]
+    Unknown(String),
+    /// Several are.
+    #[error("`{wanted}` is the name of several servers: {}", ids.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        wanted: String,
+        /// What each of them can be told by.
+        ids: Vec<String>,
+    },
+    /// It is known, and not there.
+    #[error("the server `{0}` is offline")]
+    Offline(String),
+}
+
+impl Server {
+    /// The server that a tunnel of the Engine API is; `None` for other tunnels.
+    pub fn of_tunnel(tunnel: &Value) -> Option<Self> {
+        let text = |key: &str| {
+            let value = tunnel.get(key).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        let all = labels(tunnel);
+        let protocol = text("protocol");
+        let managed = protocol == "webtty";
+        let (key, value) = APPLICATION;
+        let says_so = all.get(key).is_some_and(|says| says == value);
+        let lightweight = says_so && matches!(protocol.as_str(), "" | "http");
+        if !managed && !lightweight {
+            return None;
+        }
+        let label = |name: &str| {
+            let value = all.get(&format!("{PREFIX}{name}"));
+            value.cloned().unwrap_or_default()
+        };
+        let or = |value: String, usual: &str| {
+            if value.is_empty() {
+                usual.to_owned()
+            } else {
+                value
+            }
+        };
+        let capabilities: Vec<String> = or(label("capabilities"), "exec")
+            .split(',')
+            .map(|word| word.trim().to_owned())
+            .filter(|word| !word.is_empty())
+            .collect();
+        let has_files = capabilities.iter().any(|word| word == "fs");
+        let of_files = |name: &str, usual: &str| {
+            if has_files {
+                or(label(name), usual)
+            } else {
+                String::new()
+            }
+        };
+        let said = label("transport");
+        let transport = match said.as_str() {
+            "" => Ok(Transport::Websocket),
+            word => word.parse().map_err(|_unknown| word.to_owned()),
+        };
+        let publish = tunnel.get("publish").and_then(Value::as_bool);
+        let mut server = Self {
+            status: or(text("status"), "online"),
+            tunnel_id: text("id"),
+            tunnel_protocol: protocol,
+            tunnel_type: text("type"),
+            http_version: text("http_version"),
+            transport_error: transport
+                .as_ref()
+                .err()
+                .map(|word| format!("`{word}` is no transport")),
+            transport: transport.ok(),
+            managed,
+            tunnel_name: text("name"),
+            publish: publish.unwrap_or_default(),
+            host: or(text("host"), &text("hostname")),
+            token_auth: tunnel
+                .get("token_auth")
+                .and_then(Value::as_bool)
+                .unwrap_or_default(),
+            // Whoever may open a tunnel writes its labels; the engine checks who a registered server
+            // is, so that no other tunnel can be taken for one.
+            server_id: if managed {
+                label("server_id")
+            } else {
+                String::new()
+            },
+            server_name: if managed {
+                label("server_name")
+            } else {
+                String::new()
+            },
+            workspace_id: text("workspace_id"),
+            project_id: text("project_id"),
+            host_key_id: label("host_key_id"),
+            e2e: label("e2e"),
+            client_proof: label("client_proof"),
+            encryption_policy: label("encryption_policy"),
+            exec_path: or(label("exec.path"), "/"),
+            fs_path: of_files("fs.path", "/fs"),
+            fs_backend: of_files("fs.backend", "webdav"),
+            fs_mode: of_files("fs.mode", "read-write"),
+            capabilities,
+            execution_mode: label("execution.mode"),
+            facts: FACTS
+                .iter()
+                .map(|name| ((*name).to_owned(), label(name)))
+                .filter(|(_, value)| !value.is_empty())
+                .collect(),
+            labels: all
+                .iter()
+                .filter_map(|(key, value)| {
+                    let own = key.strip_prefix(PREFIX)?.strip_prefix("label.")?;
+                    Some((own.to_owned(), value.clone()))
+                })
+                .collect(),
+            ..Self::default()
+        };
+        let first = |names: [&String; 3]| {
+            let known = names.into_iter().find(|name| !name.is_empty());
+            known.cloned().unwrap_or_default()
+        };
+        server.target = first([&server.server_name, &server.tunnel_name, &server.tunnel_id]);
+        let reached = first([&server.server_id, &server.tunnel_name, &server.tunnel_id]);
+        server.svc_url = format!("svc://{reached}");
+        Some(server)
+    }
+
+    /// Whether a session that is not sealed must not be opened.
+    pub fn requires_seal(&self) -> bool {
+        self.e2e == "required"
+            || !self.host_key_id.is_empty()
+            || !matches!(self.encryption_policy.as_str(), "" | "disabled")
+    }
+
+    /// The names that its key is known by, the surest one first.
+    pub fn key_names(&self) -> Vec<&str> {
+        let names = [
+            &self.server_id,
+            &self.tunnel_name,
+            &self.host,
+            &self.tunnel_id,
+        ];
+        let names = names.into_iter().map(String::as_str);
+        names.filter(|name| !name.is_empty()).collect()
+    }
+
+    fn is_called(&self, wanted: &str) -> bool {
+        [
+            &self.server_id,
+            &self.tunnel_name,
+            &self.tunnel_id,
+            &self.server_name,
+        ]
+        .into_iter()
+        .any(|name| name == wanted)
+    }
+}
+
+/// The servers among the tunnels of an engine.
+pub fn servers(tunnels: &[Value]) -> Vec<Server> {
+    tunnels.iter().filter_map(Server::of_tunnel).collect()
+}
+
+/// The one that is called so, by server id, name or tunnel id.
+///
+/// Ids are certain, so they win over names: otherwise whoever may open a tunnel could give it the id
+/// of somebody else's server for a name, and be taken for ambiguous.
+///
+/// # Errors
+/// None, several, or one that is offline.
+pub fn find<'a>(servers: &'a [Server], wanted: &str) -> Result<&'a Server, FindError> {
+    let by_id = |server: &&Server| server.server_id == wanted || server.tunnel_id == wanted;
+    let mut called: Vec<_> = servers.iter().filter(by_id).collect();
+    if called.is_empty() {
+        called = servers
+            .iter()
+            .filter(|server| server.is_called(wanted))
+            .collect();
+    }
+    let online = called.iter().filter(|server| server.status == "online");
+    let online: Vec<_> = online.copied().collect();
+    match (online.as_slice(), called.is_empty()) {
+        ([server], _) => Ok(server),
+        ([], true) => Err(FindError::Unknown(wanted.to_owned())),
+        ([], false) => Err(FindError::Offline(wanted.to_owned())),
+        (several, _) => Err(FindError::Ambiguous {
+            wanted: wanted.to_owned(),
+            ids: several
+                .iter()
+                .map(|server| format!("svc://{}", server.tunnel_id))
+                .collect(),
+        }),
+    }
+}
+
+fn labels(tunnel: &Value) -> BTreeMap<String, String> {
+    let labels = tunnel.get("labels").and_then(Value::as_object);
+    let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    labels.into_iter().flatten().filter_map(pair).collect()
+}
+
+/// What a server says about its system.
+const FACTS: [&str; 8] = [
+    "os_family",
+    "arch",
+    "os_id",
+    "os_version_id",
+    "os_version_codename",
+    "os_pretty_name",
+    "kernel_release",
+    "hostname",
+];

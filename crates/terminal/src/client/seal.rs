@@ -1,0 +1,157 @@
+//! End-to-end encryption between a session and its connection: what goes out is sealed, what comes
+//! in is opened, and nothing comes in that is not sealed.
+
+use std::sync::Arc;
+
+use aws_lc_rs::rand;
+use tokio::time::timeout;
+use tty::message::{ClientHello, Data, Kind, Open, Payload, ProtocolVersion, Stream};
+use tty::seal::{
+    Channel, ClientHandshake, ClientReady, Content, Identity, MAX_CLEAR, PublicKey, SECRET_LEN,
+    SealError,
+};
+use tty::session::{ACK_DEADLINE, ClientError};
+
+use super::connection::Connection;
+use super::session::SessionError;
+
+/// With whom a session is sealed.
+#[derive(Clone, Debug)]
+pub struct Seal {
+    /// Who we are.
+    pub identity: Arc<Identity>,
+    /// The server that is known.
+    pub server: PublicKey,
+    /// What both bind the session to: [`crate::keys::seal_context`].
+    pub context: Vec<u8>,
+}
+
+/// How far the encryption of one connection is.
+pub(super) enum Sealing {
+    /// There is none.
+    None,
+    /// The keys are there; the open is to confirm them.
+    Ready(Box<ClientReady>),
+    Sealed {
+        channel: Box<Channel>,
+        /// The exit code, as the command's end told it.
+        exit: Option<i32>,
+    },
+}
+
+impl Seal {
+    /// The first two messages of a connection.
+    pub(super) async fn shake(&self, connection: &mut Connection) -> Result<Sealing, SessionError> {
+        let mut secret = [0; SECRET_LEN];
+        rand::fill(&mut secret).map_err(|_| SealError::Crypto)?;
+        let (handshake, hello) =
+            ClientHandshake::begin(&self.identity, self.server, &self.context, secret)?;
+        let hello = Kind::ClientHello(ClientHello {
+            protocol_version: ProtocolVersion::Webtty1.into(),
+            seal: Some(hello),
+        });
+        let answered = async {
+            connection.send(&hello).await?;
+            loop {
+                match connection.receive().await? {
+                    Some(Kind::Heartbeat(_)) => {}
+                    other => return Ok::<_, SessionError>(other),
+                }
+            }
+        };
+        let answer = timeout(ACK_DEADLINE, answered)
+            .await
+            .map_err(|_elapsed| ClientError::Silent)??;
+        match answer {
+            Some(Kind::ServerHello(hello)) => {
+                // One that does not seal is not the one that is known, or somebody is between.
+                let answer = hello.seal.ok_or(SessionError::NotSealed)?;
+                let ready = handshake.answer(&self.identity, &answer)?;
+                Ok(Sealing::Ready(Box::new(ready)))
+            }
+            Some(Kind::Error(error)) => Err(ClientError::Refused(error.msg).into()),
+            Some(Kind::ProtocolError(error)) => Err(ClientError::Refused(error.msg).into()),
+            Some(_) | None => Err(SessionError::NotSealed),
+        }
+    }
+}
+
+impl Sealing {
+    /// What goes out instead of a message.
+    pub(super) fn seal(&mut self, kind: Kind) -> Result<Vec<Kind>, SessionError> {
+        match (&mut *self, kind) {
+            (Self::Ready(_), Kind::Open(open)) => Ok(vec![self.confirm(*open)?]),
+            (Self::Sealed { channel, .. }, Kind::Data(data)) => {
+                let stream = data.r#type();
+                let contents = match data.payload {
+                    Some(Payload::Data(bytes)) => pieces(bytes),
+                    Some(Payload::Eos(_)) => vec![Content::End],
+                    Some(Payload::EncryptedData(_)) | None => Vec::new(),
+                };
+                let sealed = |content| {
+                    let payload = channel.sealer.seal(stream, &content)?;
+                    Ok(Kind::Data(Data {
+                        r#type: stream.into(),
+                        payload: Some(Payload::EncryptedData(Box::new(payload))),
+                    }))
+                };
+                contents.into_iter().map(sealed).collect()
+            }
+            (_, kind) => Ok(vec![kind]),
+        }
+    }
+
+    /// What a message says; `None` where that is kept here.
+    pub(super) fn open(&mut self, kind: Kind) -> Result<Option<Kind>, SessionError> {
+        let Self::Sealed { channel, exit } = self else {
+            return Ok(Some(kind));
+        };
+        match kind {
+            Kind::Data(data) => {
+                let stream = data.r#type();
+                let Some(Payload::EncryptedData(payload)) = data.payload else {
+                    return Err(SessionError::NotSealed);
+                };
+                match channel.opener.open(stream, &payload)? {
+                    Content::Data(bytes) => Ok(Some(Kind::data(stream, bytes))),
+                    Content::End => Ok(Some(Kind::end(stream))),
+                    Content::Exit(code) if stream == Stream::Stdout => {
+                        *exit = Some(code);
+                        Ok(None)
+                    }
+                    Content::Exit(_) => Err(SealError::Changed.into()),
+                }
+            }
+            // What a relay says about the end counts only where the server said the same.
+            Kind::Close(close) => match *exit {
+                Some(code) if code == close.return_code => Ok(Some(Kind::Close(close))),
+                Some(_) => Err(SealError::Changed.into()),
+                None => Err(SessionError::NotSealed),
+            },
+            other => Ok(Some(other)),
+        }
+    }
+
+    /// The code over the command that is opened; over an empty one, where a session is come back to.
+    fn confirm(&mut self, mut open: Open) -> Result<Kind, SessionError> {
+        let Self::Ready(ready) = std::mem::replace(self, Self::None) else {
+            return Err(SealError::Failed.into());
+        };
+        let config = open.config.clone().unwrap_or_default();
+        let (confirm, channel) = ready.confirm(&config)?;
+        open.seal = Some(confirm);
+        *self = Self::Sealed {
+            channel: Box::new(channel),
+            exit: None,
+        };
+        Ok(Kind::Open(Box::new(open)))
+    }
+}
+
+fn pieces(mut bytes: bytes::Bytes) -> Vec<Content> {
+    let mut pieces = Vec::new();
+    while !bytes.is_empty() {
+        pieces.push(Content::Data(bytes.split_to(bytes.len().min(MAX_CLEAR))));
+    }
+    pieces
+}

@@ -1,0 +1,295 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::Trust;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tty::message::{Config, Options, Signal, Stream};
+use tty::seal::{Identity, PublicKey, SealError};
+use tty::session::{ClientError, Exit};
+use tty::size::Size;
+
+use super::super::{ConnectionError, Ended, Endpoint, Event, Request, Seal, Session, SessionError};
+use super::fake::{Act, Fake, Lock};
+
+fn endpoint(url: &str) -> Endpoint {
+    Endpoint::url(url, None, Trust::Platform).unwrap()
+}
+
+fn command(words: &str) -> Config {
+    Config {
+        cmd_args: words.split(' ').map(str::to_owned).collect(),
+        ..Config::default()
+    }
+}
+
+fn terminal() -> Request {
+    Request {
+        size: Some(Size::DEFAULT),
+        ..Request::new(Config {
+            options: Some(Options {
+                interactive: true,
+                allocate_tty: true,
+                send_heartbeat: true,
+            }),
+            ..Config::default()
+        })
+    }
+}
+
+async fn next(session: &mut Session) -> Event {
+    let event = timeout(Duration::from_secs(10), session.event()).await;
+    event.unwrap().unwrap()
+}
+
+/// All that is shown, and the end.
+async fn rest(session: &mut Session) -> (String, Result<Ended, SessionError>) {
+    let mut shown = Vec::new();
+    loop {
+        match next(session).await {
+            Event::Output(_, bytes) => shown.extend(bytes),
+            Event::Ended(ended) => return (String::from_utf8(shown).unwrap(), ended),
+            _ => {}
+        }
+    }
+}
+
+/// Echoes, until it is told to go.
+fn echo(text: &str) -> Vec<Act> {
+    match text {
+        _ if text.starts_with("open") => vec![],
+        "exit" | "end" => vec![
+            Act::End(Stream::Stdout),
+            Act::End(Stream::Stderr),
+            Act::Exit(Exit::Code(7)),
+        ],
+        text => vec![Act::Write(Stream::Stdout, Bytes::from(text.to_owned()))],
+    }
+}
+
+/// WT-1: a command, what it is given and what it says, and how it ended.
+#[tokio::test]
+async fn a_command_runs_with_its_input_and_its_end() {
+    let mut fake = Fake::start(None, echo).await;
+    let (mut session, input) = Session::start(endpoint(&fake.url), Request::new(command("cat -n")));
+    assert!(matches!(
+        next(&mut session).await,
+        Event::Opened { session_id: Some(id) } if id == "session-1"
+    ));
+    assert_eq!(fake.sees().await, "open cat -n");
+    assert!(input.typed(Bytes::from_static(b"hello")).await);
+    assert_eq!(fake.sees().await, "hello");
+    assert!(input.signal(Signal::User1).await);
+    assert_eq!(fake.sees().await, "signal USR1");
+    assert!(input.end().await);
+    let (shown, ended) = rest(&mut session).await;
+    assert_eq!(shown, "hellosignal USR1");
+    let ended = ended.unwrap();
+    assert_eq!(ended.code, 7);
+    assert_eq!(session.event().await.map(|_| ()), None);
+}
+
+#[tokio::test]
+async fn what_was_typed_and_shown_is_whole_after_a_lost_connection() {
+    let mut fake = Fake::start(None, echo).await;
+    let (mut session, input) = Session::start(endpoint(&fake.url), terminal());
+    assert!(matches!(next(&mut session).await, Event::Opened { .. }));
+    assert_eq!(fake.sees().await, "open ");
+    input.typed(Bytes::from_static(b"one ")).await;
+    assert!(matches!(next(&mut session).await, Event::Output(_, bytes) if bytes == "one "));
+    fake.break_all();
+    assert!(matches!(next(&mut session).await, Event::Lost { .. }));
+    input.typed(Bytes::from_static(b"two ")).await;
+    assert!(matches!(
+        next(&mut session).await,
+        Event::Back { missed: 0 }
+    ));
+    assert!(matches!(next(&mut session).await, Event::Output(_, bytes) if bytes == "two "));
+    input
+        .resize(Size {
+            rows: 50,
+            cols: 132,
+        })
+        .await;
+    while fake.sees().await != "size 132x50" {}
+    input.typed(Bytes::from_static(b"exit")).await;
+    let (_, ended) = rest(&mut session).await;
+    assert_eq!(ended.unwrap().code, 7);
+}
+
+#[tokio::test]
+async fn who_does_not_come_back_is_told_why() {
+    let fake = Fake::start(None, echo).await;
+    let request = Request {
+        comes_back: false,
+        ..terminal()
+    };
+    let (mut session, _input) = Session::start(endpoint(&fake.url), request);
+    assert!(matches!(next(&mut session).await, Event::Opened { .. }));
+    fake.break_all();
+    let (_, ended) = rest(&mut session).await;
+    assert!(
+        matches!(
+            ended,
+            Err(SessionError::Connection(_) | SessionError::HungUp)
+        ),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test]
+async fn who_leaves_ends_the_command() {
+    let mut fake = Fake::start(None, echo).await;
+    let (mut session, _input) = Session::start(endpoint(&fake.url), terminal());
+    assert!(matches!(next(&mut session).await, Event::Opened { .. }));
+    assert_eq!(fake.sees().await, "open ");
+    session.leave().await;
+    // Size that follows the open, then the end.
+    let mut seen = fake.sees().await;
+    while seen.starts_with("size") {
+        seen = fake.sees().await;
+    }
+    assert_eq!(seen, "signal HUP");
+}
+
+/// Who is slow holds the command, and loses nothing.
+#[tokio::test]
+async fn a_slow_reader_gets_everything() {
+    let piece = Bytes::from(vec![b'x'; 64 * 1024]);
+    let fake = Fake::start(None, move |text| {
+        if text == "end" {
+            return Vec::new();
+        }
+        let mut acts: Vec<_> = (0..3)
+            .map(|_| Act::Write(Stream::Stdout, piece.clone()))
+            .collect();
+        acts.extend(echo("exit"));
+        acts
+    })
+    .await;
+    let (mut session, _input) = Session::start(endpoint(&fake.url), Request::new(command("yes")));
+    let (shown, ended) = rest(&mut session).await;
+    assert_eq!(shown.len(), 3 * 64 * 1024);
+    assert_eq!(ended.unwrap().code, 7);
+}
+
+#[tokio::test]
+async fn nobody_there_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let (mut session, _input) = Session::start(endpoint(&url), Request::new(command("true")));
+    let (_, ended) = rest(&mut session).await;
+    assert!(
+        matches!(
+            ended,
+            Err(SessionError::Connection(
+                ConnectionError::Unreachable { .. }
+            ))
+        ),
+        "{ended:?}"
+    );
+}
+
+struct Keys {
+    client: Arc<Identity>,
+    server: Arc<Identity>,
+}
+
+impl Keys {
+    fn new() -> Self {
+        let [client, server] = [(), ()].map(|()| Arc::new(Identity::generate().unwrap()));
+        Self { client, server }
+    }
+
+    fn lock(&self, authorized: &[PublicKey]) -> Lock {
+        Lock {
+            identity: Arc::clone(&self.server),
+            authorized: authorized.to_vec(),
+        }
+    }
+
+    fn request(&self, server: PublicKey) -> Request {
+        Request {
+            seal: Some(Seal {
+                identity: Arc::clone(&self.client),
+                server,
+                context: Vec::new(),
+            }),
+            ..Request::new(command("cat"))
+        }
+    }
+}
+
+/// WT-5: both ends know each other, also after a lost connection.
+#[tokio::test]
+async fn a_sealed_session_runs_and_comes_back() {
+    let keys = Keys::new();
+    let mut fake = Fake::start(Some(keys.lock(&[keys.client.public()])), echo).await;
+    let request = keys.request(keys.server.public());
+    let (mut session, input) = Session::start(endpoint(&fake.url), request);
+    assert!(matches!(next(&mut session).await, Event::Opened { .. }));
+    assert_eq!(fake.sees().await, "open cat");
+    input.typed(Bytes::from_static(b"secret")).await;
+    assert_eq!(fake.sees().await, "secret");
+    assert!(matches!(next(&mut session).await, Event::Output(_, bytes) if bytes == "secret"));
+    fake.break_all();
+    assert!(matches!(next(&mut session).await, Event::Lost { .. }));
+    assert!(matches!(
+        next(&mut session).await,
+        Event::Back { missed: 0 }
+    ));
+    input.end().await;
+    let (_, ended) = rest(&mut session).await;
+    assert_eq!(ended.unwrap().code, 7);
+}
+
+/// WT-5: a client that is not authorized, and a server that is not the known one, fail closed.
+#[tokio::test]
+async fn keys_that_are_not_known_open_nothing() {
+    let keys = Keys::new();
+    let stranger = Identity::generate().unwrap().public();
+    let mut fake = Fake::start(Some(keys.lock(&[stranger])), echo).await;
+    let request = keys.request(keys.server.public());
+    let (mut session, _input) = Session::start(endpoint(&fake.url), request);
+    let (_, ended) = rest(&mut session).await;
+    assert!(
+        matches!(ended, Err(SessionError::Server(ClientError::Refused(_)))),
+        "{ended:?}"
+    );
+    let (mut session, _input) = Session::start(endpoint(&fake.url), keys.request(stranger));
+    let (_, ended) = rest(&mut session).await;
+    assert!(
+        matches!(
+            ended,
+            Err(SessionError::Server(_) | SessionError::NotSealed)
+        ),
+        "{ended:?}"
+    );
+    while let Ok(seen) = fake.seen.try_recv() {
+        assert_eq!(seen, "hung up");
+    }
+}
+
+/// WT-5: a server that answers in the clear is not talked to.
+#[tokio::test]
+async fn a_server_that_does_not_seal_gets_no_command() {
+    let keys = Keys::new();
+    let mut fake = Fake::start(None, echo).await;
+    let request = keys.request(keys.server.public());
+    let (mut session, _input) = Session::start(endpoint(&fake.url), request);
+    let (_, ended) = rest(&mut session).await;
+    assert!(
+        matches!(
+            ended,
+            Err(SessionError::NotSealed
+                | SessionError::Server(_)
+                | SessionError::Seal(SealError::NotForUs))
+        ),
+        "{ended:?}"
+    );
+    while let Ok(seen) = fake.seen.try_recv() {
+        assert!(!seen.starts_with("open"), "{seen}");
+    }
+}

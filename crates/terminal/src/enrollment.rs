@@ -1,0 +1,229 @@
+//! What a host keeps of its registration: which server it is, and where its keys are.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The file that an enrollment leaves, YAML with the keys of the published one. It has no secret;
+/// whoever changes it decides which keys a server uses, so it is its owner's alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Enrollment {
+    /// Always [`VERSION`].
+    pub version: u32,
+    /// The id of the record.
+    pub server_id: String,
+    /// Its name.
+    pub server_name: String,
+    /// The workspace that it is in.
+    pub workspace_id: String,
+    /// The project that it is in.
+    pub project_id: String,
+    /// The platform that has the record.
+    pub api_url: String,
+    /// Where the private keys are; a relative path is one beside this file.
+    pub identity_file: PathBuf,
+    /// The key of the end-to-end encryption, base64url.
+    pub server_public_key: String,
+    /// Names the key that signs admissions, base64url.
+    pub server_signing_key_id: String,
+    /// That key, base64url of its DER.
+    pub server_signing_public_key: String,
+    /// `sha256:` and base64url.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub server_fingerprint: String,
+    /// What the first key is for.
+    pub server_key_algorithm: String,
+    /// `disabled`, `explicit_key` or `workspace_managed`.
+    pub encryption_policy: String,
+    /// Always `enrolled`.
+    pub enrollment_status: String,
+    /// When, RFC 3339.
+    pub enrolled_at: String,
+}
+
+impl Enrollment {
+    /// Where the enrollment of a server is, below a folder such as `~/.svc/webtty`.
+    ///
+    /// # Errors
+    /// The id could leave the folder.
+    pub fn path(folder: &Path, server_id: &str) -> Result<PathBuf, EnrollmentError> {
+        if !is_id(server_id) {
+            return Err(EnrollmentError::Id(server_id.to_owned()));
+        }
+        Ok(folder.join("enrollments").join(format!("{server_id}.yaml")))
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It cannot be read, others can write it, or it is not an enrollment.
+    pub fn load(path: &Path) -> Result<Self, EnrollmentError> {
+        let unreadable = |error| EnrollmentError::Io(path.to_owned(), error);
+        let file = File::open(path).map_err(unreadable)?;
+        if is_shared(&file).map_err(unreadable)? {
+            return Err(EnrollmentError::Shared(path.to_owned()));
+        }
+        let mut text = String::new();
+        let read = file.take(MAX_BYTES).read_to_string(&mut text);
+        read.map_err(unreadable)?;
+        let wrong = |what: String| EnrollmentError::Content(path.to_owned(), what);
+        let mut read: Self = serde_saphyr::from_str(&text)
+            .map_err(|error| wrong(error.without_snippet().to_string()))?;
+        if read.version != VERSION {
+            return Err(wrong(format!("version {} is not known", read.version)));
+        }
+        if !is_id(&read.server_id) {
+            return Err(EnrollmentError::Id(read.server_id));
+        }
+        if let Some(folder) = path.parent() {
+            read.identity_file = folder.join(&read.identity_file);
+        }
+        Ok(read)
+    }
+
+    /// Writes one, whole or not at all, for its owner alone.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), EnrollmentError> {
+        let text = serde_saphyr::to_string(self)
+            .map_err(|error| EnrollmentError::Content(path.to_owned(), error.to_string()))?;
+        write_private(path, text.as_bytes())
+            .map_err(|error| EnrollmentError::Io(path.to_owned(), error))
+    }
+}
+
+/// Why there is no enrollment.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrollmentError {
+    /// Reading or writing failed.
+    #[error("{0}: {1}")]
+    Io(PathBuf, #[source] io::Error),
+    /// Other accounts can read or write it.
+    #[error("{0} is not its owner's alone: its mode must be 0600")]
+    Shared(PathBuf),
+    /// It is something else.
+    #[error("{0} is no enrollment: {1}")]
+    Content(PathBuf, String),
+    /// A server's id has letters, digits, `.`, `_` and `-`.
+    #[error("`{0}` is no id of a server")]
+    Id(String),
+}
+
+/// Whether this can be the id of a server: the published pattern, without the names of folders.
+pub fn is_id(text: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=MAX_ID).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(known)
+}
+
+/// Whether others than its owner can read or write a file.
+#[cfg(unix)]
+pub(crate) fn is_shared(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Ok(file.metadata()?.permissions().mode() & 0o077 != 0)
+}
+
+/// Elsewhere the folder of a person is that person's, and what is in it is as well.
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "the shape of the other one")]
+pub(crate) fn is_shared(_file: &File) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Writes a file whole or not at all, readable by its owner alone from its first byte on.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut folders = fs::DirBuilder::new();
+    let mut options = fs::OpenOptions::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+        folders.mode(0o700);
+        options.mode(0o600);
+    }
+    folders.recursive(true).create(folder)?;
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}", std::process::id()));
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = options.write(true).create_new(true).open(&unfinished)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, path)
+}
+
+/// The version of the file.
+pub const VERSION: u32 = 1;
+
+/// As many bytes as an id in a message may have.
+const MAX_ID: usize = tty::message::limits::MAX_ID;
+
+/// Far more than all its fields have.
+const MAX_BYTES: u64 = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn enrollment() -> Enrollment {
+        Enrollment {
+            version: VERSION,
+            server_id: "wsv_1".to_owned(),
+            server_name: "build: host".to_owned(),
+            identity_file: "../identities/wsv_1.identity.json".into(),
+            encryption_policy: "disabled".to_owned(),
+            enrollment_status: "enrolled".to_owned(),
+            ..Enrollment::default()
+        }
+    }
+
+    #[test]
+    fn an_enrollment_reads_back_and_is_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Enrollment::path(dir.path(), "wsv_1").unwrap();
+        enrollment().save(&path).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let read = Enrollment::load(&path).unwrap();
+        assert_eq!(read.server_name, "build: host");
+        assert_eq!(
+            read.identity_file,
+            dir.path()
+                .join("enrollments/../identities/wsv_1.identity.json")
+        );
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("serverId: wsv_1"), "{text}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(
+            Enrollment::load(&path),
+            Err(EnrollmentError::Shared(_))
+        ));
+    }
+
+    #[test]
+    fn what_is_no_enrollment_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("e.yaml");
+        for text in ["", "[]", "version: 1\n", "version: 2\nserverId: x\n"] {
+            write_private(&path, text.as_bytes()).unwrap();
+            assert!(
+                matches!(Enrollment::load(&path), Err(EnrollmentError::Content(..))),
+                "{text}"
+            );
+        }
+        let mut other = enrollment();
+        other.version = 2;
+        other.save(&path).unwrap();
+        assert!(Enrollment::load(&path).is_err());
+        for id in ["", "../x", "a/b", ".x", "a b"] {
+            assert!(Enrollment::path(dir.path(), id).is_err(), "{id}");
+        }
+    }
+}

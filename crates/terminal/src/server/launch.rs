@@ -1,0 +1,333 @@
+//! From what a client wants to what is started: as whom, where, with which environment.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use pty::{Account, AccountError, Directory, Spec};
+use tty::message::{Config, User};
+use tty::session::Start;
+
+/// What clients may start.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// As whom.
+    pub execution: Execution,
+    /// What is started where a client names no command; `None` is the account's login shell.
+    pub shell: Option<PathBuf>,
+    /// The environment of this program. Commands of [`Execution::Spawn`] get it, those of
+    /// [`Execution::Login`] the language and the time zone of it.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// As whom commands run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// As this program, and with its environment.
+    Spawn,
+    /// As an account that logged in: its home, its shell, its groups, and nothing of this program's.
+    Login {
+        /// The account where a client names none.
+        account: Option<Account>,
+        /// Whether a client may name another.
+        client_chooses: bool,
+    },
+}
+
+/// Why nothing is started. The text is for the client.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("{0}")]
+    Text(&'static str),
+    #[error("commands run as `{0}` here")]
+    OtherAccount(String),
+    #[error(transparent)]
+    Account(#[from] AccountError),
+}
+
+impl Policy {
+    /// What the client of `start` gets.
+    pub(crate) fn spec(&self, start: &Start) -> Result<Spec, Refused> {
+        let config = &start.config;
+        let who = self.who(config)?;
+        let shell = self.shell.clone().unwrap_or_else(|| who.shell.clone());
+        let (program, arg0, arguments) = match config.cmd_args.split_first() {
+            None => (
+                shell.clone().into_os_string(),
+                Some(login_name(&shell)),
+                &[][..],
+            ),
+            Some((program, _)) if program.is_empty() => {
+                return Err(Refused::Text("the command has no name"));
+            }
+            Some((program, rest)) => (program.into(), None, rest),
+        };
+        let workdir = config.workdir.as_ref().map(|workdir| &workdir.value);
+        let directory = match workdir.filter(|path| !path.is_empty()) {
+            Some(path) => Directory::Exactly(who.home.join(path)),
+            None => Directory::OrRoot(who.home.clone()),
+        };
+        Ok(Spec {
+            program,
+            arg0,
+            arguments: arguments.iter().map(OsString::from).collect(),
+            environment: self.environment(config, &who, start.terminal.is_some()),
+            directory,
+            account: who.account,
+            terminal: start.terminal.map(|size| pty::Size {
+                rows: size.rows,
+                cols: size.cols,
+            }),
+        })
+    }
+
+    fn who(&self, config: &Config) -> Result<Who, Refused> {
+        let wanted = config
+            .username
+            .as_ref()
+            .and_then(|user| match &user.payload {
+                Some(User::Name(name)) if name.is_empty() => None,
+                payload => payload.as_ref(),
+            });
+        let wanted = wanted.map(|user| match user {
+            User::Name(name) => Account::named(name),
+            User::Id(id) => Account::numbered(*id),
+        });
+        match &self.execution {
+            Execution::Spawn => {
+                // A container may run as a number that no account has.
+                let own = Account::own().ok();
+                match (wanted.transpose()?, &own) {
+                    (Some(wanted), own) if own.as_ref() != Some(&wanted) => {
+                        let own = own.as_ref().map_or("another", Account::name);
+                        Err(Refused::OtherAccount(own.to_owned()))
+                    }
+                    _ => Ok(self.own(own.as_ref())),
+                }
+            }
+            Execution::Login {
+                account,
+                client_chooses,
+            } => {
+                let account = match (wanted.transpose()?, account) {
+                    (Some(wanted), Some(fixed)) if wanted == *fixed => wanted,
+                    (Some(wanted), _) if *client_chooses => wanted,
+                    (Some(_), Some(fixed)) => {
+                        return Err(Refused::OtherAccount(fixed.name().to_owned()));
+                    }
+                    (Some(_), None) => {
+                        return Err(Refused::Text("clients do not choose the account here"));
+                    }
+                    (None, Some(fixed)) => fixed.clone(),
+                    (None, None) => {
+                        return Err(Refused::Text("name the account that the command runs as"));
+                    }
+                };
+                account.check()?;
+                Ok(Who {
+                    home: account.home().to_owned(),
+                    shell: account.shell().to_owned(),
+                    account: Some(account),
+                })
+            }
+        }
+    }
+
+    fn own(&self, own: Option<&Account>) -> Who {
+        let variable = |name: &str| {
+            let found = self.environment.iter().find(|(key, _)| key == name);
+            found.map(|(_, value)| PathBuf::from(value))
+        };
+        let home = variable("HOME").or_else(|| Some(own?.home().to_owned()));
+        let shell = own.map(|own| own.shell().to_owned());
+        Who {
+            account: None,
+            home: home.unwrap_or_else(|| "/".into()),
+            shell: shell
+                .or_else(|| variable("SHELL"))
+                .unwrap_or_else(|| "/bin/sh".into()),
+        }
+    }
+
+    /// Later ones replace earlier ones of the same name.
+    fn environment(
+        &self,
+        config: &Config,
+        who: &Who,
+        has_terminal: bool,
+    ) -> Vec<(OsString, OsString)> {
+        let mut all: Vec<(OsString, OsString)> = self
+            .environment
+            .iter()
+            .filter(|(name, _)| self.hands_on(name))
+            .cloned()
+            .collect();
+        if let Some(account) = &who.account {
+            let path = if account.uid() == 0 { ROOT_PATH } else { PATH };
+            let shell = self.shell.as_ref().unwrap_or(&who.shell);
+            all.extend([
+                ("PATH".into(), path.into()),
+                ("HOME".into(), who.home.clone().into()),
+                ("SHELL".into(), shell.clone().into()),
+                ("USER".into(), account.name().into()),
+                ("LOGNAME".into(), account.name().into()),
+            ]);
+            let runtime = PathBuf::from(format!("/run/user/{}", account.uid()));
+            if runtime.is_dir() {
+                all.push(("XDG_RUNTIME_DIR".into(), runtime.into()));
+            }
+        }
+        if has_terminal {
+            all.push(("TERM".into(), "xterm-256color".into()));
+        }
+        let wanted = config.env_vars.iter();
+        all.extend(wanted.map(|pair| (OsString::from(&pair.key), OsString::from(&pair.value))));
+        all
+    }
+
+    /// What of this program's environment a command sees.
+    fn hands_on(&self, name: &OsStr) -> bool {
+        let name = name.to_string_lossy();
+        match self.execution {
+            // The token of this program is in these, and its terminal is not theirs.
+            Execution::Spawn => !name.starts_with("SVC_") && name != "TERM",
+            Execution::Login { .. } => {
+                matches!(name.as_ref(), "LANG" | "TZ") || name.starts_with("LC_")
+            }
+        }
+    }
+}
+
+/// As whom a command runs.
+struct Who {
+    account: Option<Account>,
+    home: PathBuf,
+    shell: PathBuf,
+}
+
+/// The name by which a shell knows that somebody logged in.
+fn login_name(shell: &Path) -> OsString {
+    let mut name = OsString::from("-");
+    name.push(shell.file_name().unwrap_or(OsStr::new("sh")));
+    name
+}
+
+/// What login(1) sets.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+#[cfg(test)]
+mod tests {
+    use tty::message::{Environment, Username, Workdir};
+
+    use super::*;
+
+    fn policy(execution: Execution) -> Policy {
+        let variables = [
+            ("PATH", "/opt/bin"),
+            ("SVC_TOKEN", "secret"),
+            ("TERM", "dumb"),
+            ("LC_ALL", "C"),
+            ("HOME", "/somewhere"),
+            ("SSH_AUTH_SOCK", "/agent"),
+        ];
+        Policy {
+            execution,
+            shell: None,
+            environment: variables.map(|(k, v)| (k.into(), v.into())).to_vec(),
+        }
+    }
+
+    fn login(account: Option<&str>, client_chooses: bool) -> Policy {
+        policy(Execution::Login {
+            account: account.map(|name| Account::named(name).unwrap()),
+            client_chooses,
+        })
+    }
+
+    fn start(config: Config) -> Start {
+        Start {
+            config,
+            terminal: Some(tty::size::Size::DEFAULT),
+        }
+    }
+
+    fn user(name: &str) -> Config {
+        Config {
+            username: Some(Username {
+                payload: Some(User::Name(name.to_owned())),
+            }),
+            ..Config::default()
+        }
+    }
+
+    fn variable(spec: &Spec, name: &str) -> Option<String> {
+        let found = spec.environment.iter().rev().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn a_spawned_command_has_this_environment_without_its_secrets() {
+        let mut config = Config {
+            cmd_args: vec!["ls".into(), "-l".into()],
+            workdir: Some(Workdir { value: "x".into() }),
+            ..Config::default()
+        };
+        config.env_vars = vec![Environment {
+            key: "PATH".into(),
+            value: "/mine".into(),
+        }];
+        let spec = policy(Execution::Spawn).spec(&start(config)).unwrap();
+        assert_eq!(
+            (spec.program.to_str(), spec.arg0.clone()),
+            (Some("ls"), None)
+        );
+        assert_eq!(spec.arguments, ["-l"]);
+        assert_eq!(spec.directory, Directory::Exactly("/somewhere/x".into()));
+        assert_eq!(variable(&spec, "PATH").unwrap(), "/mine");
+        assert_eq!(variable(&spec, "TERM").unwrap(), "xterm-256color");
+        assert_eq!(variable(&spec, "SSH_AUTH_SOCK").unwrap(), "/agent");
+        assert_eq!(variable(&spec, "SVC_TOKEN"), None);
+        assert_eq!(spec.account, None);
+    }
+
+    #[test]
+    fn a_login_has_what_its_account_has_and_nothing_of_this_programs() {
+        let own = Account::own().unwrap();
+        let spec = login(Some(own.name()), false);
+        let spec = spec.spec(&start(Config::default())).unwrap();
+        let name = own.shell().file_name().unwrap().to_str().unwrap();
+        assert_eq!(spec.arg0.clone().unwrap(), *format!("-{name}"));
+        assert_eq!(spec.directory, Directory::OrRoot(own.home().to_owned()));
+        assert_eq!(
+            variable(&spec, "HOME").unwrap(),
+            own.home().to_str().unwrap()
+        );
+        assert_eq!(variable(&spec, "LOGNAME").unwrap(), own.name());
+        assert_eq!(variable(&spec, "LC_ALL").unwrap(), "C");
+        assert_eq!(variable(&spec, "SSH_AUTH_SOCK"), None);
+        assert_eq!(variable(&spec, "SVC_TOKEN"), None);
+    }
+
+    #[test]
+    fn who_may_be_whom() {
+        let own = Account::own().unwrap();
+        let refused =
+            |policy: &Policy, config| policy.spec(&start(config)).unwrap_err().to_string();
+        let spawn = policy(Execution::Spawn);
+        assert!(spawn.spec(&start(user(own.name()))).is_ok());
+        assert!(refused(&spawn, user("daemon")).contains("run as"));
+        let fixed = login(Some(own.name()), false);
+        assert!(fixed.spec(&start(user(own.name()))).is_ok());
+        assert!(refused(&fixed, user("daemon")).contains("run as"));
+        assert!(refused(&fixed, user("nobody-is-called-so")).contains("no account"));
+        let open = login(None, true);
+        assert!(refused(&open, Config::default()).contains("name the account"));
+        assert!(open.spec(&start(user(own.name()))).is_ok());
+        assert!(refused(&login(None, false), user("daemon")).contains("do not choose"));
+        let empty = Config {
+            cmd_args: vec![String::new()],
+            ..Config::default()
+        };
+        assert!(refused(&spawn, empty).contains("no name"));
+    }
+}

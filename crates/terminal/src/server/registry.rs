@@ -1,0 +1,60 @@
+//! The sessions that a client can come back to.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::random;
+use super::session::Return;
+
+/// Bytes of a token that find its session. They are no secret: the session compares the rest.
+pub(crate) const KEY_LEN: usize = 8;
+
+type Sender = mpsc::Sender<Box<Return>>;
+
+/// Sessions by the first bytes of their tokens.
+#[derive(Default)]
+pub(crate) struct Registry(Arc<Mutex<HashMap<[u8; KEY_LEN], Sender>>>);
+
+/// One of them, until this is dropped.
+pub(crate) struct Registered {
+    key: [u8; KEY_LEN],
+    all: Weak<Mutex<HashMap<[u8; KEY_LEN], Sender>>>,
+}
+
+impl Registry {
+    /// Adds a session, and gives what those who come back arrive at.
+    pub(crate) fn register(&self) -> Option<(Registered, mpsc::Receiver<Box<Return>>)> {
+        let key = random()?;
+        // One comes back at a time; a second one is another attempt of the same client.
+        let (sender, returns) = mpsc::channel(2);
+        self.0.lock().insert(key, sender);
+        let registered = Registered {
+            key,
+            all: Arc::downgrade(&self.0),
+        };
+        Some((registered, returns))
+    }
+
+    /// The session of a token.
+    pub(crate) fn find(&self, token: &[u8]) -> Option<Sender> {
+        let key = token.first_chunk::<KEY_LEN>()?;
+        self.0.lock().get(key).cloned()
+    }
+}
+
+impl Registered {
+    pub(crate) fn key(&self) -> [u8; KEY_LEN] {
+        self.key
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(all) = self.all.upgrade() {
+            all.lock().remove(&self.key);
+        }
+    }
+}

@@ -1,0 +1,536 @@
+//! One session: its machine, its process, and the connection that it has just now. One task owns
+//! all three, and waits for whichever has something to say.
+
+mod back;
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf as _, Bytes};
+use pty::{Output, Process};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::Sleep;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tty::message::{Kind, Signal, Stream, TerminationReason};
+use tty::seal::PublicKey;
+use tty::session::{self, Command, Exit, Start};
+use tty::size::Size;
+
+use super::carrier::{Broken, Carrier};
+use super::registry::Registered;
+use super::sealing::{Opened, Sealing};
+use super::{Event, Shared};
+pub(crate) use back::Return;
+
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    id: String,
+    source: Option<IpAddr>,
+    machine: session::Server,
+    carrier: Option<Carrier>,
+    sealing: Sealing,
+    /// Whose session it is, where sessions are sealed.
+    owner: Option<PublicKey>,
+    process: Option<Process>,
+    /// What waits to be written to the process.
+    input: VecDeque<Bytes>,
+    input_len: usize,
+    input_ends: bool,
+    /// The machine does not want output now.
+    held: bool,
+    /// The outputs that have not ended.
+    outputs: Vec<Output>,
+    exited: bool,
+    buffer: Vec<u8>,
+    size: Size,
+    /// The size that the program is to have again, after it was made to draw anew.
+    restore: Option<Instant>,
+    secret: bool,
+    /// When to look again whether input is hidden, and how long to wait after that.
+    look: Option<(Instant, Duration)>,
+    timer: Pin<Box<Sleep>>,
+    draining: Pin<Box<WaitForCancellationFutureOwned>>,
+    is_draining: bool,
+    kill: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Those that come back, once there is something to come back to.
+    returns: Option<mpsc::Receiver<Box<Return>>>,
+    registered: Option<Registered>,
+    /// One of the sessions that there may be.
+    permit: Option<OwnedSemaphorePermit>,
+    began: Instant,
+    exit: Option<Exit>,
+}
+
+/// What happened.
+enum Happened {
+    Message(Kind),
+    Broken(Broken),
+    Output(Output, usize),
+    OutputEnd(Output),
+    Exit(pty::Exit),
+    Wrote,
+    Return(Box<Return>),
+    Drain,
+    Kill,
+    Time,
+}
+
+/// Whether the session goes on.
+#[derive(PartialEq, Eq)]
+enum Next {
+    On,
+    Over,
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, carrier: Carrier, source: Option<IpAddr>) -> Self {
+        let now = Instant::now();
+        let id = super::session_id();
+        let settings = shared.limits.settings(id.clone());
+        let owned = |token: &CancellationToken| Box::pin(token.clone().cancelled_owned());
+        Self {
+            id,
+            source,
+            machine: session::Server::new(settings, now),
+            carrier: Some(carrier),
+            sealing: Sealing::new(shared.seal.as_ref()),
+            owner: None,
+            process: None,
+            input: VecDeque::new(),
+            input_len: 0,
+            input_ends: false,
+            held: false,
+            outputs: Vec::new(),
+            exited: false,
+            buffer: Vec::new(),
+            size: Size::DEFAULT,
+            restore: None,
+            secret: false,
+            look: None,
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            draining: owned(&shared.drain),
+            is_draining: false,
+            kill: owned(&shared.kill),
+            returns: None,
+            registered: None,
+            permit: None,
+            began: now,
+            exit: None,
+            shared,
+        }
+    }
+
+    /// Serves it until it is over.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let happened = self.happens().await;
+            if self.handle(happened).await == Next::Over {
+                break;
+            }
+        }
+        self.tell_end();
+        if let (Some(process), Some(_)) = (&self.process, self.machine.ended()) {
+            // It was asked to end, so what it left behind ends, too.
+            process.signal_all(pty::Signal::SIGKILL);
+        }
+        if let Some(carrier) = self.carrier.take() {
+            self.shared.finish(carrier);
+        }
+    }
+
+    /// Waits for what happens next, and meanwhile sends and writes what waits.
+    async fn happens(&mut self) -> Happened {
+        let mut deadline = self.machine.deadline();
+        let looks = [self.look.map(|(at, _)| at), self.restore];
+        for at in looks.into_iter().flatten() {
+            deadline = Some(deadline.map_or(at, |deadline| deadline.min(at)));
+        }
+        if let Some(deadline) = deadline {
+            self.timer.as_mut().reset(deadline.into());
+        }
+        poll_fn(|cx| self.poll(cx, deadline.is_some())).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, timed: bool) -> Poll<Happened> {
+        if self.kill.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Happened::Kill);
+        }
+        if !self.is_draining && self.draining.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Happened::Drain);
+        }
+        // Before everything that may go on without end.
+        if timed && self.timer.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Happened::Time);
+        }
+        let mut is_idle = true;
+        if let Some(carrier) = &mut self.carrier {
+            match carrier.poll_flush(cx) {
+                Poll::Ready(Err(broken)) => return Poll::Ready(Happened::Broken(broken)),
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending => is_idle = false,
+            }
+        }
+        if self.poll_input(cx).is_ready() {
+            return Poll::Ready(Happened::Wrote);
+        }
+        if let Some(Poll::Ready(Some(back))) =
+            self.returns.as_mut().map(|returns| returns.poll_recv(cx))
+        {
+            return Poll::Ready(Happened::Return(back));
+        }
+        // What a command does not read is not taken from the client either.
+        if self.input_len < MAX_INPUT
+            && let Some(carrier) = &mut self.carrier
+            && let Poll::Ready(read) = carrier.poll_message(cx)
+        {
+            return Poll::Ready(match read {
+                Ok(kind) => Happened::Message(kind),
+                Err(broken) => Happened::Broken(broken),
+            });
+        }
+        if let Some(process) = &mut self.process {
+            if !self.exited
+                && let Poll::Ready(exit) = process.poll_exit(cx)
+            {
+                let exit = exit.unwrap_or(pty::Exit::Code(LOST_EXIT));
+                return Poll::Ready(Happened::Exit(exit));
+            }
+            // Nor is taken from the command what the client does not.
+            if is_idle && !self.held {
+                for output in self.outputs.iter().copied() {
+                    if self.buffer.is_empty() {
+                        self.buffer = vec![0; CHUNK];
+                    }
+                    match process.poll_read(cx, output, &mut self.buffer) {
+                        Poll::Ready(Ok(read @ 1..)) => {
+                            return Poll::Ready(Happened::Output(output, read));
+                        }
+                        Poll::Ready(_) => return Poll::Ready(Happened::OutputEnd(output)),
+                        Poll::Pending => {}
+                    }
+                }
+                // Nobody keeps a buffer while there is nothing to read.
+                self.buffer = Vec::new();
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Writes to the command; ready when everything is written that waited.
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(process) = &mut self.process else {
+            return Poll::Pending;
+        };
+        if self.input.is_empty() && !self.input_ends {
+            return Poll::Pending;
+        }
+        while let Some(first) = self.input.front_mut() {
+            match process.poll_write(cx, first) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(wrote @ 1..)) => {
+                    first.advance(wrote);
+                    self.input_len -= wrote;
+                    if first.is_empty() {
+                        self.input.pop_front();
+                    }
+                }
+                // It does not read any more: what is typed goes nowhere, as in a pipe of a shell.
+                Poll::Ready(_) => {
+                    self.input.clear();
+                    self.input_len = 0;
+                }
+            }
+        }
+        if std::mem::take(&mut self.input_ends) {
+            process.end_input();
+        }
+        Poll::Ready(())
+    }
+
+    async fn handle(&mut self, happened: Happened) -> Next {
+        let now = Instant::now();
+        match happened {
+            Happened::Message(kind) => match self.sealing.open(kind) {
+                Opened::Hear(kind) => match self.leads_back(kind) {
+                    Some(kind) => self.machine.on_message(kind, now),
+                    // The connection is another session's now.
+                    None => return Next::Over,
+                },
+                Opened::Answer(kind) => self.send(&kind, now),
+                Opened::Refuse(kind) => {
+                    self.send(&kind, now);
+                    self.hang_up(now);
+                }
+            },
+            Happened::Broken(Broken::Bad(why)) => self.machine.on_bad_message(&why, now),
+            Happened::Broken(Broken::Lost) => {
+                self.carrier = None;
+                self.machine.on_lost(now);
+            }
+            Happened::Output(output, len) => {
+                let bytes = self.buffer.get(..len).unwrap_or_default();
+                let bytes = Bytes::copy_from_slice(bytes);
+                self.machine.on_output(stream(output), bytes, now);
+                // The other one is next, so that neither waits for the other's end.
+                self.outputs.rotate_left(1);
+                self.look_soon(now);
+            }
+            Happened::OutputEnd(output) => {
+                self.outputs.retain(|open| *open != output);
+                self.machine.on_output_end(stream(output), now);
+            }
+            Happened::Exit(exit) => {
+                self.exited = true;
+                let exit = match exit {
+                    pty::Exit::Code(code) => Exit::Code(code),
+                    pty::Exit::Signal(number, name) => Exit::Signal(number, name),
+                };
+                self.exit = Some(exit);
+                self.machine.on_exit(exit, now);
+            }
+            Happened::Wrote => self.look_soon(now),
+            Happened::Return(back) => self.come_back(*back, now),
+            Happened::Drain => {
+                self.is_draining = true;
+                let reason = TerminationReason::Drain;
+                self.machine.terminate(reason, "the server goes down", now);
+            }
+            // Dropping the process ends it.
+            Happened::Kill => return Next::Over,
+            Happened::Time => self.on_time(now),
+        }
+        self.obey().await
+    }
+
+    fn on_time(&mut self, now: Instant) {
+        if self.input_len >= MAX_INPUT {
+            self.machine.on_unheard(now);
+        }
+        if self.restore.is_some_and(|at| at <= now) {
+            self.restore = None;
+            self.resize(self.size);
+        }
+        if let Some((at, wait)) = self.look
+            && at <= now
+        {
+            self.look = (wait < LAST_LOOK).then(|| (now + wait * 4, wait * 4));
+            self.look_now();
+        }
+        self.machine.on_time(now);
+    }
+
+    /// Does what the machine wants done.
+    async fn obey(&mut self) -> Next {
+        while let Some(command) = self.machine.command() {
+            let now = Instant::now();
+            match command {
+                Command::Start(start) => self.start(*start).await,
+                Command::Send(kind) => self.send(&kind, now),
+                Command::Input(bytes) => {
+                    self.input_len += bytes.len();
+                    self.input.push_back(bytes);
+                }
+                Command::EndInput => self.input_ends = true,
+                Command::Resize(size) => {
+                    self.size = size;
+                    self.restore = None;
+                    self.resize(size);
+                }
+                Command::Signal(signal) => {
+                    if let (Some(process), Some(signal)) = (&self.process, host_signal(signal)) {
+                        process.signal(signal);
+                    }
+                }
+                Command::HoldOutput => self.held = true,
+                Command::ReadOutput => self.held = false,
+                Command::Redraw => self.redraw(now),
+                Command::Disconnect => self.hang_up(now),
+                Command::Release => return Next::Over,
+            }
+        }
+        Next::On
+    }
+
+    async fn start(&mut self, start: Start) {
+        let Ok(permit) = Arc::clone(&self.shared.sessions).try_acquire_owned() else {
+            let why = "the server has as many sessions as it may have";
+            self.machine.on_start_failed(why, Instant::now());
+            return;
+        };
+        if let Some(size) = start.terminal {
+            self.size = size;
+        }
+        // Who is who may be asked of a directory in the network, and a fork takes its time.
+        let shared = Arc::clone(&self.shared);
+        let started = tokio::task::spawn_blocking(move || {
+            let spec = shared.policy.spec(&start).map_err(|why| why.to_string())?;
+            let account = spec.account.clone();
+            let process = spec.start().map_err(|why| why.to_string())?;
+            Ok((process, account))
+        });
+        let started = started
+            .await
+            .unwrap_or_else(|_| Err("it failed".to_owned()));
+        let now = Instant::now();
+        let (process, account) = match started {
+            Ok(started) => started,
+            Err(why) => {
+                tracing::info!(session = self.id, why, "a command was not started");
+                self.machine.on_start_failed(&why, now);
+                return;
+            }
+        };
+        let Some(token) = self.register() else {
+            self.machine.on_start_failed("no randomness", now);
+            return;
+        };
+        self.outputs = if process.has_terminal() {
+            vec![Output::Main]
+        } else {
+            vec![Output::Main, Output::Errors]
+        };
+        (self.shared.observer)(Event::Opened {
+            session_id: &self.id,
+            source: self.source,
+            account: account.as_ref().map(pty::Account::name),
+            has_terminal: process.has_terminal(),
+        });
+        self.owner = self.sealing.client();
+        self.process = Some(process);
+        self.permit = Some(permit);
+        self.machine.on_started(token, now);
+    }
+
+    fn send(&mut self, kind: &Kind, now: Instant) {
+        let Some(carrier) = &mut self.carrier else {
+            return;
+        };
+        // One that waits says as much as two: who does not read gets no more of them.
+        if matches!(kind, Kind::Heartbeat(beat) if beat.secret_input.is_none())
+            && !carrier.is_idle()
+        {
+            return;
+        }
+        let sent = match self.sealing.seal(kind.clone()) {
+            Ok(kinds) => kinds.iter().try_for_each(|kind| carrier.send(kind)),
+            Err(error) => {
+                tracing::warn!(session = self.id, %error, "a message was not sealed");
+                Err(Broken::Lost)
+            }
+        };
+        if sent.is_err() {
+            self.carrier = None;
+            self.machine.on_lost(now);
+        }
+    }
+
+    /// Lets the connection end by itself, and is done with it.
+    fn hang_up(&mut self, now: Instant) {
+        if let Some(carrier) = self.carrier.take() {
+            self.shared.finish(carrier);
+        }
+        self.machine.on_lost(now);
+    }
+
+    fn resize(&self, size: Size) {
+        let size = pty::Size {
+            rows: size.rows,
+            cols: size.cols,
+        };
+        if let Some(process) = &self.process
+            && let Err(error) = process.resize(size)
+        {
+            tracing::debug!(session = self.id, %error, "a terminal was not resized");
+        }
+    }
+
+    /// A program draws anew when its terminal has another size, so it gets one for a moment.
+    fn redraw(&mut self, now: Instant) {
+        let other = Size {
+            rows: self.size.rows.saturating_sub(1).max(1),
+            cols: self.size.cols.saturating_add(1),
+        };
+        self.resize(other);
+        self.restore = Some(now + REDRAW);
+    }
+
+    /// Programs say what they want and then hide what is typed, or the other way round. So it is
+    /// looked at now, and some more times soon.
+    fn look_soon(&mut self, now: Instant) {
+        if self.process.as_ref().is_some_and(Process::has_terminal) {
+            self.look = Some((now + FIRST_LOOK, FIRST_LOOK));
+            self.look_now();
+        }
+    }
+
+    fn look_now(&mut self) {
+        let secret = self.process.as_ref().is_some_and(Process::hides_input);
+        if std::mem::replace(&mut self.secret, secret) != secret {
+            self.machine.on_secret_input(secret);
+        }
+    }
+
+    fn tell_end(&self) {
+        if self.process.is_none() {
+            return;
+        }
+        let (exit_code, reason) = match self.exit {
+            Some(Exit::Code(code)) => (Some(code), Some(TerminationReason::Exited)),
+            Some(Exit::Signal(number, _)) => {
+                (Some(128 + number), Some(TerminationReason::Signalled))
+            }
+            None => (None, None),
+        };
+        (self.shared.observer)(Event::Closed {
+            session_id: &self.id,
+            exit_code,
+            reason: self.machine.ended().or(reason),
+            duration: self.began.elapsed(),
+        });
+    }
+}
+
+fn stream(output: Output) -> Stream {
+    match output {
+        Output::Main => Stream::Stdout,
+        Output::Errors => Stream::Stderr,
+    }
+}
+
+/// The numbers of a message are those of Linux; here they may be others.
+fn host_signal(signal: Signal) -> Option<pty::Signal> {
+    Some(match signal {
+        Signal::Unspecified => return None,
+        Signal::Hangup => pty::Signal::SIGHUP,
+        Signal::Interrupt => pty::Signal::SIGINT,
+        Signal::Quit => pty::Signal::SIGQUIT,
+        Signal::Kill => pty::Signal::SIGKILL,
+        Signal::User1 => pty::Signal::SIGUSR1,
+        Signal::User2 => pty::Signal::SIGUSR2,
+        Signal::Terminate => pty::Signal::SIGTERM,
+        Signal::Continue => pty::Signal::SIGCONT,
+        Signal::Stop => pty::Signal::SIGTSTP,
+    })
+}
+
+/// What is read from a command at once: enough that a message's cost is small beside its bytes.
+const CHUNK: usize = 64 * 1024;
+
+/// What may wait for a command that does not read, beside one message: as much as a pipe and a
+/// terminal hold, some times over.
+const MAX_INPUT: usize = 256 * 1024;
+
+/// How long a program has another size, so that it sees the change.
+const REDRAW: Duration = Duration::from_millis(50);
+
+/// After something was written or typed: first so soon, then after four times as long, and so on.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LAST_LOOK: Duration = Duration::from_millis(500);
+
+/// The exit code where the system does not tell one.
+const LOST_EXIT: i32 = 255;

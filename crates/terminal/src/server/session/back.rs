@@ -1,0 +1,116 @@
+//! Clients that come back: how their session is found, and what it makes of them.
+
+use std::time::Instant;
+
+use tty::message::{Kind, OpenSession};
+use tty::session::TOKEN_LEN;
+
+use super::Session;
+use crate::server::carrier::Carrier;
+use crate::server::random;
+use crate::server::registry::KEY_LEN;
+use crate::server::sealing::Sealing;
+
+/// A client that came back, over a connection of its own.
+pub(crate) struct Return {
+    pub(crate) carrier: Carrier,
+    pub(crate) sealing: Sealing,
+    pub(crate) open: OpenSession,
+}
+
+impl Session {
+    /// Makes the session one that can be come back to, and gives its first token.
+    pub(super) fn register(&mut self) -> Option<[u8; TOKEN_LEN]> {
+        let (registered, returns) = self.shared.registry.register()?;
+        let token = fresh_token(registered.key());
+        self.registered = Some(registered);
+        self.returns = Some(returns);
+        token
+    }
+
+    /// Hands the connection to the session that the client comes back to; else gives back what it
+    /// said, for the machine to answer.
+    pub(super) fn leads_back(&mut self, kind: Kind) -> Option<Kind> {
+        let Kind::Open(open) = &kind else {
+            return Some(kind);
+        };
+        if self.process.is_some() {
+            return Some(kind);
+        }
+        let session = open
+            .session
+            .as_ref()
+            .filter(|session| session.resume.is_some());
+        let resume = session.and_then(|session| session.resume.as_ref());
+        let Some((session, found)) =
+            session.zip(resume.and_then(|resume| self.shared.registry.find(&resume.token)))
+        else {
+            return Some(kind);
+        };
+        let Some(carrier) = self.carrier.take() else {
+            return Some(kind);
+        };
+        let back = Box::new(Return {
+            carrier,
+            sealing: std::mem::replace(&mut self.sealing, Sealing::Off),
+            open: session.clone(),
+        });
+        match found.try_send(back) {
+            Ok(()) => None,
+            Err(refused) => {
+                // It has just ended, or is not to be kept busy.
+                let back = refused.into_inner();
+                self.carrier = Some(back.carrier);
+                self.sealing = back.sealing;
+                Some(kind)
+            }
+        }
+    }
+
+    pub(super) fn come_back(&mut self, mut back: Return, now: Instant) {
+        let resume = back.open.resume.clone().unwrap_or_default();
+        // A token can be seen by who is between; a sealed session is its client's alone.
+        let same = self.registered.is_some() && self.client_is(&back.sealing);
+        let token = self
+            .registered
+            .as_ref()
+            .and_then(|registered| fresh_token(registered.key()));
+        let Some(token) = token.filter(|_| same && self.machine.accepts(&resume)) else {
+            if back
+                .carrier
+                .send(&Kind::error("there is no session to come back to"))
+                .is_ok()
+            {
+                self.shared.finish(back.carrier);
+            }
+            return;
+        };
+        let before = self.carrier.replace(back.carrier);
+        self.sealing = back.sealing;
+        self.machine.on_return(&back.open, token, now);
+        if let Some(before) = before {
+            // The machine hangs up the old connection first of all.
+            self.machine.command();
+            self.shared.finish(before);
+        }
+        if self.secret {
+            self.machine.on_secret_input(true);
+        }
+    }
+
+    fn client_is(&self, other: &Sealing) -> bool {
+        match (self.shared.seal.is_some(), self.owner, other.client()) {
+            (false, _, _) => true,
+            (true, Some(owner), Some(other)) => owner == other,
+            _ => false,
+        }
+    }
+}
+
+/// A token begins with the key by which the session is found; the rest is what is secret.
+fn fresh_token(key: [u8; KEY_LEN]) -> Option<[u8; TOKEN_LEN]> {
+    let mut token: [u8; TOKEN_LEN] = random()?;
+    let (front, _) = token.split_first_chunk_mut::<KEY_LEN>()?;
+    *front = key;
+    Some(token)
+}

@@ -1,0 +1,276 @@
+//! A server for a test, and a client that says what it is told to.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use terminal::server::{
+    AuthToken, Execution, Files, Limits, Origins, Policy, Seal, Server, Settings, Transport, Web,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tty::frame;
+use tty::message::{
+    self, Config, Environment, Feature, Kind, Open, OpenSession, Options, Payload, Stream, Workdir,
+};
+use tty::size::Size;
+
+/// Longer than anything here takes.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// A server, and what it is told.
+pub(crate) struct Host {
+    pub(crate) server: Server,
+}
+
+impl Host {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let path = std::env::var_os("PATH").unwrap();
+        let mut settings = Settings {
+            policy: Policy {
+                execution: Execution::Spawn,
+                shell: Some("/bin/sh".into()),
+                environment: vec![("PATH".into(), path), ("HOME".into(), "/".into())],
+            },
+            limits: Limits {
+                sessions: 8,
+                grace: Duration::from_secs(30),
+                idle: None,
+                duration: None,
+            },
+            seal: None,
+            web: Web {
+                token: None,
+                origins: Origins::Any,
+                files: None,
+            },
+        };
+        change(&mut settings);
+        Self {
+            server: Server::new(settings, Arc::new(|_| {}), &[]),
+        }
+    }
+
+    pub(crate) fn sealed(seal: Seal) -> Self {
+        Self::with(|settings| settings.seal = Some(seal))
+    }
+
+    pub(crate) fn files(root: &Path, read_only: bool) -> Self {
+        Self::with(|settings| {
+            settings.web.files = Some(Files::new(root, read_only, 1000).unwrap());
+        })
+    }
+
+    pub(crate) fn guarded(token: &str, origins: &[&str]) -> Self {
+        Self::with(|settings| {
+            settings.web.token = AuthToken::new(token);
+            settings.web.origins =
+                Origins::These(origins.iter().map(|it| (*it).to_owned()).collect());
+        })
+    }
+
+    /// A stream to it.
+    pub(crate) fn stream(&self, speaks: Transport) -> DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        self.server.spawn(theirs, speaks, None);
+        ours
+    }
+
+    pub(crate) fn plain(&self) -> Client {
+        Client::Plain(self.stream(Transport::Plain), frame::Decoder::new())
+    }
+
+    pub(crate) async fn websocket(&self) -> Client {
+        let stream = self.stream(Transport::WebSocket);
+        let (socket, _) = tokio_tungstenite::client_async("ws://host/", stream)
+            .await
+            .unwrap();
+        Client::WebSocket(Box::new(socket))
+    }
+
+    /// All sessions are over, soon.
+    pub(crate) async fn empty(&self) {
+        let wait = async {
+            while self.server.sessions() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(SOON, wait).await.expect("no session is left");
+    }
+}
+
+/// A client over either transport.
+pub(crate) enum Client {
+    Plain(DuplexStream, frame::Decoder),
+    WebSocket(Box<WebSocketStream<DuplexStream>>),
+}
+
+impl Client {
+    pub(crate) async fn send(&mut self, kind: &Kind) {
+        match self {
+            Self::Plain(stream, _) => {
+                let bytes = frame::encode(kind).unwrap();
+                stream.write_all(&bytes).await.unwrap();
+            }
+            Self::WebSocket(socket) => {
+                let message = Message::Binary(message::encode(kind).unwrap());
+                socket.send(message).await.unwrap();
+            }
+        }
+    }
+
+    /// The next message; `None` is the end.
+    pub(crate) async fn receive(&mut self) -> Option<Kind> {
+        timeout(SOON, self.next()).await.expect("a message in time")
+    }
+
+    async fn next(&mut self) -> Option<Kind> {
+        match self {
+            Self::Plain(stream, decoder) => loop {
+                if let Some(kind) = decoder.next().unwrap() {
+                    return Some(kind);
+                }
+                let mut buffer = [0; 4096];
+                match stream.read(&mut buffer).await {
+                    Ok(read @ 1..) => decoder.push(&buffer[..read]),
+                    _ => return None,
+                }
+            },
+            Self::WebSocket(socket) => loop {
+                match socket.next().await? {
+                    Ok(Message::Binary(bytes)) => return Some(message::decode(bytes).unwrap()),
+                    Ok(Message::Close(frame)) => {
+                        assert_eq!(frame.unwrap().reason, "finished");
+                    }
+                    Ok(_) => {}
+                    Err(_) => return None,
+                }
+            },
+        }
+    }
+
+    /// The next that is no heartbeat.
+    pub(crate) async fn said(&mut self) -> Option<Kind> {
+        loop {
+            match self.receive().await {
+                Some(Kind::Heartbeat(_)) => {}
+                said => return said,
+            }
+        }
+    }
+
+    /// Opens, and takes the ack.
+    pub(crate) async fn open(&mut self, open: Open) -> message::Ack {
+        self.send(&Kind::Open(Box::new(open))).await;
+        match self.said().await {
+            Some(Kind::Ack(ack)) => ack,
+            other => panic!("no ack: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn input(&mut self, text: &str) {
+        self.send(&Kind::data(Stream::Stdin, text.to_owned())).await;
+    }
+
+    /// Output until it holds a text.
+    pub(crate) async fn until(&mut self, text: &str) -> String {
+        let mut seen = String::new();
+        while !seen.contains(text) {
+            match self.said().await {
+                Some(Kind::Data(data)) => match data.payload {
+                    Some(Payload::Data(bytes)) => seen.push_str(&String::from_utf8_lossy(&bytes)),
+                    other => panic!("{other:?} before `{text}`: {seen}"),
+                },
+                other => panic!("{other:?} before `{text}`: {seen}"),
+            }
+        }
+        seen
+    }
+
+    /// Everything up to the close: both streams, and the close.
+    pub(crate) async fn finish(&mut self) -> (String, String, message::Close) {
+        let mut all = [Vec::new(), Vec::new()];
+        let mut ended = 0;
+        loop {
+            match self.said().await {
+                Some(Kind::Data(data)) => {
+                    let stream = usize::from(data.r#type() == Stream::Stderr);
+                    match data.payload {
+                        Some(Payload::Data(bytes)) => all[stream].extend_from_slice(&bytes),
+                        Some(Payload::Eos(_)) => ended += 1,
+                        other => panic!("{other:?}"),
+                    }
+                }
+                Some(Kind::Close(close)) => {
+                    assert!(ended > 0, "the end of a stream comes before the close");
+                    let [output, errors] = all.map(|all| String::from_utf8(all).unwrap());
+                    return (output, errors, close);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// What it is told, and that it is hung up on.
+    pub(crate) async fn refused(&mut self) -> String {
+        let said = self.said().await;
+        match said {
+            Some(Kind::Error(error)) => error.msg,
+            Some(Kind::ProtocolError(error)) => error.msg,
+            other => panic!("no error: {other:?}"),
+        }
+    }
+}
+
+/// What a published client sends.
+pub(crate) fn published(args: &[&str], terminal: bool) -> Open {
+    Open {
+        config: Some(Config {
+            options: Some(Options {
+                interactive: terminal,
+                allocate_tty: terminal,
+                send_heartbeat: false,
+            }),
+            cmd_args: args.iter().map(|it| (*it).to_owned()).collect(),
+            ..Config::default()
+        }),
+        ..Open::default()
+    }
+}
+
+/// `sh -c script`.
+pub(crate) fn script(script: &str, terminal: bool) -> Open {
+    published(&["sh", "-c", script], terminal)
+}
+
+/// The same of a client of this project.
+pub(crate) fn ours(text: &str, terminal: bool) -> Open {
+    Open {
+        session: Some(OpenSession {
+            features: vec![Feature::Signals.into(), Feature::Resume.into()],
+            resume: None,
+            size: terminal.then(|| Size::new(30, 90).unwrap().into()),
+        }),
+        ..script(text, terminal)
+    }
+}
+
+pub(crate) fn with_environment(mut open: Open, workdir: &str, variables: &[(&str, &str)]) -> Open {
+    let config = open.config.as_mut().unwrap();
+    config.workdir = Some(Workdir {
+        value: workdir.to_owned(),
+    });
+    let variable = |(key, value): &(&str, &str)| Environment {
+        key: (*key).to_owned(),
+        value: (*value).to_owned(),
+    };
+    config.env_vars = variables.iter().map(variable).collect();
+    open
+}

@@ -1,0 +1,15 @@
+//! The server over real streams, with real shells.
+#![cfg(unix)]
+
+#[cfg(test)]
+mod ends;
+#[cfg(test)]
+mod published;
+#[cfg(test)]
+mod resume;
+#[cfg(test)]
+mod sealed;
+#[cfg(test)]
+mod web;
+#[cfg(test)]
+mod wrong;

@@ -1,0 +1,276 @@
+//! What our own client can do: come back, signal, and hear why it ended.
+
+use std::time::Duration;
+
+use terminal::server::Transport;
+use tty::message::{
+    Ack, Heartbeat, Kind, Open, OpenSession, Payload, Resume, Signal, TerminationReason,
+};
+
+use crate::ends::{Host, SOON, ours, script};
+
+fn back(ack: &Ack, received: u64) -> Open {
+    let session = ack.session.as_ref().unwrap();
+    Open {
+        session: Some(OpenSession {
+            features: Vec::new(),
+            resume: Some(Resume {
+                token: session.resume_token.clone(),
+                received,
+            }),
+            size: None,
+        }),
+        ..Open::default()
+    }
+}
+
+#[tokio::test]
+async fn a_shell_outlives_its_connection_and_what_was_shown_comes_again() {
+    let host = Host::new();
+    let mut client = host.websocket().await;
+    let first = client
+        .open(ours("echo one; read x; echo two $x; read y; exit 4", true))
+        .await;
+    let session = first.session.clone().unwrap();
+    assert_eq!(session.grace_seconds, 30);
+    client.until("one\r\n").await;
+    drop(client);
+
+    // Over the other transport.
+    let mut client = host.plain();
+    let again = client.open(back(&first, 0)).await;
+    let session = again.session.clone().unwrap();
+    assert_eq!(session.output_from, Some(0));
+    assert_ne!(
+        session.resume_token,
+        first.session.as_ref().unwrap().resume_token
+    );
+    client.until("one\r\n").await;
+    client.input("x\n").await;
+    client.until("two x\r\n").await;
+    assert_eq!(host.server.sessions(), 1);
+
+    // A connection that is still there gives way, and its token is good no more.
+    let mut thief = host.plain();
+    thief.send(&Kind::Open(Box::new(back(&first, 0)))).await;
+    assert!(thief.refused().await.contains("no session"));
+    let mut third = host.plain();
+    let received = "one\r\nx\r\ntwo x\r\n".len().try_into().unwrap();
+    third.open(back(&again, received)).await;
+    assert_eq!(client.said().await, None);
+    third.input("y\n").await;
+    assert_eq!(third.finish().await.2.return_code, 4);
+    host.empty().await;
+}
+
+#[tokio::test]
+async fn a_forged_token_opens_nothing() {
+    let host = Host::new();
+    let mut client = host.plain();
+    let ack = client.open(ours("read x", true)).await;
+    let token = ack.session.as_ref().unwrap().resume_token.clone();
+    for forge in [
+        |token: &mut Vec<u8>| token[31] ^= 1,
+        |token: &mut Vec<u8>| token[8..].fill(0),
+        |token: &mut Vec<u8>| token.truncate(8),
+        |token: &mut Vec<u8>| token.clear(),
+        |token: &mut Vec<u8>| token[0] ^= 1,
+    ] {
+        let mut open = back(&ack, 0);
+        let resume = open.session.as_mut().unwrap().resume.as_mut().unwrap();
+        resume.token = token.clone();
+        forge(&mut resume.token);
+        let mut thief = host.plain();
+        thief.send(&Kind::Open(Box::new(open))).await;
+        assert!(thief.refused().await.contains("no session"));
+    }
+    assert_eq!(host.server.sessions(), 1);
+    client.input("\n").await;
+    client.finish().await;
+}
+
+#[tokio::test]
+async fn a_client_that_stays_away_loses_its_shell() {
+    let host = Host::with(|settings| settings.limits.grace = Duration::from_millis(50));
+    let mut client = host.plain();
+    let ack = client.open(ours("sleep 60", true)).await;
+    drop(client);
+    host.empty().await;
+    let mut client = host.plain();
+    client.send(&Kind::Open(Box::new(back(&ack, 0)))).await;
+    assert!(client.refused().await.contains("no session"));
+}
+
+#[tokio::test]
+async fn signals_arrive_and_how_it_ended_is_told() {
+    let host = Host::new();
+    for (signal, name) in [(Signal::User1, "USR1"), (Signal::Kill, "KILL")] {
+        let mut client = host.plain();
+        client.open(ours("echo ready; exec sleep 60", false)).await;
+        client.until("ready").await;
+        let heartbeat = Heartbeat {
+            signal: Some(signal.into()),
+            ..Heartbeat::default()
+        };
+        client.send(&Kind::Heartbeat(heartbeat)).await;
+        let close = client.finish().await.2;
+        let number = i32::from(signal);
+        assert_eq!(close.return_code, 128 + number);
+        let termination = close.termination.unwrap();
+        assert_eq!(termination.signal, name);
+        assert_eq!(termination.reason(), TerminationReason::Signalled);
+    }
+}
+
+#[tokio::test]
+async fn hidden_input_is_told_before_it_is_typed() {
+    let host = Host::new();
+    let mut client = host.plain();
+    client
+        .open(ours(
+            "stty -echo; echo password; read x; stty echo; echo shown; read y",
+            true,
+        ))
+        .await;
+    let told = async |client: &mut crate::ends::Client| loop {
+        match client.receive().await {
+            Some(Kind::Heartbeat(Heartbeat {
+                secret_input: Some(secret),
+                ..
+            })) => return secret,
+            Some(Kind::Heartbeat(_) | Kind::Data(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(told(&mut client).await);
+    client.input("secret\n").await;
+    assert!(!told(&mut client).await);
+    client.input("\n").await;
+    let (output, ..) = client.finish().await;
+    assert!(!output.contains("secret"), "{output}");
+}
+
+#[tokio::test]
+async fn limits_end_a_session_with_their_reason() {
+    for (idle, reason) in [
+        (true, TerminationReason::Idle),
+        (false, TerminationReason::Duration),
+    ] {
+        let host = Host::with(|settings| {
+            let limit = Some(Duration::from_millis(300));
+            if idle {
+                settings.limits.idle = limit;
+            } else {
+                settings.limits.duration = limit;
+            }
+        });
+        let mut client = host.plain();
+        client
+            .open(ours(
+                "while :; do echo x; sleep 0.05; [ $1 ] || :; done",
+                true,
+            ))
+            .await;
+        if idle {
+            // What is shown is no idleness, so this one shows nothing.
+            drop(client);
+            client = host.plain();
+            client.open(ours("sleep 60", true)).await;
+        }
+        let close = client.finish().await.2;
+        assert_eq!(close.termination.unwrap().reason(), reason);
+        host.server.kill();
+    }
+}
+
+/// A limit holds for a command that never stops to write, too.
+#[tokio::test]
+async fn a_flood_does_not_outlast_its_limit() {
+    let host = Host::with(|settings| {
+        settings.limits.duration = Some(Duration::from_millis(300));
+    });
+    let mut client = host.plain();
+    client.open(ours("exec yes", true)).await;
+    let close = client.finish().await.2;
+    let reason = close.termination.unwrap().reason();
+    assert_eq!(reason, TerminationReason::Duration);
+}
+
+#[tokio::test]
+async fn there_are_as_many_sessions_as_there_may_be() {
+    let host = Host::with(|settings| settings.limits.sessions = 2);
+    let mut clients = [host.plain(), host.plain()];
+    for client in &mut clients {
+        client.open(ours("read x", true)).await;
+    }
+    let mut third = host.plain();
+    third
+        .send(&Kind::Open(Box::new(script("true", false))))
+        .await;
+    assert!(third.refused().await.contains("as many sessions"));
+    for client in &mut clients {
+        client.input("\n").await;
+        client.finish().await;
+    }
+    host.empty().await;
+    let mut fourth = host.plain();
+    fourth.open(script("true", false)).await;
+    fourth.finish().await;
+}
+
+#[tokio::test]
+async fn a_server_that_goes_down_says_so_and_leaves_nothing_behind() {
+    let host = Host::new();
+    let mut shell = host.plain();
+    // An interactive shell does not listen to TERM.
+    shell
+        .open(ours("trap '' TERM; echo ready; read x", true))
+        .await;
+    shell.until("ready").await;
+    let mut pipe = host.websocket().await;
+    pipe.open(ours("sleep 61 & echo $!; wait", false)).await;
+    let child: i32 = pipe.until("\n").await.trim().parse().unwrap();
+    let server = host.server.clone();
+    let drained = tokio::spawn(async move { server.drain().await });
+    for client in [&mut shell, &mut pipe] {
+        let close = client.finish().await.2;
+        assert_eq!(
+            close.termination.unwrap().reason(),
+            TerminationReason::Drain
+        );
+    }
+    let mut late = host.plain();
+    assert!(late.refused().await.contains("goes down"));
+    drop((shell, pipe, late));
+    tokio::time::timeout(SOON, drained).await.unwrap().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
+    assert!(stat.is_err() || stat.unwrap().contains(") Z "));
+}
+
+/// A client that does not read makes its command wait, not the server's memory grow.
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_its_command() {
+    let host = Host::new();
+    let mut client = host.plain();
+    client
+        .open(script("head -c 3000000 /dev/zero; echo done >&2", false))
+        .await;
+    // Somebody else is served meanwhile.
+    let mut other = host.plain();
+    other.open(script("echo other", false)).await;
+    assert_eq!(other.finish().await.0, "other\n");
+    let mut bytes = 0;
+    loop {
+        match client.said().await {
+            Some(Kind::Data(data)) => {
+                if let Some(Payload::Data(data)) = data.payload {
+                    bytes += data.len();
+                }
+            }
+            Some(Kind::Close(_)) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(bytes, 3_000_000 + "done\n".len());
+    drop(host.stream(Transport::Plain));
+}

@@ -1,0 +1,196 @@
+//! Sessions that are sealed from end to end.
+
+use std::sync::Arc;
+
+use terminal::server::Seal;
+use tty::message::{ClientHello, Data, Kind, Open, Payload, Resume, Stream};
+use tty::seal::{Channel, ClientHandshake, Content, Identity};
+
+use crate::ends::{Client, Host, ours, script};
+
+const CONTEXT: &[u8] = b"wsv_1";
+
+fn host(server: &Arc<Identity>, client: &Identity) -> Host {
+    let known = client.public();
+    Host::sealed(Seal {
+        identity: Arc::clone(server),
+        context: CONTEXT.to_vec(),
+        authorized: Arc::new(move |key| *key == known),
+    })
+}
+
+/// Says hello and opens; what is told where the server refuses.
+async fn open(
+    client: &mut Client,
+    me: &Identity,
+    server: &Identity,
+    mut open: Open,
+) -> Result<(tty::message::Ack, Channel), String> {
+    let (handshake, hello) = ClientHandshake::begin(me, server.public(), CONTEXT, [9; 32]).unwrap();
+    let hello = ClientHello {
+        protocol_version: 1,
+        seal: Some(hello),
+    };
+    client.send(&Kind::ClientHello(hello)).await;
+    let answer = match client.said().await {
+        Some(Kind::ServerHello(hello)) => hello.seal.unwrap(),
+        Some(Kind::ProtocolError(error)) => return Err(error.msg),
+        other => panic!("{other:?}"),
+    };
+    let ready = handshake.answer(me, &answer).unwrap();
+    let config = open.config.clone().unwrap_or_default();
+    let (confirm, channel) = ready.confirm(&config).unwrap();
+    open.seal = Some(confirm);
+    client.send(&Kind::Open(Box::new(open))).await;
+    match client.said().await {
+        Some(Kind::Ack(ack)) => Ok((ack, channel)),
+        Some(Kind::Error(error)) => Err(error.msg),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn seal(client: &mut Client, channel: &mut Channel, content: &Content) {
+    let payload = channel.sealer.seal(Stream::Stdin, content).unwrap();
+    client
+        .send(&Kind::Data(Data {
+            r#type: Stream::Stdin.into(),
+            payload: Some(Payload::EncryptedData(Box::new(payload))),
+        }))
+        .await;
+}
+
+/// Everything that comes, opened, and the exit code that was sealed.
+async fn finish(client: &mut Client, channel: &mut Channel) -> (String, i32) {
+    let (mut output, mut exit) = (Vec::new(), None);
+    loop {
+        match client.said().await {
+            Some(Kind::Data(data)) => {
+                let stream = data.r#type();
+                let Some(Payload::EncryptedData(payload)) = data.payload else {
+                    panic!("not sealed");
+                };
+                match channel.opener.open(stream, &payload).unwrap() {
+                    Content::Data(bytes) => output.extend_from_slice(&bytes),
+                    Content::Exit(code) => exit = Some(code),
+                    Content::End => {}
+                }
+            }
+            Some(Kind::Close(close)) => {
+                assert_eq!(Some(close.return_code), exit);
+                return (String::from_utf8(output).unwrap(), close.return_code);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_typed_and_shown_is_sealed_and_so_is_the_exit_code() {
+    let (server, me) = (
+        Arc::new(Identity::generate().unwrap()),
+        Identity::generate().unwrap(),
+    );
+    let host = host(&server, &me);
+    for mut client in [host.plain(), host.websocket().await] {
+        let wanted = script("cat; exit 9", false);
+        let (_, mut channel) = open(&mut client, &me, &server, wanted).await.unwrap();
+        seal(&mut client, &mut channel, &Content::Data("typed".into())).await;
+        seal(&mut client, &mut channel, &Content::End).await;
+        let finished = finish(&mut client, &mut channel).await;
+        assert_eq!(finished, ("typed".to_owned(), 9));
+    }
+}
+
+#[tokio::test]
+async fn strangers_and_what_is_not_sealed_are_refused_before_anything_starts() {
+    let (server, me) = (
+        Arc::new(Identity::generate().unwrap()),
+        Identity::generate().unwrap(),
+    );
+    let host = host(&server, &me);
+    let stranger = Identity::generate().unwrap();
+    let mut client = host.plain();
+    let refused = open(&mut client, &stranger, &server, script("true", false)).await;
+    assert!(refused.unwrap_err().contains("not authorized"));
+    // A published client.
+    let mut client = host.plain();
+    client
+        .send(&Kind::Open(Box::new(script("true", false))))
+        .await;
+    assert!(client.refused().await.contains("sealed sessions alone"));
+    let mut client = host.plain();
+    let hello = ClientHello {
+        protocol_version: 1,
+        seal: None,
+    };
+    client.send(&Kind::ClientHello(hello)).await;
+    assert!(client.refused().await.contains("sealed sessions alone"));
+    // In the clear, within a sealed session.
+    let mut client = host.plain();
+    open(&mut client, &me, &server, script("cat", false))
+        .await
+        .unwrap();
+    client.input("in the clear").await;
+    assert!(client.refused().await.contains("not sealed"));
+    // Played again.
+    let mut client = host.plain();
+    let (_, mut channel) = open(&mut client, &me, &server, script("cat", false))
+        .await
+        .unwrap();
+    let payload = channel
+        .sealer
+        .seal(Stream::Stdin, &Content::Data("x".into()));
+    let data = Kind::Data(Data {
+        r#type: Stream::Stdin.into(),
+        payload: Some(Payload::EncryptedData(Box::new(payload.unwrap()))),
+    });
+    client.send(&data).await;
+    client.send(&data).await;
+    loop {
+        match client.said().await {
+            Some(Kind::Data(_)) => {}
+            Some(Kind::Error(error)) => {
+                assert!(error.msg.contains("in the place of"), "{error:?}");
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    host.empty().await;
+}
+
+/// A token is seen by who is between, so it is worth nothing without its client's key.
+#[tokio::test]
+async fn only_its_client_comes_back_to_a_sealed_session() {
+    let (server, me) = (
+        Arc::new(Identity::generate().unwrap()),
+        Identity::generate().unwrap(),
+    );
+    let other = Identity::generate().unwrap();
+    let known = [me.public(), other.public()];
+    let host = Host::sealed(Seal {
+        identity: Arc::clone(&server),
+        context: CONTEXT.to_vec(),
+        authorized: Arc::new(move |key| known.contains(key)),
+    });
+    let mut client = host.plain();
+    let wanted = ours("read x; echo got $x", true);
+    let (ack, _) = open(&mut client, &me, &server, wanted).await.unwrap();
+    let mut back = Open {
+        session: Some(tty::message::OpenSession::default()),
+        ..Open::default()
+    };
+    back.session.as_mut().unwrap().resume = Some(Resume {
+        token: ack.session.unwrap().resume_token,
+        received: 0,
+    });
+    let mut thief = host.plain();
+    let refused = open(&mut thief, &other, &server, back.clone()).await;
+    assert!(refused.unwrap_err().contains("no session"));
+    drop(client);
+    let mut client = host.plain();
+    let (_, mut channel) = open(&mut client, &me, &server, back).await.unwrap();
+    seal(&mut client, &mut channel, &Content::Data("it\n".into())).await;
+    let (output, _) = finish(&mut client, &mut channel).await;
+    assert!(output.contains("got it"), "{output}");
+}
