@@ -22,10 +22,12 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower::ServiceExt as _;
+use types::permission::Permission;
 use types::problem::{MEDIA_TYPE, Problem};
 
 use crate::live::ProjectName;
 use crate::server::{Backend, Carried, ListIsWritten, MAX_REQUEST_BYTES, Server};
+use crate::terminals::TerminalAsk;
 use crate::tools;
 
 /// What the endpoint stands on.
@@ -57,7 +59,19 @@ pub trait Engines: Send + Sync + 'static {
     fn carry(
         &self,
         project: ProjectName,
+        needed: Permission,
         request: http::Request<Bytes>,
+        caller: &Extensions,
+    ) -> Carried;
+
+    /// Does something that takes a stream of a terminal, as [`Backend::carry_to_terminal`] says, with
+    /// the `Authorization` of the caller.
+    fn terminal(
+        &self,
+        project: ProjectName,
+        needed: Permission,
+        ask: TerminalAsk,
+        credential: HeaderValue,
         caller: &Extensions,
     ) -> Carried;
 }
@@ -290,6 +304,7 @@ impl<E: Engines> Backend for InProcess<E> {
     fn carry_to_engine(
         &self,
         project: ProjectName,
+        needed: Permission,
         mut request: http::Request<Bytes>,
         caller: &Extensions,
     ) -> Carried {
@@ -300,7 +315,29 @@ impl<E: Engines> Backend for InProcess<E> {
             request.headers_mut().insert(AUTHORIZATION, credential);
         }
         let known = caller.map_or(&nobody, |caller| &caller.extensions);
-        self.engines.carry(project, request, known)
+        self.engines.carry(project, needed, request, known)
+    }
+
+    fn carry_to_terminal(
+        &self,
+        project: ProjectName,
+        needed: Permission,
+        ask: TerminalAsk,
+        caller: &Extensions,
+    ) -> Carried {
+        let caller = caller.get::<Caller>();
+        let known = caller.and_then(|caller| Some((caller, caller.credential.clone()?)));
+        let Some((caller, mut credential)) = known else {
+            // Who has none is asked to sign in before this.
+            return Box::pin(async {
+                let mut response = http::Response::new(Bytes::new());
+                *response.status_mut() = StatusCode::UNAUTHORIZED;
+                response
+            });
+        };
+        credential.set_sensitive(true);
+        self.engines
+            .terminal(project, needed, ask, credential, &caller.extensions)
     }
 }
 

@@ -21,6 +21,7 @@ mod local;
 mod result;
 mod schema;
 mod server;
+mod terminals;
 mod tools;
 
 #[cfg(feature = "hosted")]
@@ -28,4 +29,5 @@ pub use self::hosted::{Engines, Hosted, Identified, Identify, PATH, hosted};
 pub use self::live::ProjectName;
 pub use self::local::{Local, LocalAnswer, LocalTool, StdioError, stdio};
 pub use self::server::{Backend, Carried, Server};
+pub use self::terminals::{Agent, TerminalAct, TerminalAsk};
 pub use self::tools::{Effect, TOOLS, Tool, documents};

@@ -111,8 +111,10 @@ fn made(tool: &Tool, operation: &Operation) -> Vec<Argument> {
 
 /// What a tool takes.
 pub(crate) fn input(tool: &Tool) -> Value {
-    if let Call::Live(list) = tool.call {
-        return list.input();
+    match tool.call {
+        Call::Live(list) => return list.input(),
+        Call::Terminal(tool) => return tool.input(),
+        _ => {}
     }
     let mut properties = Map::new();
     let mut required: Option<BTreeSet<String>> = None;
@@ -152,8 +154,10 @@ pub(crate) fn input(tool: &Tool) -> Value {
 
 /// What a tool answers as structured content.
 pub(crate) fn output(tool: &Tool) -> Value {
-    if let Call::Live(list) = tool.call {
-        return list.output();
+    match tool.call {
+        Call::Live(list) => return list.output(),
+        Call::Terminal(tool) => return (tool.output)(),
+        _ => {}
     }
     let answer = tool.operations().first().map(|operation| operation.answer);
     match answer.map(|answer| answer.content) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::control::{Operation, plans};
 use bytes::Bytes;
+use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{Extensions, Request, Response, StatusCode};
 use rmcp::handler::server::ServerHandler;
@@ -16,13 +17,14 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
-use types::permission::Permissions;
+use types::permission::{Permission, Permissions};
 
 use crate::call::{self, BadArgument};
 use crate::live::{LiveList, ProjectName};
 use crate::local::{Local, LocalTool};
 use crate::result::{self, Missing};
 use crate::schema::CONFIRMED;
+use crate::terminals::{Agent, TerminalAsk, TerminalTool, Way};
 use crate::tools::{Call, Tool};
 use crate::{discovery, tools};
 
@@ -39,7 +41,7 @@ pub trait Backend: Send + Sync + 'static {
     fn carry(&self, request: Request<Bytes>, caller: &Extensions) -> Carried;
 
     /// Carries a request out to the Engine API of a project, with the credential of the caller and
-    /// nothing else of theirs.
+    /// nothing else of theirs. The permission is the one that the engine will ask for.
     ///
     /// A project that the caller has no part in answers 404, a permission that is missing 403 with
     /// a challenge, and 401 means that the person has to sign in. An engine that is not reached
@@ -48,7 +50,18 @@ pub trait Backend: Send + Sync + 'static {
     fn carry_to_engine(
         &self,
         project: ProjectName,
+        needed: Permission,
         request: Request<Bytes>,
+        caller: &Extensions,
+    ) -> Carried;
+
+    /// Does something that takes a stream of a terminal, in a project, with the credential of the
+    /// caller. The answer is that of a request: 200 and the JSON of the tool, or a problem.
+    fn carry_to_terminal(
+        &self,
+        project: ProjectName,
+        needed: Permission,
+        ask: TerminalAsk,
         caller: &Extensions,
     ) -> Carried;
 }
@@ -116,6 +129,7 @@ impl<B: Backend> Server<B> {
         tool: &Tool,
         mut arguments: Map<String, Value>,
         caller: &Extensions,
+        agent: Agent,
     ) -> CallToolResult {
         match tool.call {
             Call::Discovery if arguments.is_empty() => {
@@ -140,6 +154,9 @@ impl<B: Backend> Server<B> {
         }
         if let Call::Live(list) = tool.call {
             return self.list_live(tool, list, arguments, caller).await;
+        }
+        if let Call::Terminal(of) = tool.call {
+            return self.terminal(tool, of, arguments, caller, agent).await;
         }
         match call::choose(tool, &arguments) {
             Ok(operation) => self.operate(tool, operation, &arguments, caller).await,
@@ -178,7 +195,12 @@ impl<B: Backend> Server<B> {
             Ok(request) => request,
             Err(error) => return result::bad_argument(&error),
         };
-        let carried = self.backend.carry_to_engine(project, request, caller);
+        let Some(needed) = list.permission() else {
+            return result::failure(NO_LIST);
+        };
+        let carried = self
+            .backend
+            .carry_to_engine(project, needed, request, caller);
         let response = carried.await;
         if response.status() == StatusCode::OK {
             let answer = list.answer(&response);
@@ -190,6 +212,56 @@ impl<B: Backend> Server<B> {
             &self.resource_metadata(),
             // The engine calls the parts of `params` as the tool calls its arguments.
             str::to_owned,
+        )
+    }
+
+    async fn terminal(
+        &self,
+        tool: &Tool,
+        of: &TerminalTool,
+        arguments: Map<String, Value>,
+        caller: &Extensions,
+        agent: Agent,
+    ) -> CallToolResult {
+        let (project, arguments) = match of.read(arguments) {
+            Ok(read) => read,
+            Err(error) => return result::bad_argument(&error),
+        };
+        let Some(needed) = of.scopes.first().copied() else {
+            return result::failure(NO_LIST);
+        };
+        let response = match of.way {
+            Way::Operation(verb, path, _) => {
+                let request = match of.request((verb, path), &arguments) {
+                    Ok(request) => request,
+                    Err(error) => return result::bad_argument(&error),
+                };
+                self.backend
+                    .carry_to_engine(project, needed, request, caller)
+                    .await
+            }
+            Way::Stream(act) => {
+                let ask = TerminalAsk {
+                    act,
+                    arguments,
+                    agent,
+                };
+                self.backend
+                    .carry_to_terminal(project, needed, ask, caller)
+                    .await
+            }
+        };
+        if let Way::Operation(_, _, answer) = of.way
+            && response.status().is_success()
+        {
+            let answer = answer.of(&response);
+            return answer.map_or_else(|| result::failure(NO_LIST), result::structured);
+        }
+        result::of_response(
+            &response,
+            &scopes(tool),
+            &self.resource_metadata(),
+            |field| of.name_of(field),
         )
     }
 
@@ -243,7 +315,7 @@ const UNCONFIRMED: &str = "Nothing was created. Show the billing impact of this 
      person, and call again with confirmed: true and the creation_fingerprint of the preview once \
      they have agreed.";
 
-const NO_LIST: &str = "The engine of this project answered with something that is no list. Tell the \
+const NO_LIST: &str = "The engine of this project answered with something else. Tell the \
      person: whoever runs the platform has to look at it.";
 
 fn scopes(tool: &Tool) -> String {
@@ -306,9 +378,10 @@ impl<B: Backend> ServerHandler for Server<B> {
             return Err(ErrorData::invalid_params(message, None));
         };
         let nobody = Extensions::new();
-        let caller = context.extensions.get::<Parts>();
-        let caller = caller.map_or(&nobody, |parts| &parts.extensions);
-        Ok(self.call(tool, arguments, caller).await.into())
+        let parts = context.extensions.get::<Parts>();
+        let caller = parts.map_or(&nobody, |parts| &parts.extensions);
+        let agent = agent(&context, parts);
+        Ok(self.call(tool, arguments, caller, agent).await.into())
     }
 
     // Prompts and resources are declared, and there are none: clients ask everybody for the lists, and
@@ -321,6 +394,36 @@ impl<B: Backend> ServerHandler for Server<B> {
     ) -> Result<CompleteResult, ErrorData> {
         Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
+}
+
+/// The AI client, as it says: with the request, in the handshake of a connection, or in the field that
+/// HTTP has for it, where there is no handshake.
+fn agent(context: &RequestContext<RoleServer>, parts: Option<&Parts>) -> Agent {
+    let said = context.meta.client_info();
+    let greeted = || Some(context.peer.peer_info()?.client_info.clone());
+    let said = said.or_else(|| if parts.is_none() { greeted() } else { None });
+    if let Some(client) = said {
+        return Agent {
+            name: cut(&client.name),
+            version: cut(&client.version),
+        };
+    }
+    let field = parts.and_then(|parts| parts.headers.get(USER_AGENT));
+    let field = field.and_then(|field| field.to_str().ok());
+    let product = field.and_then(|field| field.split_whitespace().next());
+    let (name, version) = product.map_or(("an AI client", ""), |product| {
+        product.split_once('/').unwrap_or((product, ""))
+    });
+    Agent {
+        name: cut(name),
+        version: cut(version),
+    }
+}
+
+/// A name as others are shown it.
+fn cut(text: &str) -> String {
+    let shown = text.chars().filter(|c| !c.is_control());
+    shown.take(MAX_NAME_SHOWN).collect()
 }
 
 /// More than a model has in hand at once; each waits for the network for half a minute at most.

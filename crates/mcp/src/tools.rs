@@ -2,13 +2,14 @@
 
 use api::control::{
     Access, Operation, addresses, plans, projects, records, settings, tokens, turn, webhooks,
-    whoami, workspaces,
+    webtty_servers, whoami, workspaces,
 };
 use serde_json::{Value, json};
 use types::permission::Permission;
 
 use crate::live::{self, LiveList};
 use crate::schema;
+use crate::terminals::{self, TerminalTool};
 
 /// One tool.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +39,8 @@ pub enum Effect {
     Changes,
     /// Something is gone afterwards.
     Destroys,
+    /// Nobody can say: it runs what somebody wrote.
+    Acts,
 }
 
 /// How a tool is carried out.
@@ -57,6 +60,8 @@ pub(crate) enum Call {
     CreateProject,
     /// A list of the Engine API, of the project's engine.
     Live(&'static LiveList),
+    /// Something about terminals.
+    Terminal(&'static TerminalTool),
 }
 
 /// Every tool, in the order in which they are listed.
@@ -205,6 +210,18 @@ pub const TOOLS: &[Tool] = &[
         effect: Effect::Reads,
         call: Call::Live(live::TUNNELS),
     },
+    terminals::LIST,
+    terminals::EXEC,
+    terminals::SESSIONS_LIST,
+    terminals::SESSION_GET,
+    terminals::SESSION_PARTICIPANTS,
+    terminals::SESSION_EVENTS,
+    terminals::SESSION_EXPORT,
+    terminals::SESSION_SCREEN,
+    terminals::SESSION_TYPE,
+    terminals::CONTROL_REQUESTS_LIST,
+    terminals::CONTROL_REQUEST_CREATE,
+    terminals::CONTROL_REQUEST_RESOLVE,
     Tool {
         name: "svc_project_settings_get",
         title: "Get the policy of a project",
@@ -321,6 +338,56 @@ pub const TOOLS: &[Tool] = &[
         call: Call::Operation(addresses::RELEASE),
     },
     Tool {
+        name: "svc_webtty_servers_list",
+        title: "List registered WebTTY servers",
+        description: "The hosts whose terminals are registered in a project, with their status and \
+                      policies, page by page. Whether one is online is in the list of tunnels.",
+        effect: Effect::Reads,
+        call: Call::Operation(webtty_servers::LIST),
+    },
+    Tool {
+        name: "svc_webtty_server_get",
+        title: "Get a registered WebTTY server",
+        description: "One registered server: its status, and whether its sessions are recorded, \
+                      encrypted from end to end, and for whom.",
+        effect: Effect::Reads,
+        call: Call::Operation(webtty_servers::GET),
+    },
+    Tool {
+        name: "svc_webtty_server_create",
+        title: "Register a WebTTY server",
+        description: "Makes the record of a server. It serves when its host has enrolled itself, \
+                      with `svc webtty server enroll <name>` there: whoever runs that can be given \
+                      terminals of the host, so ask the person first.",
+        effect: Effect::Adds,
+        call: Call::Operation(webtty_servers::CREATE),
+    },
+    Tool {
+        name: "svc_webtty_server_update",
+        title: "Change a registered WebTTY server",
+        description: "Changes the name, policies or labels of a server, suspends or resumes it. \
+                      Suspending ends all sessions at once; a policy of `private` keeps no record \
+                      of what is done. Ask the person first.",
+        effect: Effect::Destroys,
+        call: Call::Operation(webtty_servers::UPDATE),
+    },
+    Tool {
+        name: "svc_webtty_server_delete",
+        title: "Delete a registered WebTTY server",
+        description: "Removes a server with its keys and ends all of its sessions. Its host is \
+                      another server when it comes back. Ask the person first.",
+        effect: Effect::Destroys,
+        call: Call::Operation(webtty_servers::DELETE),
+    },
+    Tool {
+        name: "svc_webtty_server_enrollment_get",
+        title: "Get the enrollment of a WebTTY server",
+        description: "The public keys and the fingerprint of a server, to compare with what its \
+                      host shows, and what it said that it can do. Absent before its enrollment.",
+        effect: Effect::Reads,
+        call: Call::Operation(webtty_servers::GET),
+    },
+    Tool {
         name: "svc_project_turn_credentials_create",
         title: "Create TURN credentials",
         description: "A username and a credential for the TURN relay, for some minutes, by project \
@@ -347,7 +414,7 @@ impl Tool {
     /// The operations of the control plane that it may become.
     pub(crate) fn operations(&self) -> Vec<&'static Operation> {
         match self.call {
-            Call::Discovery | Call::OpenApi | Call::Live(_) => Vec::new(),
+            Call::Discovery | Call::OpenApi | Call::Live(_) | Call::Terminal(_) => Vec::new(),
             Call::Operation(operation) | Call::WithBody(operation, _) => vec![operation],
             Call::Either(one, other) => vec![one, other],
             Call::CreateProject => vec![projects::CREATE],
@@ -370,8 +437,10 @@ impl Tool {
     /// The least that a credential has to hold; `None`: no credential is needed (MC-2).
     pub fn scopes(&self) -> Option<Vec<Permission>> {
         let mut scopes = Vec::new();
-        if let Call::Live(list) = self.call {
-            scopes.extend(list.permission());
+        match self.call {
+            Call::Live(list) => scopes.extend(list.permission()),
+            Call::Terminal(tool) => scopes.extend(tool.scopes),
+            _ => {}
         }
         for operation in self.operations() {
             if let Access::Permitted(permission, _) = operation.access
@@ -409,10 +478,10 @@ pub(crate) fn annotations(title: &str, effect: Effect) -> Value {
     json!({
         "title": title,
         "readOnlyHint": effect == Effect::Reads,
-        "destructiveHint": effect == Effect::Destroys,
-        "idempotentHint": effect != Effect::Adds,
-        // All of it is about this platform alone.
-        "openWorldHint": false,
+        "destructiveHint": matches!(effect, Effect::Destroys | Effect::Acts),
+        "idempotentHint": !matches!(effect, Effect::Adds | Effect::Acts),
+        // All else is about this platform alone.
+        "openWorldHint": effect == Effect::Acts,
     })
 }
 

@@ -7,7 +7,7 @@ use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcom
 use crate::commands::{
     audit, clients, completions, context, credential, dial, doctor, events, explain, forward,
     login, logout, man, mcp, project, run, server, service, token, tunnels, turn_credentials,
-    workspace,
+    webtty, workspace,
 };
 use crate::failure::Failure;
 
@@ -83,6 +83,9 @@ pub(crate) enum Command {
     Credential(credential::Command),
     /// Issue a TURN credential for a project
     TurnCredentials(turn_credentials::Args),
+    /// Terminals on other machines: open them, and serve them
+    #[command(subcommand)]
+    Webtty(webtty::Command),
     /// Show who did what in a workspace
     Audit(audit::Args),
     /// Serve the platform's tools, and tunnels to local ports, to an AI client on stdin and stdout

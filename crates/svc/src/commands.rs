@@ -25,6 +25,7 @@ pub(crate) mod service;
 pub(crate) mod token;
 pub(crate) mod tunnels;
 pub(crate) mod turn_credentials;
+pub(crate) mod webtty;
 pub(crate) mod workspace;
 
 use daemon::logs::{self, Level};
@@ -106,6 +107,10 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::TurnCredentials(args) => {
             set_up_logs(Level::Error, log)?;
             turn_credentials::run(args).await
+        }
+        Command::Webtty(command) => {
+            set_up_logs(Level::Error, log)?;
+            Box::pin(webtty::run(command)).await
         }
         Command::Doctor(args) => {
             set_up_logs(Level::Error, log)?;

@@ -16,6 +16,8 @@ pub(crate) struct Failure {
     name: Option<Cow<'static, str>>,
     message: String,
     hint: Option<String>,
+    /// The exit code of a command that was run somewhere else, instead of that of `code`.
+    mirrored: Option<u8>,
 }
 
 /// The exit codes.
@@ -58,12 +60,22 @@ impl Failure {
             name: None,
             message: message.into(),
             hint: None,
+            mirrored: None,
         }
     }
 
     /// A plain failure: what was tried, and the error with its causes.
     pub(crate) fn of(what: &str, error: impl Error) -> Self {
         Self::new(Code::Failed, format!("{what}: {}", chain(&error)))
+    }
+
+    /// What was run somewhere else has ended with a code, and so does this process: nothing more is
+    /// told.
+    pub(crate) fn ended(status: u8) -> Self {
+        Self {
+            mirrored: Some(status),
+            ..Self::new(Code::Failed, "the command failed")
+        }
     }
 
     /// A wrong command line or configuration.
@@ -126,6 +138,9 @@ impl Failure {
     /// Tells the person or the program, and gives the process its code.
     #[expect(clippy::print_stderr, reason = "the one place that tells a failure")]
     pub(crate) fn report(&self, format: Format) -> ExitCode {
+        if let Some(status) = self.mirrored {
+            return ExitCode::from(status);
+        }
         if self.code != Code::OutputClosed {
             match format {
                 Format::Text => eprintln!("{self}"),

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use api::webtty::SESSIONS;
 use client::{
     api::{Api, ApiError, Event, Filters, Transport},
     backoff::Backoff,
 };
+use http::Method;
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -21,6 +24,9 @@ pub(crate) struct Feed {
     pub(crate) clients: Option<Filters>,
     /// What tunnels must have; `None`: every tunnel.
     pub(crate) tunnels: Option<Filters>,
+    /// What managed terminal sessions must have. Their events are told too then, and each
+    /// `state.initial` has the list `webtty_sessions`; `None`: no sessions.
+    pub(crate) sessions: Option<Filters>,
     /// Whether it goes on after a loss.
     pub(crate) again: bool,
 }
@@ -88,8 +94,7 @@ impl Feed {
 
     /// Follows one stream to its end; whether it said anything, and why it ended.
     async fn once(&self, to: &mpsc::Sender<News>) -> (bool, End) {
-        let (clients, tunnels) = (self.clients.as_ref(), self.tunnels.as_ref());
-        let opened = self.api.events_over(self.transport, clients, tunnels).await;
+        let opened = self.api.follow(self.transport, self.params()).await;
         let mut events = match opened {
             Ok(events) => events,
             Err(error) => return (false, End::Failed(error)),
@@ -97,8 +102,11 @@ impl Feed {
         let mut has_begun = false;
         loop {
             match events.next().await {
-                Ok(Some(event)) => {
+                Ok(Some(mut event)) => {
                     has_begun = true;
+                    if let Err(error) = self.add_sessions(&mut event).await {
+                        return (has_begun, End::Failed(error));
+                    }
                     if to.send(News::Event(event)).await.is_err() {
                         return (has_begun, End::Unheard);
                     }
@@ -113,6 +121,39 @@ impl Feed {
                 Err(error) => return (has_begun, End::Failed(error)),
             }
         }
+    }
+}
+
+impl Feed {
+    fn params(&self) -> Filters {
+        let of = |filters: &Option<Filters>| filters.clone().map(Value::Object);
+        let asked = [
+            ("clients", of(&self.clients)),
+            ("tunnels", of(&self.tunnels)),
+            ("webtty", self.sessions.is_some().then_some(true.into())),
+        ];
+        let asked = asked.into_iter();
+        asked
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect()
+    }
+
+    /// Puts the sessions into a snapshot. The engine lists them by themselves; what changes
+    /// meanwhile waits in the stream.
+    async fn add_sessions(&self, event: &mut Event) -> Result<(), ApiError> {
+        let is_snapshot = event.value.get("type").and_then(Value::as_str) == Some("state.initial");
+        let Some(filters) = self.sessions.as_ref().filter(|_| is_snapshot) else {
+            return Ok(());
+        };
+        let mut params = Filters::new();
+        if !filters.is_empty() {
+            params.insert("filters".to_owned(), filters.clone().into());
+        }
+        let sessions = self.api.call(Method::GET, SESSIONS, params, None).await?;
+        if let Some(Value::Object(members)) = event.value.get_mut("object") {
+            members.insert("webtty_sessions".to_owned(), sessions);
+        }
+        Ok(())
     }
 }
 

@@ -18,6 +18,7 @@ mod environment;
 mod failure;
 mod feed;
 mod filters;
+mod joined;
 mod keyring;
 mod lines;
 mod output;
@@ -29,6 +30,7 @@ mod random;
 mod signals;
 mod suggest;
 mod supervisor;
+mod terminals;
 mod time;
 mod watch;
 

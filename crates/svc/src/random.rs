@@ -14,10 +14,5 @@ pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], Failure> {
 
 /// `N` random bytes, in hex.
 pub(crate) fn hex<const N: usize>() -> Result<String, Failure> {
-    let bytes = bytes::<N>()?;
-    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-    Ok(bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)])
-        .collect())
+    Ok(hex::encode(bytes::<N>()?))
 }

@@ -31,6 +31,9 @@ pub(crate) struct Kind {
     pub(crate) list: &'static str,
     /// How its events begin: `tunnel.`.
     pub(crate) events: &'static str,
+    /// Whether an object belongs to the list that these filters ask for, where the engine does not
+    /// look at them.
+    pub(crate) keeps: fn(&Value, &Filters) -> bool,
     pub(crate) heading: &'static [&'static str],
     /// The cells of one object.
     pub(crate) row: fn(&Value) -> Vec<String>,
@@ -44,20 +47,25 @@ pub(crate) async fn watch(
     format: Format,
 ) -> Result<(), Failure> {
     let shutdown = signals::listen(Duration::ZERO)?;
-    let filters = (!filters.is_empty()).then_some(filters);
-    let is_of_tunnels = kind.list == "tunnels";
+    let given = (!filters.is_empty()).then(|| filters.clone());
+    let of = |list| given.clone().filter(|_| kind.list == list);
     let feed = Feed {
         api,
         transport: Transport::Sse,
-        clients: filters.clone().filter(|_| !is_of_tunnels),
-        tunnels: filters.filter(|_| is_of_tunnels),
+        clients: of("clients"),
+        tunnels: of("tunnels"),
+        sessions: (kind.list == SESSIONS).then(|| filters.clone()),
         again: true,
+    };
+    let list = List {
+        objects: BTreeMap::new(),
+        filters,
     };
     let showing = feed.shown_by(async |news| {
         if format == Format::Text && output::is_terminal() {
-            draw(kind, news).await
+            draw(kind, list, news).await
         } else {
-            tell(kind, news, format).await
+            tell(kind, list, news, format).await
         }
     });
     tokio::select! {
@@ -67,8 +75,12 @@ pub(crate) async fn watch(
 }
 
 /// Writes a line for each change.
-async fn tell(kind: &Kind, mut news: mpsc::Receiver<News>, format: Format) -> Result<(), Failure> {
-    let mut list = List::default();
+async fn tell(
+    kind: &Kind,
+    mut list: List,
+    mut news: mpsc::Receiver<News>,
+    format: Format,
+) -> Result<(), Failure> {
     while let Some(said) = news.recv().await {
         match said {
             News::Event(event) => {
@@ -93,8 +105,7 @@ async fn tell(kind: &Kind, mut news: mpsc::Receiver<News>, format: Format) -> Re
 }
 
 /// Keeps the table on the screen.
-async fn draw(kind: &Kind, mut news: mpsc::Receiver<News>) -> Result<(), Failure> {
-    let mut list = List::default();
+async fn draw(kind: &Kind, mut list: List, mut news: mpsc::Receiver<News>) -> Result<(), Failure> {
     let mut state = "connecting".to_owned();
     let mut resized = Signals::of(Signal::WindowChange)
         .map_err(|error| Failure::of("signal handlers cannot be installed", error))?;
@@ -119,7 +130,8 @@ async fn draw(kind: &Kind, mut news: mpsc::Receiver<News>) -> Result<(), Failure
             () = sleep_until(next), if is_stale => {
                 let rows: Vec<_> = list.objects().map(kind.row).collect();
                 let lines = output::fitted(kind.heading, &rows, output::width());
-                let last = format!("{} {} · {state} · Ctrl-C ends", rows.len(), kind.list);
+                let of = kind.list.trim_start_matches("webtty_");
+                let last = format!("{} {of} · {state} · Ctrl-C ends", rows.len());
                 screen.draw(&lines, &last)?;
                 is_stale = false;
                 next = Instant::now() + FRAME;
@@ -130,7 +142,10 @@ async fn draw(kind: &Kind, mut news: mpsc::Receiver<News>) -> Result<(), Failure
 
 /// The objects by id, which is in the order of their age.
 #[derive(Default)]
-struct List(BTreeMap<String, Value>);
+struct List {
+    objects: BTreeMap<String, Value>,
+    filters: Filters,
+}
 
 /// What became of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +167,7 @@ impl Change {
 
 impl List {
     fn objects(&self) -> impl Iterator<Item = &Value> {
-        self.0.values()
+        self.objects.values()
     }
 
     /// Takes an event in, and gives what it changed.
@@ -162,10 +177,16 @@ impl List {
         match name {
             Some("state.initial") => {
                 let now = object.get(kind.list).and_then(Value::as_array);
-                self.replace(now.map(Vec::as_slice).unwrap_or_default())
+                let now = now.into_iter().flatten();
+                let now = now.filter(|object| (kind.keeps)(object, &self.filters));
+                let now: Vec<_> = now.cloned().collect();
+                self.replace(&now)
             }
             Some(name) => match name.strip_prefix(kind.events) {
                 Some("deleted") => self.remove(id(object)).into_iter().collect(),
+                Some(_) if !(kind.keeps)(object, &self.filters) => {
+                    self.remove(id(object)).into_iter().collect()
+                }
                 Some(_) => self.put(object).into_iter().collect(),
                 None => Vec::new(),
             },
@@ -176,14 +197,14 @@ impl List {
     fn replace(&mut self, now: &[Value]) -> Vec<(Change, Value)> {
         let there: HashSet<&str> = now.iter().map(id).collect();
         let is_gone = |known: &&String| !there.contains(known.as_str());
-        let gone: Vec<_> = self.0.keys().filter(is_gone).cloned().collect();
+        let gone: Vec<_> = self.objects.keys().filter(is_gone).cloned().collect();
         let mut changes: Vec<_> = gone.iter().filter_map(|known| self.remove(known)).collect();
         changes.extend(now.iter().filter_map(|object| self.put(object)));
         changes
     }
 
     fn put(&mut self, object: &Value) -> Option<(Change, Value)> {
-        let change = match self.0.insert(id(object).to_owned(), object.clone()) {
+        let change = match self.objects.insert(id(object).to_owned(), object.clone()) {
             Some(before) if before == *object => return None,
             Some(_) => Change::Changed,
             None => Change::Added,
@@ -192,13 +213,18 @@ impl List {
     }
 
     fn remove(&mut self, gone: &str) -> Option<(Change, Value)> {
-        self.0.remove(gone).map(|object| (Change::Removed, object))
+        self.objects
+            .remove(gone)
+            .map(|object| (Change::Removed, object))
     }
 }
 
 fn id(object: &Value) -> &str {
     object.get("id").and_then(Value::as_str).unwrap_or_default()
 }
+
+/// The list of managed terminal sessions.
+pub(crate) const SESSIONS: &str = "webtty_sessions";
 
 /// Between two drawings: more of them nobody sees.
 const FRAME: Duration = Duration::from_millis(100);
@@ -210,6 +236,7 @@ mod tests {
     const KIND: Kind = Kind {
         list: "tunnels",
         events: "tunnel.",
+        keeps: |object, _| object.get("hidden").is_none(),
         heading: &["ID"],
         row: |object| vec![id(object).to_owned()],
     };
@@ -238,6 +265,13 @@ mod tests {
             event("tunnel.updated", json!({"id": "a", "x": 1})),
         );
         assert_eq!(other, ["changed a"]);
+        let hidden = json!({"id": "a", "hidden": true});
+        let narrowed = words(&mut list, event("tunnel.updated", hidden));
+        assert_eq!(narrowed, ["removed a"]);
+        words(
+            &mut list,
+            event("tunnel.updated", json!({"id": "a", "x": 1})),
+        );
         let client = words(&mut list, event("client.created", json!({"id": "d"})));
         assert_eq!(client, [""; 0]);
         let gone = words(&mut list, event("tunnel.deleted", json!({"id": "b"})));

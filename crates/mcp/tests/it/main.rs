@@ -9,4 +9,5 @@ mod calls;
 mod endpoint;
 mod live;
 mod platform;
+mod terminals;
 mod tools;

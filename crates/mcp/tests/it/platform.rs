@@ -8,11 +8,13 @@ use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use http::HeaderValue;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
 use http::{Extensions, HeaderMap, Request, StatusCode};
-use mcp::{Carried, Engines, Hosted, Identified, Identify, ProjectName};
+use mcp::{Carried, Engines, Hosted, Identified, Identify, ProjectName, TerminalAsk};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
+use types::permission::Permission;
 
 pub(crate) const BASE_URL: &str = "https://svc.example.com";
 
@@ -27,8 +29,12 @@ pub(crate) struct Platform {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AskedOfEngine {
     pub(crate) project: ProjectName,
+    /// What the engine will ask for.
+    pub(crate) needed: Permission,
     /// Path and query.
     pub(crate) address: String,
+    /// The body, where there is one.
+    pub(crate) body: Value,
     /// Names and values of all headers.
     pub(crate) headers: Vec<(String, String)>,
     /// Who asked, as the extension says.
@@ -80,11 +86,19 @@ struct Engine {
 }
 
 impl Engines for Engine {
-    fn carry(&self, project: ProjectName, request: Request<Bytes>, caller: &Extensions) -> Carried {
+    fn carry(
+        &self,
+        project: ProjectName,
+        needed: Permission,
+        request: Request<Bytes>,
+        caller: &Extensions,
+    ) -> Carried {
         let headers = request.headers().iter();
         let one = AskedOfEngine {
             project,
+            needed,
             address: request.uri().to_string(),
+            body: serde_json::from_slice(request.body()).unwrap_or_default(),
             headers: headers
                 .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
                 .collect(),
@@ -101,6 +115,27 @@ impl Engines for Engine {
             let bytes = to_bytes(body, 1 << 20).await.unwrap();
             http::Response::from_parts(parts, bytes)
         })
+    }
+
+    /// Answers with what was asked.
+    fn terminal(
+        &self,
+        project: ProjectName,
+        needed: Permission,
+        ask: TerminalAsk,
+        credential: HeaderValue,
+        caller: &Extensions,
+    ) -> Carried {
+        let asked = json!({
+            "project": format!("{project:?}"),
+            "needed": needed.to_string(),
+            "act": format!("{:?}", ask.act),
+            "arguments": ask.arguments,
+            "agent": [ask.agent.name, ask.agent.version],
+            "credential": credential.to_str().unwrap(),
+            "by": name_of(caller),
+        });
+        Box::pin(async move { http::Response::new(asked.to_string().into()) })
     }
 }
 

@@ -55,6 +55,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
 const KIND: Kind = Kind {
     list: "clients",
     events: "client.",
+    keeps: |_, _| true,
     heading: &["ID", "STATUS", "AGENT", "VERSION", "OS", "USER"],
     row,
 };

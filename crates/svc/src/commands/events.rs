@@ -108,6 +108,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         },
         clients: narrowed(&args.clients),
         tunnels: narrowed(&args.tunnels),
+        sessions: None,
         again: !args.no_retry,
     };
     let teller = Teller {

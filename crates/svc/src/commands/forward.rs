@@ -6,7 +6,7 @@ mod folder;
 #[path = "forward/no_folder.rs"]
 mod folder;
 mod inspect;
-mod panel;
+pub(crate) mod panel;
 mod qr;
 mod report;
 mod source;

@@ -13,7 +13,9 @@ use self::{
     network::Network,
     tunnels::{Shared, Tunnels},
 };
-use crate::{connection::Connection, failure::Failure, platform::SessionFlags, signals};
+use crate::{
+    connection::Connection, failure::Failure, platform::SessionFlags, signals, terminals::Terminals,
+};
 
 /// The flags of `svc mcp`.
 #[derive(Debug, Parser)]
@@ -45,13 +47,15 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         context: flags.context.clone(),
         config: flags.config.clone(),
     }));
-    let server = Server::new(Network::open(flags)?);
+    let terminals = Arc::new(Terminals::default());
+    let server = Server::new(Network::open(flags, Arc::clone(&terminals))?);
     let served = tokio::select! {
         served = ::mcp::stdio(server, Shared(Arc::clone(&tunnels))) => {
             served.map_err(|error| Failure::of("the client speaks no MCP", error))
         }
         () = shutdown.drain().cancelled() => Ok(()),
     };
+    terminals.end().await;
     tunnels.end().await;
     served
 }

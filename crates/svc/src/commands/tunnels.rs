@@ -56,6 +56,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
 const KIND: Kind = Kind {
     list: "tunnels",
     events: "tunnel.",
+    keeps: |_, _| true,
     heading: &["NAME", "PROTOCOL", "ADDRESS", "STATUS", "ID"],
     row,
 };

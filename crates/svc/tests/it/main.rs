@@ -37,3 +37,7 @@ mod supervised;
 mod terminal;
 mod token;
 mod up;
+mod webtty_client;
+mod webtty_server;
+mod webtty_servers;
+mod webtty_sessions;

@@ -15,7 +15,8 @@ use super::{
     program::{Home, SOON},
 };
 
-struct Client {
+/// An AI client.
+pub(crate) struct Client {
     child: Child,
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
@@ -23,7 +24,7 @@ struct Client {
 }
 
 impl Client {
-    async fn start(home: &Home) -> Self {
+    pub(crate) async fn start(home: &Home) -> Self {
         Self::start_with(home, &[]).await
     }
 
@@ -80,21 +81,21 @@ impl Client {
     }
 
     /// What a call that went well answers.
-    async fn good(&mut self, name: &str, arguments: Value) -> Value {
+    pub(crate) async fn good(&mut self, name: &str, arguments: Value) -> Value {
         let result = self.call(name, arguments).await;
         assert_eq!(result["isError"], false, "{result}");
         result["structuredContent"].clone()
     }
 
     /// What a model is told of a call that failed.
-    async fn bad(&mut self, name: &str, arguments: Value) -> String {
+    pub(crate) async fn bad(&mut self, name: &str, arguments: Value) -> String {
         let result = self.call(name, arguments).await;
         assert_eq!(result["isError"], true, "{result}");
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
     /// Ends standard input, and waits for the process.
-    async fn leave(self) {
+    pub(crate) async fn leave(self) {
         let Self {
             mut child, stdin, ..
         } = self;

@@ -32,23 +32,23 @@ use super::{
 };
 
 /// A program on a terminal of its own, and what that shows.
-struct Seen {
+pub(super) struct Seen {
     child: Child,
     keys: File,
     /// The program's end, which keeps the terminal there when the program is gone.
     end: OwnedFd,
     bytes: mpsc::Receiver<Vec<u8>>,
-    screen: vt100::Parser,
+    pub(super) screen: vt100::Parser,
     /// All that was written.
     raw: Vec<u8>,
 }
 
 impl Seen {
-    fn start(home: &Home, args: &[&str], columns: u16, rows: u16) -> Self {
+    pub(super) fn start(home: &Home, args: &[&str], columns: u16, rows: u16) -> Self {
         Self::start_with(home, args, columns, rows, &[("TERM", "xterm-256color")])
     }
 
-    fn start_with(
+    pub(super) fn start_with(
         home: &Home,
         args: &[&str],
         columns: u16,
@@ -94,7 +94,7 @@ impl Seen {
     }
 
     /// Waits until the terminal shows something. The panel may go on drawing meanwhile.
-    async fn until(&mut self, wanted: impl Fn(&vt100::Screen) -> bool) {
+    pub(super) async fn until(&mut self, wanted: impl Fn(&vt100::Screen) -> bool) {
         let late = Instant::now() + SOON;
         while !wanted(self.screen.screen()) {
             let more = timeout_at(late, self.bytes.recv()).await;
@@ -106,28 +106,41 @@ impl Seen {
         }
     }
 
-    async fn until_text(&mut self, text: &str) {
+    pub(super) async fn until_text(&mut self, text: &str) {
         self.until(|screen| screen.contents().contains(text)).await;
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         self.screen.screen().contents()
     }
 
-    fn press(&mut self, keys: &str) {
+    /// Gives the terminal another size, as a window does.
+    pub(super) fn resize(&mut self, columns: u16, rows: u16) {
+        let resized = std::process::Command::new("stty")
+            .args(["cols", &columns.to_string(), "rows", &rows.to_string()])
+            .stdin(Stdio::from(self.end.try_clone().unwrap()))
+            .status()
+            .unwrap();
+        assert!(resized.success());
+        self.screen.screen_mut().set_size(many(rows), many(columns));
+        // The terminal is nobody's controlling one, so its driver tells nobody.
+        self.signal(Signal::SIGWINCH);
+    }
+
+    pub(super) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    fn process(&self) -> Pid {
+    pub(super) fn process(&self) -> Pid {
         Pid::from_raw(self.child.id().unwrap().try_into().unwrap())
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         kill(self.process(), signal).unwrap();
     }
 
     /// Waits until the kernel says that the process is in a state.
-    async fn is_in_state(&self, state: char) {
+    pub(super) async fn is_in_state(&self, state: char) {
         let path = format!("/proc/{}/stat", self.process());
         let all = async {
             loop {
@@ -143,7 +156,7 @@ impl Seen {
     }
 
     /// Waits for the end, after which the terminal must be as it was.
-    async fn ended(mut self) -> (Option<i32>, String) {
+    pub(super) async fn ended(mut self) -> (Option<i32>, String) {
         let status = timeout(SOON, self.child.wait()).await.unwrap().unwrap();
         self.is_given_back();
         // Nobody has the other end any more, so what was written comes to an end as well.
@@ -157,7 +170,7 @@ impl Seen {
     }
 
     /// Lines and echo are the terminal's again.
-    fn is_given_back(&self) {
+    pub(super) fn is_given_back(&self) {
         let flags = tcgetattr(&self.end).unwrap().local_flags;
         assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG));
     }

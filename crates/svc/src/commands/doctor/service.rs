@@ -86,7 +86,7 @@ async fn hashed(mut body: Incoming) -> Value {
             length += bytes.len();
         }
     }
-    json!({ "length": length, "sha256": hex(context.finish().as_ref()) })
+    json!({ "length": length, "sha256": hex::encode(context.finish().as_ref()) })
 }
 
 /// [`CHUNKS`] chunks, each but the first when it is let go.
@@ -139,15 +139,6 @@ fn whole(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() = status;
     response
-}
-
-/// Bytes as text.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)])
-        .collect()
 }
 
 /// Enough to see that none waits for another.

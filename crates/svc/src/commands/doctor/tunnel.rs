@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::{
     check::{Check, Report},
     network::{ca_file, millis},
-    service::{CHUNKS, Shared, hex, serve},
+    service::{CHUNKS, Shared, serve},
     visitor::{Trouble, Visitor, plain},
     within,
 };
@@ -315,7 +315,7 @@ async fn websocket(visitor: &Visitor) -> Result<Check, Trouble> {
 /// Whether a large body arrives whole.
 async fn upload(visitor: &Visitor) -> Result<Check, Trouble> {
     let body = pattern(BODY);
-    let hash = hex(digest(&SHA256, &body).as_ref());
+    let hash = hex::encode(digest(&SHA256, &body).as_ref());
     let mut open = visitor.open().await?;
     let begun = Instant::now();
     let request = open

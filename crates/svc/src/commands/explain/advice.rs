@@ -11,6 +11,9 @@ pub(super) fn sentence(rule: &str) -> Option<&'static str> {
         "offline" => "The tunnel's agent is away.",
         "unknown" => "No tunnel has this name.",
         "uninformed" => "The engine has not yet heard from its platform what there is.",
+        "loop" => {
+            "The request was here many times: the tunnel's service sends it back to the edge."
+        }
         "http" => "The request is malformed, or larger than the edge takes.",
         "edge" => "This is a route of the edge itself.",
         _ => return None,
@@ -57,6 +60,10 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
         "offline" => "start its agent again; `svc clients` shows those that are connected",
         "unknown" => "`svc tunnels` shows the names that are online",
         "uninformed" => "try again soon; if it lasts, see the engine's link to its platform",
+        "loop" => {
+            "point the agent, or the service behind it, at the service itself instead of at a public \
+             name of this engine"
+        }
         "http" => "repair the request: the reason says what is wrong with it",
         _ => return None,
     })
@@ -69,6 +76,7 @@ pub(super) fn of_problem(code: &str) -> Option<&'static str> {
             "see whether the service behind the agent answers: the output of its `svc forward` \
              shows each stream"
         }
+        "loop_detected" => return next_step("loop"),
         "service_unavailable" => "try again soon",
         "rate_limited" => return next_step("rate_limit"),
         "invalid_certificate" => return next_step("certificate"),
@@ -96,7 +104,7 @@ mod tests {
             assert_eq!(told, *rule != Rule::Public, "{}", rule.as_str());
             assert_eq!(sentence(rule.as_str()), None, "the record has it");
         }
-        for rule in ["host", "offline", "unknown", "uninformed", "http"] {
+        for rule in ["host", "offline", "unknown", "uninformed", "loop", "http"] {
             assert!(
                 sentence(rule).is_some() && next_step(rule).is_some(),
                 "{rule}"

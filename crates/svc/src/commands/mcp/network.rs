@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use ::mcp::{Backend, Carried, ProjectName};
+use ::mcp::{Backend, Carried, ProjectName, TerminalAsk};
 use api::control::projects::{self, Project};
 use bytes::Bytes;
-use client::HostPort;
+use client::{Config, HostPort, Trust};
 use http::{Extensions, HeaderValue, Request, Response, StatusCode, header::AUTHORIZATION};
 use parking_lot::Mutex;
 use serde_json::json;
+use types::permission::Permission;
 
 use crate::{
     context::Context,
     engine_api::{Authorities, EngineApi},
     failure::{Code, Failure},
     platform::{Platform, Session, SessionFlags},
+    terminals::Terminals,
 };
 
 /// The platform over the network.
@@ -26,13 +28,18 @@ pub(super) struct Network {
     flags: SessionFlags,
     /// The one of the last call, with its connections.
     last: Mutex<Arc<Platform>>,
+    terminals: Arc<Terminals>,
 }
 
 impl Network {
     /// The platform that the flags mean, which has to be known to begin with.
-    pub(super) fn open(flags: SessionFlags) -> Result<Self, Failure> {
+    pub(super) fn open(flags: SessionFlags, terminals: Arc<Terminals>) -> Result<Self, Failure> {
         let last = Mutex::new(Arc::new(flags.open()?.platform));
-        Ok(Self { flags, last })
+        Ok(Self {
+            flags,
+            last,
+            terminals,
+        })
     }
 
     fn platform(&self) -> Result<Arc<Platform>, Failure> {
@@ -71,23 +78,15 @@ impl Backend for Network {
     fn carry_to_engine(
         &self,
         project: ProjectName,
+        _needed: Permission,
         mut request: Request<Bytes>,
         _caller: &Extensions,
     ) -> Carried {
         let session = self.flags.open();
         Box::pin(async move {
-            let Session {
-                platform, context, ..
-            } = match session {
-                Ok(session) => session,
-                Err(failure) => return failed("not_signed_in", &failure),
-            };
-            let engine = match selected(context.as_ref(), &project) {
-                Some(engine) => engine,
-                None => match told(&platform, &project).await {
-                    Ok(engine) => engine,
-                    Err(answer) => return answer,
-                },
+            let (platform, engine) = match found(session, &project).await {
+                Ok(found) => found,
+                Err(answer) => return answer,
             };
             let trust = platform.ca_file();
             let api = trust.map_or(Authorities::System, Authorities::Only);
@@ -107,6 +106,43 @@ impl Backend for Network {
             }
         })
     }
+
+    fn carry_to_terminal(
+        &self,
+        project: ProjectName,
+        _needed: Permission,
+        ask: TerminalAsk,
+        _caller: &Extensions,
+    ) -> Carried {
+        let session = self.flags.open();
+        let terminals = Arc::clone(&self.terminals);
+        Box::pin(async move {
+            let (platform, engine) = match found(session, &project).await {
+                Ok(found) => found,
+                Err(answer) => return answer,
+            };
+            let mut config = Config::new(engine, platform.token().clone());
+            if let Some(path) = platform.ca_file() {
+                config.trust = Trust::CaFile(path.to_owned());
+            }
+            terminals.answer(config, ask).await
+        })
+    }
+}
+
+/// The platform of the session, and the engine of a project.
+async fn found(
+    session: Result<Session, Failure>,
+    project: &ProjectName,
+) -> Result<(Platform, HostPort), Response<Bytes>> {
+    let Session {
+        platform, context, ..
+    } = session.map_err(|failure| failed("not_signed_in", &failure))?;
+    let engine = match selected(context.as_ref(), project) {
+        Some(engine) => engine,
+        None => told(&platform, project).await?,
+    };
+    Ok((platform, engine))
 }
 
 async fn asked(platform: &Platform, request: Request<Bytes>) -> Response<Bytes> {

@@ -5,20 +5,21 @@ use std::{collections::HashMap, sync::Arc};
 
 use axum::Router;
 use bytes::Bytes;
-use client::HostPort;
+use client::{Config as ClientConfig, HostPort, Token, Trust};
 use control::{
     app::{App, router, router_beside},
     caller::{self, Principal},
     config::Config,
     projects::{self, Named},
 };
-use http::{Extensions, HeaderMap, Request, Response};
-use mcp::{Carried, Engines, Hosted, Identified, Identify, ProjectName};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
+use mcp::{Carried, Engines, Hosted, Identified, Identify, ProjectName, TerminalAsk};
 use types::{permission::Permission, problem::Problem};
 
 use crate::{
     engine_api::{Authorities, EngineApi, refused},
     failure::Failure,
+    terminals::Terminals,
 };
 
 /// Everything that the platform serves.
@@ -62,6 +63,7 @@ struct OfProjects(Arc<Clusters>);
 struct Clusters {
     app: Arc<App>,
     by_domain: HashMap<String, EngineApi>,
+    terminals: Terminals,
     /// For a region whose cluster is not among those of the configuration.
     other: EngineApi,
 }
@@ -71,6 +73,7 @@ impl Clusters {
         Ok(Self {
             app: Arc::clone(app),
             by_domain: by_domain(&app.config)?,
+            terminals: Terminals::default(),
             other: EngineApi::trusting(Authorities::System)?,
         })
     }
@@ -79,24 +82,62 @@ impl Clusters {
         &self,
         who: &Principal,
         project: &ProjectName,
+        needed: Permission,
         request: Request<Bytes>,
     ) -> Response<Bytes> {
+        match self.engine(who, project, needed).await {
+            Ok((address, domain)) => {
+                let cluster = self.by_domain.get(&domain);
+                let api = cluster.unwrap_or(&self.other);
+                api.carry(&address, request).await
+            }
+            Err(problem) => refused(&problem),
+        }
+    }
+
+    async fn terminal(
+        &self,
+        who: &Principal,
+        (project, needed): (&ProjectName, Permission),
+        ask: TerminalAsk,
+        credential: &HeaderValue,
+    ) -> Response<Bytes> {
+        let (address, domain) = match self.engine(who, project, needed).await {
+            Ok(found) => found,
+            Err(problem) => return refused(&problem),
+        };
+        let bearer = credential.to_str().ok();
+        let Some(bearer) = bearer.and_then(|text| text.split_once(' ')) else {
+            return refused(&Problem::unauthenticated());
+        };
+        let mut config = ClientConfig::new(address, Token::new(bearer.1.trim()));
+        let mut engines = self.app.config.engines.iter();
+        let engine = engines.find(|engine| engine.cluster_domain == domain);
+        if let Some(path) = engine.and_then(|engine| engine.ca_file.clone()) {
+            config.trust = Trust::CaFile(path);
+        }
+        self.terminals.answer(config, ask).await
+    }
+
+    /// The engine of a project, as the caller may see it, and the domain of its cluster.
+    async fn engine(
+        &self,
+        who: &Principal,
+        project: &ProjectName,
+        needed: Permission,
+    ) -> Result<(HostPort, String), Problem> {
         let named = match project {
             ProjectName::Id(id) => Named::Id(id),
             ProjectName::Endpoint(endpoint) => Named::Endpoint(endpoint),
         };
-        let engine = match projects::engine_of(&self.app, who, named, NEEDED).await {
-            Ok(engine) => engine,
-            Err(refusal) => return refused(refusal.problem()),
-        };
+        let engine = projects::engine_of(&self.app, who, named, needed).await;
+        let engine = engine.map_err(|refusal| refusal.problem().clone())?;
         let host = format!("{}.{}", engine.endpoint, engine.cluster_domain);
-        let Ok(address) = HostPort::new(&host, engine.port) else {
+        let address = HostPort::new(&host, engine.port).map_err(|_| {
             tracing::error!(host, "the engine of a project has no address");
-            return refused(&Problem::internal());
-        };
-        let cluster = self.by_domain.get(&engine.cluster_domain);
-        let api = cluster.unwrap_or(&self.other);
-        api.carry(&address, request).await
+            Problem::internal()
+        })?;
+        Ok((address, engine.cluster_domain))
     }
 }
 
@@ -112,17 +153,39 @@ fn by_domain(config: &Config) -> Result<HashMap<String, EngineApi>, Failure> {
 }
 
 impl Engines for OfProjects {
-    fn carry(&self, project: ProjectName, request: Request<Bytes>, caller: &Extensions) -> Carried {
+    fn carry(
+        &self,
+        project: ProjectName,
+        needed: Permission,
+        request: Request<Bytes>,
+        caller: &Extensions,
+    ) -> Carried {
         let clusters = Arc::clone(&self.0);
         let who = caller.get::<Principal>().cloned();
         Box::pin(async move {
             match who {
-                Some(who) => clusters.carry(&who, &project, request).await,
+                Some(who) => clusters.carry(&who, &project, needed, request).await,
                 None => refused(&Problem::unauthenticated()),
             }
         })
     }
-}
 
-/// What tools ask of engines is what is live, and no more.
-const NEEDED: Permission = Permission::TunnelsResourcesReadOnly;
+    fn terminal(
+        &self,
+        project: ProjectName,
+        needed: Permission,
+        ask: TerminalAsk,
+        credential: HeaderValue,
+        caller: &Extensions,
+    ) -> Carried {
+        let clusters = Arc::clone(&self.0);
+        let who = caller.get::<Principal>().cloned();
+        Box::pin(async move {
+            let Some(who) = who else {
+                return refused(&Problem::unauthenticated());
+            };
+            let asked = clusters.terminal(&who, (&project, needed), ask, &credential);
+            asked.await
+        })
+    }
+}

@@ -1,0 +1,475 @@
+//! The tools.
+
+use super::{
+    Answer, Argument, Shape, TerminalAct, TerminalTool, To, TunnelsResourcesReadOnly,
+    TunnelsStreamsCreateDelete, Verb, Way, WebttyLogsReadOnly, WebttySessionsReadOnly,
+    WebttySessionsReadWrite, webtty,
+};
+use crate::tools::{Call, Effect, Tool};
+use serde_json::{Value, json};
+
+pub(crate) const LIST: Tool = Tool {
+    name: "svc_webtty_list",
+    title: "List terminal servers",
+    description: "The hosts of a project on which commands can be run at this moment, with what \
+                  each is called (target) and whether its sessions are managed and recorded.",
+    effect: Effect::Reads,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Stream(TerminalAct::List),
+        scopes: &[TunnelsResourcesReadOnly],
+        arguments: &[],
+        output: || objects("servers", &["target", "status", "svc_url"]),
+    }),
+};
+
+pub(crate) const EXEC: Tool = Tool {
+    name: "svc_webtty_exec",
+    title: "Run a command on a server",
+    description: "Runs one command on a terminal server and answers with its exit code and what \
+                  it wrote, as far as it fits. There is no shell unless the command is one: \
+                  [\"sh\", \"-c\", \"…\"]. What it does cannot be undone: ask the person first.",
+    effect: Effect::Acts,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Stream(TerminalAct::Exec),
+        scopes: &[TunnelsResourcesReadOnly, TunnelsStreamsCreateDelete],
+        arguments: &[
+            required(
+                "server",
+                Shape::Text,
+                "What the server is called, as svc_webtty_list says.",
+            ),
+            required("command", Shape::Texts, "The program and its arguments."),
+            stream("stdin", Shape::Text, "What the command reads."),
+            stream("env", Shape::Named, "Variables for the command."),
+            stream("workdir", Shape::Text, "The directory in which it runs."),
+            stream(
+                "user",
+                Shape::Text,
+                "The account that it runs as, where the server lets clients choose.",
+            ),
+            stream(
+                "purpose",
+                Shape::Text,
+                "Why it is run, for who looks at the session later.",
+            ),
+            stream(
+                "timeout_seconds",
+                Shape::Number(1, 120, Some(30)),
+                "The command is ended when it takes longer.",
+            ),
+        ],
+        output: || {
+            json!({
+                "type": "object",
+                "properties": {
+                    "exit_code": {"type": ["integer", "null"], "description": "128 and more for a signal; null where it was ended by the timeout."},
+                    "stdout": {"type": "string"},
+                    "stderr": {"type": "string"},
+                    "truncated": {"type": "object", "description": "How many bytes of each stream are not here."},
+                    "timed_out": {"type": "boolean"},
+                    "duration_ms": {"type": "integer"},
+                    "session_id": {"type": ["string", "null"]},
+                },
+                "required": ["exit_code", "stdout", "stderr", "timed_out", "duration_ms"],
+            })
+        },
+    }),
+};
+
+pub(crate) const SESSIONS_LIST: Tool = Tool {
+    name: "svc_webtty_sessions_list",
+    title: "List terminal sessions",
+    description: "Managed terminal sessions of a project: those that run, and those that ended.",
+    effect: Effect::Reads,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Operation(Verb::Get, webtty::SESSIONS, Answer::List("sessions")),
+        scopes: &[WebttySessionsReadOnly],
+        arguments: &[
+            filter("server_id", "Of this registered server."),
+            filter("tunnel_id", "Over this tunnel."),
+            filter("user_id", "Opened by this account."),
+            filter("group_id", "In this group."),
+            filter(
+                "origin",
+                "With this origin: human, agent, api, automation, ci, scheduled-job.",
+            ),
+            Argument {
+                shape: Shape::OneOf(&["opening", "active", "closing", "closed", "errored"]),
+                ..filter("status", "With this status.")
+            },
+            Argument {
+                to: To::Filter("started_from"),
+                shape: Shape::Time,
+                ..filter("started_after", "That began at this time or later.")
+            },
+            Argument {
+                to: To::Filter("started_to"),
+                shape: Shape::Time,
+                ..filter("started_before", "That began at this time or before.")
+            },
+            param(
+                "limit",
+                Shape::Number(1, 1000, Some(50)),
+                "At most this many.",
+            ),
+        ],
+        output: || objects("sessions", &["id", "status", "started_at"]),
+    }),
+};
+
+pub(crate) const SESSION_GET: Tool = Tool {
+    name: "svc_webtty_session_get",
+    title: "Get a terminal session",
+    description: "One session: its server, command, who opened it and why, how it ended, and who \
+                  has control now.",
+    effect: Effect::Reads,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Operation(Verb::Get, webtty::SESSION, Answer::Object),
+        scopes: &[WebttySessionsReadOnly],
+        arguments: &[SESSION],
+        output: || object(&["id", "status", "started_at"]),
+    }),
+};
+
+pub(crate) const SESSION_PARTICIPANTS: Tool = Tool {
+    name: "svc_webtty_session_participants",
+    title: "List who takes part in a session",
+    description: "Who takes part in a terminal session, and who did, and who has control.",
+    effect: Effect::Reads,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Operation(
+            Verb::Get,
+            webtty::PARTICIPANTS,
+            Answer::List("participants"),
+        ),
+        scopes: &[WebttySessionsReadOnly],
+        arguments: &[SESSION],
+        output: || objects("participants", &["id", "role", "controller"]),
+    }),
+};
+
+pub(crate) const SESSION_EVENTS: Tool = Tool {
+    name: "svc_webtty_session_events",
+    title: "Read the recording of a session",
+    description: "Records of a terminal session in their order: what was typed and shown (base64), \
+                  sizes, who came and who got control. For reading, svc_webtty_session_export is \
+                  shorter.",
+    effect: Effect::Reads,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Operation(Verb::Get, webtty::EVENTS, Answer::List("events")),
+        scopes: &[WebttyLogsReadOnly],
+        arguments: &[
+            SESSION,
+            param(
+                "from_seq",
+                Shape::Number(1, MAX_SEQ, None),
+                "The number of the first record.",
+            ),
+            param(
+                "limit",
+                Shape::Number(1, 200, Some(50)),
+                "At most this many.",
+            ),
+        ],
+        output: || objects("events", &["seq", "type", "created_at"]),
+    }),
+};
+
+pub(crate) const SESSION_EXPORT: Tool = Tool {
+    name: "svc_webtty_session_export",
+    title: "Export the recording of a session",
+    description: "What was shown in a terminal session as lines of text, or as JSON or an \
+                  asciicast. A long recording comes in parts: from_seq and max_events.",
+    effect: Effect::Reads,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Operation(Verb::Get, webtty::EXPORT, Answer::Text("content")),
+        scopes: &[WebttyLogsReadOnly],
+        arguments: &[
+            SESSION,
+            Argument {
+                required: true,
+                ..query(
+                    "format",
+                    Shape::OneOf(&["text", "json", "ndjson", "asciicast", "asciicast-v3"]),
+                    "What is written.",
+                )
+            },
+            query("include_stdin", Shape::Flag, "What was typed, too."),
+            query(
+                "include_markers",
+                Shape::Flag,
+                "Of text: who came, and who got control.",
+            ),
+            query(
+                "from_seq",
+                Shape::Number(1, MAX_SEQ, None),
+                "The number of the first record.",
+            ),
+            query(
+                "max_events",
+                Shape::Number(1, 100_000, None),
+                "At most this many records.",
+            ),
+        ],
+        output: || {
+            json!({
+                "type": "object",
+                "properties": {"content": {"type": "string"}},
+                "required": ["content"],
+            })
+        },
+    }),
+};
+
+pub(crate) const SESSION_SCREEN: Tool = Tool {
+    name: "svc_webtty_session_screen",
+    title: "Watch a terminal session",
+    description: "Takes part in a terminal session as a spectator, which everybody in it sees, and \
+                  answers with the rows of its screen, who has control, and how far a request of \
+                  yours is. With wait_seconds it answers as soon as something changes. Who is not \
+                  asked for ten minutes leaves.",
+    effect: Effect::Changes,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Stream(TerminalAct::Screen),
+        scopes: &[WebttySessionsReadOnly],
+        arguments: &[
+            SESSION,
+            stream(
+                "wait_seconds",
+                Shape::Number(0, 25, Some(0)),
+                "How long to wait for a change.",
+            ),
+            stream("leave", Shape::Flag, "Leave the session after this."),
+        ],
+        output: screen,
+    }),
+};
+
+pub(crate) const SESSION_TYPE: Tool = Tool {
+    name: "svc_webtty_session_type",
+    title: "Type in a terminal session",
+    description: "Types a line in a session where control was given to you, sends it off, and \
+                  answers with the screen a moment later. Without control nothing is typed: ask \
+                  for it with svc_webtty_control_request_create. What it does cannot be undone.",
+    effect: Effect::Acts,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Stream(TerminalAct::Type),
+        scopes: &[WebttySessionsReadWrite],
+        arguments: &[
+            SESSION,
+            required(
+                "line",
+                Shape::Text,
+                "What is typed, without an end of line.",
+            ),
+            stream(
+                "wait_seconds",
+                Shape::Number(0, 25, Some(5)),
+                "How long to wait for what it does.",
+            ),
+        ],
+        output: screen,
+    }),
+};
+
+pub(crate) const CONTROL_REQUESTS_LIST: Tool = Tool {
+    name: "svc_webtty_control_requests_list",
+    title: "List requests for control",
+    description: "Who asked to type into a terminal session, why, and what became of it.",
+    effect: Effect::Reads,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Operation(
+            Verb::Get,
+            webtty::CONTROL_REQUESTS,
+            Answer::List("control_requests"),
+        ),
+        scopes: &[WebttySessionsReadOnly],
+        arguments: &[
+            SESSION,
+            Argument {
+                shape: Shape::OneOf(&["pending", "granted", "refused", "revoked", "expired"]),
+                ..filter("status", "With this status.")
+            },
+            param(
+                "limit",
+                Shape::Number(1, 1000, Some(50)),
+                "At most this many.",
+            ),
+        ],
+        output: || objects("control_requests", &["id", "status", "created_at"]),
+    }),
+};
+
+pub(crate) const CONTROL_REQUEST_CREATE: Tool = Tool {
+    name: "svc_webtty_control_request_create",
+    title: "Ask for control",
+    description: "Asks whoever has control of a terminal session, and its owner, to let you type: \
+                  for some lines (1 is one command) or some minutes. A person reads the reason and \
+                  answers; svc_webtty_session_screen with wait_seconds tells what they said.",
+    effect: Effect::Adds,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Stream(TerminalAct::RequestControl),
+        scopes: &[WebttySessionsReadWrite],
+        arguments: &[
+            SESSION,
+            required("reason", Shape::Text, "Why, for the person who answers."),
+            stream(
+                "lines",
+                Shape::Number(1, 1000, None),
+                "For so many lines; without lines and minutes for one.",
+            ),
+            stream(
+                "minutes",
+                Shape::Number(1, 60, None),
+                "For so many minutes.",
+            ),
+        ],
+        output: || object(&["id", "status", "created_at"]),
+    }),
+};
+
+pub(crate) const CONTROL_REQUEST_RESOLVE: Tool = Tool {
+    name: "svc_webtty_control_request_resolve",
+    title: "Answer a request for control",
+    description: "Grants or refuses a request for control, or takes control back. Whoever made the \
+                  request cannot grant it. Ask the person first: who has control can do whatever \
+                  the person can.",
+    effect: Effect::Destroys,
+    call: Call::Terminal(&TerminalTool {
+        way: Way::Operation(Verb::Post, webtty::CONTROL_REQUEST, Answer::Object),
+        scopes: &[WebttySessionsReadWrite],
+        arguments: &[
+            SESSION,
+            Argument {
+                to: To::Path("request_id"),
+                ..required("request_id", Shape::Text, "The request.")
+            },
+            Argument {
+                to: To::Body("action"),
+                ..required(
+                    "action",
+                    Shape::OneOf(&["grant", "refuse", "revoke"]),
+                    "What is done.",
+                )
+            },
+            Argument {
+                to: To::Body("reason"),
+                ..stream("reason", Shape::Text, "Why.")
+            },
+        ],
+        output: || object(&["id", "status", "created_at"]),
+    }),
+};
+
+const SESSION: Argument = Argument {
+    name: "session_id",
+    to: To::Path("id"),
+    shape: Shape::Text,
+    about: "The session.",
+    required: true,
+};
+
+/// What JavaScript counts to.
+const MAX_SEQ: u64 = 9_007_199_254_740_991;
+
+const fn filter(name: &'static str, about: &'static str) -> Argument {
+    Argument {
+        name,
+        to: To::Filter(name),
+        shape: Shape::Text,
+        about,
+        required: false,
+    }
+}
+
+const fn param(name: &'static str, shape: Shape, about: &'static str) -> Argument {
+    Argument {
+        name,
+        to: To::Param(name),
+        shape,
+        about,
+        required: false,
+    }
+}
+
+const fn query(name: &'static str, shape: Shape, about: &'static str) -> Argument {
+    Argument {
+        to: To::Query(name),
+        ..param(name, shape, about)
+    }
+}
+
+const fn stream(name: &'static str, shape: Shape, about: &'static str) -> Argument {
+    Argument {
+        name,
+        to: To::Stream,
+        shape,
+        about,
+        required: false,
+    }
+}
+
+const fn required(name: &'static str, shape: Shape, about: &'static str) -> Argument {
+    Argument {
+        name,
+        to: To::Stream,
+        shape,
+        about,
+        required: true,
+    }
+}
+
+/// An object that has at least these texts.
+fn object(texts: &[&str]) -> Value {
+    let properties: serde_json::Map<_, _> = texts
+        .iter()
+        .map(|name| ((*name).to_owned(), json!({})))
+        .collect();
+    json!({"type": "object", "properties": properties, "required": texts})
+}
+
+/// A list of such objects, under its name.
+fn objects(name: &str, texts: &[&str]) -> Value {
+    json!({
+        "type": "object",
+        "properties": {name: {"type": "array", "items": object(texts)}},
+        "required": [name],
+    })
+}
+
+fn screen() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "session_id": {"type": "string"},
+            "participant_id": {"type": "string"},
+            "rows": {"type": "array", "items": {"type": "string"}},
+            "columns": {"type": "integer"},
+            "cursor": {
+                "type": ["object", "null"],
+                "properties": {"row": {"type": "integer"}, "column": {"type": "integer"}},
+            },
+            "control": {
+                "type": "object",
+                "properties": {
+                    "state": {
+                        "type": "string",
+                        "enum": ["none", "asked", "held", "refused", "expired", "revoked"],
+                        "description": "Of yours: none was asked for, or how far the last request is.",
+                    },
+                    "request_id": {"type": ["string", "null"]},
+                    "controller": {
+                        "type": ["string", "null"],
+                        "description": "Who else has control.",
+                    },
+                },
+                "required": ["state"],
+            },
+            "ended": {
+                "type": ["object", "null"],
+                "properties": {"exit_code": {"type": ["integer", "null"]}, "reason": {"type": ["string", "null"]}},
+            },
+        },
+        "required": ["session_id", "participant_id", "rows", "control", "ended"],
+    })
+}

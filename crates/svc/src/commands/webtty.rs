@@ -1,0 +1,71 @@
+//! `svc webtty`: terminals through tunnels.
+
+mod asked;
+mod client;
+mod ended;
+mod exec;
+mod fs;
+mod keys;
+mod list;
+mod piped;
+mod registered;
+#[cfg(unix)]
+mod server;
+#[cfg(unix)]
+mod servers;
+mod sessions;
+mod signalled;
+mod stage;
+mod target;
+
+use clap::Subcommand;
+
+use crate::failure::Failure;
+
+/// What can be done with terminals.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  svc webtty client build
+  svc webtty exec build -- uname -a")]
+pub(crate) enum Command {
+    /// Serve terminals of this host, directly or through a tunnel
+    #[cfg(unix)]
+    Server(Box<servers::Args>),
+    /// Managed sessions: list, watch, join, control, replay
+    #[command(subcommand)]
+    Sessions(sessions::Command),
+    /// Open a terminal on a server
+    Client(Box<client::Args>),
+    /// Run one command on a server, for scripts
+    Exec(Box<exec::Args>),
+    /// List the servers of an engine
+    List(Box<list::Args>),
+    /// Read and write the files of a server
+    #[command(subcommand)]
+    Fs(fs::Command),
+    /// Keys of one's own, for end-to-end encryption
+    #[command(subcommand)]
+    Identity(keys::Identity),
+    /// The keys of servers that one connects to
+    #[command(subcommand)]
+    KnownServer(keys::KnownServer),
+    /// The keys of clients that a server lets in
+    #[command(subcommand)]
+    AuthorizedClient(keys::AuthorizedClient),
+}
+
+/// Runs one of them.
+pub(crate) async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        #[cfg(unix)]
+        Command::Server(args) => Box::pin(servers::run(*args)).await,
+        Command::Sessions(command) => Box::pin(sessions::run(command)).await,
+        Command::Client(args) => Box::pin(client::run(*args)).await,
+        Command::Exec(args) => Box::pin(exec::run(*args)).await,
+        Command::List(args) => Box::pin(list::run(*args)).await,
+        Command::Fs(command) => Box::pin(fs::run(command)).await,
+        Command::Identity(command) => keys::identity(command),
+        Command::KnownServer(command) => keys::known_server(command),
+        Command::AuthorizedClient(command) => keys::authorized_client(command),
+    }
+}

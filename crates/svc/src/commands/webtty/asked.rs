@@ -1,0 +1,263 @@
+//! What is asked of a server: a command, its surroundings, and with whom it is sealed.
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::Args;
+use terminal::{
+    client::{Endpoint, Seal, inventory::Server},
+    keys::{self, Folder, KeyError, KeyList},
+};
+use tty::{
+    message::{Config, Environment, Options, User, Username, Workdir},
+    seal::PublicKey,
+};
+
+use super::target::Reached;
+use crate::{
+    failure::{Code, Failure},
+    output::plain,
+};
+
+/// The flags of a command's surroundings.
+#[derive(Debug, Args)]
+pub(super) struct Surroundings {
+    /// A variable for the command; without a value, the one that it has here (repeatable)
+    #[arg(long = "env", short = 'e', value_name = "KEY[=VALUE]")]
+    variables: Vec<String>,
+
+    /// The directory in which it runs
+    #[arg(long, short, value_name = "DIR")]
+    workdir: Option<String>,
+
+    /// The account that it runs as, by name or number, where the server lets clients choose
+    #[arg(long, short, value_name = "USER")]
+    user: Option<String>,
+}
+
+/// The flags of end-to-end encryption.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "End-to-end encryption")]
+pub(super) struct Sealing {
+    /// Let nobody between read or change anything, or do not begin
+    #[arg(long)]
+    e2e: bool,
+
+    /// The identity of `svc webtty identity` that is shown to the server
+    #[arg(long, value_name = "NAME", default_value = keys::DEFAULT_IDENTITY, hide_default_value = true)]
+    identity: String,
+
+    /// The same, by its file
+    #[arg(
+        long,
+        env = "SVC_WEBTTY_IDENTITY_FILE",
+        value_name = "FILE",
+        hide_env_values = true
+    )]
+    identity_file: Option<PathBuf>,
+
+    /// The name of the server among the known ones, where it is another than the target's
+    #[arg(long, value_name = "NAME")]
+    known_server: Option<String>,
+
+    /// The server's public key itself
+    #[arg(
+        long,
+        env = "SVC_WEBTTY_KNOWN_SERVER_KEY",
+        value_name = "KEY",
+        allow_hyphen_values = true,
+        hide_env_values = true
+    )]
+    known_server_key: Option<String>,
+
+    /// The list of known servers, instead of the one in ~/.svc/webtty
+    #[arg(
+        long,
+        env = "SVC_WEBTTY_KNOWN_SERVERS_FILE",
+        value_name = "FILE",
+        hide_env_values = true
+    )]
+    known_servers_file: Option<PathBuf>,
+
+    /// The id of the registered server, where the target is an address
+    #[arg(long, value_name = "ID", hide = true)]
+    server_id: Option<String>,
+}
+
+impl Surroundings {
+    /// The message that asks for it.
+    pub(super) fn config(
+        &self,
+        command: &[String],
+        is_interactive: bool,
+        has_terminal: bool,
+    ) -> Result<Config, Failure> {
+        Ok(Config {
+            options: Some(Options {
+                interactive: is_interactive,
+                allocate_tty: has_terminal,
+                send_heartbeat: true,
+            }),
+            cmd_args: command.to_vec(),
+            env_vars: self.environment(has_terminal)?,
+            workdir: self.workdir.clone().map(|value| Workdir { value }),
+            username: self.user.as_deref().map(|user| Username {
+                payload: Some(match user.parse() {
+                    Ok(id) => User::Id(id),
+                    Err(_name) => User::Name(user.to_owned()),
+                }),
+            }),
+        })
+    }
+
+    fn environment(&self, has_terminal: bool) -> Result<Vec<Environment>, Failure> {
+        let mut all = Vec::new();
+        // What the person's terminal understands; a command without one draws nothing.
+        if has_terminal
+            && let Ok(value) = std::env::var("TERM")
+            && !self.variables.iter().any(|given| key(given) == "TERM")
+        {
+            all.push(Environment {
+                key: "TERM".to_owned(),
+                value,
+            });
+        }
+        for given in &self.variables {
+            let key = key(given);
+            if key.is_empty() {
+                return Err(Failure::usage(format!(
+                    "`--env {}` has no name",
+                    plain(given)
+                )));
+            }
+            let value = match given.split_once('=') {
+                Some((_, value)) => value.to_owned(),
+                None => std::env::var(key).map_err(|_unset| {
+                    Failure::usage(format!("--env {key}: it is not set here"))
+                        .hint("give it a value with KEY=VALUE")
+                })?,
+            };
+            all.push(Environment {
+                key: key.to_owned(),
+                value,
+            });
+        }
+        Ok(all)
+    }
+}
+
+impl Sealing {
+    /// With whom the session is sealed; `None` where neither the person nor the server wants that.
+    ///
+    /// WT-5: a server that wants it gets no session without, and one whose key is not known none at
+    /// all.
+    pub(super) fn seal(&self, reached: &Reached) -> Result<Option<Seal>, Failure> {
+        let server = reached.server.as_ref();
+        let is_asked = self.e2e || self.known_server.is_some() || self.known_server_key.is_some();
+        if !is_asked && !server.is_some_and(Server::requires_seal) {
+            return Ok(None);
+        }
+        let known = self.server_key(reached)?;
+        let told = server.map_or("", |server| server.host_key_id.as_str());
+        if !told.is_empty() && keys::key_id_text(&known) != told {
+            let message = format!(
+                "the key of {} is not the one that is known: it says {}, and known is {}",
+                plain(&reached.url),
+                plain(told),
+                keys::key_id_text(&known)
+            );
+            return Err(Failure::new(Code::Refused, message)
+                .named("webtty_server_key_changed")
+                .hint(
+                    "ask its owner; after a change that you trust, `svc webtty known-server \
+                     remove`, then `add`",
+                ));
+        }
+        let path = match &self.identity_file {
+            Some(path) => path.clone(),
+            None => folder()?
+                .identity(&self.identity)
+                .map_err(|error| failed(&error))?,
+        };
+        let identity = keys::read_identity(&path).map_err(|error| {
+            failed(&error).hint("make one with `svc webtty identity create`, and have the owner of the server add it to its authorized clients")
+        })?;
+        let id = server.map(|server| server.server_id.as_str());
+        let id = id.filter(|id| !id.is_empty()).or(self.server_id.as_deref());
+        Ok(Some(Seal {
+            identity: Arc::new(identity),
+            server: known,
+            context: keys::seal_context(id).to_vec(),
+        }))
+    }
+
+    fn server_key(&self, reached: &Reached) -> Result<PublicKey, Failure> {
+        if let Some(text) = &self.known_server_key {
+            return keys::parse_key(text)
+                .map_err(|error| Failure::usage(format!("--known-server-key is {error}")));
+        }
+        let path = match &self.known_servers_file {
+            Some(path) => path.clone(),
+            None => folder()?.known_servers(),
+        };
+        let list = KeyList::read(&path).map_err(|error| failed(&error))?;
+        let names = match &self.known_server {
+            Some(name) => vec![name.clone()],
+            None => names(reached),
+        };
+        let told = reached.server.as_ref().map(|server| &server.host_key_id);
+        for name in &names {
+            let mut keys: Vec<_> = list.of_name(name).copied().collect();
+            // While one key replaces the other there are two; the server says which it has.
+            keys.sort_by_key(|key| Some(&keys::key_id_text(key)) != told);
+            if let Some(key) = keys.first() {
+                return Ok(*key);
+            }
+        }
+        let name = names.first().map_or("NAME", String::as_str);
+        let message = format!(
+            "{} is to be end-to-end encrypted, and its key is not known",
+            plain(&reached.url)
+        );
+        Err(Failure::new(Code::Refused, message)
+            .named("webtty_server_unknown")
+            .hint(format!(
+                "have its owner tell you the key, and add it: svc webtty known-server add {} KEY",
+                plain(name)
+            )))
+    }
+}
+
+/// The folder of keys of this person.
+pub(super) fn folder() -> Result<Folder, Failure> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = home.filter(|home| home.is_absolute());
+    home.map(|home| Folder::in_home(&home))
+        .ok_or_else(|| Failure::usage("there is no home directory for keys").hint("set HOME"))
+}
+
+/// What is wrong with keys.
+pub(super) fn failed(error: &KeyError) -> Failure {
+    let (code, name) = match error {
+        KeyError::NotAKey | KeyError::NotAName => (Code::Usage, "webtty_keys"),
+        KeyError::Exists { .. } | KeyError::Taken { .. } => (Code::Conflict, "webtty_keys"),
+        KeyError::Open { .. } => (Code::Refused, "webtty_key_open"),
+        _ => (Code::Failed, "webtty_keys"),
+    };
+    Failure::new(code, crate::failure::chain(error)).named(name)
+}
+
+/// What the key of a server may be known by.
+fn names(reached: &Reached) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    if let Some(server) = &reached.server {
+        names.extend(server.key_names().into_iter().map(str::to_owned));
+    }
+    if let Endpoint::Url { url, .. } = &reached.endpoint {
+        names.push(url.address.to_string());
+    }
+    names
+}
+
+fn key(variable: &str) -> &str {
+    variable.split('=').next().unwrap_or_default()
+}

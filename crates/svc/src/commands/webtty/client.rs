@@ -1,0 +1,97 @@
+//! `svc webtty client`: a terminal somewhere else.
+
+mod escape;
+mod interactive;
+mod raw;
+mod status;
+
+use std::io::{self, IsTerminal};
+
+use clap::Parser;
+use terminal::client::{Request, Session};
+use tty::size::Size;
+
+use super::{
+    asked::{Sealing, Surroundings},
+    ended, piped,
+    target::Reach,
+};
+use crate::failure::Failure;
+
+/// The flags of `svc webtty client`.
+#[derive(Debug, Parser)]
+#[command(
+    after_help = "At the beginning of a line `~.` hangs up, and `~?` tells what else there is.
+
+Examples:
+  svc webtty client build
+  svc webtty client build -- htop
+  svc webtty client wss://box.example -u deploy
+  svc webtty client build --e2e"
+)]
+pub(crate) struct Args {
+    /// The server: its name or id (`svc://NAME` too), or a ws:// or wss:// address
+    #[arg(value_name = "SERVER", default_value = HERE)]
+    target: String,
+
+    /// The command with its arguments; without one, the login shell
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+
+    /// Pass on what is typed, which is what happens anyway
+    #[arg(long, short, overrides_with = "no_interactive")]
+    interactive: bool,
+
+    /// Pass nothing on: the command reads nothing
+    #[arg(long, short = 'I', overrides_with = "interactive")]
+    no_interactive: bool,
+
+    /// Give the command a terminal, even if there is none here
+    #[arg(long, short, overrides_with = "no_tty")]
+    tty: bool,
+
+    /// Give the command pipes, even on a terminal
+    #[arg(long, short = 'T', overrides_with = "tty")]
+    no_tty: bool,
+
+    #[command(flatten)]
+    surroundings: Surroundings,
+
+    #[command(flatten)]
+    sealing: Sealing,
+
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Runs it, and ends as it did.
+pub(super) async fn run(args: Args) -> Result<(), Failure> {
+    let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let has_terminal = args.tty || (is_terminal && !args.no_tty);
+    let reads = !args.no_interactive;
+    let reached = args.reach.find(&args.target, has_terminal).await?;
+    let seal = args.sealing.seal(&reached)?;
+    let config = args
+        .surroundings
+        .config(&args.command, reads, has_terminal)?;
+    let request = Request {
+        size: has_terminal.then(|| raw::size().unwrap_or(Size::DEFAULT)),
+        seal,
+        ..Request::new(config)
+    };
+    let is_raw = is_terminal && has_terminal && reads;
+    let (session, input) = Session::start(reached.endpoint, request);
+    let ended = if is_raw {
+        Box::pin(interactive::run(session, input)).await?
+    } else {
+        Box::pin(piped::run(session, input, &mut piped::Live, reads, None)).await?
+    };
+    let ended = ended.map_err(|error| ended::failed(error, &reached.url))?;
+    if is_raw {
+        status::line(&ended::told(&ended));
+    }
+    ended::mirrored(&ended)
+}
+
+/// Where a server listens that was told nothing else.
+const HERE: &str = "ws://127.0.0.1:8080";

@@ -1,0 +1,164 @@
+//! A person's terminal and a session, joined.
+
+use std::{cell::RefCell, collections::VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use terminal::client::{Ended, Event, Input, Session, SessionError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tty::message::NoticeKind;
+
+use super::super::{
+    piped::back,
+    signalled::{Ending, Resized},
+};
+use super::{
+    escape::{Escape, Said},
+    raw::{self, Raw},
+    status,
+};
+use crate::{
+    failure::Failure,
+    output::{self, plain},
+};
+
+/// Runs a session to its end, or until the person hangs up.
+pub(super) async fn run(
+    mut session: Session,
+    input: Input,
+) -> Result<Result<Ended, SessionError>, Failure> {
+    let mut signals = Ending::listen().map_err(no_handlers)?;
+    let resized = Resized::listen().map_err(no_handlers)?;
+    let raw = RefCell::new(Raw::enter()?);
+    let asked = RefCell::new(VecDeque::new());
+    let left = {
+        let shown = show(&mut session, &raw, &asked);
+        let typed = type_in(&input, &asked);
+        let sized = follow_size(&input, resized);
+        tokio::pin!(shown, typed, sized);
+        tokio::select! {
+            ended = &mut shown => return ended,
+            typed = &mut typed => typed.map(|()| None),
+            () = &mut sized => Ok(None),
+            number = signals.next() => Ok(Some(number)),
+        }
+    };
+    // The terminal is the person's again before anything else can take its time.
+    drop(raw);
+    session.leave().await;
+    if let Some(number) = left? {
+        return Err(Failure::ended(128_u8.saturating_add(number)));
+    }
+    status::line("hung up");
+    Err(Failure::ended(LEFT))
+}
+
+/// Shows what happens, until the end of it.
+async fn show(
+    session: &mut Session,
+    raw: &RefCell<Raw>,
+    asked: &RefCell<VecDeque<String>>,
+) -> Result<Result<Ended, SessionError>, Failure> {
+    let mut stdout = tokio::io::stdout();
+    loop {
+        match session.event().await {
+            Some(Event::Output(_, bytes)) => {
+                raw.borrow_mut().sees(&bytes);
+                let written = async {
+                    stdout.write_all(&bytes).await?;
+                    stdout.flush().await
+                };
+                written.await.map_err(output::closed)?;
+            }
+            Some(Event::Notice(notice)) => {
+                let id = notice.request_id.clone();
+                match notice.kind() {
+                    NoticeKind::Requested => asked.borrow_mut().push_back(id),
+                    _ => asked.borrow_mut().retain(|asked| *asked != id),
+                }
+                if let Some(words) = status::words(&notice) {
+                    status::line(&words);
+                }
+            }
+            Some(Event::Lost { reason, grace }) => status::line(&format!(
+                "the connection is lost ({}); coming back for {grace:.0?}, ~. hangs up",
+                plain(&reason)
+            )),
+            Some(Event::Back { missed }) => status::line(&back(missed)),
+            Some(Event::Opened { .. } | Event::OutputEnd(_)) => {}
+            Some(Event::Ended(ended)) => return Ok(ended),
+            None => return Ok(Err(SessionError::HungUp)),
+        }
+    }
+}
+
+/// Passes on what is typed, until the person hangs up. What the session has no room for waits here,
+/// so that hanging up is possible even then.
+async fn type_in(input: &Input, asked: &RefCell<VecDeque<String>>) -> Result<(), Failure> {
+    let mut stdin = tokio::io::stdin();
+    let mut buffer = BytesMut::new();
+    let mut escape = Escape::new();
+    let mut waiting: VecDeque<Bytes> = VecDeque::new();
+    loop {
+        buffer.reserve(READ);
+        tokio::select! {
+            sent = input.typed(waiting.front().cloned().unwrap_or_default()),
+                if !waiting.is_empty() =>
+            {
+                waiting.pop_front();
+                if !sent {
+                    // The session is over, and tells so itself.
+                    return std::future::pending().await;
+                }
+            }
+            read = stdin.read_buf(&mut buffer), if waiting.len() < WAITING => {
+                let read = read.map_err(|error| Failure::of("the terminal cannot be read", error))?;
+                if read == 0 {
+                    // The terminal is gone, and the person with it.
+                    return Ok(());
+                }
+                let is_asked = !asked.borrow().is_empty();
+                for said in escape.read(&buffer.split(), is_asked) {
+                    match said {
+                        Said::Keys(keys) => waiting.push_back(keys.into()),
+                        Said::Leave => return Ok(()),
+                        Said::Help => status::line(status::HELP),
+                        Said::Answer(grant) => {
+                            let id = asked.borrow_mut().pop_front();
+                            if let Some(id) = id {
+                                input.decide(&id, grant).await;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Passes on each new size of the terminal.
+async fn follow_size(input: &Input, mut resized: Resized) {
+    let mut known = raw::size();
+    loop {
+        resized.next().await;
+        let size = raw::size();
+        if size != known
+            && let Some(size) = size
+        {
+            input.resize(size).await;
+        }
+        known = size;
+    }
+}
+
+fn no_handlers(error: std::io::Error) -> Failure {
+    Failure::of("signal handlers cannot be installed", error)
+}
+
+/// One read of a terminal.
+const READ: usize = 4 * 1024;
+
+/// Reads that wait while the session has no room: as much as a person pastes.
+const WAITING: usize = 256;
+
+/// The exit code after hanging up, which is that of `ssh`.
+const LEFT: u8 = 255;

@@ -1,0 +1,155 @@
+//! How a session ended, in words and as an exit code.
+
+use terminal::client::{ConnectionError, Ended, SessionError};
+use tty::{message::TerminationReason, session::ClientError};
+
+use crate::{
+    failure::{Code, Failure, chain},
+    output::plain,
+};
+
+/// The exit code of a command as one of ours: what is none of a process is told as 255, and no
+/// failure as 0.
+pub(super) fn status(ended: &Ended) -> u8 {
+    if ended.code == 0 {
+        return 0;
+    }
+    u8::try_from(ended.code.clamp(1, 255)).unwrap_or(u8::MAX)
+}
+
+/// The process ends as the command did.
+pub(super) fn mirrored(ended: &Ended) -> Result<(), Failure> {
+    match status(ended) {
+        0 => Ok(()),
+        status => Err(Failure::ended(status)),
+    }
+}
+
+/// The reason as programs read it.
+pub(super) fn reason(ended: &Ended) -> Option<&'static str> {
+    Some(match ended.reason? {
+        TerminationReason::Exited => "exited",
+        TerminationReason::Signalled => "signalled",
+        TerminationReason::ClientLost => "client_lost",
+        TerminationReason::Idle => "idle",
+        TerminationReason::Duration => "duration",
+        TerminationReason::Drain => "drain",
+        TerminationReason::Terminated => "terminated",
+        TerminationReason::Recording => "recording",
+        TerminationReason::Unspecified => return None,
+    })
+}
+
+/// What is told of an end that was not the command's own; of that, its code.
+pub(super) fn told(ended: &Ended) -> String {
+    let by_limit = match ended.reason {
+        Some(TerminationReason::ClientLost) => "the connection was lost for too long",
+        Some(TerminationReason::Idle) => "nothing happened for too long",
+        Some(TerminationReason::Duration) => "the session was as long as one may be",
+        Some(TerminationReason::Drain) => "the server went down",
+        Some(TerminationReason::Terminated) => "somebody ended the session",
+        Some(TerminationReason::Recording) => "it may not go on without being recorded",
+        _ => "",
+    };
+    let by_itself = if ended.signal.is_empty() {
+        format!("it ended with exit code {}", ended.code)
+    } else {
+        format!("it was ended by SIG{}", plain(&ended.signal))
+    };
+    let mut text = match by_limit {
+        "" => by_itself,
+        reason => reason.to_owned(),
+    };
+    if !ended.detail.is_empty() {
+        text.push_str(": ");
+        text.push_str(&plain(&ended.detail));
+    }
+    text
+}
+
+/// Why there was no end of the command.
+pub(super) fn failed(error: SessionError, url: &str) -> Failure {
+    let url = plain(url);
+    match error {
+        SessionError::Connection(ConnectionError::Dial(error)) => error.into(),
+        SessionError::Connection(ConnectionError::Refused(problem)) => {
+            let code = match problem.status {
+                401 | 403 => Code::Refused,
+                _ => Code::Failed,
+            };
+            let message = if problem.detail.is_empty() {
+                format!("{url} answered {}", problem.status)
+            } else {
+                plain(&problem.to_string())
+            };
+            let failure = Failure::new(code, message).named(plain(&problem.code));
+            match problem.status {
+                401 => failure
+                    .hint("a server that listens itself has a token of its own: --auth-token-file"),
+                404 | 502 | 503 => {
+                    failure.hint("`svc webtty list` shows the servers that are online")
+                }
+                _ => failure,
+            }
+        }
+        SessionError::Connection(error @ ConnectionError::Unreachable { .. }) => {
+            Failure::new(Code::Failed, chain(&error))
+                .named("webtty_unreachable")
+                .hint("is `svc webtty server` running there?")
+        }
+        SessionError::Connection(error) => {
+            Failure::new(Code::Failed, format!("{url}: {}", plain(&chain(&error))))
+                .named("webtty_connection")
+        }
+        SessionError::Server(error @ ClientError::Refused(_)) => {
+            Failure::new(Code::Failed, plain(&error.to_string())).named("webtty_refused")
+        }
+        SessionError::Seal(_) | SessionError::NotSealed => {
+            Failure::new(Code::Refused, format!("{url}: {}", chain(&error)))
+                .named("webtty_e2e")
+                .hint("nothing was sent in the clear; is it the server that you know?")
+        }
+        error => Failure::new(Code::Failed, format!("{url}: {}", plain(&chain(&error))))
+            .named("webtty_session"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(code: i32) -> Ended {
+        Ended {
+            code,
+            reason: None,
+            signal: String::new(),
+            detail: String::new(),
+        }
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_a_process() {
+        for (code, mirrored) in [(0, 0), (7, 7), (255, 255), (256, 255), (-1, 1)] {
+            assert_eq!(status(&ended(code)), mirrored, "{code}");
+        }
+    }
+
+    #[test]
+    fn an_end_is_told_in_one_line() {
+        assert_eq!(told(&ended(3)), "it ended with exit code 3");
+        let killed = Ended {
+            signal: "KILL".to_owned(),
+            ..ended(137)
+        };
+        assert_eq!(told(&killed), "it was ended by SIGKILL");
+        let idle = Ended {
+            reason: Some(TerminationReason::Idle),
+            detail: "after 5m\n".to_owned(),
+            ..ended(129)
+        };
+        assert_eq!(
+            told(&idle),
+            "nothing happened for too long: after 5m\u{fffd}"
+        );
+    }
+}

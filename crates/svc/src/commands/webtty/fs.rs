@@ -1,0 +1,289 @@
+//! `svc webtty fs`: the files beside a terminal.
+
+mod dav;
+mod listing;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+use http::{Method, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use self::dav::{Body, Files};
+use super::target::Reach;
+use crate::{
+    cli::Format,
+    failure::{Code, Failure},
+    output,
+};
+
+/// What can be done with files.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  svc webtty fs ls build /var/log
+  svc webtty fs upload build ./site.tar /srv/site.tar
+  svc webtty fs read build /etc/hostname")]
+pub(crate) enum Command {
+    /// List a directory
+    Ls(LsArgs),
+    /// Write a file to stdout
+    Read(PathArgs),
+    /// Write stdin to a file
+    Write(PathArgs),
+    /// Put a file of this machine there
+    Upload(UploadArgs),
+    /// Get a file from there
+    Download(DownloadArgs),
+    /// Make a directory
+    Mkdir(PathArgs),
+    /// Remove a file, or a directory with what is in it
+    Rm(RmArgs),
+}
+
+/// The flags of all of them.
+#[derive(Args, Debug)]
+struct There {
+    /// The server: its name or id (`svc://NAME` too), or a ws:// or wss:// address
+    #[arg(value_name = "SERVER")]
+    target: String,
+
+    /// Where the server has its files, where the target is an address
+    #[arg(long, value_name = "PATH", default_value = "/fs")]
+    fs_path: String,
+
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// The flags of `ls`.
+#[derive(Debug, Parser)]
+pub(crate) struct LsArgs {
+    #[command(flatten)]
+    there: There,
+
+    /// The directory
+    #[arg(value_name = "PATH", default_value = "/")]
+    path: String,
+
+    /// How the list is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+}
+
+/// The flags of those with one path.
+#[derive(Debug, Parser)]
+pub(crate) struct PathArgs {
+    #[command(flatten)]
+    there: There,
+
+    /// The file or directory there
+    #[arg(value_name = "PATH")]
+    path: String,
+}
+
+/// The flags of `rm`.
+#[derive(Debug, Parser)]
+pub(crate) struct RmArgs {
+    #[command(flatten)]
+    there: There,
+
+    /// The file or directory there
+    #[arg(value_name = "PATH")]
+    path: String,
+
+    /// Also a directory, with everything in it
+    #[arg(long, short)]
+    recursive: bool,
+}
+
+/// The flags of `upload`.
+#[derive(Debug, Parser)]
+pub(crate) struct UploadArgs {
+    #[command(flatten)]
+    there: There,
+
+    /// The file of this machine
+    #[arg(value_name = "LOCAL")]
+    local: PathBuf,
+
+    /// The file there
+    #[arg(value_name = "REMOTE")]
+    remote: String,
+}
+
+/// The flags of `download`.
+#[derive(Debug, Parser)]
+pub(crate) struct DownloadArgs {
+    #[command(flatten)]
+    there: There,
+
+    /// The file there
+    #[arg(value_name = "REMOTE")]
+    remote: String,
+
+    /// The file of this machine; without it, one of the same name in this directory
+    #[arg(value_name = "LOCAL")]
+    local: Option<PathBuf>,
+
+    /// Write over a file that is here already
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs one of them.
+pub(super) async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Ls(args) => {
+            let files = args.there.files().await?;
+            let entries = listing::of(&files, &args.path).await?;
+            match args.output {
+                Format::Json => output::json(&entries),
+                Format::Text => {
+                    let rows: Vec<_> = entries.iter().map(listing::Entry::row).collect();
+                    output::table(&["NAME", "SIZE", "MODIFIED"], &rows)
+                }
+            }
+        }
+        Command::Read(args) => {
+            let files = args.there.files().await?;
+            read(&files, &args.path, &mut tokio::io::stdout())
+                .await
+                .map(drop)
+        }
+        Command::Write(args) => {
+            let bytes = stdin().await?;
+            let files = args.there.files().await?;
+            let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            put(&files, &args.path, dav::whole(bytes), length).await
+        }
+        Command::Upload(args) => upload(&args).await,
+        Command::Download(args) => download(&args).await,
+        Command::Mkdir(args) => {
+            let files = args.there.files().await?;
+            let answer = files.ask("MKCOL", &args.path, dav::empty(), &[]).await?;
+            answer.expect(&[StatusCode::CREATED]).map(drop)
+        }
+        Command::Rm(args) => remove(&args).await,
+    }
+}
+
+impl There {
+    async fn files(&self) -> Result<Files, Failure> {
+        let reached = self.reach.find(&self.target, false).await?;
+        Files::of(reached, &self.fs_path)
+    }
+}
+
+async fn upload(args: &UploadArgs) -> Result<(), Failure> {
+    let failed = |error| Failure::of(&format!("cannot read {}", args.local.display()), error);
+    let file = tokio::fs::File::open(&args.local).await.map_err(failed)?;
+    let metadata = file.metadata().await.map_err(failed)?;
+    if !metadata.is_file() {
+        let message = format!("{} is no file", args.local.display());
+        return Err(Failure::usage(message));
+    }
+    let files = args.there.files().await?;
+    put(&files, &args.remote, dav::streamed(file), metadata.len()).await
+}
+
+/// All of stdin: a server wants to know how long a file is before it takes it.
+async fn stdin() -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let mut stdin = tokio::io::stdin().take(MAX_STDIN + 1);
+    stdin
+        .read_to_end(&mut bytes)
+        .await
+        .map_err(|error| Failure::of("stdin cannot be read", error))?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_STDIN) {
+        return Err(Failure::usage("stdin is longer than 64 MiB")
+            .hint("put it into a file, and upload that"));
+    }
+    Ok(bytes)
+}
+
+async fn put(files: &Files, path: &str, body: Body, length: u64) -> Result<(), Failure> {
+    let length = [("content-length", length.to_string())];
+    let answer = files.ask(Method::PUT.as_str(), path, body, &length).await?;
+    let done = [StatusCode::CREATED, StatusCode::NO_CONTENT, StatusCode::OK];
+    answer.expect(&done).map(drop)
+}
+
+/// A download that breaks leaves nothing that looks whole.
+async fn download(args: &DownloadArgs) -> Result<(), Failure> {
+    let local = match &args.local {
+        Some(local) => local.clone(),
+        None => PathBuf::from(file_name(&args.remote)?),
+    };
+    if !args.force && local.symlink_metadata().is_ok() {
+        let message = format!("{} exists already", local.display());
+        return Err(Failure::new(Code::Conflict, message)
+            .named("file_exists")
+            .hint("--force writes over it"));
+    }
+    let files = args.there.files().await?;
+    let failed = |error| Failure::of(&format!("cannot write {}", local.display()), error);
+    let unfinished = unfinished(&local);
+    let mut file = tokio::fs::File::create(&unfinished).await.map_err(failed)?;
+    let read = read(&files, &args.remote, &mut file).await;
+    let kept = match read {
+        Ok(_) => file.sync_all().await.map_err(failed),
+        Err(failure) => Err(failure),
+    };
+    let moved = match kept {
+        Ok(()) => tokio::fs::rename(&unfinished, &local).await.map_err(failed),
+        error => error,
+    };
+    if moved.is_err() {
+        // What cannot be removed has a name that says what it is.
+        drop(tokio::fs::remove_file(&unfinished).await);
+    }
+    moved
+}
+
+async fn read(
+    files: &Files,
+    path: &str,
+    to: &mut (impl AsyncWrite + Unpin),
+) -> Result<u64, Failure> {
+    let answer = files
+        .ask(Method::GET.as_str(), path, dav::empty(), &[])
+        .await?;
+    let mut answer = answer.expect(&[StatusCode::OK])?;
+    let mut length = 0_u64;
+    while let Some(bytes) = answer.next().await? {
+        length = length.saturating_add(u64::try_from(bytes.len()).unwrap_or_default());
+        to.write_all(&bytes).await.map_err(output::closed)?;
+    }
+    to.flush().await.map_err(output::closed)?;
+    Ok(length)
+}
+
+async fn remove(args: &RmArgs) -> Result<(), Failure> {
+    let files = args.there.files().await?;
+    if !args.recursive && listing::is_directory(&files, &args.path).await? {
+        return Err(Failure::usage("it is a directory")
+            .named("is_directory")
+            .hint("--recursive removes it with everything in it"));
+    }
+    let answer = files
+        .ask(Method::DELETE.as_str(), &args.path, dav::empty(), &[])
+        .await?;
+    let done = [StatusCode::NO_CONTENT, StatusCode::OK];
+    answer.expect(&done).map(drop)
+}
+
+/// The last part of a path there, as a name here.
+fn file_name(remote: &str) -> Result<&str, Failure> {
+    let name = remote.trim_end_matches('/').rsplit('/').next();
+    name.filter(|name| !matches!(*name, "" | "." | ".."))
+        .ok_or_else(|| Failure::usage("which file? this is a directory"))
+}
+
+fn unfinished(local: &Path) -> PathBuf {
+    let mut name = local.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    local.with_file_name(name)
+}
+
+/// What is taken from stdin, in bytes: what a server takes that was told nothing else.
+const MAX_STDIN: u64 = 64 * 1024 * 1024;

@@ -1,0 +1,152 @@
+//! A session without a terminal here: what it writes goes to our streams, what we read goes to it.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use terminal::client::{Ended, Event, Input, Session, SessionError};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::{Instant, sleep_until},
+};
+use tty::message::{NoticeKind, Signal, Stream};
+
+use super::signalled::Ending;
+use crate::{
+    failure::{Code, Failure},
+    output::{self, plain},
+};
+
+/// Where output goes.
+pub(super) trait Show {
+    /// Takes what the command wrote.
+    async fn show(&mut self, stream: Stream, bytes: Bytes) -> Result<(), Failure>;
+}
+
+/// Our own streams.
+pub(super) struct Live;
+
+impl Show for Live {
+    async fn show(&mut self, stream: Stream, bytes: Bytes) -> Result<(), Failure> {
+        let written = match stream {
+            Stream::Stderr => {
+                let mut to = tokio::io::stderr();
+                match to.write_all(&bytes).await {
+                    Ok(()) => to.flush().await,
+                    error => error,
+                }
+            }
+            Stream::Stdout | Stream::Stdin => {
+                let mut to = tokio::io::stdout();
+                match to.write_all(&bytes).await {
+                    // Whoever talks over this waits for each piece.
+                    Ok(()) => to.flush().await,
+                    error => error,
+                }
+            }
+        };
+        written.map_err(output::closed)
+    }
+}
+
+/// Runs a session to its end. A first signal goes to the command, a second one ends the session.
+pub(super) async fn run(
+    mut session: Session,
+    input: Input,
+    show: &mut impl Show,
+    reads_stdin: bool,
+    limit: Option<Duration>,
+) -> Result<Result<Ended, SessionError>, Failure> {
+    let until = limit.map(|limit| Instant::now() + limit);
+    let failed = |error| Failure::of("signal handlers cannot be installed", error);
+    let mut signals = Ending::listen().map_err(failed)?;
+    let mut signalled = false;
+    let mut typing = Box::pin(type_in(input.clone(), reads_stdin));
+    let mut types = true;
+    let ended = loop {
+        let sent = tokio::select! {
+            event = session.event() => match event {
+                Some(Event::Output(stream, bytes)) => {
+                    // A reader that is gone ends the session, as it ends a command.
+                    if let Err(failure) = show.show(stream, bytes).await {
+                        break Err(failure);
+                    }
+                    continue;
+                }
+                Some(Event::Lost { reason, grace }) => {
+                    output::message(&format!(
+                        "the connection is lost ({}); coming back for {grace:.0?}",
+                        plain(&reason)
+                    ));
+                    continue;
+                }
+                Some(Event::Back { missed }) => {
+                    output::message(&back(missed));
+                    continue;
+                }
+                Some(Event::Notice(notice)) => {
+                    if notice.kind() == NoticeKind::Recorded {
+                        output::message("this session is recorded");
+                    }
+                    continue;
+                }
+                Some(Event::Opened { .. } | Event::OutputEnd(_)) => continue,
+                Some(Event::Ended(ended)) => return Ok(ended),
+                None => return Ok(Err(SessionError::HungUp)),
+            },
+            read = &mut typing, if types => {
+                types = false;
+                read?;
+                continue;
+            }
+            number = signals.next() => number,
+            () = at(until) => {
+                break Err(Failure::new(Code::Failed, "the command took longer than --timeout")
+                    .named("webtty_timeout"));
+            }
+        };
+        if std::mem::replace(&mut signalled, true) {
+            break Err(Failure::ended(128_u8.saturating_add(sent)));
+        }
+        if let Ok(signal) = Signal::try_from(i32::from(sent)) {
+            input.signal(signal).await;
+        }
+    };
+    session.leave().await;
+    ended
+}
+
+/// What is told when a session is there again.
+pub(super) fn back(missed: u64) -> String {
+    match missed {
+        0 => "the connection is back".to_owned(),
+        missed => format!("the connection is back; {missed} bytes of output are lost"),
+    }
+}
+
+/// Passes stdin on until it ends.
+async fn type_in(input: Input, reads_stdin: bool) -> Result<(), Failure> {
+    if reads_stdin {
+        let mut stdin = tokio::io::stdin();
+        let mut buffer = BytesMut::new();
+        loop {
+            buffer.reserve(READ);
+            let read = stdin.read_buf(&mut buffer).await;
+            let read = read.map_err(|error| Failure::of("stdin cannot be read", error))?;
+            if read == 0 || !input.typed(buffer.split().freeze()).await {
+                break;
+            }
+        }
+    }
+    input.end().await;
+    Ok(())
+}
+
+async fn at(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// One read of a pipe.
+const READ: usize = 64 * 1024;

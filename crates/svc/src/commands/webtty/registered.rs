@@ -1,0 +1,60 @@
+//! A registered server that has no tunnel now: why it is not there.
+
+use api::control::webtty_servers::{GET, LIST, WebttyServer, WebttyServerList};
+use types::webtty::ServerStatus;
+
+use crate::{
+    connection::Connection,
+    failure::{Code, Failure},
+    output::plain,
+    platform::SessionFlags,
+};
+
+/// Why a server with this id or name is away, if the platform of the context knows one. Nothing where
+/// there is no platform, or it does not tell.
+pub(super) async fn away(connection: &Connection, wanted: &str) -> Option<Failure> {
+    // Of an engine that was named apart from the context, the platform there knows nothing.
+    if connection.engine.is_some() {
+        return None;
+    }
+    let flags = SessionFlags {
+        api_url: None,
+        token: connection.token.clone(),
+        ca_file: connection.ca_file.clone(),
+        context: connection.context.clone(),
+        config: connection.config.clone(),
+    };
+    let server = known(&flags, wanted).await?;
+    let name = plain(&server.name);
+    let (message, hint) = match server.status {
+        ServerStatus::PendingEnrollment => (
+            format!("the server `{name}` is not enrolled yet"),
+            format!("`svc webtty server enroll {name}` on its host does that"),
+        ),
+        ServerStatus::Suspended => (
+            format!("the server `{name}` is suspended"),
+            format!("`svc webtty server resume {name}` lets it come back"),
+        ),
+        ServerStatus::Active => (
+            format!("the server `{name}` is offline"),
+            "is `svc webtty server` running on its host?".to_owned(),
+        ),
+    };
+    let failure = Failure::new(Code::Failed, message);
+    Some(failure.named("webtty_server_offline").hint(hint))
+}
+
+async fn known(flags: &SessionFlags, wanted: &str) -> Option<WebttyServer> {
+    let session = flags.open().ok()?;
+    let project = session.project(None).await.ok()?;
+    if wanted.starts_with("wsv_") {
+        let call = session.platform.call(GET, &[&project.id, wanted]);
+        return call.answer().await.ok();
+    }
+    let call = session.platform.call(LIST, &[&project.id]);
+    // The platform looks for parts of names.
+    let call = call.query("q", Some(wanted)).query("pageSize", Some(100));
+    let list: WebttyServerList = call.answer().await.ok()?;
+    let mut servers = list.servers.into_iter();
+    servers.find(|server| server.name == wanted)
+}

@@ -1,0 +1,359 @@
+//! `svc webtty server`: serve terminals of this host, to whoever reaches an address or a tunnel.
+
+mod report;
+mod settings;
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Parser, ValueEnum};
+use client::{Agent, Status, Tunnel};
+use daemon::shutdown::Shutdown;
+use terminal::{
+    inventory::{self, Host, Transport},
+    server::{Server, Settings},
+};
+use tokio::net::TcpListener;
+use transport::Workers;
+
+use self::{
+    report::{Report, Sessions},
+    settings::Registered,
+};
+use crate::{
+    cli::Format, commands::forward::ended, connection::Connection, descriptors, failure::Failure,
+    properties::pair, signals, time,
+};
+
+/// The flags of `svc webtty server`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc webtty server --name build                  # through the engine of the context
+  svc webtty server --no-publish --name build     # private: reached by its name alone
+  svc webtty server --listen 127.0.0.1:8080 --auth-token-file token
+  sudo -E svc webtty server --name build --execution-mode login --login-user deploy")]
+pub(crate) struct Args {
+    /// Listen on this address instead of opening a tunnel
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["tunnel", "name", "host", "publish", "no_publish"], help_heading = PLACE)]
+    listen: Option<SocketAddr>,
+
+    /// Open a tunnel; the default
+    #[arg(long, help_heading = PLACE)]
+    tunnel: bool,
+
+    /// The name of the tunnel, by which clients find it
+    #[arg(long, value_name = "NAME", help_heading = PLACE)]
+    name: Option<String>,
+
+    /// The public host name of the tunnel
+    #[arg(long, value_name = "HOSTNAME", help_heading = PLACE)]
+    host: Option<String>,
+
+    /// Publish the tunnel, for those who show a token; the default
+    #[arg(long, help_heading = PLACE, overrides_with = "no_publish")]
+    publish: bool,
+
+    /// No public address: it is dialled by its name
+    #[arg(long, help_heading = PLACE, overrides_with = "publish")]
+    no_publish: bool,
+
+    /// How connections begin: `websocket` for browsers and published clients, `plain` for private tunnels
+    #[arg(long, value_enum, value_name = "TRANSPORT", help_heading = PLACE)]
+    transport: Option<Carried>,
+
+    /// A label of the server (repeatable)
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair, help_heading = PLACE)]
+    labels: Vec<(String, String)>,
+
+    /// The registered server that this is; needs its enrollment
+    #[arg(long, value_name = "ID", conflicts_with = "listen", help_heading = PLACE)]
+    server_id: Option<String>,
+
+    /// The enrollment of the registered server, where it is not in its usual place
+    #[arg(long, value_name = "FILE", conflicts_with = "listen", help_heading = PLACE)]
+    server_enrollment: Option<PathBuf>,
+
+    /// How commands run: `spawn` as this program, `login` as an account that logged in
+    #[arg(long, value_enum, value_name = "MODE", help_heading = COMMANDS)]
+    execution_mode: Option<Mode>,
+
+    /// The account that commands run as, with `login`
+    #[arg(long, value_name = "ACCOUNT", help_heading = COMMANDS)]
+    login_user: Option<String>,
+
+    /// Let clients choose the account, with `login`
+    #[arg(long, help_heading = COMMANDS)]
+    allow_client_user: bool,
+
+    /// What runs where a client names no command; without it, the account's login shell
+    #[arg(long, value_name = "PROGRAM", help_heading = COMMANDS)]
+    shell: Option<PathBuf>,
+
+    /// Sessions at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = LIMITS)]
+    max_sessions: u32,
+
+    /// End a session in which nothing is typed or shown for so long
+    #[arg(long, value_name = "DURATION", value_parser = time::duration, help_heading = LIMITS)]
+    idle_timeout: Option<Duration>,
+
+    /// End a session after so long
+    #[arg(long, value_name = "DURATION", value_parser = time::duration, help_heading = LIMITS)]
+    max_duration: Option<Duration>,
+
+    /// How long a command outlives its client, who may come back; `0` ends it at once
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = grace, help_heading = LIMITS)]
+    grace: Duration,
+
+    /// Serve this folder beside the terminals, over WebDAV below /fs
+    #[arg(long, value_name = "DIR", help_heading = FILES)]
+    fs_root: Option<PathBuf>,
+
+    /// Let nobody change its files
+    #[arg(long, requires = "fs_root", help_heading = FILES)]
+    fs_read_only: bool,
+
+    /// How large a file may be that is written, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = MAX_UPLOAD, requires = "fs_root", help_heading = FILES)]
+    fs_max_upload_size: u64,
+
+    /// Seal sessions end to end: only clients whose keys are known come in
+    #[arg(long, help_heading = ACCESS)]
+    e2e: bool,
+
+    /// The file of the key that sessions are sealed to; without it, the identity `default`
+    #[arg(long, value_name = "FILE", requires = "e2e", conflicts_with_all = ["server_id", "server_enrollment"], help_heading = ACCESS)]
+    identity_file: Option<PathBuf>,
+
+    /// The file of the keys of clients that may come in, with sealed sessions
+    #[arg(long, value_name = "FILE", help_heading = ACCESS)]
+    authorized_clients_file: Option<PathBuf>,
+
+    /// The file of the token that clients have to show, with --listen (or `SVC_WEBTTY_AUTH_TOKEN`)
+    #[arg(long, value_name = "FILE", requires = "listen", help_heading = ACCESS)]
+    auth_token_file: Option<PathBuf>,
+
+    /// With --listen: let in whoever reaches the address
+    #[arg(long, requires = "listen", conflicts_with = "auth_token_file", help_heading = ACCESS)]
+    allow_unauthenticated: bool,
+
+    /// With --listen: let pages of this origin in (repeatable)
+    #[arg(long = "allowed-origin", value_name = "ORIGIN", requires = "listen", help_heading = ACCESS)]
+    allowed_origins: Vec<String>,
+
+    /// How the server and its sessions are written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// How connections begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Carried {
+    /// HTTP/1.1, then a WebSocket.
+    Websocket,
+    /// Messages at once.
+    Plain,
+}
+
+/// As whom commands run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// As this program.
+    Spawn,
+    /// As an account that logged in.
+    Login,
+}
+
+/// Serves until a signal, or until the engine refuses.
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    let registered = args.registered()?;
+    let speaks = args.speaks(registered.as_ref())?;
+    let settings = args.settings(registered.as_ref(), speaks)?;
+    let workers = Workers::per_core("svc-webtty")
+        .map_err(|error| Failure::of("the workers cannot be started", error))?;
+    descriptors::raise_limit();
+    let (mut sessions, observer) = Sessions::new(args.output);
+    if let Some(address) = args.listen.filter(|_| !args.tunnel) {
+        let shutdown = signals::listen(signals::DRAIN)?;
+        let server = Server::new(settings, observer, workers.handles());
+        listen(address, speaks, &server, &mut sessions, &shutdown).await?;
+        return sessions.rest();
+    }
+    let mut config = args.connection.resolve()?;
+    config.runtimes = workers.handles().to_vec();
+    let properties = args.properties(registered.as_ref(), &settings, speaks)?;
+    let shutdown = signals::listen(signals::DRAIN)?;
+    let mut report = Report::new(args.output, config.engine.clone());
+    let server = Server::new(settings, observer, workers.handles());
+    let agent = Agent::start(config)?;
+    let tunnel = match registered.as_ref().map(Registered::admission).transpose()? {
+        Some(renew) => agent.open_renewed(properties, renew),
+        None => agent.open(properties),
+    };
+    let served = serve(
+        tunnel,
+        speaks,
+        &server,
+        &mut report,
+        &mut sessions,
+        &shutdown,
+    )
+    .await;
+    // Sessions are told over the streams that the agent carries.
+    tokio::select! {
+        ((), _) = async { tokio::join!(server.drain(), agent.close(signals::DRAIN)) } => {}
+        () = shutdown.hard().cancelled() => {
+            server.kill();
+            server.drain().await;
+            agent.close(Duration::ZERO).await;
+        }
+    }
+    sessions.rest()?;
+    served?;
+    report.closed()
+}
+
+/// Serves the streams of a tunnel until it is over, or until somebody wants an end.
+async fn serve(
+    mut tunnel: Tunnel,
+    speaks: Transport,
+    server: &Server,
+    report: &mut Report,
+    sessions: &mut Sessions,
+    shutdown: &Shutdown,
+) -> Result<(), Failure> {
+    let mut status = tunnel.status();
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.drain().cancelled() => return Ok(()),
+            Ok(()) = status.changed() => {
+                let now = status.borrow_and_update().clone();
+                report.status(&now)?;
+                if let Status::Closed(closed) = &now {
+                    return Err(ended(closed));
+                }
+            }
+            Some(line) = sessions.next() => line.write()?,
+            stream = tunnel.accept() => {
+                if let Some(stream) = stream {
+                    let from = stream.source_ip();
+                    server.spawn(stream, speaks, from);
+                } else if let Status::Closed(closed) = &*status.borrow() {
+                    return Err(ended(closed));
+                }
+            }
+        }
+    }
+}
+
+/// Serves the connections of an address until somebody wants an end.
+async fn listen(
+    address: SocketAddr,
+    speaks: Transport,
+    server: &Server,
+    sessions: &mut Sessions,
+    shutdown: &Shutdown,
+) -> Result<(), Failure> {
+    let cannot = |error| Failure::of(&format!("{address} cannot be listened on"), error);
+    let listener = TcpListener::bind(address).await.map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    sessions.listening(address, speaks)?;
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.drain().cancelled() => break,
+            Some(line) = sessions.next() => line.write()?,
+            accepted = listener.accept() => {
+                // One that is gone already, or no descriptor for it: the next one may do.
+                let Ok((stream, from)) = accepted else {
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    continue;
+                };
+                // Keys go out as they are typed.
+                drop(stream.set_nodelay(true));
+                let Ok(stream) = stream.into_std() else { continue };
+                let here = async { tokio::net::TcpStream::from_std(stream).ok() };
+                server.spawn_with(here, speaks, Some(from.ip()));
+            }
+        }
+    }
+    drop(listener);
+    tokio::select! {
+        () = server.drain() => {}
+        () = shutdown.hard().cancelled() => {
+            server.kill();
+            server.drain().await;
+        }
+    }
+    Ok(())
+}
+
+impl Args {
+    /// What is asked of the engine.
+    fn properties(
+        &self,
+        registered: Option<&Registered>,
+        settings: &Settings,
+        speaks: Transport,
+    ) -> Result<client::Properties, Failure> {
+        let offer = self.offer(registered, settings, speaks);
+        let labels = inventory::labels(&offer, &Host::this());
+        let publish = self.publish || !self.no_publish;
+        let properties = client::Properties {
+            name: self.name.clone(),
+            hostname: self.host.clone(),
+            publish: Some(publish),
+            labels,
+            ..client::Properties::default()
+        };
+        if let Some(registered) = registered {
+            return Ok(client::Properties {
+                name: properties.name.or_else(|| Some(registered.id().to_owned())),
+                kind: Some("bytestream".to_owned()),
+                protocol: Some("webtty".to_owned()),
+                ..properties
+            });
+        }
+        if !publish && self.name.is_none() {
+            return Err(Failure::usage("a private server needs a name")
+                .hint("give --name: it is what clients dial"));
+        }
+        Ok(match speaks {
+            Transport::WebSocket => client::Properties {
+                protocol: Some("http".to_owned()),
+                http_version: Some("http/1.1".to_owned()),
+                // A terminal is for nobody who shows nothing.
+                token_auth: publish.then_some(true),
+                ..properties
+            },
+            Transport::Plain => client::Properties {
+                kind: Some("bytestream".to_owned()),
+                ..properties
+            },
+        })
+    }
+}
+
+/// Reads a time that may be none.
+fn grace(text: &str) -> Result<Duration, String> {
+    if matches!(text, "0" | "0s") {
+        return Ok(Duration::ZERO);
+    }
+    time::duration(text)
+}
+
+/// Headings of the help.
+const PLACE: &str = "Where it is reached";
+const COMMANDS: &str = "What runs";
+const LIMITS: &str = "Limits";
+const FILES: &str = "Files";
+const ACCESS: &str = "Who may come";
+
+/// What the published server takes.
+const MAX_UPLOAD: u64 = 64 * 1024 * 1024;
+
+/// The wait after an accept that failed: descriptors come back when connections end.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);

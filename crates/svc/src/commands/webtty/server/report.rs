@@ -1,0 +1,233 @@
+//! What `svc webtty server` says: where it is reached, and its sessions; lines, or JSON lines.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use client::{Closed, HostPort, Status};
+use jiff::Timestamp;
+use serde::Serialize;
+use terminal::{
+    inventory::Transport,
+    server::{Event, Observer},
+};
+use tokio::sync::mpsc;
+use tty::message::TerminationReason;
+
+use crate::{cli::Format, failure::Failure, lines::StatusLine, output};
+
+/// The writer of a tunnel's changes.
+pub(super) struct Report {
+    format: Format,
+    engine: HostPort,
+    was_online: bool,
+    /// The last trouble told, so that a long outage is one line.
+    trouble: Option<String>,
+}
+
+impl Report {
+    pub(super) fn new(format: Format, engine: HostPort) -> Self {
+        Self {
+            format,
+            engine,
+            was_online: false,
+            trouble: None,
+        }
+    }
+
+    pub(super) fn status(&mut self, status: &Status) -> Result<(), Failure> {
+        match status {
+            Status::Online(online) => {
+                self.was_online = true;
+                self.trouble = None;
+                match self.format {
+                    Format::Json => output::json(&StatusLine::online(
+                        online,
+                        TERMINALS.to_owned(),
+                        self.engine.port(),
+                    )),
+                    Format::Text => output::line(&format!("{} -> {TERMINALS}", online.forwarding)),
+                }
+            }
+            Status::Disconnected { error, retry_in } => {
+                if self.trouble.as_deref() != Some(error) {
+                    output::message(&format!(
+                        "not connected to {}: {error}; trying again",
+                        self.engine
+                    ));
+                    self.trouble = Some(error.as_ref().to_owned());
+                }
+                if self.format == Format::Json && self.was_online {
+                    return output::json(&StatusLine::disconnected(error, *retry_in));
+                }
+                Ok(())
+            }
+            // The failure that follows says it, too.
+            Status::Closed(closed) if self.format == Format::Json => {
+                output::json(&StatusLine::closed(closed))
+            }
+            Status::Connecting | Status::Closed(_) => Ok(()),
+        }
+    }
+
+    /// Tells the end that somebody asked for.
+    pub(super) fn closed(&self) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => output::json(&StatusLine::closed(&Closed::Asked)),
+            Format::Text => output::line("closed"),
+        }
+    }
+}
+
+/// What is told of sessions, through a bounded queue: who does not read these lines holds nobody's
+/// terminal.
+pub(super) struct Sessions {
+    format: Format,
+    lines: mpsc::Receiver<Line>,
+}
+
+/// A session that began or ended.
+#[derive(Debug, Serialize)]
+pub(super) struct Line {
+    #[serde(skip)]
+    format: Format,
+    session: &'static str,
+    session_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_ip: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terminal: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    date: String,
+}
+
+/// An address that is listened on.
+#[derive(Serialize)]
+struct Listening {
+    status: &'static str,
+    #[serde(rename = "listening")]
+    address: String,
+    forwarding: String,
+}
+
+impl Sessions {
+    pub(super) fn new(format: Format) -> (Self, Observer) {
+        let (told, lines) = mpsc::channel(LINES);
+        let observer: Observer = Arc::new(move |event| {
+            // A full queue loses the line, not the session.
+            drop(told.try_send(Line::of(&event, format)));
+        });
+        (Self { format, lines }, observer)
+    }
+
+    /// The next line. Cancel safe.
+    pub(super) async fn next(&mut self) -> Option<Line> {
+        self.lines.recv().await
+    }
+
+    /// Tells what has not been told, when there are no more sessions.
+    pub(super) fn rest(&mut self) -> Result<(), Failure> {
+        while let Ok(line) = self.lines.try_recv() {
+            line.write()?;
+        }
+        Ok(())
+    }
+
+    /// Tells where clients come.
+    pub(super) fn listening(&self, address: SocketAddr, speaks: Transport) -> Result<(), Failure> {
+        let scheme = match speaks {
+            Transport::WebSocket => "ws",
+            Transport::Plain => "tcp",
+        };
+        let forwarding = format!("{scheme}://{address}");
+        match self.format {
+            Format::Json => output::json(&Listening {
+                status: "online",
+                address: address.to_string(),
+                forwarding,
+            }),
+            Format::Text => output::line(&format!("{forwarding} -> {TERMINALS}")),
+        }
+    }
+}
+
+impl Line {
+    fn of(event: &Event<'_>, format: Format) -> Self {
+        let line = |session, session_id: &str| Self {
+            format,
+            session,
+            session_id: session_id.to_owned(),
+            source_ip: None,
+            account: None,
+            terminal: None,
+            exit_code: None,
+            reason: None,
+            duration_ms: None,
+            date: format!("{:.3}", Timestamp::now()),
+        };
+        match event {
+            Event::Opened {
+                session_id,
+                source,
+                account,
+                has_terminal,
+            } => Self {
+                source_ip: source.map(|ip| ip.to_string()),
+                account: account.map(str::to_owned),
+                terminal: Some(*has_terminal),
+                ..line("opened", session_id)
+            },
+            Event::Closed {
+                session_id,
+                exit_code,
+                reason,
+                duration,
+            } => Self {
+                exit_code: *exit_code,
+                reason: reason.map(name),
+                duration_ms: Some(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)),
+                ..line("closed", session_id)
+            },
+        }
+    }
+
+    pub(super) fn write(&self) -> Result<(), Failure> {
+        if self.format == Format::Json {
+            return output::json(self);
+        }
+        let mut text = format!("{} {} {}", self.date, self.session_id, self.session);
+        let exit = self.exit_code.map(|code| format!("exit {code}"));
+        let parts = [&self.source_ip, &self.account, &exit].map(Option::as_deref);
+        for part in parts.into_iter().chain([self.reason]).flatten() {
+            text.push(' ');
+            text.push_str(&output::plain(part));
+        }
+        output::line(&text)
+    }
+}
+
+/// Why a session ended, as programs read it.
+fn name(reason: TerminationReason) -> &'static str {
+    match reason {
+        TerminationReason::Unspecified => "unknown",
+        TerminationReason::Exited => "exited",
+        TerminationReason::Signalled => "signalled",
+        TerminationReason::ClientLost => "client_lost",
+        TerminationReason::Idle => "idle",
+        TerminationReason::Duration => "duration",
+        TerminationReason::Drain => "drain",
+        TerminationReason::Terminated => "terminated",
+        TerminationReason::Recording => "recording",
+    }
+}
+
+/// What a tunnel leads to.
+const TERMINALS: &str = "terminals";
+
+/// Lines that wait for the reader: beginnings and ends of more sessions than there are by default.
+const LINES: usize = 256;

@@ -1,0 +1,347 @@
+//! From flags to what a server is told; what contradicts itself is refused here.
+
+use std::{path::PathBuf, sync::Arc};
+
+use client::{Properties, agent::Renew};
+use jiff::Timestamp;
+use terminal::{
+    enrollment::Enrollment,
+    identity_file,
+    inventory::{FilesOffer, Offer, Registration, Transport},
+    keys::{KeyList, key_id_text, read_identity, seal_context},
+    server::{
+        Account, AccountError, AuthToken, Execution, Files, Limits, Origins, Policy, Seal,
+        Settings, Web,
+    },
+};
+
+use tty::{
+    admission::{self, Subject},
+    identity::EndpointIdentity,
+    seal::PublicKey,
+};
+
+use super::{Args, Carried, Mode};
+use crate::{commands::webtty::asked, failure::Failure, random};
+
+/// A registered server, as its host knows it.
+#[derive(Debug)]
+pub(super) struct Registered {
+    enrollment: Enrollment,
+}
+
+impl Registered {
+    pub(super) fn id(&self) -> &str {
+        &self.enrollment.server_id
+    }
+
+    /// Whether only the two ends may read its sessions.
+    fn must_seal(&self) -> bool {
+        self.enrollment.encryption_policy != "disabled"
+    }
+
+    fn identity(&self) -> Result<EndpointIdentity, Failure> {
+        let path = &self.enrollment.identity_file;
+        identity_file::load(path).map_err(|error| {
+            Failure::usage(format!("the keys of the server cannot be read: {error}"))
+                .hint("keys that are lost cannot be had again: register another server")
+        })
+    }
+
+    /// Shows the engine that this is the server, each time that it is asked for the tunnel: a proof
+    /// is good for a moment, and once.
+    pub(super) fn admission(&self) -> Result<Renew, Failure> {
+        let identity = self.identity()?;
+        let enrollment = self.enrollment.clone();
+        Ok(Arc::new(move |properties: &mut Properties| {
+            properties.labels.remove(admission::LABEL);
+            let subject = Subject {
+                project_id: &enrollment.project_id,
+                server_id: &enrollment.server_id,
+                tunnel_protocol: properties.protocol.as_deref().unwrap_or_default(),
+                tunnel_type: properties.kind.as_deref().unwrap_or_default(),
+                labels: &properties.labels,
+            };
+            // Without a proof the engine refuses, and says so.
+            let Ok(nonce) = random::bytes() else { return };
+            let workspace = &enrollment.workspace_id;
+            let signed = admission::sign(
+                &identity.signing,
+                workspace,
+                subject,
+                nonce,
+                Timestamp::now(),
+            );
+            if let Ok(proof) = signed {
+                properties.labels.insert(admission::LABEL.to_owned(), proof);
+            }
+        }))
+    }
+
+    fn registration(&self) -> Registration {
+        Registration {
+            id: self.enrollment.server_id.clone(),
+            name: self.enrollment.server_name.clone(),
+            encryption_policy: self.enrollment.encryption_policy.clone(),
+        }
+    }
+}
+
+impl Args {
+    /// The registered server that this is to be.
+    pub(super) fn registered(&self) -> Result<Option<Registered>, Failure> {
+        let path = match (&self.server_enrollment, &self.server_id) {
+            (None, None) => return Ok(None),
+            (Some(path), _) => path.clone(),
+            (None, Some(id)) => Enrollment::path(&folder()?, id)
+                .map_err(|error| Failure::usage(error.to_string()))?,
+        };
+        let enrollment = Enrollment::load(&path).map_err(|error| {
+            Failure::usage(format!("the enrollment cannot be read: {error}"))
+                .hint("enroll this host with `svc webtty server enroll`")
+        })?;
+        if let Some(id) = &self.server_id
+            && *id != enrollment.server_id
+        {
+            return Err(Failure::usage(format!(
+                "{} is the enrollment of `{}`, not of `{id}`",
+                path.display(),
+                enrollment.server_id
+            )));
+        }
+        Ok(Some(Registered { enrollment }))
+    }
+
+    /// How its streams begin.
+    pub(super) fn speaks(&self, registered: Option<&Registered>) -> Result<Transport, Failure> {
+        let is_public = self.listen.is_none() && !self.no_publish;
+        match (self.transport, registered) {
+            // The engine speaks with clients, so its side of the server is the short way.
+            (None | Some(Carried::Plain), Some(_)) => Ok(Transport::Plain),
+            (Some(Carried::Websocket), Some(_)) => Err(Failure::usage(
+                "a registered server speaks plain messages with its engine",
+            )
+            .hint("leave out --transport: clients of it use WebSockets all the same")),
+            (Some(Carried::Plain), None) if is_public => Err(Failure::usage(
+                "--transport plain is for private tunnels and --listen: what is published is HTTP",
+            )
+            .hint("add --no-publish, or leave out --transport")),
+            (Some(Carried::Plain), None) => Ok(Transport::Plain),
+            (Some(Carried::Websocket) | None, None) => Ok(Transport::WebSocket),
+        }
+    }
+
+    /// What the server is told.
+    pub(super) fn settings(
+        &self,
+        registered: Option<&Registered>,
+        speaks: Transport,
+    ) -> Result<Settings, Failure> {
+        let execution = self.execution(registered.is_some())?;
+        Ok(Settings {
+            web: Web {
+                token: self.token(speaks)?,
+                origins: match self.listen {
+                    Some(_) => Origins::These(self.allowed_origins.clone()),
+                    None => Origins::Any,
+                },
+                files: self.files(&execution, speaks)?,
+            },
+            policy: Policy {
+                execution,
+                shell: self.shell.clone(),
+                environment: std::env::vars_os().collect(),
+            },
+            limits: Limits {
+                sessions: usize::try_from(self.max_sessions).unwrap_or(usize::MAX),
+                grace: self.grace,
+                idle: self.idle_timeout,
+                duration: self.max_duration,
+            },
+            seal: self.seal(registered)?,
+        })
+    }
+
+    /// What the tunnel's labels tell of it.
+    pub(super) fn offer(
+        &self,
+        registered: Option<&Registered>,
+        settings: &Settings,
+        transport: Transport,
+    ) -> Offer {
+        Offer {
+            transport,
+            is_login: matches!(settings.policy.execution, Execution::Login { .. }),
+            is_sealed: settings.seal.is_some(),
+            host_key_id: settings
+                .seal
+                .as_ref()
+                .map(|seal| key_id_text(&seal.identity.public())),
+            files: settings.web.files.as_ref().map(|files| FilesOffer {
+                read_only: files.is_read_only(),
+            }),
+            registered: registered.map(Registered::registration),
+            labels: self.labels.iter().cloned().collect(),
+        }
+    }
+
+    /// Its key and whom it knows, where sessions are sealed.
+    fn seal(&self, registered: Option<&Registered>) -> Result<Option<Seal>, Failure> {
+        if self.e2e
+            && let Some(registered) = registered
+            && !registered.must_seal()
+        {
+            return Err(Failure::usage(format!(
+                "`{}` is registered without end-to-end encryption, which is for good",
+                registered.id()
+            ))
+            .hint("register another server with --encryption-policy explicit_key"));
+        }
+        let is_sealed = self.e2e || registered.is_some_and(Registered::must_seal);
+        if !is_sealed {
+            return match self.authorized_clients_file {
+                Some(_) => Err(
+                    Failure::usage("--authorized-clients-file is for sealed sessions")
+                        .hint("add --e2e"),
+                ),
+                None => Ok(None),
+            };
+        }
+        if self.fs_root.is_some() {
+            return Err(
+                Failure::usage("files are not sealed, and --e2e wants everything to be")
+                    .hint("leave out --fs-root, or --e2e"),
+            );
+        }
+        let identity = match (registered, &self.identity_file) {
+            (Some(registered), _) => registered.identity()?.encryption,
+            (None, file) => {
+                let path = match file {
+                    Some(path) => path.clone(),
+                    None => asked::folder()?
+                        .identity("default")
+                        .map_err(|error| asked::failed(&error))?,
+                };
+                read_identity(&path).map_err(|error| {
+                    asked::failed(&error).hint("`svc webtty identity create default` makes one")
+                })?
+            }
+        };
+        let clients = match &self.authorized_clients_file {
+            Some(path) => path.clone(),
+            None => asked::folder()?.authorized_clients(),
+        };
+        // What cannot be read now is told now; later, whoever cannot be looked up stays out.
+        KeyList::read(&clients).map_err(|error| asked::failed(&error))?;
+        Ok(Some(Seal {
+            identity: Arc::new(identity),
+            context: seal_context(registered.map(Registered::id)).to_vec(),
+            authorized: Arc::new(move |key: &PublicKey| {
+                KeyList::read(&clients).is_ok_and(|known| known.contains(key))
+            }),
+        }))
+    }
+
+    fn execution(&self, is_registered: bool) -> Result<Execution, Failure> {
+        let asks_for_login = self.login_user.is_some() || self.allow_client_user;
+        let mode = self
+            .execution_mode
+            .unwrap_or(if is_registered || asks_for_login {
+                Mode::Login
+            } else {
+                Mode::Spawn
+            });
+        let usage = |error: AccountError| Failure::usage(error.to_string());
+        match mode {
+            Mode::Spawn if asks_for_login => Err(Failure::usage(
+                "--login-user and --allow-client-user are for --execution-mode login",
+            )),
+            Mode::Spawn => Ok(Execution::Spawn),
+            Mode::Login if !asks_for_login => {
+                Err(Failure::usage("login needs to know who logs in").hint(
+                    "give --login-user or --allow-client-user, or --execution-mode spawn to run \
+                     commands as this program",
+                ))
+            }
+            Mode::Login => {
+                let account = self.login_user.as_deref().map(Account::named);
+                let account = account.transpose().map_err(usage)?;
+                if let Some(account) = &account {
+                    account.check().map_err(usage)?;
+                }
+                if self.allow_client_user && !nix::unistd::geteuid().is_root() {
+                    return Err(Failure::usage(
+                        "only root can run commands as the account that a client chooses",
+                    ));
+                }
+                Ok(Execution::Login {
+                    account,
+                    client_chooses: self.allow_client_user,
+                })
+            }
+        }
+    }
+
+    /// What clients of an address have to show.
+    fn token(&self, speaks: Transport) -> Result<Option<AuthToken>, Failure> {
+        if self.listen.is_none() || self.allow_unauthenticated {
+            return Ok(None);
+        }
+        if speaks == Transport::Plain {
+            return Err(Failure::usage("plain messages have no place for a token")
+                .hint("add --allow-unauthenticated, and guard the address otherwise"));
+        }
+        let text = match &self.auth_token_file {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| {
+                Failure::of(&format!("{} cannot be read", path.display()), error)
+            })?,
+            None => std::env::var(TOKEN).unwrap_or_default(),
+        };
+        let token = AuthToken::new(&text).ok_or_else(|| {
+            Failure::usage("whoever reaches the address could run commands").hint(format!(
+                "give --auth-token-file (or {TOKEN}), or --allow-unauthenticated where that is meant"
+            ))
+        })?;
+        Ok(Some(token))
+    }
+
+    fn files(&self, execution: &Execution, speaks: Transport) -> Result<Option<Files>, Failure> {
+        let Some(root) = &self.fs_root else {
+            return Ok(None);
+        };
+        if speaks == Transport::Plain {
+            return Err(
+                Failure::usage("files are served over HTTP, and this server speaks none")
+                    .hint("leave out --fs-root, or --transport plain"),
+            );
+        }
+        // Files are read as this program, and who logs in as another must not see what it sees.
+        if let Execution::Login {
+            account,
+            client_chooses,
+        } = execution
+            && (*client_chooses || !account.as_ref().is_some_and(Account::is_own))
+        {
+            return Err(Failure::usage(
+                "--fs-root serves files as the account of this program, and commands run as another",
+            )
+            .hint("leave it out, or run the server as that account"));
+        }
+        let files = Files::new(root, self.fs_read_only, self.fs_max_upload_size);
+        files
+            .map(Some)
+            .map_err(|error| Failure::usage(format!("the files cannot be served: {error}")))
+    }
+}
+
+/// `~/.svc/webtty`.
+fn folder() -> Result<PathBuf, Failure> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let home = home.ok_or_else(|| {
+        Failure::usage("HOME is not set").hint("give the file with --server-enrollment")
+    })?;
+    Ok(PathBuf::from(home).join(".svc").join("webtty"))
+}
+
+/// Where the token is, if it is in no file.
+const TOKEN: &str = "SVC_WEBTTY_AUTH_TOKEN";

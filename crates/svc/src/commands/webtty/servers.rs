@@ -1,0 +1,478 @@
+//! `svc webtty server create|list|…`: registered servers of a project.
+
+mod enroll;
+
+use std::path::PathBuf;
+
+use api::control::webtty_servers::{
+    CREATE, CreateWebttyServer, CreatedWebttyServer, DELETE, GET, LIST, UPDATE, UpdateWebttyServer,
+    WebttyServer, WebttyServerChange, WebttyServerList,
+};
+use clap::{Parser, Subcommand};
+use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatus};
+
+use super::server;
+use crate::{
+    cli::Format,
+    commands::project::confirm_deletion,
+    failure::{Code, Failure},
+    output,
+    platform::{PlatformError, Session, SessionFlags},
+    properties::pair,
+};
+
+/// The flags of `svc webtty server`.
+#[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    serve: server::Args,
+}
+
+/// What can be done with registered servers.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Register a server in a project
+    Create(Box<CreateArgs>),
+    /// List the registered servers of a project
+    List(ListArgs),
+    /// Show a registered server
+    #[command(after_help = "Example:\n  svc webtty server show build-7")]
+    Show(OneArgs),
+    /// Change a registered server
+    Update(Box<UpdateArgs>),
+    /// Close a server's tunnel and end its sessions, until it is resumed
+    #[command(after_help = "Example:\n  svc webtty server suspend build-7")]
+    Suspend(OneArgs),
+    /// Let a suspended server serve again
+    #[command(after_help = "Example:\n  svc webtty server resume build-7")]
+    Resume(OneArgs),
+    /// Delete a registered server; its tunnel and its sessions end
+    #[command(after_help = "Example:\n  svc webtty server delete build-7 --yes")]
+    Delete(DeleteArgs),
+    /// Make this host the registered server: its keys are made here and stay here
+    #[command(after_help = "Example:\n  svc webtty server enroll build-7")]
+    Enroll(EnrollArgs),
+}
+
+/// What every one of them takes.
+#[derive(Debug, Parser)]
+struct Common {
+    /// The project: id, endpoint or name
+    #[arg(long, alias = "project-id", value_name = "PROJECT")]
+    project: Option<String>,
+
+    /// How it is written
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// The flags of `svc webtty server create`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc webtty server create build-7 --enroll
+  svc webtty server create vault --access-policy restricted --label site=bern
+
+Once more with the same name and policies changes nothing and shows what there is.")]
+struct CreateArgs {
+    /// The name, unique in the project
+    name: String,
+
+    /// What there is to say about it
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+
+    /// Whether sessions are recorded: `recorded` or `private`
+    #[arg(long, value_name = "POLICY", default_value = "recorded")]
+    recording_policy: RecordingPolicy,
+
+    /// How sessions are encrypted, for good: `disabled` or `explicit_key` (from end to end)
+    #[arg(long, value_name = "POLICY", default_value = "disabled")]
+    encryption_policy: EncryptionPolicy,
+
+    /// Who may use it: `project_members`, or `restricted` (who may manage registered servers)
+    #[arg(long, value_name = "POLICY", default_value = "project_members")]
+    access_policy: AccessPolicy,
+
+    /// A label, `key=value` (repeatable)
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
+    labels: Vec<(String, String)>,
+
+    /// Enroll this host at once
+    #[arg(long)]
+    enroll: bool,
+
+    #[command(flatten)]
+    files: Files,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Where the files of an enrollment are.
+#[derive(Debug, Parser)]
+struct Files {
+    /// The private keys; made where there are none. Without it,
+    /// ~/.svc/webtty/identities/<id>.identity.json
+    #[arg(long, value_name = "FILE")]
+    identity_file: Option<PathBuf>,
+
+    /// What `svc webtty server` reads. Without it, ~/.svc/webtty/enrollments/<id>.yaml
+    #[arg(long, value_name = "FILE")]
+    server_enrollment: Option<PathBuf>,
+}
+
+/// The flags of `svc webtty server list`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc webtty server list --status suspended --output json")]
+struct ListArgs {
+    /// Only those whose name has this in it
+    #[arg(long, value_name = "TEXT")]
+    q: Option<String>,
+
+    /// Only those with this status: `pending_enrollment`, `active` or `suspended`
+    #[arg(long, value_name = "STATUS")]
+    status: Option<ServerStatus>,
+
+    /// The page, from 1
+    #[arg(long, value_name = "N")]
+    page: Option<u32>,
+
+    /// Servers of a page, up to 100
+    #[arg(long, value_name = "N")]
+    page_size: Option<u32>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The flags of the commands that are about one server.
+#[derive(Debug, Parser)]
+struct OneArgs {
+    /// The server: id or name
+    server: String,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The flags of `svc webtty server update`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  svc webtty server update build-7 --recording-policy private")]
+struct UpdateArgs {
+    /// The server: id or name
+    server: String,
+
+    /// Another name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// What there is to say about it; an empty text removes it
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+
+    /// Whether sessions are recorded: `recorded` or `private`
+    #[arg(long, value_name = "POLICY")]
+    recording_policy: Option<RecordingPolicy>,
+
+    /// Who may use it: `project_members` or `restricted`
+    #[arg(long, value_name = "POLICY")]
+    access_policy: Option<AccessPolicy>,
+
+    /// A label, `key=value` (repeatable), instead of all that it has
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
+    labels: Vec<(String, String)>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The flags of `svc webtty server delete`.
+#[derive(Debug, Parser)]
+struct DeleteArgs {
+    /// The server: id or name
+    server: String,
+
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+
+    /// The project: id, endpoint or name
+    #[arg(long, alias = "project-id", value_name = "PROJECT")]
+    project: Option<String>,
+
+    #[command(flatten)]
+    flags: SessionFlags,
+}
+
+/// The flags of `svc webtty server enroll`.
+#[derive(Debug, Parser)]
+struct EnrollArgs {
+    /// The server: id or name
+    server: String,
+
+    #[command(flatten)]
+    files: Files,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Serves, or does one of them.
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    match args.command {
+        None => Box::pin(server::run(args.serve)).await,
+        Some(Command::Create(args)) => Box::pin(create(*args)).await,
+        Some(Command::List(args)) => Box::pin(list(args)).await,
+        Some(Command::Show(args)) => Box::pin(show_one(args)).await,
+        Some(Command::Update(args)) => Box::pin(update(*args)).await,
+        Some(Command::Suspend(args)) => {
+            Box::pin(set_status(args, WebttyServerChange::Suspended)).await
+        }
+        Some(Command::Resume(args)) => Box::pin(set_status(args, WebttyServerChange::Active)).await,
+        Some(Command::Delete(args)) => Box::pin(delete(args)).await,
+        Some(Command::Enroll(args)) => Box::pin(enroll_host(args)).await,
+    }
+}
+
+async fn create(args: CreateArgs) -> Result<(), Failure> {
+    let session = args.common.flags.open()?;
+    let project = session.project(args.common.project.as_deref()).await?;
+    let body = CreateWebttyServer {
+        name: args.name,
+        description: args.description,
+        recording_policy: Some(args.recording_policy),
+        encryption_policy: Some(args.encryption_policy),
+        access_policy: Some(args.access_policy),
+        labels: Some(args.labels.into_iter().collect()),
+    };
+    let call = session.platform.call(CREATE, &[&project.id]);
+    let made: Result<CreatedWebttyServer, _> = call.body(&body)?.answer().await;
+    let mut server = match made {
+        Ok(made) => made.server,
+        Err(error) if error.refusal("name_taken").is_some() => {
+            same(&session, &project.id, &body, error).await?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if args.enroll {
+        server = enroll::enroll(&session, server, &args.files).await?;
+    }
+    show(args.common.output, &server)
+}
+
+/// The server that has the name already, if it is what would have been made.
+async fn same(
+    session: &Session,
+    project: &str,
+    wanted: &CreateWebttyServer,
+    refused: PlatformError,
+) -> Result<WebttyServer, Failure> {
+    let name = wanted.name.trim();
+    let Some(there) = named(session, project, name).await? else {
+        return Err(refused.into());
+    };
+    let differs = [
+        (
+            "--recording-policy",
+            wanted.recording_policy != Some(there.recording_policy),
+        ),
+        (
+            "--encryption-policy",
+            wanted.encryption_policy != Some(there.encryption_policy),
+        ),
+        (
+            "--access-policy",
+            wanted.access_policy != Some(there.access_policy),
+        ),
+    ];
+    match differs.iter().find(|(_, differs)| *differs) {
+        None => Ok(there),
+        Some((flag, _)) => Err(Failure::new(
+            Code::Failed,
+            format!("the project has a server `{name}` with another {flag}"),
+        )
+        .named("name_taken")
+        .hint("`svc webtty server update` changes it; the encryption is for good")),
+    }
+}
+
+async fn list(args: ListArgs) -> Result<(), Failure> {
+    let session = args.common.flags.open()?;
+    let project = session.project(args.common.project.as_deref()).await?;
+    let call = session.platform.call(LIST, &[&project.id]);
+    let list: WebttyServerList = call
+        .query("q", args.q)
+        .query("status", args.status)
+        .query("page", args.page)
+        .query("pageSize", args.page_size)
+        .answer()
+        .await?;
+    if args.common.output == Format::Json {
+        return output::json(&list);
+    }
+    let rows = list.servers.iter().map(|server| {
+        vec![
+            server.name.clone(),
+            server.status.to_string(),
+            server.recording_policy.to_string(),
+            server.encryption_policy.to_string(),
+            server.access_policy.to_string(),
+            server.id.clone(),
+        ]
+    });
+    output::table(
+        &["NAME", "STATUS", "RECORDING", "ENCRYPTION", "ACCESS", "ID"],
+        &rows.collect::<Vec<_>>(),
+    )
+}
+
+async fn show_one(args: OneArgs) -> Result<(), Failure> {
+    let (_session, server) = args.common.server(&args.server).await?;
+    show(args.common.output, &server)
+}
+
+async fn update(args: UpdateArgs) -> Result<(), Failure> {
+    let description = args
+        .description
+        .map(|text| (!text.trim().is_empty()).then_some(text));
+    let labels = (!args.labels.is_empty()).then(|| args.labels.into_iter().collect());
+    let body = UpdateWebttyServer {
+        name: args.name,
+        description,
+        status: None,
+        recording_policy: args.recording_policy,
+        access_policy: args.access_policy,
+        labels,
+    };
+    change(&args.common, &args.server, &body).await
+}
+
+async fn set_status(args: OneArgs, status: WebttyServerChange) -> Result<(), Failure> {
+    let body = UpdateWebttyServer {
+        status: Some(status),
+        ..UpdateWebttyServer::default()
+    };
+    change(&args.common, &args.server, &body).await
+}
+
+async fn change(common: &Common, server: &str, body: &UpdateWebttyServer) -> Result<(), Failure> {
+    let (session, server) = common.server(server).await?;
+    let ids = [server.project_id.as_str(), &server.id];
+    let call = session.platform.call(UPDATE, &ids);
+    let changed: WebttyServer = call.body(body)?.answer().await?;
+    show(common.output, &changed)
+}
+
+async fn delete(args: DeleteArgs) -> Result<(), Failure> {
+    let session = args.flags.open()?;
+    let server = find(&session, args.project.as_deref(), &args.server).await?;
+    confirm_deletion(
+        &format!("the registered server {} ({})", server.name, server.id),
+        args.yes,
+    )?;
+    let ids = [server.project_id.as_str(), &server.id];
+    session.platform.call(DELETE, &ids).done().await?;
+    let (name, id) = (&server.name, &server.id);
+    output::message(&format!("the registered server {name} ({id}) is deleted"));
+    Ok(())
+}
+
+async fn enroll_host(args: EnrollArgs) -> Result<(), Failure> {
+    let (session, server) = args.common.server(&args.server).await?;
+    let server = enroll::enroll(&session, server, &args.files).await?;
+    show(args.common.output, &server)
+}
+
+impl Common {
+    /// The platform, and the server that is meant.
+    async fn server(&self, text: &str) -> Result<(Session, WebttyServer), Failure> {
+        let session = self.flags.open()?;
+        let server = find(&session, self.project.as_deref(), text).await?;
+        Ok((session, server))
+    }
+}
+
+/// A server by its id or name.
+async fn find(
+    session: &Session,
+    project: Option<&str>,
+    text: &str,
+) -> Result<WebttyServer, Failure> {
+    let project = session.project(project).await?;
+    if text.starts_with("wsv_") {
+        let call = session.platform.call(GET, &[&project.id, text]);
+        match call.answer().await {
+            Err(error) if PlatformError::is_not_found(&error) => {}
+            other => return Ok(other?),
+        }
+    }
+    named(session, &project.id, text).await?.ok_or_else(|| {
+        let (text, project) = (output::plain(text), &project.name);
+        let message = format!("the project {project} has no registered server `{text}`");
+        Failure::new(Code::Failed, message)
+            .named("not_found")
+            .hint("`svc webtty server list` shows them")
+    })
+}
+
+/// The server with exactly this name. The platform looks for parts of names, so all pages are read.
+async fn named(
+    session: &Session,
+    project: &str,
+    name: &str,
+) -> Result<Option<WebttyServer>, Failure> {
+    let mut page = 1_u32;
+    loop {
+        let list: WebttyServerList = session
+            .platform
+            .call(LIST, &[project])
+            .query("q", Some(name))
+            .query("page", Some(page))
+            .query("pageSize", Some(100))
+            .answer()
+            .await?;
+        let pages = list.paging.total_pages;
+        if let Some(found) = list.servers.into_iter().find(|server| server.name == name) {
+            return Ok(Some(found));
+        }
+        if u64::from(page) >= pages {
+            return Ok(None);
+        }
+        page = page.saturating_add(1);
+    }
+}
+
+/// One server.
+fn show(format: Format, server: &WebttyServer) -> Result<(), Failure> {
+    if format == Format::Json {
+        return output::json(server);
+    }
+    let labels: Vec<_> = server
+        .labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+    output::record(&[
+        ("name", server.name.clone()),
+        ("id", server.id.clone()),
+        ("project", server.project_id.clone()),
+        ("status", server.status.to_string()),
+        ("recording", server.recording_policy.to_string()),
+        ("encryption", server.encryption_policy.to_string()),
+        ("access", server.access_policy.to_string()),
+        ("labels", labels.join(" ")),
+        ("description", text(&server.description)),
+        ("fingerprint", text(&server.server_fingerprint)),
+        ("enrolled", text(&server.enrolled_at)),
+        ("created", server.created_at.clone()),
+    ])
+}

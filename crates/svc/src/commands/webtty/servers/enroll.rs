@@ -1,0 +1,100 @@
+//! Enrolling this host: keys are made here, the platform gets the public ones, and what
+//! `svc webtty server` needs to know is written down.
+
+use std::path::PathBuf;
+
+use api::control::webtty_servers::{
+    ENROLL, EnrollWebttyServer, WebttyServer, WebttyServerCapabilities,
+};
+use jiff::Timestamp;
+use terminal::{
+    enrollment::{self, Enrollment},
+    identity_file,
+};
+use tty::identity::KEY_ALGORITHM;
+
+use super::Files;
+use crate::{failure::Failure, output, platform::Session};
+
+/// Enrolls this host as a server. Once more with the same keys changes nothing, so that whatever
+/// broke off is repeated.
+pub(super) async fn enroll(
+    session: &Session,
+    server: WebttyServer,
+    files: &Files,
+) -> Result<WebttyServer, Failure> {
+    let enrollment_file = match &files.server_enrollment {
+        Some(path) => path.clone(),
+        None => Enrollment::path(&folder()?, &server.id).map_err(not_kept)?,
+    };
+    let identity_file = match &files.identity_file {
+        Some(path) => std::path::absolute(path).map_err(not_kept)?,
+        None => identity_file::path(&folder()?, &server.id).map_err(not_kept)?,
+    };
+    let identity = identity_file::load_or_create(&identity_file, Timestamp::now())
+        .map_err(not_kept)?
+        .public();
+    let body = EnrollWebttyServer {
+        server_public_key: identity.encryption_text(),
+        server_signing_key_id: identity.signing.id(),
+        server_signing_public_key: identity.signing.to_text(),
+        server_fingerprint: Some(identity.fingerprint()),
+        server_key_algorithm: KEY_ALGORITHM.to_owned(),
+        capabilities: Some(capabilities()),
+    };
+    let ids = [server.project_id.as_str(), &server.id];
+    let call = session.platform.call(ENROLL, &ids);
+    let enrolled: WebttyServer = call.body(&body)?.repeatable().answer().await?;
+    let kept = Enrollment {
+        version: enrollment::VERSION,
+        server_id: enrolled.id.clone(),
+        server_name: enrolled.name.clone(),
+        workspace_id: enrolled.workspace_id.clone(),
+        project_id: enrolled.project_id.clone(),
+        api_url: session.platform.address().to_string(),
+        identity_file,
+        server_public_key: body.server_public_key,
+        server_signing_key_id: body.server_signing_key_id,
+        server_signing_public_key: body.server_signing_public_key,
+        server_fingerprint: identity.fingerprint(),
+        server_key_algorithm: body.server_key_algorithm,
+        encryption_policy: enrolled.encryption_policy.to_string(),
+        enrollment_status: "enrolled".to_owned(),
+        enrolled_at: enrolled.enrolled_at.clone().unwrap_or_default(),
+    };
+    kept.save(&enrollment_file).map_err(not_kept)?;
+    let shown = enrollment_file.display().to_string();
+    output::message(&format!("enrolled; {}", output::plain(&shown)));
+    Ok(enrolled)
+}
+
+/// What this program can do as a server.
+fn capabilities() -> WebttyServerCapabilities {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let labels = [
+        ("os_family", std::env::consts::OS),
+        ("arch", std::env::consts::ARCH),
+    ];
+    WebttyServerCapabilities {
+        transports: words(&["plain", "websocket"]),
+        execution_modes: words(&["spawn", "login"]),
+        encryption: words(&["disabled", "explicit_key"]),
+        labels: labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+    }
+}
+
+/// Where keys and enrollments are kept.
+fn folder() -> Result<PathBuf, Failure> {
+    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    home.map(|home| home.join(".svc").join("webtty"))
+        .ok_or_else(|| {
+            Failure::usage("there is no home directory")
+                .hint("give --identity-file and --server-enrollment")
+        })
+}
+
+fn not_kept(error: impl std::error::Error) -> Failure {
+    Failure::of("the enrollment cannot be kept", error)
+}

@@ -1,0 +1,201 @@
+//! Who may type, and who goes: requests for control and their answers, kick and terminate.
+
+use api::webtty::{CONTROL_REQUEST, CONTROL_REQUESTS, PARTICIPANT, SESSION};
+use clap::Parser;
+use http::Method;
+use serde_json::{Map, Value};
+use types::webtty::ControlAction;
+
+use super::{On, Written, given, write_one};
+use crate::{
+    failure::{Code, Failure},
+    output, prompt, time,
+};
+
+/// The flags of `svc webtty sessions request-control`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc webtty sessions request-control wts_… --participant-id wtp_… --reason \"to see the logs\"
+  svc webtty sessions request-control wts_… --participant-id wtp_… --lines 1")]
+pub(crate) struct RequestArgs {
+    /// Who asks: a participant whose stream is there, as `join` or a page has one
+    #[arg(long, value_name = "ID")]
+    participant_id: String,
+
+    /// Why, for whoever answers
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    /// For so many lines: 1 is one command. Without this and --for, until it is taken back
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    lines: Option<u32>,
+
+    /// For so long
+    #[arg(long = "for", value_name = "DURATION", value_parser = time::duration)]
+    for_time: Option<std::time::Duration>,
+
+    /// How long an answer is waited for; 2m where it is absent
+    #[arg(long, value_name = "DURATION", value_parser = time::duration)]
+    wait: Option<std::time::Duration>,
+
+    #[command(flatten)]
+    written: Written,
+
+    #[command(flatten)]
+    on: On,
+}
+
+/// The flags of `svc webtty sessions resolve-control`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc webtty sessions resolve-control wts_… wtr_… --action grant
+  svc webtty sessions resolve-control wts_… wtr_… --action revoke --reason \"thank you\"")]
+pub(crate) struct ResolveArgs {
+    #[command(flatten)]
+    on: On,
+
+    /// The request's id
+    #[arg(value_name = "REQUEST")]
+    request: String,
+
+    /// What is done about it: grant, refuse, or revoke what was granted
+    #[arg(long, value_parser = action)]
+    action: ControlAction,
+
+    /// Who of the session answers: whoever has control. Without it, an owner does
+    #[arg(long, value_name = "ID")]
+    approver_participant_id: Option<String>,
+
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    #[command(flatten)]
+    written: Written,
+}
+
+/// The flags of `svc webtty sessions kick`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:
+  svc webtty sessions kick wts_… wtp_… --reason \"this one is private\"")]
+pub(crate) struct KickArgs {
+    #[command(flatten)]
+    on: On,
+
+    /// The participant's id
+    #[arg(value_name = "PARTICIPANT")]
+    participant: String,
+
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// The flags of `svc webtty sessions terminate`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:
+  svc webtty sessions terminate wts_… --yes")]
+pub(crate) struct TerminateArgs {
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+
+    #[command(flatten)]
+    on: On,
+}
+
+/// Asks for control.
+pub(super) async fn request(args: RequestArgs) -> Result<(), Failure> {
+    let api = args.on.api()?;
+    let expires_at = args.wait.map(|wait| {
+        let at = jiff::Timestamp::now().saturating_add(wait);
+        format!("{:.3}", at.unwrap_or(jiff::Timestamp::MAX))
+    });
+    let body = given([
+        ("participant_id", Some(args.participant_id.into())),
+        ("reason", args.reason.map(Value::String)),
+        ("control_lines", args.lines.map(Value::from)),
+        (
+            "control_seconds",
+            args.for_time.map(|time| time.as_secs().max(1).into()),
+        ),
+        ("expires_at", expires_at.map(Value::String)),
+    ]);
+    let path = args.on.path(CONTROL_REQUESTS);
+    let body = Value::Object(body);
+    let made = api.call(Method::POST, &path, Map::new(), Some(&body));
+    write_one(args.written.output, &made.await?, FIELDS)
+}
+
+/// Answers a request.
+pub(super) async fn resolve(args: ResolveArgs) -> Result<(), Failure> {
+    let api = args.on.api()?;
+    let body = given([
+        ("action", Some(args.action.as_str().into())),
+        (
+            "approver_participant_id",
+            args.approver_participant_id.map(Value::String),
+        ),
+        ("reason", args.reason.map(Value::String)),
+    ]);
+    let path = args
+        .on
+        .path_of(CONTROL_REQUEST, "request_id", &args.request);
+    let body = Value::Object(body);
+    let answered = api.call(Method::POST, &path, Map::new(), Some(&body));
+    write_one(args.written.output, &answered.await?, FIELDS)
+}
+
+/// Has somebody leave.
+pub(super) async fn kick(args: KickArgs) -> Result<(), Failure> {
+    let api = args.on.api()?;
+    let path = args
+        .on
+        .path_of(PARTICIPANT, "participant_id", &args.participant);
+    let body = given([("reason", args.reason.map(Value::String))]);
+    let body = Value::Object(body);
+    api.call(Method::POST, &path, Map::new(), Some(&body))
+        .await?;
+    output::message(&format!("{} has left", args.participant));
+    Ok(())
+}
+
+/// Ends a session.
+pub(super) async fn terminate(args: TerminateArgs) -> Result<(), Failure> {
+    let session = &args.on.session;
+    if !args.yes {
+        if !prompt::is_possible() {
+            return Err(Failure::usage(format!(
+                "{session} would end, with the command that runs in it"
+            ))
+            .hint("add --yes where nobody can be asked"));
+        }
+        if !prompt::confirm(&format!("End {session}, with the command that runs in it?"))? {
+            return Err(Failure::new(Code::Failed, "nothing was ended"));
+        }
+    }
+    let api = args.on.api()?;
+    let path = args.on.path(SESSION);
+    api.call(Method::DELETE, &path, Map::new(), None).await?;
+    output::message(&format!("{session} is ending"));
+    Ok(())
+}
+
+fn action(text: &str) -> Result<ControlAction, String> {
+    text.parse()
+        .map_err(|_unknown| "there are grant, refuse, revoke".to_owned())
+}
+
+const FIELDS: &[(&str, &str)] = &[
+    ("id", "/id"),
+    ("status", "/status"),
+    ("participant", "/requester_participant_id"),
+    ("asked by", "/requester_user_id"),
+    ("reason", "/reason"),
+    ("seconds", "/control_seconds"),
+    ("lines", "/control_lines"),
+    ("answered by", "/approver_user_id"),
+    ("asked", "/created_at"),
+    ("answered", "/resolved_at"),
+    ("expires", "/expires_at"),
+];

@@ -1,0 +1,249 @@
+//! `svc webtty sessions join`: watch a session, ask to type into it, and answer who asks.
+//!
+//! The screen is drawn, not passed on: a command cannot talk to the terminal of who watches it. The
+//! last row says who has control. Keys that begin with `~` are this command's: always for who
+//! watches, at the beginning of a line for who types, as in `ssh`.
+
+mod keys;
+
+use std::{future::pending, pin::Pin, time::Duration};
+
+use api::webtty::ControlRequest;
+use bytes::Bytes;
+use clap::Parser;
+use client::api::ApiError;
+use terminal::client::{Ended, SessionError};
+use tty::size::Size;
+
+use self::keys::{Key, Keys};
+use super::On;
+use crate::{
+    commands::webtty::stage::{Did, Stage, window},
+    failure::{Code, Failure, chain},
+    joined::{Ask, Change, Control, Joined},
+    output, signals, time,
+};
+
+/// The flags of `svc webtty sessions join`.
+#[derive(Debug, Parser)]
+#[command(
+    after_help = "Keys: ~. leaves, ~r asks for control, ~y and ~n answer who asks, ~~ is a tilde.
+Who types gives them at the beginning of a line.
+
+Examples:
+  svc webtty sessions join wts_…
+  svc webtty sessions join wts_… --request-control --reason \"to restart the service\" --for 10m"
+)]
+pub(crate) struct JoinArgs {
+    /// Ask for control at once
+    #[arg(long)]
+    request_control: bool,
+
+    /// Why, for whoever answers
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    /// Ask for so many lines: 1 is one command. Without this and --for, until it is taken back
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    lines: Option<u32>,
+
+    /// Ask for so long
+    #[arg(long = "for", value_name = "DURATION", value_parser = time::duration)]
+    for_time: Option<Duration>,
+
+    #[command(flatten)]
+    on: On,
+}
+
+/// Takes part until the session ends, a key, or a signal.
+pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
+    let config = args.on.connection.resolve()?;
+    let shutdown = signals::listen(Duration::ZERO)?;
+    let joined = Joined::join(&config, &args.on.session, None).await?;
+    let stage = Stage::enter()?;
+    let ask = Ask {
+        reason: args.reason,
+        lines: args.lines,
+        seconds: args.for_time.map(|time| time.as_secs().max(1)),
+    };
+    let mut view = View {
+        joined,
+        keys: Keys::default(),
+        ask,
+        asking: None,
+        asks_at_once: args.request_control,
+        said: String::new(),
+        size: None,
+    };
+    let over = tokio::select! {
+        over = view.show(stage) => over?,
+        () = shutdown.drain().cancelled() => Over::Left,
+    };
+    let was_kicked = view.joined.was_kicked();
+    view.joined.leave().await;
+    match over {
+        _ if was_kicked => {
+            Err(Failure::new(Code::Refused, "you were asked to leave").named("kicked"))
+        }
+        Over::Left => Ok(()),
+        Over::Ended(ended) => {
+            output::message(&format!("the session ended with {}", ended.code));
+            Ok(())
+        }
+        Over::Failed(error) => Err(Failure::new(Code::Failed, chain(&error)).named("session_lost")),
+    }
+}
+
+/// How it ended.
+enum Over {
+    /// By a key.
+    Left,
+    Ended(Ended),
+    Failed(SessionError),
+}
+
+/// One session at a terminal.
+/// A request on its way, and how it is answered.
+type Asking = Pin<Box<dyn Future<Output = Result<ControlRequest, ApiError>> + Send>>;
+
+struct View {
+    joined: Joined,
+    keys: Keys,
+    ask: Ask,
+    /// A request that is on its way to the engine.
+    asking: Option<Asking>,
+    asks_at_once: bool,
+    /// What happened last.
+    said: String,
+    /// The size that the command was told.
+    size: Option<Size>,
+}
+
+impl View {
+    async fn show(&mut self, mut stage: Stage) -> Result<Over, Failure> {
+        loop {
+            let asking = async {
+                match &mut self.asking {
+                    Some(asking) => asking.await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                change = self.joined.next() => match change {
+                    Some(Change::Ended(Ok(ended))) => return Ok(Over::Ended(ended)),
+                    Some(Change::Ended(Err(error))) => return Ok(Over::Failed(error)),
+                    Some(Change::People(said)) => {
+                        self.said = said;
+                        self.resize().await;
+                    }
+                    Some(Change::Screen) => {
+                        // The stream is there, and with it one may ask.
+                        if std::mem::take(&mut self.asks_at_once) {
+                            self.ask();
+                        }
+                    }
+                    None => return Ok(Over::Left),
+                },
+                asked = asking => {
+                    self.asking = None;
+                    match asked {
+                        Ok(request) => {
+                            self.joined.has_asked(&request);
+                            self.said.clear();
+                        }
+                        Err(error) => Failure::from(error).message().clone_into(&mut self.said),
+                    }
+                }
+                did = stage.next() => match did? {
+                    Did::Keys(keys) => if self.press(&keys).await {
+                        return Ok(Over::Left);
+                    },
+                    Did::Resized(_) => self.resize().await,
+                    Did::Due => {
+                        if let Some(screen) = self.joined.screen() {
+                            stage.draw(screen, &self.status(), self.joined.holds_control())?;
+                        }
+                        continue;
+                    }
+                    Did::Gone => return Ok(Over::Left),
+                },
+            }
+            stage.touch();
+        }
+    }
+
+    /// Does what keys say; `true`: to leave.
+    async fn press(&mut self, pressed: &[u8]) -> bool {
+        let typing = self.joined.holds_control();
+        for key in self.keys.read(pressed, typing) {
+            match key {
+                Key::Typed(bytes) if typing => {
+                    self.joined.input().typed(Bytes::from(bytes)).await;
+                }
+                Key::Typed(_) => HINT.clone_into(&mut self.said),
+                Key::Leave => return true,
+                Key::Ask => self.ask(),
+                Key::Answer(grant) => self.joined.answer(grant).await,
+                Key::Help => HELP.clone_into(&mut self.said),
+            }
+        }
+        false
+    }
+
+    fn ask(&mut self) {
+        if self.joined.holds_control() || self.asking.is_some() {
+            return;
+        }
+        let (asking, ask) = (self.joined.asking(), self.ask.clone());
+        self.asking = Some(Box::pin(async move { asking.ask(&ask).await }));
+    }
+
+    /// Who has control has the size of the window.
+    async fn resize(&mut self) {
+        let window = window();
+        let wanted = Size {
+            rows: window.rows.saturating_sub(1).max(1),
+            cols: window.cols,
+        };
+        if !self.joined.holds_control() {
+            self.size = None;
+        } else if self.size.replace(wanted) != Some(wanted) {
+            self.joined.input().resize(wanted).await;
+        }
+    }
+
+    fn status(&self) -> String {
+        let control = match (self.joined.control(), self.joined.controller()) {
+            (Control::Held(_), _) => "you have control".to_owned(),
+            (Control::Asked(_), Some(who)) => format!("read-only · {who} was asked for control"),
+            (Control::Asked(_), None) => "read-only · control was asked for".to_owned(),
+            (_, Some(who)) => format!("read-only · {who} has control"),
+            (_, None) => "read-only · nobody has control".to_owned(),
+        };
+        let mut parts = vec![control];
+        if let Some(asked) = self.joined.first_asked() {
+            let reason = match asked.reason.as_str() {
+                "" => "without a reason",
+                reason => reason,
+            };
+            parts.push(format!(
+                "{} asks: {reason} · ~y grants · ~n refuses",
+                asked.user
+            ));
+        }
+        if !self.said.is_empty() {
+            parts.push(self.said.clone());
+        }
+        if self.joined.is_recorded() {
+            parts.push("recorded".to_owned());
+        }
+        if !self.joined.holds_control() {
+            parts.push("~r asks for control".to_owned());
+        }
+        parts.push("~. leaves".to_owned());
+        format!(" {}", parts.join(" · "))
+    }
+}
+
+const HINT: &str = "typing does nothing yet";
+const HELP: &str = "~. leaves, ~r asks, ~y grants, ~n refuses, ~~ is a tilde";

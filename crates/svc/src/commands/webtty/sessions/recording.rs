@@ -1,0 +1,120 @@
+//! Recordings as a whole: finding one by what was shown, and deleting one.
+
+use api::webtty::{RECORDING, SEARCH};
+use clap::Parser;
+use client::api::Api;
+use http::Method;
+use serde_json::{Map, Value};
+
+use super::{On, Written, cell, get, given, write_list};
+use crate::{
+    cli::Format,
+    connection::Connection,
+    failure::{Code, Failure},
+    output, prompt,
+};
+
+/// The flags of `svc webtty sessions search`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc webtty sessions search \"permission denied\"
+  svc webtty sessions search deploy.sh --user-id usr_…")]
+pub(crate) struct SearchArgs {
+    /// What was shown, in a line; upper and lower case are the same
+    #[arg(value_name = "TEXT")]
+    text: String,
+
+    /// Only in this session
+    #[arg(long, value_name = "ID")]
+    session_id: Option<String>,
+
+    /// Only in sessions on this registered server
+    #[arg(long, value_name = "ID")]
+    server_id: Option<String>,
+
+    /// Only in sessions that this account opened
+    #[arg(long, value_name = "ID")]
+    user_id: Option<String>,
+
+    /// Only in sessions older than this one
+    #[arg(long, value_name = "ID")]
+    before: Option<String>,
+
+    /// At most so many lines; 50 without it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    limit: Option<u32>,
+
+    #[command(flatten)]
+    written: Written,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// The flags of `svc webtty sessions delete-recording`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:
+  svc webtty sessions delete-recording wts_… --yes")]
+pub(crate) struct DeleteArgs {
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+
+    #[command(flatten)]
+    on: On,
+}
+
+/// Finds places in recordings.
+pub(super) async fn search(args: SearchArgs) -> Result<(), Failure> {
+    let api = Api::new(&args.connection.resolve()?)?;
+    let text = |text: Option<String>| text.map(Value::String);
+    let params = given([
+        ("query", Some(args.text.into())),
+        ("session_id", text(args.session_id)),
+        ("server_id", text(args.server_id)),
+        ("user_id", text(args.user_id)),
+        ("before", text(args.before)),
+        ("limit", args.limit.map(Value::from)),
+    ]);
+    let found = get(&api, SEARCH, params).await?;
+    if args.written.output == Format::Json {
+        return output::json(&found);
+    }
+    let hits = found.get("hits").and_then(Value::as_array);
+    let heading = ["SESSION", "SEQ", "TIME", "LINE"];
+    write_list(
+        Format::Text,
+        hits.map(Vec::as_slice).unwrap_or_default(),
+        &heading,
+        |place| {
+            let columns = ["/session_id", "/seq", "/created_at", "/line"];
+            columns.map(|pointer| cell(place, pointer)).into()
+        },
+    )?;
+    if found.get("incomplete").and_then(Value::as_bool) == Some(true) {
+        output::message("there are recordings that could not be read");
+    }
+    if let Some(next) = found.get("next").and_then(Value::as_str) {
+        output::message(&format!("older sessions: --before {}", output::plain(next)));
+    }
+    Ok(())
+}
+
+/// Deletes the recording of a session.
+pub(super) async fn delete(args: DeleteArgs) -> Result<(), Failure> {
+    let what = format!("the recording of {}", args.on.session);
+    if !args.yes {
+        if !prompt::is_possible() {
+            return Err(Failure::usage(format!("{what} would be deleted for good"))
+                .hint("add --yes where nobody can be asked"));
+        }
+        if !prompt::confirm(&format!("Delete {what} for good?"))? {
+            return Err(Failure::new(Code::Failed, "nothing was deleted"));
+        }
+    }
+    let api = args.on.api()?;
+    let path = args.on.path(RECORDING);
+    api.call(Method::DELETE, &path, Map::new(), None).await?;
+    output::message(&format!("{what} is deleted"));
+    Ok(())
+}

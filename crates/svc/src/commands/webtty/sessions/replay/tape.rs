@@ -1,0 +1,217 @@
+//! What happens in a recording and when, counted from its begin.
+
+use std::{collections::VecDeque, time::Duration};
+
+use api::webtty::RecordedEvent;
+use jiff::Timestamp;
+use serde_json::Value;
+use tty::screen::NEW_LINES;
+use tty::size::Size;
+use types::webtty::{RecordType, StreamType};
+
+/// What is to be shown, in its order.
+#[derive(Debug)]
+pub(super) struct Tape {
+    steps: VecDeque<(Duration, What)>,
+    /// The longest time in which nothing happens.
+    idle_limit: Option<Duration>,
+    /// When the record before happened, as it was recorded.
+    before: Option<Timestamp>,
+    /// When the last step is to be shown.
+    last: Duration,
+}
+
+/// One step.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// The command wrote this.
+    Shown(Vec<u8>),
+    /// The terminal has another size.
+    Resized(Size),
+    /// Something happened that was not on the screen.
+    Said(String),
+}
+
+impl Tape {
+    /// An empty one.
+    pub(super) fn new(idle_limit: Option<Duration>) -> Self {
+        Self {
+            steps: VecDeque::new(),
+            idle_limit,
+            before: None,
+            last: Duration::ZERO,
+        }
+    }
+
+    /// Adds records as the API has them; what is none is passed over.
+    pub(super) fn extend(&mut self, records: &[Value]) {
+        for record in records {
+            if let Ok(event) = serde_json::from_value(record.clone()) {
+                self.push(&event);
+            }
+        }
+    }
+
+    fn push(&mut self, event: &RecordedEvent) {
+        let Ok(at) = event.created_at.parse::<Timestamp>() else {
+            return;
+        };
+        let is_first = self.before.is_none();
+        // Time does not run backwards in a replay.
+        let since = at.duration_since(self.before.unwrap_or(at));
+        let gap = Duration::try_from(since).unwrap_or_default();
+        self.before = Some(self.before.map_or(at, |before| before.max(at)));
+        let what = what(event, is_first);
+        self.last = self
+            .last
+            .saturating_add(self.idle_limit.map_or(gap, |limit| gap.min(limit)));
+        let at = self.last;
+        self.steps.extend(what.into_iter().map(|what| (at, what)));
+    }
+
+    /// When the next step is to be shown.
+    pub(super) fn next_at(&self) -> Option<Duration> {
+        self.steps.front().map(|(at, _)| *at)
+    }
+
+    /// The next step, where it is to be shown by then.
+    pub(super) fn take(&mut self, by: Duration) -> Option<What> {
+        let is_due = self.next_at().is_some_and(|at| at <= by);
+        let next = is_due.then(|| self.steps.pop_front()).flatten();
+        next.map(|(_, what)| what)
+    }
+
+    /// When the last step that has come is to be shown.
+    pub(super) fn last(&self) -> Duration {
+        self.last
+    }
+
+    /// How many steps wait.
+    pub(super) fn len(&self) -> usize {
+        self.steps.len()
+    }
+}
+
+/// What a record does.
+fn what(event: &RecordedEvent, is_first: bool) -> Vec<What> {
+    let metadata = event.metadata.as_ref();
+    let number = |name: &str| {
+        let size = metadata?.get("terminal_size")?;
+        u32::try_from(size.get(name)?.as_u64()?).ok()
+    };
+    let size = match (number("row"), number("col")) {
+        (Some(rows), Some(cols)) => Size::new(rows, cols),
+        _ => None,
+    };
+    let detail = metadata.and_then(|metadata| metadata.get("detail"));
+    let detail = detail.and_then(Value::as_str).unwrap_or_default();
+    match (event.event_type, event.stream_type) {
+        (RecordType::Data, Some(StreamType::Stdout | StreamType::Stderr)) => {
+            let bytes = event.payload_plaintext.as_deref();
+            let bytes = bytes.and_then(super::super::decoded);
+            bytes.map(What::Shown).into_iter().collect()
+        }
+        (RecordType::Data, _) => Vec::new(),
+        // Pipes have lines without a carriage return: the terminal adds it.
+        (RecordType::Open, _) if is_first && size.is_none() => {
+            vec![What::Shown(NEW_LINES.as_bytes().to_vec())]
+        }
+        (RecordType::Open | RecordType::Resize, _) => size.map(What::Resized).into_iter().collect(),
+        (RecordType::Close, _) => {
+            let code = metadata.and_then(|metadata| metadata.get("exit_code"));
+            let code = code.and_then(Value::as_i64);
+            vec![What::Said(code.map_or_else(
+                || "it ended".to_owned(),
+                |code| format!("it ended with {code}"),
+            ))]
+        }
+        (kind, _) if !detail.is_empty() => {
+            let who = event.participant_id.as_deref().unwrap_or("the platform");
+            vec![What::Said(format!("{kind}: {who} {detail}"))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn record(seq: u32, at: &str, more: &Value) -> Value {
+        let mut record = json!({
+            "id": "evt_1", "session_id": "wts_1", "seq": seq.to_string(),
+            "created_at": at, "type": "data",
+        });
+        let members = record.as_object_mut().unwrap();
+        members.extend(more.as_object().unwrap().clone());
+        record
+    }
+
+    fn shown(text: &str) -> Value {
+        json!({"stream_type": "stdout", "payload_plaintext": text})
+    }
+
+    fn recording() -> Vec<Value> {
+        vec![
+            record(
+                1,
+                "2026-01-02T03:04:05.000Z",
+                &json!({
+                    "type": "open", "metadata": {"terminal_size": {"row": 5, "col": 40}},
+                }),
+            ),
+            record(2, "2026-01-02T03:04:05.500Z", &shown("JCA=")),
+            record(
+                3,
+                "2026-01-02T03:04:06.000Z",
+                &json!({
+                    "stream_type": "stdin", "payload_plaintext": "bHM=",
+                }),
+            ),
+            record(4, "2026-01-02T03:05:06.000Z", &shown("bHM=")),
+            // The clock was set back.
+            record(
+                5,
+                "2026-01-02T03:04:00.000Z",
+                &json!({
+                    "type": "close", "metadata": {"exit_code": 3},
+                }),
+            ),
+        ]
+    }
+
+    #[test]
+    fn steps_come_at_their_times() {
+        let mut tape = Tape::new(None);
+        tape.extend(&recording());
+        let size = Size { rows: 5, cols: 40 };
+        assert_eq!(tape.take(Duration::ZERO), Some(What::Resized(size)));
+        assert_eq!(tape.take(Duration::from_millis(499)), None);
+        let half = Duration::from_millis(500);
+        assert_eq!(tape.take(half), Some(What::Shown(b"$ ".to_vec())));
+        assert_eq!(tape.next_at(), Some(Duration::from_secs(61)));
+        let end = Duration::from_secs(61);
+        assert_eq!(tape.take(end), Some(What::Shown(b"ls".to_vec())));
+        let said = "it ended with 3".to_owned();
+        assert_eq!(tape.take(end), Some(What::Said(said)));
+        assert_eq!((tape.len(), tape.last()), (0, end));
+    }
+
+    #[test]
+    fn a_silence_is_cut_short() {
+        let mut tape = Tape::new(Some(Duration::from_secs(1)));
+        tape.extend(&recording());
+        // Half a second, half a second, one second.
+        assert_eq!(tape.last(), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn pipes_have_lines_of_their_own() {
+        let mut tape = Tape::new(None);
+        tape.extend(&[record(1, "2026-01-02T03:04:05Z", &json!({"type": "open"}))]);
+        let mode = What::Shown(b"\x1b[20h".to_vec());
+        assert_eq!(tape.take(Duration::ZERO), Some(mode));
+    }
+}

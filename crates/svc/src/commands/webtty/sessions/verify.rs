@@ -1,0 +1,366 @@
+//! `svc webtty sessions verify`: whether a recording is what was recorded.
+//!
+//! The chain of hashes is looked at here: whoever keeps the recording need not be believed. The end
+//! of the chain is what the engine keeps apart from the records, since nothing in a chain says that
+//! it has lost its end.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+use api::webtty::{RecordingVerdict, VERIFY};
+use clap::Parser;
+use client::api::ApiError;
+use http::Method;
+use serde_json::{Map, Value, json};
+use tty::recording::{Broken, Fault, Head, Record, Verifier};
+
+use super::{
+    On, Written,
+    export::{Export, Include, begin},
+};
+use crate::{
+    cli::Format,
+    failure::{Code, Failure},
+    output,
+};
+
+/// The flags of `svc webtty sessions verify`.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  svc webtty sessions verify wts_…
+  svc webtty sessions verify wts_… --file kept.ndjson")]
+pub(crate) struct VerifyArgs {
+    /// Look at this export instead: ndjson or json. The engine is not asked
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    #[command(flatten)]
+    written: Written,
+
+    #[command(flatten)]
+    on: On,
+}
+
+/// Looks at it; a broken chain ends with 1.
+pub(super) async fn verify(args: VerifyArgs) -> Result<(), Failure> {
+    let found = match &args.file {
+        Some(path) => of_file(&args.on.session, path)?,
+        None => of_engine(&args.on).await?,
+    };
+    tell(&args, &found)?;
+    match found.broken {
+        None => Ok(()),
+        Some(broken) => Err(Failure::new(
+            Code::Failed,
+            format!("the recording is not what was recorded: {broken}"),
+        )
+        .named("recording_broken")),
+    }
+}
+
+fn tell(args: &VerifyArgs, found: &Found) -> Result<(), Failure> {
+    match args.written.output {
+        Format::Json => output::json(&json!({
+            "session_id": args.on.session,
+            "whole": found.broken.is_none(),
+            "records": found.end.seq.to_string(),
+            "head": found.end,
+            "end_is_known": found.end_is_known,
+            "broken": found.broken.map(|broken| json!({
+                "seq": broken.seq.to_string(),
+                "fault": broken.fault.to_string(),
+            })),
+        })),
+        Format::Text if found.broken.is_none() => {
+            let records = found.end.seq;
+            output::line(&format!(
+                "whole: {records} records, each follows the one before it"
+            ))?;
+            if !found.end_is_known {
+                output::message("whether more were recorded, these records cannot tell");
+            }
+            Ok(())
+        }
+        Format::Text => Ok(()),
+    }
+}
+
+/// The recording as the engine has it, and the end that it keeps.
+async fn of_engine(on: &On) -> Result<Found, Failure> {
+    let api = on.api()?;
+    // The end is asked for first: what is recorded meanwhile comes behind it.
+    let path = on.path(VERIFY);
+    let asked = api.call(Method::GET, &path, Map::new(), None);
+    let answer = match asked.await {
+        Ok(answer) => answer,
+        // An engine that only exports.
+        Err(ApiError::Refused(problem)) if problem.status == 405 => Value::Null,
+        Err(error) => return Err(error.into()),
+    };
+    let verdict: Option<RecordingVerdict> = serde_json::from_value(answer).ok();
+    let head = verdict.as_ref().and_then(kept);
+    // All of it, or the chain has holes.
+    let all = Include {
+        stdin: true,
+        ..Include::default()
+    };
+    let mut download = begin(&api, on, Export::Ndjson, all).await?;
+    let mut lines = Lines::default();
+    let mut chain = Chain::new(&on.session, head);
+    while let Some(bytes) = download.next().await? {
+        lines.push(&bytes, |line| chain.line(line))?;
+    }
+    lines.finish(|line| chain.line(line))?;
+    let found = chain.finish();
+    match verdict {
+        Some(verdict) if !verdict.ok && found.broken.is_none() => {
+            let seq = verdict.broken_at.unwrap_or_else(|| "-".to_owned());
+            let fault = verdict.fault.unwrap_or_default();
+            let (seq, fault) = (output::plain(&seq), output::plain(&fault));
+            let message = format!("the engine finds its recording broken at record {seq}: {fault}");
+            Err(Failure::new(Code::Failed, message).named("recording_broken"))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// The end that the engine keeps apart, where it finds nothing wrong.
+fn kept(verdict: &RecordingVerdict) -> Option<Head> {
+    if !verdict.ok {
+        return None;
+    }
+    let head = json!({"seq": verdict.records.to_string(), "hash": verdict.head});
+    serde_json::from_value(head).ok()
+}
+
+fn of_file(session: &str, path: &Path) -> Result<Found, Failure> {
+    let cannot = |error| Failure::of(&format!("{} cannot be read", path.display()), error);
+    let mut reader = BufReader::new(File::open(path).map_err(cannot)?);
+    let mut chain = Chain::new(session, None);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let most = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
+        let read = reader.by_ref().take(most).read_until(b'\n', &mut line);
+        match read.map_err(cannot)? {
+            0 => return Ok(chain.finish()),
+            _ if line.len() >= MAX_LINE => return Err(too_long()),
+            _ => chain.line(&line)?,
+        }
+    }
+}
+
+/// The records of an export, line by line.
+struct Chain {
+    verifier: Verifier,
+    end: Head,
+    broken: Option<Broken>,
+    /// What somebody keeps apart from the records.
+    kept: Option<Head>,
+}
+
+/// What was found.
+struct Found {
+    /// The last record that follows the ones before it.
+    end: Head,
+    broken: Option<Broken>,
+    /// Somebody said how far it has to go.
+    end_is_known: bool,
+}
+
+impl Chain {
+    fn new(session: &str, kept: Option<Head>) -> Self {
+        Self {
+            verifier: Verifier::new(session),
+            end: Head::begin(session),
+            broken: None,
+            kept,
+        }
+    }
+
+    /// A line of an export: a record, or what stands around them.
+    fn line(&mut self, line: &[u8]) -> Result<(), Failure> {
+        let line = line.trim_ascii();
+        let line = line.strip_suffix(b",").unwrap_or(line);
+        if !line.starts_with(br#"{"seq":"#) {
+            return Ok(());
+        }
+        let record: Record = serde_json::from_slice(line)
+            .map_err(|error| Failure::of("a line of the recording is no record", error))?;
+        if self.broken.is_some() {
+            return Ok(());
+        }
+        if let Err(broken) = self.verifier.check(&record) {
+            self.broken = Some(broken);
+            return Ok(());
+        }
+        self.end = record.head();
+        let is_other = |kept: &Head| kept.seq == record.seq && kept.hash != record.hash;
+        if self.kept.as_ref().is_some_and(is_other) {
+            let fault = Fault::Link;
+            let seq = record.seq;
+            self.broken = Some(Broken { seq, fault });
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Found {
+        let reaches = |kept: &Head| kept.seq <= self.end.seq;
+        let missing = Broken {
+            seq: self.end.seq.saturating_add(1),
+            fault: Fault::Missing,
+        };
+        let is_short = !self.kept.as_ref().is_none_or(reaches);
+        Found {
+            broken: self.broken.or(is_short.then_some(missing)),
+            end: self.end,
+            end_is_known: self.kept.is_some(),
+        }
+    }
+}
+
+/// Pieces of any length as lines of a bounded one.
+#[derive(Default)]
+struct Lines {
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    fn push(
+        &mut self,
+        bytes: &[u8],
+        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.begun.len() + piece.len() > MAX_LINE {
+                return Err(too_long());
+            }
+            self.begun.extend_from_slice(piece);
+            if piece.ends_with(b"\n") {
+                take(&self.begun)?;
+                self.begun.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, mut take: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
+        take(&self.begun)
+    }
+}
+
+fn too_long() -> Failure {
+    Failure::new(Code::Failed, "a line of the recording is too long").named("engine_protocol")
+}
+
+/// A record of the largest payload in base64, with room; and what stands before the records.
+const MAX_LINE: usize = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use tty::recording::{Entry, Recorder};
+    use types::webtty::StreamType;
+
+    use super::*;
+
+    /// An export with these texts shown, a line each.
+    fn export(texts: &[&str]) -> Vec<String> {
+        let mut recorder = Recorder::new("wts_1", 1 << 20);
+        let mut lines = vec![r#"{"export_version":1,"session":{"id":"wts_1"}}"#.to_owned()];
+        for text in texts {
+            let bytes = text.as_bytes().to_vec().into();
+            let entry = Entry::output(StreamType::Stdout, bytes);
+            let record = recorder.next(entry, jiff::Timestamp::UNIX_EPOCH).unwrap();
+            recorder.commit(&record);
+            lines.push(serde_json::to_string(&record).unwrap());
+        }
+        lines
+    }
+
+    fn found(lines: &[String], kept: Option<Head>) -> Found {
+        let mut chain = Chain::new("wts_1", kept);
+        let mut read = Lines::default();
+        let text = lines.join("\n");
+        for piece in text.as_bytes().chunks(7) {
+            read.push(piece, |line| chain.line(line)).unwrap();
+        }
+        read.finish(|line| chain.line(line)).unwrap();
+        chain.finish()
+    }
+
+    #[test]
+    fn a_chain_is_whole_or_broken_at_a_place() {
+        let lines = export(&["a", "b", "c"]);
+        let whole = found(&lines, None);
+        assert_eq!((whole.end.seq, whole.broken), (3, None));
+        let fault = |lines: &[String], kept| found(lines, kept).broken.unwrap();
+        // Another byte was shown.
+        let mut changed = lines.clone();
+        changed[2] = changed[2].replace("Yg==", "Yw==");
+        let content = Fault::Content;
+        assert_eq!(
+            fault(&changed, None),
+            Broken {
+                seq: 2,
+                fault: content
+            }
+        );
+        let mut removed = lines.clone();
+        removed.remove(2);
+        let found_3 = Fault::Sequence { found: 3 };
+        assert_eq!(
+            fault(&removed, None),
+            Broken {
+                seq: 2,
+                fault: found_3
+            }
+        );
+        // What somebody keeps apart tells that the end is missing.
+        let short = &lines[..3];
+        assert_eq!(found(short, None).broken, None);
+        let missing = Fault::Missing;
+        assert_eq!(
+            fault(short, Some(whole.end.clone())),
+            Broken {
+                seq: 3,
+                fault: missing
+            }
+        );
+        // Records that came meanwhile are behind the end that was told.
+        let early = found(short, None).end;
+        assert_eq!(found(&lines, Some(early)).broken, None);
+        // The same number of other records.
+        let others = export(&["a", "b", "d"]);
+        let link = Fault::Link;
+        assert_eq!(
+            fault(&others, Some(whole.end)),
+            Broken {
+                seq: 3,
+                fault: link
+            }
+        );
+    }
+
+    #[test]
+    fn both_exports_with_records_are_read() {
+        let lines = export(&["a", "b"]);
+        let json = [
+            format!("{}[", lines[0].trim_end_matches('}')),
+            format!("{},", lines[1]),
+            lines[2].clone(),
+            "]}".to_owned(),
+        ];
+        assert_eq!(found(&json, None).end.seq, 2);
+    }
+
+    #[test]
+    fn an_endless_line_is_refused() {
+        let mut lines = Lines::default();
+        let piece = vec![b'x'; 64 * 1024];
+        let refused = (0..17).any(|_| lines.push(&piece, |_| Ok(())).is_err());
+        assert!(refused);
+    }
+}

@@ -1,0 +1,261 @@
+//! Which server is meant, and how it is reached.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use client::{Config, Token, Trust, api::Api};
+use terminal::client::{
+    Endpoint, Url,
+    inventory::{self, FindError, Server},
+};
+use types::webtty::Transport;
+
+use super::registered;
+use crate::{
+    connection::Connection,
+    failure::{Code, Failure},
+    output::plain,
+    suggest,
+};
+
+/// The flags of every command that reaches a server.
+#[derive(Debug, Args)]
+pub(super) struct Reach {
+    /// What is shown to a server that listens itself: a file with its bearer token
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
+    auth_token_file: Option<PathBuf>,
+
+    /// The same, as text
+    #[arg(
+        long,
+        env = "SVC_WEBTTY_AUTH_TOKEN",
+        value_name = "TOKEN",
+        hide_env_values = true,
+        hide = true
+    )]
+    auth_token: Option<String>,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// A server that was found.
+#[derive(Debug)]
+pub(super) struct Reached {
+    /// How it is reached.
+    pub(super) endpoint: Endpoint,
+    /// What people call that.
+    pub(super) url: String,
+    /// What the engine says about it; `None` for an address that no engine knows.
+    pub(super) server: Option<Server>,
+}
+
+impl Reach {
+    /// The server that is meant: an address, or what is called so among the tunnels of the engine.
+    pub(super) async fn find(
+        &self,
+        target: &str,
+        is_interactive: bool,
+    ) -> Result<Reached, Failure> {
+        let mut reached = if target.starts_with("ws://") || target.starts_with("wss://") {
+            self.at_address(target).await?
+        } else {
+            self.of_engine(target).await?
+        };
+        if reached.server.is_some()
+            && let Endpoint::Url { url, .. } = &mut reached.endpoint
+        {
+            let mode = if is_interactive {
+                "interactive"
+            } else {
+                "non-interactive"
+            };
+            *url = url.clone().with_parameter("session_mode", mode);
+        }
+        Ok(reached)
+    }
+
+    /// All servers that the engine lists.
+    pub(super) async fn servers(&self) -> Result<Vec<Server>, Failure> {
+        let api = Api::new(&self.connection.resolve()?)?;
+        let tunnels = api.tunnels(&client::api::Filters::new(), None).await?;
+        Ok(inventory::servers(&tunnels))
+    }
+
+    async fn at_address(&self, target: &str) -> Result<Reached, Failure> {
+        let url = Url::parse(target)
+            .map_err(|error| Failure::usage(format!("`{}` is {error}", plain(target))))?;
+        let mut bearer = self.own_token()?;
+        let mut trust = self.ca_file()?.map_or(Trust::Platform, Trust::CaFile);
+        let mut server = None;
+        // The token of the context is for tunnels of its engine, and shown to nobody else.
+        if url.is_secure
+            && let Ok(config) = self.connection.resolve()
+            && let Ok(listed) = self.servers().await
+        {
+            server = listed.into_iter().find(|server| is_at(server, &url));
+            if server.is_some() {
+                bearer = bearer.or(Some(config.token));
+                trust = config.trust;
+            }
+        }
+        Ok(Reached {
+            url: url.to_string(),
+            endpoint: Endpoint::Url { url, bearer, trust },
+            server,
+        })
+    }
+
+    async fn of_engine(&self, target: &str) -> Result<Reached, Failure> {
+        let wanted = name(target)?;
+        let config = self.connection.resolve()?;
+        let servers = self.servers().await?;
+        let server = match inventory::find(&servers, &wanted) {
+            Ok(server) => server.clone(),
+            Err(error) => {
+                let away = match &error {
+                    FindError::Unknown(wanted) => registered::away(&self.connection, wanted).await,
+                    FindError::Ambiguous { .. } | FindError::Offline(_) => None,
+                };
+                return Err(away.unwrap_or_else(|| not_found(&error, &servers)));
+            }
+        };
+        let endpoint = endpoint(&server, config, self.own_token()?)?;
+        Ok(Reached {
+            url: server.svc_url.clone(),
+            endpoint,
+            server: Some(server),
+        })
+    }
+
+    /// What was given for the server alone.
+    fn own_token(&self) -> Result<Option<Token>, Failure> {
+        if let Some(path) = &self.auth_token_file {
+            let token = std::fs::read_to_string(path)
+                .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))?;
+            return Ok(Some(Token::new(&token)));
+        }
+        let given = self.auth_token.as_deref().map(str::trim);
+        Ok(given.filter(|token| !token.is_empty()).map(Token::new))
+    }
+
+    fn ca_file(&self) -> Result<Option<PathBuf>, Failure> {
+        if let Some(path) = &self.connection.ca_file {
+            return Ok(Some(path.clone()));
+        }
+        let context = self.connection.read_context()?;
+        Ok(context.and_then(|context| context.ca_file))
+    }
+}
+
+/// From what the engine says about a server to the way there.
+fn endpoint(server: &Server, config: Config, own: Option<Token>) -> Result<Endpoint, Failure> {
+    if let Some(error) = &server.transport_error {
+        let message = format!(
+            "`{}` cannot be reached: {}",
+            plain(&server.target),
+            plain(error)
+        );
+        return Err(Failure::new(Code::Failed, message).named("webtty_transport"));
+    }
+    if server.transport == Some(Transport::Webtransport) {
+        let message = format!("`{}` speaks WebTransport alone", plain(&server.target));
+        return Err(Failure::new(Code::NotAvailable, message)
+            .hint("start the server with --transport websocket"));
+    }
+    if server.publish && !server.host.is_empty() {
+        let address = format!("wss://{}{}", server.host, server.exec_path);
+        let url = Url::parse(&address).map_err(|error| {
+            Failure::new(Code::Failed, format!("`{}` is {error}", plain(&address)))
+        })?;
+        return Ok(Endpoint::Url {
+            url,
+            bearer: own.or(Some(config.token)),
+            trust: config.trust,
+        });
+    }
+    // An engine that manages sessions speaks frames to whoever dials, whatever the server speaks.
+    let transport = if server.managed {
+        Transport::Plain
+    } else {
+        server.transport.unwrap_or(Transport::Websocket)
+    };
+    Ok(Endpoint::Private {
+        config: Box::new(config),
+        tunnel: server.tunnel_id.clone(),
+        transport,
+        path: server.exec_path.clone(),
+    })
+}
+
+fn is_at(server: &Server, url: &Url) -> bool {
+    let host = server.host.as_str();
+    server.publish
+        && Url::parse(&format!("wss://{host}")).is_ok_and(|known| known.address == url.address)
+}
+
+/// `svc://name`, or the name alone.
+fn name(text: &str) -> Result<String, Failure> {
+    let name = text.strip_prefix("svc://").unwrap_or(text);
+    let name = name.strip_suffix('/').unwrap_or(name);
+    if name.is_empty() || name.contains(['/', ':']) {
+        return Err(Failure::usage(format!("`{}` is no server", plain(text)))
+            .hint("write svc://NAME, or an address that begins with ws:// or wss://"));
+    }
+    Ok(name.to_owned())
+}
+
+fn not_found(error: &FindError, servers: &[Server]) -> Failure {
+    let failure = Failure::new(Code::Failed, plain(&error.to_string()));
+    match error {
+        FindError::Unknown(wanted) => {
+            let failure = failure.named("webtty_server_not_found");
+            let names = servers.iter().map(|server| server.target.as_str());
+            match suggest::nearest(wanted, names) {
+                Some(known) => failure.hint(format!(
+                    "did you mean `{}`? `svc webtty list` shows them all",
+                    plain(known)
+                )),
+                None => failure.hint("`svc webtty list` shows those that are online"),
+            }
+        }
+        FindError::Ambiguous { .. } => failure
+            .named("webtty_server_ambiguous")
+            .hint("take one of these by its id"),
+        FindError::Offline(_) => failure
+            .named("webtty_server_offline")
+            .hint("is `svc webtty server` running on its host?"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_with_or_without_the_scheme() {
+        for text in ["svc://build", "build", "svc://build/"] {
+            assert_eq!(name(text).unwrap(), "build");
+        }
+        for text in ["", "svc://", "https://build", "svc://a/b", "a:80"] {
+            assert!(name(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_compared_with_its_port() {
+        let server = |host: &str| Server {
+            publish: true,
+            host: host.to_owned(),
+            ..Server::default()
+        };
+        let url = |text: &str| Url::parse(text).unwrap();
+        assert!(is_at(&server("a.example"), &url("wss://a.example/x")));
+        assert!(is_at(
+            &server("a.example:8443"),
+            &url("wss://a.example:8443")
+        ));
+        assert!(!is_at(&server("a.example"), &url("wss://a.example:8443")));
+        assert!(!is_at(&server(""), &url("wss://a.example")));
+    }
+}

@@ -1,0 +1,419 @@
+//! Somebody who takes part in the managed session of somebody else: what they see, who has control,
+//! and what they ask for.
+//!
+//! Nothing is asked again and again: the stream tells when control is given, refused or taken back.
+
+use std::collections::VecDeque;
+
+use api::webtty::{
+    CONTROL_REQUESTS, Capabilities, ControlRequest, PARTICIPANTS, Participant as Listed, SESSION,
+    STREAM, Session,
+};
+use base64::Engine as _;
+use client::{
+    Config,
+    api::{Api, ApiError, path},
+};
+use http::Method;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use terminal::client::{
+    Attachment, Ended, Endpoint, Input, Participant, ParticipantEvent, SessionError,
+};
+use tty::{
+    message::{Notice, NoticeKind},
+    screen::Screen,
+    size::Size,
+};
+
+use crate::failure::{Code, Failure};
+
+/// Somebody who takes part.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    asking: Asking,
+    participant: Participant,
+    input: Input,
+    participant_id: String,
+    screen: Option<Screen>,
+    control: Control,
+    /// Who has control, as the platform calls them; oneself is not told.
+    controller: Option<String>,
+    /// Who asks for control, while it is ours to give.
+    asked: VecDeque<Asked>,
+    was_kicked: bool,
+    is_recorded: bool,
+}
+
+/// How far one is with control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// One watches.
+    None,
+    /// One has asked, with this request.
+    Asked(String),
+    /// One has it, by this request.
+    Held(String),
+    /// The last request came to this.
+    Answered {
+        request_id: String,
+        how: &'static str,
+    },
+}
+
+/// Somebody who asks for control.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) request_id: String,
+    pub(crate) user: String,
+    pub(crate) reason: String,
+}
+
+/// How much control is asked for, and why.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ask {
+    pub(crate) reason: Option<String>,
+    pub(crate) lines: Option<u32>,
+    pub(crate) seconds: Option<u64>,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// The screen shows something else.
+    Screen,
+    /// Somebody came or went, or control is with somebody else, in words.
+    People(String),
+    /// It is over.
+    Ended(Result<Ended, SessionError>),
+}
+
+/// What asks for control: also while the session is watched.
+#[derive(Clone, Debug)]
+pub(crate) struct Asking {
+    api: Api,
+    session_id: String,
+    participant_id: String,
+    about: Option<Map<String, Value>>,
+}
+
+impl Joined {
+    /// Takes part as a spectator. `about` is kept with the participant and with what it asks for.
+    pub(crate) async fn join(
+        config: &Config,
+        session_id: &str,
+        about: Option<Map<String, Value>>,
+    ) -> Result<Self, Failure> {
+        let api = Api::new(config)?;
+        let named = |template| path(template, &[("id", session_id)]);
+        let can: Capabilities = read(&api, Method::GET, api::webtty::CAPABILITIES, None).await?;
+        if !can.live_attach {
+            return Err(Failure::new(
+                Code::NotAvailable,
+                "nobody can join sessions on this engine",
+            ));
+        }
+        let session: Session = read(&api, Method::GET, &named(SESSION), None).await?;
+        if !session.live.attachable {
+            return Err(not_attachable(&session));
+        }
+        let mut body = json!({"role": "spectator", "transport": "websocket"});
+        if let (Some(about), Value::Object(body)) = (&about, &mut body) {
+            body.insert("metadata".to_owned(), about.clone().into());
+        }
+        let own: Listed = read(&api, Method::POST, &named(PARTICIPANTS), Some(&body)).await?;
+        let grant = own.attach_grant.as_deref().unwrap_or_default();
+        let grant = base64::engine::general_purpose::STANDARD.decode(grant);
+        let attachment = Attachment {
+            session_id: session_id.to_owned(),
+            participant_id: own.id.clone(),
+            grant: grant.unwrap_or_default(),
+            may_type: can.control_transfer,
+        };
+        let stream = path(STREAM, &[("id", session_id), ("participant_id", &own.id)]);
+        let address = format!("wss://{}{stream}", config.engine);
+        let endpoint = Endpoint::url(&address, Some(config.token.clone()), config.trust.clone())
+            .map_err(|error| Failure::of("the stream has no address", error))?;
+        let (participant, input) = Participant::start(endpoint, attachment);
+        let mut joined = Self {
+            asking: Asking {
+                api,
+                session_id: session_id.to_owned(),
+                participant_id: own.id.clone(),
+                about,
+            },
+            participant,
+            input,
+            participant_id: own.id,
+            screen: Screen::new(Size::DEFAULT),
+            control: Control::None,
+            controller: None,
+            asked: VecDeque::new(),
+            was_kicked: false,
+            is_recorded: session.recording_mode == types::webtty::RecordingMode::Recorded,
+        };
+        joined.controller = joined.who_controls(&session).await?;
+        Ok(joined)
+    }
+
+    /// What happens next; `None` after the end. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Option<Change> {
+        loop {
+            let change = match self.participant.event().await? {
+                ParticipantEvent::Snapshot(size) => {
+                    // What follows is drawn on an empty terminal.
+                    self.screen = Screen::new(size.unwrap_or(Size::DEFAULT));
+                    Change::Screen
+                }
+                ParticipantEvent::Resized(size) => {
+                    if let Some(screen) = &mut self.screen {
+                        screen.resize(size);
+                    }
+                    Change::Screen
+                }
+                ParticipantEvent::Output(_, bytes) => {
+                    if let Some(screen) = &mut self.screen {
+                        screen.feed(&bytes);
+                    }
+                    Change::Screen
+                }
+                ParticipantEvent::OutputEnd(_) => continue,
+                ParticipantEvent::Notice(notice) => match self.notice(&notice) {
+                    Some(said) => Change::People(said),
+                    None => continue,
+                },
+                ParticipantEvent::Ended(ended) => Change::Ended(ended),
+            };
+            return Some(change);
+        }
+    }
+
+    /// The screen as it is.
+    pub(crate) fn screen(&self) -> Option<&Screen> {
+        self.screen.as_ref()
+    }
+
+    /// How far one is with control.
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Whether one may type.
+    pub(crate) fn holds_control(&self) -> bool {
+        matches!(self.control, Control::Held(_))
+    }
+
+    /// Who else has control.
+    pub(crate) fn controller(&self) -> Option<&str> {
+        self.controller.as_deref()
+    }
+
+    /// Who takes part.
+    pub(crate) fn participant_id(&self) -> &str {
+        &self.participant_id
+    }
+
+    /// Whether what is typed and shown is kept.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.is_recorded
+    }
+
+    /// Who waits for an answer of ours.
+    pub(crate) fn first_asked(&self) -> Option<&Asked> {
+        self.asked.front()
+    }
+
+    /// Answers whoever has waited longest.
+    pub(crate) async fn answer(&mut self, grant: bool) {
+        if let Some(asked) = self.asked.pop_front() {
+            // Where the session is over, its end is told.
+            self.input.decide(&asked.request_id, grant).await;
+        }
+    }
+
+    /// What one does in it.
+    pub(crate) fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// What asks for control.
+    pub(crate) fn asking(&self) -> Asking {
+        self.asking.clone()
+    }
+
+    /// The engine has taken a request of ours.
+    pub(crate) fn has_asked(&mut self, request: &ControlRequest) {
+        // The stream may have told the answer first.
+        let is_answered = match &self.control {
+            Control::None => false,
+            Control::Asked(_) | Control::Held(_) => true,
+            Control::Answered { request_id, .. } => *request_id == request.id,
+        };
+        if !is_answered {
+            self.control = Control::Asked(request.id.clone());
+        }
+    }
+
+    /// Whether an owner had one leave.
+    pub(crate) fn was_kicked(&self) -> bool {
+        self.was_kicked
+    }
+
+    /// Leaves; the session goes on.
+    pub(crate) async fn leave(self) {
+        self.participant.leave().await;
+    }
+
+    /// Takes a notice in, and says it in words.
+    fn notice(&mut self, notice: &Notice) -> Option<String> {
+        let is_own = notice.participant_id == self.participant_id;
+        let who = if notice.user.is_empty() {
+            notice.participant_id.clone()
+        } else {
+            notice.user.clone()
+        };
+        Some(match notice.kind() {
+            NoticeKind::Joined => format!("{who} watches"),
+            NoticeKind::Left => format!("{who} left"),
+            NoticeKind::Granted if is_own => {
+                self.control = Control::Held(notice.request_id.clone());
+                "you have control".to_owned()
+            }
+            NoticeKind::Granted => {
+                if let Control::Held(request) = &self.control {
+                    let request = request.clone();
+                    self.lose(&request, "revoked");
+                }
+                let said = format!("{who} has control");
+                let is_back = self.controller.replace(who).is_none();
+                match &self.control {
+                    // It went back to them: that it did is the news.
+                    Control::Answered { how, .. } if is_back => told(how).to_owned(),
+                    _ => said,
+                }
+            }
+            NoticeKind::Refused if is_own => self.answered(notice, "refused"),
+            NoticeKind::Expired if is_own => self.answered(notice, "expired"),
+            NoticeKind::Revoked if is_own || notice.participant_id.is_empty() => {
+                self.answered(notice, "revoked")
+            }
+            NoticeKind::Requested => {
+                let said = format!("{who} asks for control");
+                if self.asked.len() < MAX_ASKED {
+                    self.asked.push_back(Asked {
+                        request_id: notice.request_id.clone(),
+                        user: who,
+                        reason: notice.reason.clone(),
+                    });
+                }
+                said
+            }
+            NoticeKind::Kicked => {
+                self.was_kicked = true;
+                "you were asked to leave".to_owned()
+            }
+            // An answer of ours that came too late.
+            NoticeKind::Unspecified if !notice.reason.is_empty() => notice.reason.clone(),
+            _ => {
+                self.asked
+                    .retain(|asked| asked.request_id != notice.request_id);
+                return None;
+            }
+        })
+    }
+
+    fn answered(&mut self, notice: &Notice, how: &'static str) -> String {
+        self.lose(&notice.request_id, how);
+        told(how).to_owned()
+    }
+
+    fn lose(&mut self, request_id: &str, how: &'static str) {
+        if self.holds_control() {
+            // Who has it from now on is told next.
+            self.controller = None;
+        }
+        let request_id = request_id.to_owned();
+        self.control = Control::Answered { request_id, how };
+        self.asked.clear();
+    }
+
+    /// The name of who has control.
+    async fn who_controls(&self, session: &Session) -> Result<Option<String>, Failure> {
+        let Some(id) = &session.live.controller_participant_id else {
+            return Ok(None);
+        };
+        let all = path(PARTICIPANTS, &[("id", &session.id)]);
+        let all: Vec<Listed> = read(&self.asking.api, Method::GET, &all, None).await?;
+        let who = all.into_iter().find(|one| one.id == *id);
+        Ok(Some(
+            who.and_then(|who| who.user_id)
+                .unwrap_or_else(|| id.clone()),
+        ))
+    }
+}
+
+impl Asking {
+    /// Asks for control. What comes of it, the stream tells.
+    pub(crate) async fn ask(&self, ask: &Ask) -> Result<ControlRequest, ApiError> {
+        let mut body = Map::new();
+        body.insert("participant_id".to_owned(), json!(self.participant_id));
+        if let Some(reason) = &ask.reason {
+            body.insert("reason".to_owned(), json!(reason));
+        }
+        if let Some(lines) = ask.lines {
+            body.insert("control_lines".to_owned(), json!(lines));
+        }
+        if let Some(seconds) = ask.seconds {
+            body.insert("control_seconds".to_owned(), json!(seconds));
+        }
+        if let Some(about) = &self.about {
+            body.insert("metadata".to_owned(), about.clone().into());
+        }
+        let requests = path(CONTROL_REQUESTS, &[("id", &self.session_id)]);
+        let body = Value::Object(body);
+        read(&self.api, Method::POST, &requests, Some(&body)).await
+    }
+}
+
+/// Why nobody can join it.
+fn not_attachable(session: &Session) -> Failure {
+    use types::webtty::{EncryptionMode, SessionStatus};
+    let why = match (session.status, session.encryption_mode) {
+        (SessionStatus::Closed | SessionStatus::Errored, _) => "the session has ended",
+        (SessionStatus::Closing, _) => "the session is ending",
+        (_, EncryptionMode::E2e) => {
+            "the session is end-to-end encrypted: nobody but its two ends can see it"
+        }
+        (SessionStatus::Opening, _) => "the session has not begun",
+        (SessionStatus::Active, _) => "nobody can join this session",
+    };
+    let failure = Failure::new(Code::Failed, why).named("session_not_attachable");
+    match session.status {
+        SessionStatus::Closed | SessionStatus::Errored => {
+            failure.hint("`svc webtty sessions replay` shows what was recorded")
+        }
+        _ => failure,
+    }
+}
+
+async fn read<T: DeserializeOwned>(
+    api: &Api,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<T, ApiError> {
+    let answer = api.call(method, path, Map::new(), body).await?;
+    serde_json::from_value(answer).map_err(|error| ApiError::Unexpected(error.to_string()))
+}
+
+/// As many as an engine lets wait.
+const MAX_ASKED: usize = 32;
+
+/// How a request ended, in words.
+fn told(how: &str) -> &'static str {
+    match how {
+        "revoked" => "control was taken back",
+        "expired" => "nobody answered in time",
+        _ => "control was refused",
+    }
+}

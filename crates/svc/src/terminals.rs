@@ -1,0 +1,314 @@
+//! What AI clients do with terminals: they list servers, run commands, watch sessions, ask for
+//! control, and type what they were allowed to.
+//!
+//! Everything goes the way of a person: over WebTTY, with the caller's own credential, and with the
+//! name of the AI client beside it. Who watches stays in the session between two calls, in a task of
+//! its own, because control belongs to who takes part; it leaves when it is not asked for a while.
+
+mod exec;
+mod watched;
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ::mcp::{Agent, TerminalAct, TerminalAsk};
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+use client::{
+    Config,
+    api::{Api, Filters},
+};
+use http::{Response, StatusCode};
+use parking_lot::Mutex;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+use terminal::client::inventory;
+
+use self::watched::Watched;
+use crate::failure::Failure;
+
+/// Everybody who watches for an AI client.
+#[derive(Debug, Default)]
+pub(crate) struct Terminals {
+    watched: Mutex<HashMap<Key, Arc<Watched>>>,
+}
+
+/// Whose place in which session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    /// The hash of the token.
+    who: Vec<u8>,
+    engine: String,
+    session: String,
+}
+
+/// Why something was not done, in the terms of the API. The code may be that of an engine.
+#[derive(Debug)]
+struct Refused(Box<Refusal>);
+
+#[derive(Debug)]
+struct Refusal {
+    status: u16,
+    code: String,
+    detail: String,
+    /// The argument at fault.
+    field: Option<&'static str>,
+}
+
+impl Refused {
+    fn new(status: u16, code: &str, detail: impl Into<String>) -> Self {
+        Self(Box::new(Refusal {
+            status,
+            code: code.to_owned(),
+            detail: detail.into(),
+            field: None,
+        }))
+    }
+
+    fn response(&self) -> Response<Bytes> {
+        let Self(refusal) = self;
+        let problem =
+            json!({"code": refusal.code, "detail": refusal.detail, "field": refusal.field});
+        let mut response = Response::new(Bytes::from(problem.to_string()));
+        *response.status_mut() =
+            StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_GATEWAY);
+        response
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Screen {
+    session_id: String,
+    #[serde(default)]
+    wait_seconds: u64,
+    #[serde(default)]
+    leave: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    session_id: String,
+    #[serde(rename = "line")]
+    text: String,
+    #[serde(default)]
+    wait_seconds: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    session_id: String,
+    reason: String,
+    lines: Option<u32>,
+    minutes: Option<u64>,
+}
+
+impl Terminals {
+    /// Does what an AI client asks, at this engine and with this token. The answer is that of a
+    /// request.
+    pub(crate) async fn answer(&self, config: Config, ask: TerminalAsk) -> Response<Bytes> {
+        // A place in a session is of one credential: who signs in as somebody else has none.
+        let who = digest(&SHA256, config.token.expose().as_bytes());
+        let who = who.as_ref().to_vec();
+        match Box::pin(self.act(config, who, ask)).await {
+            Ok(value) => Response::new(value.to_string().into()),
+            Err(refusal) => refusal.response(),
+        }
+    }
+
+    /// Everybody leaves.
+    pub(crate) async fn end(&self) {
+        let all: Vec<_> = self.watched.lock().drain().collect();
+        for (_, watched) in all {
+            watched.leave().await;
+        }
+    }
+
+    async fn act(&self, config: Config, who: Vec<u8>, ask: TerminalAsk) -> Result<Value, Refused> {
+        let TerminalAsk {
+            act,
+            arguments,
+            agent,
+        } = ask;
+        match act {
+            TerminalAct::List => {
+                let servers = servers(&config).await?;
+                Ok(json!({ "servers": servers }))
+            }
+            TerminalAct::Exec => exec::exec(config, read(arguments)?, &agent).await,
+            TerminalAct::Screen => {
+                let asked: Screen = read(arguments)?;
+                let key = key(who, &config, asked.session_id);
+                let watched = self.find_or_join(&key, config, &agent).await?;
+                let wait = Duration::from_secs(asked.wait_seconds.min(MAX_WAIT));
+                let shown = watched.screen(wait).await;
+                if asked.leave || shown.is_none() {
+                    self.forget(&key, &watched);
+                    watched.leave().await;
+                }
+                shown.ok_or_else(gone)
+            }
+            TerminalAct::RequestControl => {
+                let asked: Request = read(arguments)?;
+                let key = key(who, &config, asked.session_id);
+                let watched = self.find_or_join(&key, config, &agent).await?;
+                let ask = crate::joined::Ask {
+                    // Whose account it is, the person sees; that it is not they themselves, here.
+                    reason: Some(format!("{} (AI client): {}", agent.name, asked.reason)),
+                    lines: asked.lines.or(asked.minutes.is_none().then_some(1)),
+                    seconds: asked.minutes.map(|minutes| minutes.saturating_mul(60)),
+                };
+                let request = watched.ask(ask).await.ok_or_else(gone)?;
+                request.map_err(|failure| told(&failure))
+            }
+            TerminalAct::Type => {
+                let asked: Line = read(arguments)?;
+                if asked.text.chars().any(char::is_control) {
+                    let why = "a line has no control characters; its end is added";
+                    return Err(invalid("line", why));
+                }
+                let key = key(who, &config, asked.session_id);
+                let watched = self.find(&key).ok_or_else(no_control)?;
+                let wait = Duration::from_secs(asked.wait_seconds.min(MAX_WAIT));
+                let typed = watched.type_line(asked.text, wait).await;
+                typed.ok_or_else(gone)?.map_err(|()| no_control())
+            }
+        }
+    }
+
+    fn find(&self, key: &Key) -> Option<Arc<Watched>> {
+        let mut watched = self.watched.lock();
+        // Who has ended takes no place; what they saw last was told.
+        watched.retain(|_, watched| !watched.is_over());
+        watched.get(key).cloned()
+    }
+
+    async fn find_or_join(
+        &self,
+        key: &Key,
+        config: Config,
+        agent: &Agent,
+    ) -> Result<Arc<Watched>, Refused> {
+        if let Some(watched) = self.find(key) {
+            return Ok(watched);
+        }
+        let (all, own) = {
+            let watched = self.watched.lock();
+            let own = watched.keys().filter(|known| known.who == key.who);
+            (watched.len(), own.count())
+        };
+        if all >= MOST || own >= MOST_OF_ONE {
+            let why = "you take part in as many sessions as one may; leave one: \
+                       svc_webtty_session_screen with leave";
+            return Err(Refused::new(409, "too_many_sessions", why));
+        }
+        let about = about(agent);
+        let joined = crate::joined::Joined::join(&config, &key.session, Some(about)).await;
+        let joined = joined.map_err(|failure| told(&failure))?;
+        let started = Arc::new(Watched::start(key.session.clone(), joined));
+        // Of two calls at the same time, the later one leaves again when it is dropped.
+        let mut watched = self.watched.lock();
+        let kept = watched.entry(key.clone()).or_insert(started);
+        Ok(Arc::clone(kept))
+    }
+
+    fn forget(&self, key: &Key, over: &Arc<Watched>) {
+        let mut watched = self.watched.lock();
+        if watched
+            .get(key)
+            .is_some_and(|known| Arc::ptr_eq(known, over))
+        {
+            watched.remove(key);
+        }
+    }
+}
+
+/// The servers of an engine.
+async fn servers(config: &Config) -> Result<Vec<inventory::Server>, Refused> {
+    let api = Api::new(config).map_err(|error| told(&error.into()))?;
+    let tunnels = api.tunnels(&Filters::new(), None).await;
+    let tunnels = tunnels.map_err(|error| told(&error.into()))?;
+    Ok(inventory::servers(&tunnels))
+}
+
+/// What is known of an AI client, for who looks at the session.
+fn about(agent: &Agent) -> Map<String, Value> {
+    let fields = [
+        ("origin", "api"),
+        ("initiator_kind", "agent"),
+        ("agent_name", &agent.name),
+        ("agent_version", &agent.version),
+    ];
+    let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    fields
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect()
+}
+
+fn key(who: Vec<u8>, config: &Config, session: String) -> Key {
+    Key {
+        who,
+        engine: config.engine.to_string(),
+        session,
+    }
+}
+
+fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Refused> {
+    serde_json::from_value(Value::Object(arguments))
+        .map_err(|error| invalid("arguments", error.to_string()))
+}
+
+fn invalid(argument: &'static str, why: impl Into<String>) -> Refused {
+    let mut refusal = Refused::new(400, "invalid_request", why);
+    refusal.0.field = Some(argument);
+    refusal
+}
+
+fn gone() -> Refused {
+    let why = "The session has ended, or you left it.";
+    Refused::new(409, "session_not_active", why)
+}
+
+/// What is missing for typing, and how one comes by it.
+fn no_control() -> Refused {
+    let why = "Nothing was typed: you do not have control of this session. Ask for it with \
+               svc_webtty_control_request_create (a reason, and lines or minutes), then call \
+               svc_webtty_session_screen with wait_seconds until control.state is held; a person \
+               decides. Then type.";
+    Refused::new(409, "control_required", why)
+}
+
+/// A failure of a command as a problem.
+fn told(failure: &Failure) -> Refused {
+    use crate::failure::Code;
+    let status = match failure.code() {
+        Code::Refused => 403,
+        Code::Usage => 400,
+        Code::Conflict => 409,
+        Code::NotAvailable => 501,
+        Code::Failed | Code::OutputClosed => 502,
+    };
+    let mut detail = failure.message().to_owned();
+    if let Some(hint) = failure.next_step() {
+        detail.push_str("; ");
+        detail.push_str(hint);
+    }
+    Refused::new(status, failure.name(), detail)
+}
+
+/// Who waited since `from` for so long, or may still.
+fn left(from: Instant, wait: Duration) -> Duration {
+    wait.saturating_sub(from.elapsed())
+}
+
+/// A client gives up a call after half a minute or so.
+const MAX_WAIT: u64 = 25;
+/// Sessions that one process watches: each is a connection and a screen.
+const MOST: usize = 256;
+/// Sessions that one caller watches.
+const MOST_OF_ONE: usize = 8;

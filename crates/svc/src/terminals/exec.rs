@@ -1,0 +1,285 @@
+//! One command on a server, from its begin to its end.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ::mcp::Agent;
+use bytes::Bytes;
+use client::Config;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use terminal::client::{
+    Endpoint, Event, Request, Session, SessionError, Url,
+    inventory::{self, Server},
+};
+use tokio::time::{Instant, sleep_until};
+use tty::message::{self, Environment, Options, Stream, User, Username, Workdir};
+use types::webtty::Transport;
+
+use super::{Refused, servers};
+use crate::failure::chain;
+
+/// What is asked for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Exec {
+    server: String,
+    command: Vec<String>,
+    stdin: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    workdir: Option<String>,
+    user: Option<String>,
+    purpose: Option<String>,
+    timeout_seconds: u64,
+}
+
+/// Runs it.
+pub(super) async fn exec(config: Config, asked: Exec, agent: &Agent) -> Result<Value, Refused> {
+    let servers = servers(&config).await?;
+    let wanted = asked.server.strip_prefix("svc://").unwrap_or(&asked.server);
+    let server = inventory::find(&servers, wanted).map_err(|error| {
+        let detail = format!("{error}; svc_webtty_list names those that are online");
+        failed(404, "webtty_server_not_found", &detail)
+    })?;
+    if server.requires_seal() {
+        let why = "This server takes end-to-end encrypted sessions alone, and those are between it \
+                   and a person's own program: `svc webtty exec`.";
+        return Err(failed(501, "webtty_e2e", why));
+    }
+    let endpoint = endpoint(server, config, &asked, agent)?;
+    let limit = Duration::from_secs(asked.timeout_seconds.clamp(1, MAX_SECONDS));
+    let (command, stdin) = (command(&asked), asked.stdin);
+    run(endpoint, command, stdin, limit).await
+}
+
+async fn run(
+    endpoint: Endpoint,
+    command: message::Config,
+    stdin: Option<String>,
+    limit: Duration,
+) -> Result<Value, Refused> {
+    let began = Instant::now();
+    let mut request = Request::new(command);
+    // A call ends before anybody comes back.
+    request.comes_back = false;
+    let (mut session, input) = Session::start(endpoint, request);
+    let typing = async {
+        if let Some(stdin) = stdin {
+            input.typed(Bytes::from(stdin)).await;
+        }
+        input.end().await;
+        std::future::pending::<()>().await;
+    };
+    tokio::pin!(typing);
+    let mut output = [Kept::default(), Kept::default()];
+    let mut session_id = None;
+    let ended = loop {
+        tokio::select! {
+            event = session.event() => match event {
+                Some(Event::Opened { session_id: id }) => session_id = id,
+                Some(Event::Output(stream, bytes)) => {
+                    let [stdout, stderr] = &mut output;
+                    let kept = if stream == Stream::Stderr { stderr } else { stdout };
+                    kept.push(&bytes);
+                }
+                Some(Event::Ended(ended)) => break Some(ended),
+                Some(_) => {}
+                None => break Some(Err(SessionError::HungUp)),
+            },
+            () = &mut typing => {}
+            () = sleep_until(began + limit) => break None,
+        }
+    };
+    let exit_code = match ended {
+        Some(Ok(ended)) => Some(ended.code),
+        Some(Err(error)) => return Err(broken(&error)),
+        None => {
+            session.leave().await;
+            None
+        }
+    };
+    let [stdout, stderr] = output;
+    let cut = [("stdout", &stdout), ("stderr", &stderr)].into_iter();
+    let cut: Map<String, Value> = cut
+        .filter(|(_, kept)| kept.left_out > 0)
+        .map(|(name, kept)| (name.to_owned(), kept.left_out.into()))
+        .collect();
+    Ok(json!({
+        "exit_code": exit_code,
+        "stdout": stdout.text(),
+        "stderr": stderr.text(),
+        "truncated": cut,
+        "timed_out": exit_code.is_none(),
+        "duration_ms": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "session_id": session_id,
+    }))
+}
+
+/// The way to a server, with what is said about the session where it is managed.
+fn endpoint(
+    server: &Server,
+    config: Config,
+    asked: &Exec,
+    agent: &Agent,
+) -> Result<Endpoint, Refused> {
+    if server.publish && !server.host.is_empty() {
+        let address = format!("wss://{}{}", server.host, server.exec_path);
+        let mut url = Url::parse(&address)
+            .map_err(|error| failed(502, "webtty_address", &format!("{address} is {error}")))?;
+        if server.managed {
+            let said = [
+                ("session_mode", "non-interactive"),
+                ("origin", "api"),
+                ("initiator_kind", "agent"),
+                ("agent_name", &agent.name),
+                ("agent_version", &agent.version),
+                ("purpose", asked.purpose.as_deref().unwrap_or_default()),
+            ];
+            for (name, value) in said.into_iter().filter(|(_, value)| !value.is_empty()) {
+                let value: String = value.chars().take(MAX_SAID).collect();
+                let value = percent_encoding::utf8_percent_encode(&value, QUERY_VALUE);
+                url = url.with_parameter(name, &value.to_string());
+            }
+        }
+        return Ok(Endpoint::Url {
+            url,
+            bearer: Some(config.token),
+            trust: config.trust,
+        });
+    }
+    // An engine that manages sessions speaks frames to whoever dials, whatever the server speaks.
+    let transport = if server.managed {
+        Transport::Plain
+    } else {
+        server.transport.unwrap_or(Transport::Websocket)
+    };
+    Ok(Endpoint::Private {
+        config: Box::new(config),
+        tunnel: server.tunnel_id.clone(),
+        transport,
+        path: server.exec_path.clone(),
+    })
+}
+
+fn command(asked: &Exec) -> message::Config {
+    let variables = asked.env.iter();
+    message::Config {
+        options: Some(Options {
+            interactive: asked.stdin.is_some(),
+            allocate_tty: false,
+            send_heartbeat: true,
+        }),
+        cmd_args: asked.command.clone(),
+        env_vars: variables
+            .map(|(key, value)| Environment {
+                key: key.clone(),
+                value: value.clone(),
+            })
+            .collect(),
+        workdir: asked.workdir.clone().map(|value| Workdir { value }),
+        username: asked.user.clone().map(|user| Username {
+            payload: Some(User::Name(user)),
+        }),
+    }
+}
+
+/// The beginning of a stream: what a command says first tells what it does.
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    left_out: usize,
+}
+
+impl Kept {
+    fn push(&mut self, bytes: &[u8]) {
+        let room = MAX_OUTPUT.saturating_sub(self.bytes.len()).min(bytes.len());
+        let (kept, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+        self.bytes.extend_from_slice(kept);
+        self.left_out = self.left_out.saturating_add(rest.len());
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+fn broken(error: &SessionError) -> Refused {
+    use terminal::client::ConnectionError;
+    if let SessionError::Connection(ConnectionError::Refused(problem)) = error {
+        let code = match problem.code.as_str() {
+            "" => "webtty_refused",
+            code => code,
+        };
+        return Refused::new(problem.status, code, problem.to_string());
+    }
+    failed(502, "webtty_session", &chain(error))
+}
+
+fn failed(status: u16, code: &str, detail: &str) -> Refused {
+    Refused::new(status, code, detail)
+}
+
+/// More of it a model does not read.
+const MAX_OUTPUT: usize = 64 * 1024;
+/// Longer than a client waits for a call.
+const MAX_SECONDS: u64 = 120;
+/// As much as an engine takes of a text about a session, in the longest characters.
+const MAX_SAID: usize = 64;
+
+/// What stays as it is in a value of a query: what is unreserved (RFC 3986, section 2.3).
+const QUERY_VALUE: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_of_a_long_output_is_kept() {
+        let mut kept = Kept::default();
+        kept.push(&vec![b'x'; MAX_OUTPUT - 1]);
+        kept.push(b"yz");
+        assert_eq!((kept.bytes.len(), kept.left_out), (MAX_OUTPUT, 1));
+        assert!(kept.text().ends_with('y'));
+    }
+
+    #[test]
+    fn a_managed_session_is_told_who_acts() {
+        let server = Server {
+            managed: true,
+            publish: true,
+            host: "build.t.engine.example:8443".to_owned(),
+            exec_path: "/".to_owned(),
+            ..Server::default()
+        };
+        let asked = Exec {
+            server: "build".to_owned(),
+            command: vec!["id".to_owned()],
+            stdin: None,
+            env: BTreeMap::new(),
+            workdir: None,
+            user: None,
+            purpose: Some("look & see".to_owned()),
+            timeout_seconds: 1,
+        };
+        let agent = Agent {
+            name: "helpful client".to_owned(),
+            version: String::new(),
+        };
+        let config = Config::new(
+            "engine.example:8443".parse().unwrap(),
+            client::Token::new("t"),
+        );
+        let Ok(Endpoint::Url { url, .. }) = endpoint(&server, config, &asked, &agent) else {
+            panic!("no address");
+        };
+        assert_eq!(
+            url.to_string(),
+            "wss://build.t.engine.example:8443/?session_mode=non-interactive&origin=api\
+             &initiator_kind=agent&agent_name=helpful%20client&purpose=look%20%26%20see"
+        );
+    }
+}

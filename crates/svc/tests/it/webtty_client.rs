@@ -1,0 +1,9 @@
+//! `svc webtty` from the side of the person: the program, and a server on a real socket.
+
+mod exec;
+mod files;
+mod keys;
+mod sealed;
+mod served;
+mod terminal;
+mod tunnels;

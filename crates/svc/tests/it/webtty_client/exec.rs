@@ -1,0 +1,169 @@
+//! `svc webtty exec`, and `client` on pipes.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::super::program::Home;
+use super::served::{Options, Served};
+
+/// WT-1: what a command said and how it ended, as one object; the exit code is its own.
+#[tokio::test]
+async fn a_command_is_told_as_json_and_mirrored() {
+    let home = Home::new();
+    let served = Served::start(home.path(), Options::default()).await;
+    let url = served.url();
+    let script = "echo out; echo err >&2; pwd; echo $GREETING; exit 3";
+    let args = [
+        "webtty",
+        "exec",
+        &url,
+        "-w",
+        "/usr",
+        "-e",
+        "GREETING=a b=c",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let ended = home.run(&args).await;
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let mut told: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert!(told["duration_ms"].is_u64(), "{told}");
+    told.as_object_mut().unwrap().remove("duration_ms");
+    assert_eq!(
+        told,
+        json!({
+            "url": format!("{url}/"), "command": ["sh", "-c", script], "exit_code": 3,
+            "stdout": "out\n/usr\na b=c\n", "stderr": "err\n", "reason": "exited",
+        })
+    );
+    assert_eq!(ended.stderr, "");
+}
+
+#[tokio::test]
+async fn text_is_shown_as_it_comes_and_stdin_is_passed_where_it_is_asked_for() {
+    let home = Home::new();
+    let served = Served::start(home.path(), Options::default()).await;
+    let url = served.url();
+    let script = "cat; echo done >&2";
+    let args = [
+        "webtty", "exec", &url, "-i", "-o", "text", "--", "sh", "-c", script,
+    ];
+    let input = vec![b'x'; 700_000];
+    let ended = home.run_with_input(&args, &input).await;
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.stdout.len(), input.len());
+    assert_eq!(ended.stderr, "done\n");
+    // Without the flag, there is nothing to read.
+    let args = ["webtty", "exec", &url, "-o", "text", "--", "cat"];
+    let ended = home.run_with_input(&args, b"unread").await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""));
+    // A client on pipes does both.
+    let args = [
+        "webtty",
+        "client",
+        &url,
+        "--",
+        "sh",
+        "-c",
+        "read a; echo got $a; exit 9",
+    ];
+    let ended = home.run_with_input(&args, b"it\n").await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(9), "got it\n"));
+}
+
+#[tokio::test]
+async fn signals_go_to_the_command_and_come_from_it() {
+    let home = Home::new();
+    let served = Served::start(home.path(), Options::default()).await;
+    let url = served.url();
+    let args = ["webtty", "exec", &url, "--", "sh", "-c", "kill -9 $$"];
+    let ended = home.run(&args).await;
+    assert_eq!(ended.code, Some(137), "{ended:?}");
+    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(
+        (&told["signal"], &told["exit_code"]),
+        (&json!("KILL"), &json!(137))
+    );
+
+    let script = "trap 'echo trapped; exit 4' INT; echo ready; while :; do sleep 0.05; done";
+    let args = [
+        "webtty", "exec", &url, "-o", "text", "--", "sh", "-c", script,
+    ];
+    let mut running = home.start(&args);
+    running.until("ready").await;
+    running.signal(Signal::SIGINT);
+    let ended = running.ended().await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(4), "trapped\n"));
+}
+
+#[tokio::test]
+async fn a_command_that_takes_too_long_is_ended() {
+    let home = Home::new();
+    let served = Served::start(home.path(), Options::default()).await;
+    let url = served.url();
+    let args = [
+        "webtty",
+        "exec",
+        &url,
+        "--timeout",
+        "500ms",
+        "-o",
+        "json",
+        "--",
+        "sleep",
+        "60",
+    ];
+    let ended = home.run(&args).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
+    let told: Value = serde_json::from_str(&ended.stderr).unwrap();
+    assert_eq!(told["error"]["code"], "webtty_timeout");
+}
+
+#[tokio::test]
+async fn what_cannot_be_reached_or_started_is_told() {
+    let home = Home::new();
+    let served = Served::start(
+        home.path(),
+        Options {
+            token: Some("sesame"),
+            ..Options::default()
+        },
+    )
+    .await;
+    let url = served.url();
+    let ended = home.run(&["webtty", "exec", &url, "--", "true"]).await;
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.stderr.contains("--auth-token-file"), "{ended:?}");
+    std::fs::write(home.path().join("token"), "sesame\n").unwrap();
+    let with_token = |command: &'static str| {
+        [
+            "webtty",
+            "exec",
+            &url,
+            "--auth-token-file",
+            "token",
+            "--",
+            command,
+        ]
+    };
+    assert_eq!(home.run(&with_token("true")).await.code, Some(0));
+    let ended = home.run(&with_token("no-such-command")).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("error[webtty_refused]"), "{ended:?}");
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("ws://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let ended = home.run(&["webtty", "exec", &nobody, "--", "true"]).await;
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.stderr.contains("error[webtty_unreachable]"),
+        "{ended:?}"
+    );
+    let ended = home
+        .run(&["webtty", "exec", "http://x", "--", "true"])
+        .await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+}

@@ -1,0 +1,90 @@
+//! `svc webtty fs`.
+
+use serde_json::json;
+
+use super::super::program::Home;
+use super::served::{Options, Served};
+
+#[tokio::test]
+async fn files_go_there_and_come_back() {
+    let home = Home::new();
+    let root = home.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let served = Served::start(
+        home.path(),
+        Options {
+            files: Some(root.clone()),
+            ..Options::default()
+        },
+    )
+    .await;
+    let url = served.url();
+    let fs = async |args: &[&str]| {
+        let (command, rest) = args.split_first().unwrap();
+        let args = [&["webtty", "fs", command, &url], rest].concat();
+        home.run(&args).await
+    };
+    assert_eq!(fs(&["mkdir", "/logs"]).await.code, Some(0));
+    assert_eq!(fs(&["mkdir", "/logs"]).await.code, Some(1));
+    let args = ["webtty", "fs", "write", &url, "/logs/a b&c#.txt"];
+    let ended = home.run_with_input(&args, b"hello").await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(
+        std::fs::read(root.join("logs/a b&c#.txt")).unwrap(),
+        b"hello"
+    );
+    let ended = fs(&["read", "logs/a b&c#.txt"]).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "hello"));
+
+    let content = vec![7_u8; 300_000];
+    std::fs::write(home.path().join("local.bin"), &content).unwrap();
+    let ended = fs(&["upload", "local.bin", "/logs/remote.bin"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let listed = fs(&["ls", "/logs", "-o", "json"]).await.json();
+    assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+    assert_eq!(listed[0]["name"], "a b&c#.txt");
+    assert_eq!(listed[1]["size"], json!(300_000));
+    assert!(
+        listed[1]["modified"].as_str().unwrap().ends_with('Z'),
+        "{listed}"
+    );
+    let root_list = fs(&["ls"]).await;
+    assert!(root_list.stdout.starts_with("logs/\t-\t"), "{root_list:?}");
+
+    let ended = fs(&["download", "/logs/remote.bin"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(
+        std::fs::read(home.path().join("remote.bin")).unwrap(),
+        content
+    );
+    // What is here is not written over without being told to.
+    let again = fs(&["download", "/logs/remote.bin"]).await;
+    assert_eq!(again.code, Some(4), "{again:?}");
+    let forced = fs(&["download", "/logs/remote.bin", "--force"]).await;
+    assert_eq!(forced.code, Some(0), "{forced:?}");
+    // One that is not there leaves nothing here.
+    let none = fs(&["download", "/none", "here"]).await;
+    assert_eq!(none.code, Some(1), "{none:?}");
+    assert!(none.stderr.contains("error[file_not_found]"), "{none:?}");
+    let left: Vec<_> = std::fs::read_dir(home.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert!(
+        !left
+            .iter()
+            .any(|name| name.to_string_lossy().contains("part")),
+        "{left:?}"
+    );
+
+    let large = vec![0_u8; 1024 * 1024 + 1];
+    std::fs::write(home.path().join("large"), large).unwrap();
+    let ended = fs(&["upload", "large", "/large"]).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("file_too_large"), "{ended:?}");
+
+    assert_eq!(fs(&["rm", "/logs"]).await.code, Some(2));
+    assert_eq!(fs(&["rm", "/logs/remote.bin"]).await.code, Some(0));
+    assert_eq!(fs(&["rm", "-r", "/logs"]).await.code, Some(0));
+    assert!(!root.join("logs").exists());
+}

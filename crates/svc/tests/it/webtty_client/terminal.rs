@@ -1,0 +1,144 @@
+//! `svc webtty client` on a terminal, as a terminal sees it.
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use nix::sys::signal::Signal;
+use tokio::net::TcpListener;
+use tokio_tungstenite::tungstenite::Message;
+use tty::message::{self, Ack, AckSession, Close, Feature, Heartbeat, Kind, Notice, NoticeKind};
+
+use super::super::{panel::Seen, program::Home};
+use super::served::{Options, Served};
+
+async fn shell(home: &Home, url: &str) -> Seen {
+    let mut seen = Seen::start(home, &["webtty", "client", url, "--", "sh"], 100, 30);
+    seen.until_text("ready> ").await;
+    seen
+}
+
+/// WT-1: a shell with a terminal of its own, whose size follows, whose keys are its own, and whose end
+/// is ours.
+#[tokio::test]
+async fn a_person_has_a_shell_somewhere_else() {
+    let home = Home::new();
+    let served = Served::start(home.path(), Options::default()).await;
+    let mut seen = shell(&home, &served.url()).await;
+    seen.press("echo $((6 * 7)) $TERM; stty size\r");
+    seen.until_text("42 xterm-256color").await;
+    seen.until_text("30 100").await;
+    seen.resize(120, 40);
+    seen.press("until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo si''zed\r");
+    seen.until_text("sized").await;
+    // Ctrl-C ends what runs there, and not this program.
+    seen.press("sh -c 'echo ru\"\"ns; exec sleep 600'\r");
+    seen.until_text("runs").await;
+    seen.press("\u{3}");
+    seen.press("echo sti''ll here\r");
+    seen.until_text("still here").await;
+    seen.press("exit 5\r");
+    let (code, text) = seen.ended().await;
+    assert_eq!(code, Some(5), "{text}");
+    assert!(text.contains("[svc] it ended with exit code 5"), "{text}");
+}
+
+#[tokio::test]
+async fn a_person_hangs_up_with_an_escape() {
+    let home = Home::new();
+    let served = Served::start(home.path(), Options::default()).await;
+    let mut seen = shell(&home, &served.url()).await;
+    seen.press("echo a~.b\r");
+    seen.until_text("a~.b").await;
+    seen.press("~?");
+    seen.until_text("~.  hang up").await;
+    // A program that drew its own screen is cut off, and the screen is given back.
+    seen.press("printf '\\033[?1049h\\033[?25lfull'; sleep 60\r");
+    seen.until(|screen| screen.alternate_screen() && screen.hide_cursor())
+        .await;
+    // What was typed while it sleeps begins a line.
+    seen.press("\r~.");
+    let (code, text) = seen.ended().await;
+    assert_eq!(code, Some(255), "{text}");
+    assert!(text.contains("[svc] hung up"), "{text}");
+}
+
+#[tokio::test]
+async fn a_signal_gives_the_terminal_back() {
+    let home = Home::new();
+    let served = Served::start(home.path(), Options::default()).await;
+    let seen = shell(&home, &served.url()).await;
+    seen.signal(Signal::SIGTERM);
+    let (code, text) = seen.ended().await;
+    assert_eq!(code, Some(143), "{text}");
+}
+
+/// WT-1: the shell outlives its connection, and what was typed meanwhile arrives.
+#[tokio::test]
+async fn a_lost_connection_comes_back_to_the_same_shell() {
+    let home = Home::new();
+    let served = Served::start(home.path(), Options::default()).await;
+    let mut seen = shell(&home, &served.url()).await;
+    seen.press("kept=yes\r");
+    served.cut();
+    seen.until_text("[svc] the connection is lost").await;
+    seen.press("echo kept=$kept\r");
+    seen.until_text("[svc] the connection is back").await;
+    seen.until_text("kept=yes").await;
+    seen.press("exit\r");
+    let (code, text) = seen.ended().await;
+    assert_eq!(code, Some(0), "{text}");
+}
+
+/// WT-2: who has control is asked on a line of its own, by whom and why, and answers with two keys.
+#[tokio::test]
+async fn who_has_control_answers_who_asks_for_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let engine = tokio::spawn(async move {
+        let (stream, _peer) = listener.accept().await.unwrap();
+        let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+        let send = |kind: &Kind| Message::Binary(message::encode(kind).unwrap());
+        let ack = Kind::Ack(Ack {
+            session: Some(AckSession {
+                features: vec![Feature::Notices.into()],
+                ..AckSession::default()
+            }),
+        });
+        socket.send(send(&ack)).await.unwrap();
+        for request_id in ["req_1", "req_2"] {
+            let asks = Kind::Heartbeat(Heartbeat {
+                notice: Some(Box::new(Notice {
+                    kind: NoticeKind::Requested.into(),
+                    request_id: request_id.to_owned(),
+                    user: "ada".to_owned(),
+                    reason: "to fix it".to_owned(),
+                    ..Notice::default()
+                })),
+                ..Heartbeat::default()
+            });
+            socket.send(send(&asks)).await.unwrap();
+        }
+        let mut decisions = Vec::new();
+        while decisions.len() < 2 {
+            if let Message::Binary(bytes) = socket.next().await.unwrap().unwrap()
+                && let Kind::Heartbeat(heartbeat) = message::decode(bytes).unwrap()
+                && let Some(decision) = heartbeat.decision
+            {
+                decisions.push((decision.request_id, decision.grant));
+            }
+        }
+        let close = Kind::Close(Close::default());
+        socket.send(send(&close)).await.unwrap();
+        decisions
+    });
+    let home = Home::new();
+    let mut seen = Seen::start(&home, &["webtty", "client", &url], 100, 30);
+    seen.until(|screen| {
+        let question = "[svc] ada asks for control: to fix it (~y gives it, ~n does not)";
+        screen.contents().matches(question).count() == 2
+    })
+    .await;
+    seen.press("~y~n");
+    let (code, text) = seen.ended().await;
+    assert_eq!(code, Some(0), "{text}");
+    let answers = [("req_1".to_owned(), true), ("req_2".to_owned(), false)];
+    assert_eq!(engine.await.unwrap(), answers);
+}

@@ -1,0 +1,423 @@
+//! `svc webtty sessions`, and the tools of AI clients for terminals, against a real managed engine: a
+//! person at a terminal, somebody who joins, and an AI client who is refused and then let.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    num::NonZero,
+    os::fd::OwnedFd,
+    process::Stdio,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use nix::pty::{Winsize, openpty};
+use serde_json::{Value, json};
+
+use super::{
+    installed::{Up, up},
+    mcp::Client,
+    program::{Ended, Home, Running, SOON},
+};
+
+/// WT-2: a person watches and is refused, then granted control by who has it; an AI client likewise,
+/// for one line; all of it is recorded, with who typed.
+#[tokio::test]
+async fn wt_2_control_is_asked_for_refused_and_granted() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let server = serve(&home).await;
+    let shell = [
+        "webtty",
+        "client",
+        "build",
+        "--",
+        "sh",
+        "-c",
+        "echo ready; exec sh",
+    ];
+    let mut owner = Window::open(&home, &shell);
+    owner.until("ready").await;
+    owner.press("echo begun-$((1+1))\r");
+    owner.until("begun-2").await;
+    let session = only_session(&home).await;
+    let id = session["id"].as_str().unwrap();
+    assert_eq!(session["status"], "active", "{session}");
+
+    // Somebody joins late, and sees what is there.
+    let mut other = Window::open(
+        &home,
+        &["webtty", "sessions", "join", id, "--reason", "to help"],
+    );
+    other.until("begun-2").await;
+    other.until("read-only").await;
+    other.press("x");
+    other.until("typing does nothing yet").await;
+    other.press("~r");
+    owner.until("to help").await;
+    owner.press("\r~n");
+    other.until("control was refused").await;
+    owner.clear(1).await;
+    other.press("~r");
+    owner.until("to help").await;
+    owner.press("\r~y");
+    other.until("you have control").await;
+    other.press("echo other-$((2+2))\r");
+    other.until("other-4").await;
+    owner.until("other-4").await;
+    let requests = home
+        .run(&["webtty", "sessions", "control-requests", id, "-o", "json"])
+        .await
+        .json();
+    let statuses: Vec<_> = requests
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["status"])
+        .collect();
+    assert_eq!(statuses, ["refused", "granted"], "{requests}");
+    let request = requests[1]["id"].as_str().unwrap();
+    let revoke = [
+        "webtty",
+        "sessions",
+        "resolve-control",
+        id,
+        request,
+        "--action",
+        "revoke",
+    ];
+    ok(&home.run(&revoke).await);
+    other.until("control was taken back").await;
+    other.press("~.");
+    assert_eq!(other.ended().await, Some(0));
+
+    // An AI client.
+    let mut agent = Client::start(&home).await;
+    let of = |more: Value| {
+        let mut arguments = more;
+        arguments["project_id"] = json!(up.said("project_id"));
+        arguments["session_id"] = json!(id);
+        arguments
+    };
+    let line = of(json!({"line": "echo agent-$((3+3))"}));
+    let told = agent.bad("svc_webtty_session_type", line.clone()).await;
+    assert!(told.contains("svc_webtty_control_request_create"), "{told}");
+    let screen = agent.good("svc_webtty_session_screen", of(json!({}))).await;
+    assert!(has_row(&screen, "other-4"), "{screen}");
+    assert_eq!(screen["control"]["state"], "none");
+    let told = agent.bad("svc_webtty_session_type", line.clone()).await;
+    assert!(told.contains("control_required"), "{told}");
+    let ask = of(json!({"reason": "to count", "lines": 1}));
+    for (answer, state) in [("\r~n", "refused"), ("\r~y", "held")] {
+        let asked = agent
+            .good("svc_webtty_control_request_create", ask.clone())
+            .await;
+        assert_eq!(asked["status"], "pending", "{asked}");
+        assert_eq!(asked["control_lines"], 1, "{asked}");
+        owner.until("to count").await;
+        // Who asked does not answer, not even with the rights of the person.
+        let own = of(json!({"request_id": asked["id"], "action": "grant"}));
+        let told = agent.bad("svc_webtty_control_request_resolve", own).await;
+        assert!(told.contains("credential"), "{told}");
+        owner.press(answer);
+        let mut screen = Value::Null;
+        while screen["control"]["state"] != state {
+            let wait = of(json!({"wait_seconds": 5}));
+            screen = agent.good("svc_webtty_session_screen", wait).await;
+        }
+        if state == "refused" {
+            owner.clear(2).await;
+        }
+    }
+    let screen = agent.good("svc_webtty_session_type", line.clone()).await;
+    assert!(has_row(&screen, "agent-6"), "{screen}");
+    owner.until("agent-6").await;
+    // One line was granted, and it is over.
+    let told = agent.bad("svc_webtty_session_type", line).await;
+    assert!(told.contains("control_required"), "{told}");
+    let participant = screen["participant_id"].as_str().unwrap();
+
+    owner.press("exit 7\r");
+    assert_eq!(owner.ended().await, Some(7));
+    recorded(&home, id, participant).await;
+    agent.leave().await;
+    assert_eq!(server.terminate().await.code, Some(0));
+    up.stop().await;
+}
+
+/// An AI client runs one command; the session says who acted.
+#[tokio::test]
+async fn an_agent_runs_a_command_on_a_server() {
+    let home = Home::new();
+    let up: Up = up(&home, &[]).await;
+    let server = serve(&home).await;
+    let mut agent = Client::start(&home).await;
+    let project = up.said("project_id").to_owned();
+    let servers = agent
+        .good("svc_webtty_list", json!({"project_id": project}))
+        .await;
+    assert_eq!(servers["servers"][0]["target"], "build", "{servers}");
+    let exec = json!({
+        "project_id": project, "server": "build", "command": ["sh", "-c", "cat; echo no >&2; exit 3"],
+        "stdin": "given",
+    });
+    let done = agent.good("svc_webtty_exec", exec).await;
+    assert_eq!(
+        (&done["exit_code"], &done["timed_out"]),
+        (&json!(3), &json!(false)),
+        "{done}"
+    );
+    assert_eq!(
+        (&done["stdout"], &done["stderr"]),
+        (&json!("given"), &json!("no\n")),
+        "{done}"
+    );
+    let slow = json!({
+        "project_id": project, "server": "build", "command": ["sleep", "60"], "timeout_seconds": 1,
+    });
+    let done = agent.good("svc_webtty_exec", slow).await;
+    assert_eq!(done["timed_out"], true, "{done}");
+    let told = agent
+        .bad(
+            "svc_webtty_exec",
+            json!({"project_id": project, "server": "nobody", "command": ["id"]}),
+        )
+        .await;
+    assert!(told.contains("svc_webtty_list"), "{told}");
+    agent.leave().await;
+    assert_eq!(server.terminate().await.code, Some(0));
+    up.stop().await;
+}
+
+/// What the recording of the first test holds, and what is made of it.
+async fn recorded(home: &Home, id: &str, participant: &str) {
+    let events = home
+        .run(&["webtty", "sessions", "events", id, "-o", "json"])
+        .await
+        .json();
+    let typed = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|event| event["stream_type"] == "stdin" && event["participant_id"] == participant);
+    assert!(typed, "{events}");
+    let verified = home
+        .run(&["webtty", "sessions", "verify", id, "-o", "json"])
+        .await
+        .json();
+    assert_eq!(
+        (&verified["whole"], &verified["end_is_known"]),
+        (&json!(true), &json!(true))
+    );
+    let text = home.run(&["webtty", "sessions", "export", id]).await;
+    ok(&text);
+    assert!(text.stdout.contains("agent-6"), "{text:?}");
+    let args = [
+        "webtty",
+        "sessions",
+        "export",
+        id,
+        "--format",
+        "ndjson",
+        "--include-stdin",
+    ];
+    ok(&home
+        .run(&[&args[..], &["--file", "kept.ndjson"]].concat())
+        .await);
+    let file = ["webtty", "sessions", "verify", id, "--file", "kept.ndjson"];
+    let whole = home.run(&file).await;
+    ok(&whole);
+    let kept = std::fs::read_to_string(home.path().join("kept.ndjson")).unwrap();
+    let without: Vec<_> = kept
+        .lines()
+        .enumerate()
+        .filter(|(at, _)| *at != 5)
+        .collect();
+    let without: Vec<_> = without.into_iter().map(|(_, line)| line).collect();
+    std::fs::write(home.path().join("kept.ndjson"), without.join("\n")).unwrap();
+    let broken = home.run(&file).await;
+    assert_eq!(broken.code, Some(1), "{broken:?}");
+    assert!(broken.stderr.contains("recording_broken"), "{broken:?}");
+    let found = home
+        .run(&["webtty", "sessions", "search", "AGENT-6", "-o", "json"])
+        .await
+        .json();
+    assert_eq!(found["hits"][0]["session_id"], id, "{found}");
+
+    let mut replay = Window::open(
+        home,
+        &[
+            "webtty",
+            "sessions",
+            "replay",
+            id,
+            "--speed",
+            "100",
+            "--idle-limit",
+            "100ms",
+        ],
+    );
+    replay.until("the end").await;
+    replay.until("agent-6").await;
+    replay.press("q");
+    assert_eq!(replay.ended().await, Some(0));
+    let without_terminal = home.run(&["webtty", "sessions", "replay", id]).await;
+    assert!(
+        without_terminal.stderr.contains("no_terminal"),
+        "{without_terminal:?}"
+    );
+
+    ok(&home
+        .run(&["webtty", "sessions", "delete-recording", id, "--yes"])
+        .await);
+    let gone = home.run(&["webtty", "sessions", "export", id]).await;
+    assert_eq!(gone.code, Some(1), "{gone:?}");
+}
+
+/// A registered server that is online.
+async fn serve(home: &Home) -> Running {
+    let create = [
+        "webtty", "server", "create", "build", "--enroll", "-o", "json",
+    ];
+    let made = home.run(&create).await.json();
+    let id = made["id"].as_str().unwrap();
+    let mut server = home.start(&[
+        "webtty",
+        "server",
+        "--server-id",
+        id,
+        "--execution-mode",
+        "spawn",
+        "-o",
+        "json",
+    ]);
+    server.json_where(|line| line["status"] == "online").await;
+    server
+}
+
+async fn only_session(home: &Home) -> Value {
+    let list = [
+        "webtty", "sessions", "list", "--status", "active", "-o", "json",
+    ];
+    let sessions = home.run(&list).await.json();
+    assert_eq!(sessions.as_array().unwrap().len(), 1, "{sessions}");
+    sessions[0].clone()
+}
+
+/// CP-12: a registered server that has no tunnel is away for a reason, which is told.
+#[tokio::test]
+async fn cp_12_a_server_that_is_away_says_why() {
+    let home = Home::new();
+    let _up = up(&home, &[]).await;
+    let made = ["webtty", "server", "create", "build", "-o", "json"];
+    let made = home.run(&made).await.json();
+    let id = made["id"].as_str().unwrap();
+    for (change, told) in [
+        (None, "is not enrolled yet"),
+        (Some("enroll"), "is offline"),
+        (Some("suspend"), "is suspended"),
+        (Some("resume"), "is offline"),
+    ] {
+        if let Some(change) = change {
+            ok(&home.run(&["webtty", "server", change, "build"]).await);
+        }
+        for name in ["build", id] {
+            let away = home.run(&["webtty", "exec", name, "--", "true"]).await;
+            let code = "error[webtty_server_offline]";
+            assert!(away.stderr.contains(code), "{away:?}");
+            assert!(away.stderr.contains(told), "{away:?}");
+        }
+    }
+    let none = home.run(&["webtty", "exec", "built", "--", "true"]).await;
+    assert!(
+        none.stderr.contains("error[webtty_server_not_found]"),
+        "{none:?}"
+    );
+}
+
+fn has_row(screen: &Value, text: &str) -> bool {
+    let rows = screen["rows"].as_array().unwrap();
+    rows.iter().any(|row| row.as_str().unwrap().contains(text))
+}
+
+fn ok(ended: &Ended) {
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+/// A command at a terminal of its own, and what that shows.
+struct Window {
+    child: tokio::process::Child,
+    keys: File,
+    shown: Arc<Mutex<vt100::Parser>>,
+}
+
+impl Window {
+    fn open(home: &Home, args: &[&str]) -> Self {
+        let size = Winsize {
+            ws_row: 30,
+            ws_col: 160,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        let pty = openpty(&size, None).unwrap();
+        let (master, slave): (OwnedFd, OwnedFd) = (pty.master, pty.slave);
+        let end = || Stdio::from(slave.try_clone().unwrap());
+        let mut command = home.command(args);
+        let command = command.env("TERM", "xterm").env("PS1", "$ ");
+        let child = command
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        let side = |cells| NonZero::new(cells).unwrap();
+        let shown = Arc::new(Mutex::new(vt100::Parser::new(side(30), side(160), 0)));
+        let keys = File::from(master);
+        let (mut from, to) = (keys.try_clone().unwrap(), Arc::clone(&shown));
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // The other end is closed, which Linux tells as an error after the last byte.
+            while let Ok(read) = from.read(&mut buffer) {
+                if read == 0 {
+                    break;
+                }
+                to.lock().unwrap().process(&buffer[..read]);
+            }
+        });
+        Self { child, keys, shown }
+    }
+
+    /// Waits until the terminal shows a text.
+    async fn until(&mut self, text: &str) {
+        let by = Instant::now() + SOON;
+        loop {
+            let contents = self.shown.lock().unwrap().screen().contents();
+            if contents.contains(text) {
+                return;
+            }
+            assert!(Instant::now() < by, "no {text:?} in\n{contents}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Has the shell clear the screen, so that what comes next is told from what was there.
+    async fn clear(&mut self, number: u32) {
+        self.press(&format!(
+            "printf '\\033[2J\\033[H'cleared-$(({number}+0))-\r"
+        ));
+        self.until(&format!("cleared-{number}-")).await;
+    }
+
+    async fn ended(mut self) -> Option<i32> {
+        let ended = tokio::time::timeout(SOON, self.child.wait()).await;
+        let shown = self.shown.lock().unwrap().screen().contents();
+        ended
+            .unwrap_or_else(|_| panic!("it goes on: {shown}"))
+            .unwrap()
+            .code()
+    }
+}
