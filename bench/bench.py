@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 os.environ["PATH"] = ":".join([os.environ.get("BENCH_PATH", ""), os.environ["PATH"], "/usr/local/sbin", "/usr/sbin"])
 
-import contenders, distance, fanout, isolate, service, states, syscalls, workloads      # noqa: E402 (they use PATH)
+import contenders, distance, fanout, isolate, results, service, states, syscalls, workloads      # noqa: E402 (they use PATH)
 from processes import flat, measured, memory, quiet                                      # noqa: E402
 from report import report                                                               # noqa: E402
 
@@ -26,7 +26,7 @@ QUICK = {"direct", "nginx2", "nginx2-stream", "rathole-tls", "wstunnel-tls", "ss
 
 class Run:
     def __init__(self, args):
-        self.args, self.missing = args, {}
+        self.args, self.missing, self.rounds_before = args, {}, 0
         named = args.only.split(",") if args.only else None
         self.work = args.work.split(",") if args.work else [w for w in WORK if not (args.quick and w == "many1000")]
         if unknown := set(self.work) - set(WORK) - set(workloads.NAMED):
@@ -51,6 +51,10 @@ class Run:
     def go(self):
         out = Path(self.args.out)
         out.mkdir(parents=True, exist_ok=True)
+        before = results.before(out) if self.args.more else None
+        if before:
+            # Its rounds are followed by ours, and what it missed it still does.
+            self.rounds_before, self.missing = before.rounds(), before.meta["missing"] | self.missing
         with open(out / "raw.jsonl", "a" if self.args.more else "w") as self.raw:
             isolate.network()
             service.pki()
@@ -107,13 +111,17 @@ class Run:
             anchor, ours = fanout.anchor(), next(c for c in self.contenders if c["name"] == "svc")
             if anchor["missing"]:
                 self.missing["nchan"] = f"no {', '.join(anchor['missing'])}"
-            for number in range(1, self.args.rounds + 1):
+            for number in self.numbers():
                 for c in [ours] + ([] if anchor["missing"] else [anchor]):
                     self.attempt(c["name"], fanout.WORK, lambda: fanout.do(c, self.services, self.args), number)
         self.write({"meta": meta(self.args, self.missing)})
 
+    def numbers(self):
+        """Of this run's rounds."""
+        return range(self.rounds_before + 1, self.rounds_before + self.args.rounds + 1)
+
     def rounds(self):
-        for number in range(1, self.args.rounds + 1):
+        for number in self.numbers():
             random.shuffle(self.contenders)
             for c0 in self.contenders:
                 todo = [w for w in self.work if w in workloads.WORK + workloads.NAMED and workloads.wants(c0, w)]
@@ -151,7 +159,8 @@ def meta(args, missing):
     model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     memory_kb = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])
     congestion = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
-    machine = f"{os.cpu_count()} cores of {model[1] if model else os.uname().machine}, {memory_kb / 2**20:.0f} GiB, Linux {os.uname().release.split("-")[0]}, TCP {congestion}; everything on loopback but where distance is named."
+    kernel = os.uname().release.split("-")[0]
+    machine = f"{os.cpu_count()} cores of {model[1] if model else os.uname().machine}, {memory_kb / 2**20:.0f} GiB, Linux {kernel}, TCP {congestion}; everything on loopback but where distance is named."
     versions = {}
     for name, cmd in {"nginx": ["nginx", "-v"], "haproxy": ["haproxy", "-v"], "OpenSSH": ["ssh", "-V"], "rathole": ["rathole", "--version"], "bore": ["bore", "--version"],
                       "wstunnel": ["wstunnel", "--version"], "frp": ["frps", "--version"], "chisel": ["chisel", "--version"], "wrk": ["wrk", "-v"], "h2load": ["h2load", "--version"]}.items():
@@ -162,7 +171,7 @@ def meta(args, missing):
     for name in ("chisel",):
         if shutil.which(name) and versions.get(name, "0.0").startswith("0.0") and (pin := re.search(rf"/{name} v([\d.]+)", (HERE / "peers/go.mod").read_text())):
             versions[name] = pin[1]
-    return {"date": datetime.date.today().isoformat(), "rounds": args.rounds, "secs": args.secs, "profile": args.profile, "machine": machine, "missing": missing,
+    return {"date": datetime.date.today().isoformat(), "secs": args.secs, "profile": args.profile, "machine": machine, "missing": missing,
             "commit": text(say("git", "describe", "--always", "--dirty", "--abbrev=10")) or "?", "versions": versions}
 
 
@@ -175,7 +184,7 @@ def main():
     a.add_argument("--secs", type=float, default=None, help="of each load: 2; 1 with --quick")
     a.add_argument("--mib", type=int, default=None, help="of a body: 512; 256 with --quick")
     a.add_argument("--quick", action="store_true", help="a look: fewer contenders, one round, three distances")
-    a.add_argument("--more", action="store_true", help="keep the results of the run before")
+    a.add_argument("--more", action="store_true", help="add to the results of the run before")
     a.add_argument("--quiet", type=float, default=10, help="seconds to wait for quiet cores before each contender")
     a.add_argument("--max-foreign", type=float, default=0.15, help="share of the machine that others may use in a run that counts")
     a.add_argument("--out", default=str(HERE / "results"))

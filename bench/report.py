@@ -35,7 +35,9 @@ def table(heads, rows):
 
 def head(res):
     m, f = res.meta, sorted(res.foreign)
-    lines = [f"{m.get('date', '')}, {m.get('rounds', '?')} interleaved rounds of {m.get('secs', '?')} s, build `{m.get('profile', '?')}` of {m.get('commit', '?')}. {m.get('machine', '')}", ""]
+    least, most = res.counts()
+    rounds = f"{least} to {most}" if least < most else f"{most}"
+    lines = [f"{m.get('date', '')}, {rounds} interleaved rounds of {m.get('secs', '?')} s, build `{m.get('profile', '?')}` of {m.get('commit', '?')}. {m.get('machine', '')}", ""]
     lines.append("Versions: " + ", ".join(f"{k} {v}" for k, v in m.get("versions", {}).items()) + ".")
     if f:
         lines.append(f"\nOthers used {f[len(f) // 2]:.0%} of the machine (median), {f[-1]:.0%} at most, over {len(f)} measurements; runs above {res.limit:.0%} count only where there are no others.")

@@ -2,6 +2,13 @@
 import json, statistics
 from pathlib import Path
 
+import workloads
+
+
+def before(out):
+    """The run before, if there was one."""
+    return Results(out, 1) if (Path(out) / "raw.jsonl").exists() else None
+
 
 class Results:
     """The measurements of `raw.jsonl`. Where a measure has quiet runs, the noisy ones are left out."""
@@ -21,6 +28,15 @@ class Results:
             self.runs.setdefault((name, work), {})[d["round"]] = r
             self.foreign += [r["foreign"]] if "foreign" in r else []
         self.limit = max_foreign
+
+    def rounds(self):
+        """The number of the last round."""
+        return max((max(rounds) for rounds in self.runs.values()), default=0)
+
+    def counts(self):
+        """The least and the most rounds that a contender had of a load."""
+        n = [len(rounds) for (_, work), rounds in self.runs.items() if work in workloads.WORK]
+        return (min(n), max(n)) if n else (0, 0)
 
     def contenders(self):
         return list(dict.fromkeys(name for name, _ in self.runs))

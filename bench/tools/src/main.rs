@@ -12,6 +12,7 @@
 mod quantiles;
 #[cfg(target_os = "linux")]
 mod relay;
+mod spectate;
 mod sse;
 mod target;
 mod websocket;
@@ -56,6 +57,7 @@ fn run(arguments: &[String]) -> Result<()> {
                 number(seconds)?,
             ))
         }
+        ["spectate", ca_file, token] => load_maker()?.block_on(spectate::watch(ca_file, token)),
         #[cfg(target_os = "linux")]
         ["relay", one, other] => relay::run(one, other),
         _ => bail!("{USAGE}"),
@@ -72,4 +74,5 @@ const USAGE: &str = "\
 ws-echo ADDRESS                              a service that echoes WebSocket messages
 ws URL CA_FILE SOCKETS SECONDS BYTES         messages there and back, one under way on each socket
 sse URL CA_FILE HEADER WATCHERS SECONDS      server-sent events that carry `stamp=<Unix ns>;`
+spectate CA_FILE TOKEN                       watchers of a terminal session; stdin: URL SESSION PARTICIPANT GRANT
 relay DEVICE DEVICE                          packets between two TUN devices; stdin: MS PER_MILLE";

@@ -40,7 +40,12 @@ impl Target {
 
     /// A connection on which nothing was said yet.
     pub(crate) async fn dial(&self) -> Result<Box<dyn Stream>> {
-        let tcp = TcpStream::connect(&self.authority).await?;
+        // Resolvers differ in what they make of names below `localhost` (RFC 6761, section 6.3).
+        let below_localhost = |(_, port): (&str, &str)| format!("127.0.0.1:{port}");
+        let split = self.authority.rsplit_once(':');
+        let local = split.filter(|(host, _)| host.ends_with(".localhost"));
+        let address = local.map_or_else(|| self.authority.clone(), below_localhost);
+        let tcp = TcpStream::connect(address).await?;
         tcp.set_nodelay(true)?;
         Ok(match &self.tls {
             None => Box::new(tcp),
