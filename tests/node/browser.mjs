@@ -69,10 +69,12 @@ class World {
     return page;
   }
 
-  /** Where the pages stood when the script failed, and a picture of each. */
+  /** Where the pages stood when the script failed, what they said, and a picture of each. */
   async explain() {
     for (const [at, { page, faults }] of this.opened.entries()) {
       console.error(`page ${at} is at ${page.url()}`, faults);
+      const main = page.locator("main").first();
+      console.error(await main.innerText({ timeout: 1_000 }).catch(() => "It shows nothing."));
       await this.shoot(page, `failed-${at}`).catch(() => {});
     }
   }

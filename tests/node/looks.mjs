@@ -29,6 +29,12 @@ export async function signIn(world, page, email) {
  * reaches all of it and shows where it is.
  */
 export async function lookAt(world, page, name) {
+  await seen(world, page, name);
+  await reachable(page, name);
+}
+
+/** All of that but the keyboard, for pages on which keys have another meaning. */
+export async function seen(world, page, name) {
   await world.shoot(page, name);
   await accessible(page, name);
   const { wide, inside } = await page.evaluate(() => ({
@@ -37,7 +43,6 @@ export async function lookAt(world, page, name) {
   }));
   assert.ok(wide <= inside, `${name} is ${wide} wide in a window of ${inside}`);
   assert.deepEqual(await overlaps(page), [], `what lies over something to use on ${name}`);
-  await reachable(page, name);
 }
 
 /** Words that lie over a button, a link or a field that they do not belong to. */

@@ -76,8 +76,15 @@ impl Platform {
     /// # Errors
     /// It is not online in time.
     pub fn forward(&self, target: &str, args: &[&str]) -> Result<Agent> {
-        let command = ["forward", target, "--output", "json"];
-        let command = self.command(&[&command, args].concat())?;
+        self.agent(&[&["forward", target], args].concat())
+    }
+
+    /// Runs a command that opens a tunnel, and waits until it is online.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn agent(&self, args: &[&str]) -> Result<Agent> {
+        let command = self.command(&[args, &["--output", "json"]].concat())?;
         Agent::run(command, tempfile::tempdir()?)
     }
 

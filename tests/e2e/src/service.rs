@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 /// A private HTTP/1.1 service. The test reads each request and writes each answer, byte by byte
 /// and when it wants.
@@ -40,16 +40,20 @@ impl Service {
         serve(reflect)
     }
 
-    /// The same, and how many requests there have been.
+    /// The same, and how many requests there have been. A request whose body does not end in order
+    /// is not answered: who judges what comes behind its head is not judging an answer that was
+    /// faster.
     ///
     /// # Errors
     /// There is no free port.
     pub fn counting_mirror() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
         let count = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&count);
-        let address = serve(move |call| {
+        let address = serve(move |mut call| {
             counter.fetch_add(1, Ordering::SeqCst);
-            reflect(call);
+            if call.read_body().is_ok() {
+                reflect(call);
+            }
         })?;
         Ok((address, count))
     }
@@ -90,6 +94,45 @@ impl Call {
         let mut bytes = vec![0; length];
         self.reader.read_exact(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Reads the body to its end and drops it (RFC 9112, sections 6 and 7).
+    ///
+    /// # Errors
+    /// It does not end in order, or not in time.
+    pub fn read_body(&mut self) -> Result<()> {
+        if self.header("transfer-encoding") == Some("chunked") {
+            while self.read_chunk()? {}
+            return Ok(());
+        }
+        let length = self.header("content-length").unwrap_or("0").parse()?;
+        self.read(length).map(drop)
+    }
+
+    /// Reads a chunk; false where it was the last, with the trailers behind it.
+    fn read_chunk(&mut self) -> Result<bool> {
+        let mut line = String::new();
+        self.reader.read_line(&mut line)?;
+        let size = usize::from_str_radix(line.trim_end(), 16)?;
+        if size > 0 {
+            self.read(size + "\r\n".len())?;
+            return Ok(true);
+        }
+        while line != "\r\n" {
+            line.clear();
+            ensure!(
+                self.reader.read_line(&mut line)? > 0,
+                "it ends in a trailer"
+            );
+        }
+        Ok(false)
+    }
+
+    /// The value of a header of the request, whose name is in lower case.
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
+        let (_, value) = fields.find(|(field, _)| field.eq_ignore_ascii_case(name))?;
+        Some(value.trim())
     }
 
     /// Waits until the other side has ended the connection; false where it does not in time.

@@ -33,7 +33,11 @@ mod python_sdk;
 #[cfg(test)]
 mod restart;
 #[cfg(test)]
+mod scripts;
+#[cfg(test)]
 mod secrets;
+#[cfg(test)]
+mod terminals;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]

@@ -1,0 +1,39 @@
+//! Terminals of a registered server, from the pages of `svc up`: all parts are the real ones.
+
+use anyhow::{Context as _, Result};
+use e2e::Platform;
+use serde_json::json;
+
+/// WT-2, EN-8: one person opens a terminal in a browser, another watches and is granted control, and
+/// what was recorded plays there and is a transcript for the command line.
+#[test]
+fn wt_2_a_terminal_is_opened_watched_handed_over_and_replayed_in_browsers() -> Result<()> {
+    let platform = Platform::up()?;
+    let create = ["webtty", "server", "create", "build", "--enroll"];
+    let made = platform.svc_json(&create)?;
+    let id = made["id"].as_str().context("no id")?;
+    let server = ["webtty", "server", "--server-id", id];
+    let _server = platform.agent(&[&server[..], &["--execution-mode", "spawn"]].concat())?;
+    let given = json!({
+        "workspace": platform.ready()["workspace_id"],
+        "token": platform.ready()["token"],
+    });
+    let told = platform.node_with("managed_terminals.mjs", given)?;
+    let session = told["session"].as_str().context("no session")?;
+
+    let sessions = platform.svc_json(&["webtty", "sessions", "list"])?;
+    let ended = &sessions[0];
+    assert_eq!(ended["id"], session, "{sessions}");
+    assert_eq!(ended["status"], "closed", "{ended}");
+    assert_eq!(ended["exit_code"], 7, "{ended}");
+    let transcript = platform.svc(&["webtty", "sessions", "export", session])?;
+    for line in ["from-42-admin", "from-43-colleague"] {
+        assert!(
+            transcript.lines().any(|shown| shown == line),
+            "{transcript}"
+        );
+    }
+    let verdict = platform.svc_json(&["webtty", "sessions", "verify", session])?;
+    assert_eq!(verdict["whole"], true, "{verdict}");
+    Ok(())
+}

@@ -1,0 +1,105 @@
+// A terminal of a registered server on the pages of a running platform, with its own engine: the
+// administrator opens it, a colleague watches, asks for control and is granted it, and what was
+// recorded plays. Prints the id of the session.
+
+import assert from "node:assert/strict";
+import { setTimeout as pause } from "node:timers/promises";
+
+import { drive } from "./browser.mjs";
+import { seen, signIn } from "./looks.mjs";
+
+await drive(async (world) => {
+  const { given, url } = world;
+  const admin = await open(world);
+  await signIn(world, admin, given.email);
+  const colleague = await open(world);
+  await join(world, colleague);
+
+  await admin.goto(`/projects/${given.project}/terminals`);
+  await admin.getByRole("link", { name: "Open build" }).click();
+  await admin.getByRole("button", { name: "Open a terminal" }).click();
+  await state(admin, "The terminal is open.");
+  // Nothing but a shell works this out.
+  await typed(admin, "echo from-$((40+2))-admin");
+  await shows(admin, "from-42-admin");
+  const watch = admin.getByRole("link", { name: "Page for those who watch" });
+  const address = await watch.getAttribute("href");
+
+  await colleague.goto(address);
+  await state(colleague, "You watch.");
+  await shows(colleague, "from-42-admin");
+  await typed(colleague, "echo not-$((1+1))-allowed");
+  await colleague.getByLabel("Why do you ask for control?").fill("to look at the log");
+  await colleague.getByRole("button", { name: "Ask for control" }).click();
+  await admin.getByText("Colleague asks for control: “to look at the log”").waitFor();
+  await seen(world, admin, "requested");
+  await admin.getByRole("button", { name: "Grant control to Colleague" }).click();
+  await state(colleague, "You have control");
+  await typed(colleague, "echo from-$((40+3))-colleague");
+  for (const page of [admin, colleague]) await shows(page, "from-43-colleague");
+  await admin.getByRole("button", { name: "Take control back" }).click();
+  await state(colleague, "Control went back.");
+  await typed(admin, "exit 7");
+  for (const page of [admin, colleague]) await state(page, "The session ended with 7.");
+  assert.ok(!(await lines(admin)).some((line) => line.includes("not-2-allowed")), "a spectator typed");
+
+  const session = new URL(address, url).pathname.split("/").at(-1);
+  await admin.goto(`/projects/${given.project}/sessions/${session}/replay`);
+  await state(admin, "The recording is ready.");
+  await admin.getByRole("heading").first().click();
+  await admin.keyboard.press("End");
+  await shows(admin, "from-43-colleague");
+  await seen(world, admin, "replayed");
+  for (const page of [admin, colleague]) page.clean();
+  console.log(JSON.stringify({ session }));
+});
+
+async function open(world) {
+  // The engine's certificate is of the development CA.
+  return await world.open({ ignoreHTTPSErrors: true });
+}
+
+/** Somebody is invited, and comes. */
+async function join(world, page) {
+  const { given } = world;
+  const invited = await fetch(`${world.url}/api/workspaces/${given.workspace}/invitations`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${given.token}`, "content-type": "application/json" },
+    body: JSON.stringify({ email: "colleague@example.com", role: "member" }),
+  });
+  assert.ok(invited.ok, await invited.clone().text());
+  await page.goto((await invited.json()).url);
+  await page.getByLabel("Name").fill("Colleague");
+  await page.getByLabel("Password").first().fill("a password that nobody guesses");
+  await page.keyboard.press("Enter");
+  await page.waitForURL((address) => !address.pathname.startsWith("/invitations/"));
+}
+
+async function state(page, text) {
+  await page.getByRole("status").filter({ hasText: text }).waitFor();
+}
+
+async function typed(page, line) {
+  await page.locator("#terminal").focus();
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.activeElement?.matches(".xterm-helper-textarea"));
+  await page.keyboard.type(line);
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Control+Shift+Enter");
+}
+
+async function lines(page) {
+  return await page.evaluate(() =>
+    [...document.querySelectorAll(".xterm-rows > div")].map((row) =>
+      row.textContent.replaceAll("\u00a0", " ").trimEnd(),
+    ),
+  );
+}
+
+async function shows(page, line) {
+  const until = Date.now() + 15_000;
+  while (!(await lines(page)).includes(line)) {
+    assert.ok(Date.now() < until, `${line} is not in ${JSON.stringify(await lines(page))}`);
+    await pause(50);
+  }
+}

@@ -1,0 +1,290 @@
+// Terminals on the pages, with the keyboard alone: one person opens a terminal, another watches it,
+// asks for control and is granted it; what was recorded plays. Light and dark, on a phone and on a
+// desk, with axe-core's eyes.
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { setTimeout as pause } from "node:timers/promises";
+
+import { drive } from "./browser.mjs";
+import { FakeEngine } from "./fake_engine.mjs";
+import { LOOKS, seen, signIn } from "./looks.mjs";
+
+const require = createRequire(`${process.env.SVC_TEST_NODE_PACKAGES}/`);
+const { Terminal } = require("@xterm/headless");
+
+await drive(async (world) => {
+  const engine = new FakeEngine(world);
+  await engine.start();
+  try {
+    // Each state by day on a phone and by night on a desk.
+    const looks = LOOKS.filter(({ look }) => ["light-phone", "dark-desk"].includes(look));
+    for (const { look, options } of looks) await story(world, engine, look, options);
+    await attacks(world, engine);
+    await withoutScripts(world);
+  } finally {
+    engine.stop();
+  }
+});
+
+async function open(world, name, options) {
+  // The engine's certificate is nobody's.
+  const page = await world.open({ ...options, ignoreHTTPSErrors: true });
+  await signIn(world, page, `${name}@example.com`);
+  page.state = (text) => page.getByRole("status").filter({ hasText: text }).waitFor();
+  return page;
+}
+
+/** Presses Tab until this is where the keyboard is. */
+async function tabTo(page, locator) {
+  await locator.waitFor();
+  for (let stop = 0; stop < 60; stop += 1) {
+    if (await locator.evaluate((node) => node === document.activeElement)) return;
+    await page.keyboard.press("Tab");
+  }
+  assert.fail(`the keyboard does not reach ${locator}`);
+}
+
+async function press(page, name) {
+  await tabTo(page, page.getByRole("button", { name, exact: true }));
+  await page.keyboard.press("Enter");
+}
+
+/** Lines of the terminal on a page, without what is empty. */
+async function lines(page) {
+  return await page.evaluate(() =>
+    [...document.querySelectorAll(".xterm-rows > div")]
+      .map((row) => row.textContent.replaceAll("\u00a0", " ").trimEnd())
+      .filter(Boolean),
+  );
+}
+
+async function shows(page, line) {
+  const until = Date.now() + 15_000;
+  while (!(await lines(page)).includes(line)) {
+    assert.ok(Date.now() < until, `${line} is not in ${JSON.stringify(await lines(page))}`);
+    await pause(50);
+  }
+}
+
+async function inTerminal(page) {
+  await page.waitForFunction(() => document.activeElement?.matches(".xterm-helper-textarea"));
+}
+
+/** Tab to the terminal, and Enter goes into it. */
+async function into(page) {
+  await tabTo(page, page.locator("#terminal"));
+  await page.keyboard.press("Enter");
+  await inTerminal(page);
+}
+
+async function story(world, engine, look, options) {
+  const { project } = world.given;
+  const ada = await open(world, "ada", options);
+  const grace = await open(world, "grace", options);
+  const see = (page, name) => seen(world, page, `${name}-${look}`);
+
+  await ada.goto(`/projects/${project}/terminals`);
+  const server = ada.getByRole("link", { name: "Open web-1" });
+  await server.waitFor();
+  assert.equal(await ada.getByRole("link", { name: "Open inside" }).count(), 0);
+  await see(ada, "terminals");
+  await tabTo(ada, server);
+  await ada.keyboard.press("Enter");
+  await ada.state("Nothing is open yet.");
+  await see(ada, "terminal-closed");
+  await press(ada, "Open a terminal");
+  await ada.state("The terminal is open.");
+  await inTerminal(ada);
+  await shows(ada, "$");
+  await ada.keyboard.type("colours");
+  await ada.keyboard.press("Enter");
+  await shows(ada, "red yellow faint reverse blue");
+  // Tab is a key of the terminal while the person types, and there is a way out.
+  await ada.keyboard.press("Tab");
+  await inTerminal(ada);
+  await ada.locator("#people").getByText("You have control").waitFor();
+  await see(ada, "terminal-open");
+  await ada.keyboard.press("Control+Shift+Enter");
+  await ada.waitForFunction(() => document.activeElement?.id === "terminal");
+  await tabTo(ada, ada.getByRole("link", { name: "Page for those who watch" }));
+  const address = await ada.evaluate(() => document.activeElement.href);
+
+  await grace.goto(address);
+  await grace.state("You watch.");
+  await shows(grace, "red yellow faint reverse blue");
+  await see(grace, "watching");
+  // What a spectator types goes nowhere, and Tab leads on.
+  await into(grace);
+  await grace.keyboard.type("rm");
+  await tabTo(grace, grace.getByLabel("Why do you ask for control?"));
+  await grace.keyboard.type("to look at the <b>log</b>");
+  await tabTo(grace, grace.getByLabel("Minutes"));
+  await press(grace, "Ask for control");
+  await grace.state("You asked for control.");
+  await see(grace, "asked");
+
+  await ada.getByText("Grace asks for control: “to look at the <b>log</b>”").waitFor();
+  await see(ada, "requested");
+  await press(ada, "Grant control to Grace");
+  await ada.state("Grace has control.");
+  await grace.state("You have control");
+  // Nothing that is typed meanwhile goes into the terminal by itself.
+  await grace.waitForFunction(() => document.activeElement?.id === "terminal");
+  await see(grace, "granted");
+  await into(grace);
+  await grace.keyboard.type("hello");
+  await grace.keyboard.press("Enter");
+  for (const page of [ada, grace]) await shows(page, "hello: said");
+  assert.ok(!(await lines(ada)).some((line) => line.includes("rm")), "a spectator typed");
+  await ada.getByRole("button", { name: "Take control back" }).waitFor();
+  await see(ada, "handed-over");
+  // Who gave it away types nothing.
+  await into(ada);
+  await ada.keyboard.type("nothing");
+  await press(ada, "Take control back");
+  await grace.state("Control went back.");
+  await ada.state("You have control.");
+
+  await grace.getByLabel("Why do you ask for control?").focus();
+  await press(grace, "Ask for control");
+  await press(ada, "Refuse control to Grace");
+  await grace.state("You were refused.");
+  // Once more, and given back by who had it.
+  await press(grace, "Ask for control");
+  await press(ada, "Grant control to Grace");
+  await grace.state("You have control");
+  await into(grace);
+  await grace.keyboard.press("Control+Shift+Enter");
+  await press(grace, "Give control back");
+  await grace.state("Control went back.");
+
+  await ada.state("You have control.");
+  await into(ada);
+  await ada.keyboard.type("exit");
+  await ada.keyboard.press("Enter");
+  for (const page of [ada, grace]) await page.state("The session ended with 0.");
+  await see(ada, "ended");
+  await see(grace, "ended-for-who-watched");
+
+  const session = address.split("/").at(-1);
+  if (look === "dark-desk") await removed(engine, ada, grace, world);
+  await replay(world, engine, ada, session, look);
+  for (const page of [ada, grace]) {
+    page.clean();
+    await page.context().close();
+  }
+}
+
+/** Who is removed is told so, and nobody else is in their place. */
+async function removed(engine, ada, grace, world) {
+  await ada.goto(`/projects/${world.given.project}/terminals/wsv_1`);
+  await press(ada, "Open a terminal");
+  await inTerminal(ada);
+  const session = [...engine.sessions.keys()].at(-1);
+  await grace.goto(`/projects/${world.given.project}/sessions/${session}`);
+  await grace.state("You watch.");
+  await ada.keyboard.press("Control+Shift+Enter");
+  await press(ada, "Remove Grace");
+  await grace.state("You were removed from this session.");
+  await seen(world, grace, "removed");
+  await press(grace, "Watch again");
+  await grace.state("You watch.");
+  // The connection breaks: it is joined anew.
+  for (const { socket, user } of engine.sessions.get(session).people.values()) {
+    if (user === world.given.people.grace) socket?.terminate();
+  }
+  await grace.state("Trying again");
+  await grace.state("You watch.");
+  await press(ada, "End the session");
+  await grace.state("The session ended with 143.");
+}
+
+/** What the pages show of a recording is what another implementation of a terminal has. */
+async function replay(world, engine, page, session, look) {
+  await page.goto(`/projects/${world.given.project}/terminals`);
+  const link = page.getByRole("link", { name: /^Replay/ }).last();
+  await link.waitFor();
+  await page.goto(`/projects/${world.given.project}/sessions/${session}/replay`);
+  await page.state("The recording is ready.");
+  await page.keyboard.press("Tab");
+  await seen(world, page, `replay-${look}`);
+  await page.getByRole("heading").click();
+  await page.keyboard.press("End");
+  const { events } = engine.sessions.get(session);
+  const oracle = new Terminal({ allowProposedApi: true });
+  for (const event of events) {
+    const size = event.metadata?.terminal_size;
+    if (size) oracle.resize(size.col, size.row);
+    if (event.payload_plaintext) {
+      await new Promise((done) => oracle.write(Buffer.from(event.payload_plaintext, "base64"), done));
+    }
+  }
+  const { active } = oracle.buffer;
+  const rows = [...Array(oracle.rows).keys()].map((row) =>
+    active.getLine(active.baseY + row).translateToString(true).trimEnd(),
+  );
+  const wanted = rows.filter(Boolean);
+  await shows(page, wanted.at(-1));
+  assert.deepEqual(await lines(page), wanted);
+  await seen(world, page, `replay-end-${look}`);
+
+  await page.keyboard.press("Home");
+  await page.waitForFunction(() => document.querySelector("#position").value === "0");
+  for (const key of [">", ">", ">"]) await page.keyboard.press(key);
+  assert.equal(await page.getByLabel("Speed").inputValue(), "16");
+  await page.keyboard.press(" ");
+  await page.getByRole("button", { name: "Pause" }).waitFor();
+  await page.state("The recording is at its end.");
+  await shows(page, wanted.at(-1));
+  assert.deepEqual(await lines(page), wanted);
+  await page.keyboard.press("ArrowLeft");
+  const at = Number(await page.getByLabel("Position").inputValue());
+  const length = Number(await page.getByLabel("Position").getAttribute("max"));
+  assert.ok(at <= Math.max(length - 5, 0) + 0.2, `${at} of ${length}`);
+}
+
+/** A program writes what is meant for the person's browser. */
+async function attacks(world, engine) {
+  const page = await open(world, "ada", {});
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: world.url });
+  await page.goto(`/projects/${world.given.project}/terminals/wsv_1`);
+  const title = await page.title();
+  await press(page, "Open a terminal");
+  await inTerminal(page);
+  await page.evaluate(() => navigator.clipboard.writeText("mine"));
+  await page.keyboard.type("attack");
+  await page.keyboard.press("Enter");
+  await shows(page, "trap link harmless");
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "mine");
+  assert.equal(await page.title(), title);
+  assert.equal(await page.locator("img").count(), 0);
+  // A link that is none is not one; another asks first.
+  const asked = [];
+  page.on("dialog", async (dialog) => {
+    asked.push(dialog.message());
+    await dialog.dismiss();
+  });
+  const row = page.locator(".xterm-rows > div").filter({ hasText: "trap link" });
+  const box = await row.boundingBox();
+  const letter = box.width / engine.sessions.get([...engine.sessions.keys()].at(-1)).size.col;
+  const click = async (column) => {
+    await page.mouse.move(box.x + letter * (column - 0.5), box.y + box.height / 2);
+    await pause(200);
+    await page.mouse.click(box.x + letter * (column + 0.5), box.y + box.height / 2);
+  };
+  await click(1);
+  await click(6);
+  assert.deepEqual(asked, ["Open https://example.com/?"]);
+  assert.equal(page.context().pages().length, 1);
+  await page.getByRole("button", { name: "End the session" }).click();
+  await page.state("The session ended with 143.");
+  page.clean();
+}
+
+async function withoutScripts(world) {
+  const page = await open(world, "ada", { javaScriptEnabled: false });
+  await page.goto(`/projects/${world.given.project}/terminals/wsv_1`);
+  await page.getByText("A terminal needs scripts, and none has begun.").waitFor();
+  page.clean();
+}
