@@ -72,9 +72,8 @@ const HEAD: &str = "\
 
 Every rule of the platform's interface has an id. The table says where a rule is kept and which
 test proves it; `grep -rn <id>` finds every place. A rule is closed when a source file and a test
-both cite its id (`CONTRIBUTING.md` has the convention), else it is listed under
-[Open](#open). A test compares this file with the sources, and the number of open rules can only
-shrink.
+both cite its id (`CONTRIBUTING.md` has the convention). A test compares this file with the sources,
+and fails when a rule is [open](#open).
 ";
 
 #[cfg(test)]
