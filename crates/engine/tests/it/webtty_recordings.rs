@@ -216,16 +216,42 @@ async fn made(recorder: &Recorder, clock: &ManualClock, entries: Vec<Entry>) -> 
 
 /// Waits until the end of a session is stored.
 async fn stored(recorder: &Recorder, id: WebttySessionId) -> Session {
+    until(recorder, "the end of a session", async || {
+        let kept = recorder.session("default", &id).await.unwrap()?;
+        kept.session.ended_at.is_some().then_some(kept.session)
+    })
+    .await
+}
+
+/// Waits until a session that runs has so many records.
+async fn comes_to_records(recorder: &Recorder, id: WebttySessionId, count: usize) {
+    until(recorder, "records", async || {
+        recorder.session("default", &id).await.unwrap()?;
+        (records(recorder, id).await.len() >= count).then_some(())
+    })
+    .await;
+}
+
+/// Looks now, and again each time that the place of the recordings has changed, until there is an
+/// answer.
+async fn until<T>(recorder: &Recorder, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+    let mut changes = recorder.changes().unwrap();
     let looking = async {
         loop {
-            let kept = recorder.session("default", &id).await.unwrap();
-            if let Some(kept) = kept.filter(|kept| kept.session.ended_at.is_some()) {
-                return kept.session;
+            changes.mark_unchanged();
+            if let Some(answer) = look().await {
+                return answer;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            changes.changed().await.unwrap();
         }
     };
-    within("the end of a session", looking).await
+    within(what, looking).await
+}
+
+/// Every record of a session is as it was made.
+async fn is_whole(recorder: &Recorder, id: WebttySessionId) -> bool {
+    let verdict = recorder.verify("default", &id).await.unwrap();
+    verdict.broken.is_none()
 }
 
 async fn records(recorder: &Recorder, id: WebttySessionId) -> Vec<Record> {

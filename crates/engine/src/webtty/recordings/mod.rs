@@ -23,7 +23,6 @@ mod writer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -110,8 +109,9 @@ struct Inner {
     retention: Option<std::time::Duration>,
     clock: Arc<dyn Clock>,
     runtime: Handle,
-    /// Cleared when something could not be stored, set when something could.
-    healthy: AtomicBool,
+    /// Cleared when something could not be stored, set when something could; told each time, and
+    /// when something was removed or counted.
+    healthy: watch::Sender<bool>,
     usage: Usage,
     /// Recordings that this process makes.
     running: Mutex<HashMap<String, Arc<Queue>>>,
@@ -146,7 +146,7 @@ impl Recorder {
             retention: config.retention,
             clock,
             runtime: Handle::current(),
-            healthy: AtomicBool::new(true),
+            healthy: watch::Sender::new(true),
             usage: Usage::default(),
             running: Mutex::default(),
             ended: Mutex::default(),
@@ -166,6 +166,12 @@ impl Recorder {
     /// Whether what was to be stored last could be; where there is no place, nothing fails.
     pub fn is_healthy(&self) -> bool {
         self.inner.as_ref().is_none_or(|inner| inner.is_healthy())
+    }
+
+    /// Tells each time the place has changed: something was stored, removed or counted, or could not be
+    /// stored. Its value is that of [`is_healthy`](Self::is_healthy). `None` where there is no place.
+    pub fn changes(&self) -> Option<watch::Receiver<bool>> {
+        Some(self.inner.as_ref()?.healthy.subscribe())
     }
 
     /// Begins a recording.
@@ -251,17 +257,22 @@ impl Drop for Recording {
 
 impl Inner {
     fn is_healthy(&self) -> bool {
-        self.healthy.load(Ordering::Relaxed)
+        *self.healthy.borrow()
+    }
+
+    /// Tells that the place, or what is known of it, is not as before.
+    fn changed(&self) {
+        self.healthy.send_modify(|_| {});
     }
 
     fn stored(&self) {
-        if !self.healthy.swap(true, Ordering::Relaxed) {
+        if !self.healthy.send_replace(true) {
             info!("recordings are stored again");
         }
     }
 
     fn not_stored(&self, error: &dyn std::fmt::Display) {
-        if self.healthy.swap(false, Ordering::Relaxed) {
+        if self.healthy.send_replace(false) {
             warn!(%error, policy = %self.policy, "recordings cannot be stored");
         }
     }

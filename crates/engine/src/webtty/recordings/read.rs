@@ -200,6 +200,7 @@ impl Recorder {
         inner.ended.lock().remove(id);
         let bytes = inner.store.remove_segments(project_id, id).await?;
         inner.usage.change(project_id, bytes, 0);
+        inner.changed();
         Ok(())
     }
 }

@@ -124,7 +124,9 @@ impl Inner {
             );
             self.store.put_session(project, &stored).await?;
         }
-        self.store.unmark(project, id).await
+        self.store.unmark(project, id).await?;
+        self.stored();
+        Ok(())
     }
 
     /// Removes sessions that began before the time for which they are kept.
@@ -153,6 +155,7 @@ impl Inner {
                 let bytes = self.store.remove_session(&project, &id).await?;
                 self.ended.lock().remove(&id);
                 self.usage.change(&project, bytes, 0);
+                self.changed();
                 info!(project, session = id, bytes, "an old recording is removed");
             }
         }
@@ -165,6 +168,7 @@ impl Inner {
             let bytes = self.store.bytes(&project).await?;
             self.usage.set(&project, bytes);
         }
+        self.changed();
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Engines that are killed, disks that are full, stores that are away, and limits.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use engine::config::S3;
@@ -8,6 +9,9 @@ use super::*;
 
 /// Tells the process that a test starts where it works.
 const INNER: &str = "SVC_TEST_RECORDINGS_DIR";
+
+/// What that process says of its session when there are segments of it.
+const STORED: &str = "stored: ";
 
 /// This test program again, with one test and a directory.
 fn again(test: &str, dir: &Path) -> Command {
@@ -35,29 +39,13 @@ async fn a_killed_engine_leaves_what_it_had_stored() {
         "a_killed_engine_leaves_what_it_had_stored",
         place.dir.path(),
     )
-    .stdout(Stdio::null())
+    .stdout(Stdio::piped())
     .spawn()
     .unwrap();
-    // Something was stored after the first flush, and more is on its way.
-    let sessions = place.folder().join("sessions/default");
-    let looking = async {
-        loop {
-            let found = std::fs::read_dir(&sessions)
-                .ok()
-                .and_then(|mut all| all.next());
-            if let Some(Ok(session)) = found
-                && std::fs::read_dir(session.path()).unwrap().count() >= 3
-            {
-                return session
-                    .file_name()
-                    .to_str()
-                    .unwrap()
-                    .parse::<WebttySessionId>();
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let id = within("segments", looking).await.unwrap();
+    // Something is stored, and more is on its way.
+    let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
+    let id = told.find_map(|line| line.unwrap().strip_prefix(STORED)?.parse().ok());
+    let id: WebttySessionId = id.unwrap();
     // SIGKILL.
     child.kill().unwrap();
     child.wait().unwrap();
@@ -76,12 +64,11 @@ async fn a_killed_engine_leaves_what_it_had_stored() {
     assert_eq!(verdict.broken, None);
     assert_eq!(usize::try_from(verdict.records), Ok(read.len()));
     let marks = place.folder().join("open/default");
-    let marked = async {
-        while std::fs::read_dir(&marks).is_ok_and(|mut marks| marks.next().is_some()) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("no mark of a session that runs", marked).await;
+    until(&recorder, "place without a mark of a session", async || {
+        let marked = std::fs::read_dir(&marks).is_ok_and(|mut marks| marks.next().is_some());
+        (!marked).then_some(())
+    })
+    .await;
 }
 
 async fn records_until_killed(dir: &Path) {
@@ -89,16 +76,21 @@ async fn records_until_killed(dir: &Path) {
     let recorder = Recorder::open(&config(dir), Arc::clone(&clock))
         .await
         .unwrap();
-    let recording = recorder
-        .start(&meta(session_id(clock.now()), clock.now()))
-        .unwrap();
+    let id = session_id(clock.now());
+    let recording = recorder.start(&meta(id, clock.now())).unwrap();
+    let folder = dir.join(format!("recordings/sessions/default/{id}"));
+    let mut told = false;
     for number in 0_u32.. {
         let piece = format!("{number:08}").repeat(1024);
         let entry = Entry::output(StreamType::Stdout, piece.into());
         if recording.record(entry, clock.now()) == Pace::Hold {
             comes_to(&recording, Pace::Go).await;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        if !told && std::fs::read_dir(&folder).is_ok_and(|stored| stored.count() >= 3) {
+            // On a line of its own, behind what tells that a test runs.
+            println!("\n{STORED}{id}");
+            told = true;
+        }
     }
 }
 
@@ -150,14 +142,7 @@ async fn on_a_small_disk(dir: &Path) {
     let (first, recorded) = (session_id(now), meta(session_id(now), now));
     let recording = strict.start(&meta(first, now)).unwrap();
     record_all(&recording, vec![output("before")], now);
-    let looking = async {
-        while strict.session("default", &first).await.unwrap().is_none()
-            || records(&strict, first).await.is_empty()
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("what was before", looking).await;
+    comes_to_records(&strict, first, 1).await;
     fill();
     recording.record(output(&"lost ".repeat(20_000)), now);
     comes_to(&recording, Pace::End).await;
@@ -173,20 +158,11 @@ async fn on_a_small_disk(dir: &Path) {
         .filter_map(|record| record.detail.as_deref())
         .collect();
     assert_eq!(details, ["lost: 1", "the end was not stored"]);
-    assert!(
-        strict
-            .verify("default", &first)
-            .await
-            .unwrap()
-            .broken
-            .is_none()
-    );
-    let again = async {
-        while strict.start(&recorded).is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("room for others", again).await;
+    assert!(is_whole(&strict, first).await);
+    until(&strict, "room for others", async || {
+        strict.start(&recorded).ok()
+    })
+    .await;
     strict.finish().await;
     drop(strict);
 
@@ -197,26 +173,17 @@ async fn on_a_small_disk(dir: &Path) {
     let id = session_id(now);
     let recording = lenient.start(&meta(id, now)).unwrap();
     record_all(&recording, vec![output("before")], now);
-    let looking = async {
-        while lenient.session("default", &id).await.unwrap().is_none()
-            || records(&lenient, id).await.is_empty()
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("what was before", looking).await;
+    comes_to_records(&lenient, id, 1).await;
     fill();
     assert_eq!(
         recording.record(output(&"lost ".repeat(20_000)), now),
         Pace::Go
     );
     // It goes on while nothing can be stored.
-    let failing = async {
-        while lenient.is_healthy() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("a disk that is full", failing).await;
+    until(&lenient, "disk that is full", async || {
+        (!lenient.is_healthy()).then_some(())
+    })
+    .await;
     std::fs::remove_file(&ballast).unwrap();
     assert_eq!(recording.record(output("after"), now), Pace::Go);
     recording.finish(&ended(&meta(id, now), 0, now));
@@ -232,14 +199,7 @@ async fn on_a_small_disk(dir: &Path) {
         })
         .collect();
     assert_eq!(seen, ["before", "lost: 1", "after"]);
-    assert!(
-        lenient
-            .verify("default", &id)
-            .await
-            .unwrap()
-            .broken
-            .is_none()
-    );
+    assert!(is_whole(&lenient, id).await);
 }
 
 /// A store that is away stops no engine. With `strict` no session is recorded, so none begins; with
@@ -268,13 +228,12 @@ async fn a_store_that_is_away_stops_sessions_or_does_not() {
             .await;
         let now = place.clock.now();
         let strict = policy == RecordingPolicy::Strict;
-        let refused = async {
-            while strict && recorder.start(&meta(session_id(now), now)).is_ok() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        within("a refusal", refused).await;
-        if !strict {
+        if strict {
+            until(&recorder, "refusal", async || {
+                recorder.start(&meta(session_id(now), now)).err()
+            })
+            .await;
+        } else {
             let recording = recorder.start(&meta(session_id(now), now)).unwrap();
             for _ in 0..20 {
                 let entry = Entry::output(StreamType::Stdout, vec![0; 256 * 1024].into());
@@ -321,14 +280,7 @@ async fn a_full_recording_says_so() {
         assert_eq!(last.record_type, RecordType::RecordingState);
         assert_eq!(last.detail.as_deref(), Some("full"));
         assert!(read.len() < 17, "{} records", read.len());
-        assert!(
-            recorder
-                .verify("default", &id)
-                .await
-                .unwrap()
-                .broken
-                .is_none()
-        );
+        assert!(is_whole(&recorder, id).await);
     }
 }
 
@@ -358,12 +310,10 @@ async fn a_project_without_room_records_no_more() {
     drop(recorder);
     // What there is is counted at the start, and what is deleted makes room.
     let recorder = place.open_with(small).await;
-    let counted = async {
-        while recorder.start(&meta(session_id(now), now)).is_ok() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("what there is", counted).await;
+    until(&recorder, "count of what there is", async || {
+        recorder.start(&meta(session_id(now), now)).err()
+    })
+    .await;
     recorder.delete("default", &id, Some("ann")).await.unwrap();
     assert!(recorder.start(&meta(session_id(now), now)).is_ok());
     assert!(recorder.session("default", &id).await.unwrap().is_some());

@@ -85,18 +85,10 @@ async fn a_store_keeps_recordings_of_many_engines() {
     for number in 0..20_u8 {
         let entry = Entry::output(StreamType::Stdout, vec![b'a' + number; 64 * 1024].into());
         recording.record(entry, now);
-        if number % 5 == 0 {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+        if number % 5 == 4 {
+            comes_to_records(&one, running, usize::from(number) + 1).await;
         }
     }
-    let stored_some = async {
-        while one.session("default", &running).await.unwrap().is_none()
-            || records(&one, running).await.is_empty()
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("the first records", stored_some).await;
 
     let two = engine("two", None).await;
     assert_eq!(records(&two, id).await.len(), 10);
@@ -124,17 +116,11 @@ async fn a_store_keeps_recordings_of_many_engines() {
 
     place.clock.advance(3600);
     let three = engine("three", Some(Duration::from_mins(30))).await;
-    let gone = async {
-        while !three
-            .sessions("default", 10, |_, _| true)
-            .await
-            .unwrap()
-            .is_empty()
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("the end of what is old", gone).await;
+    until(&three, "end of what is old", async || {
+        let left = three.sessions("default", 10, |_, _| true).await.unwrap();
+        left.is_empty().then_some(())
+    })
+    .await;
     three.finish().await;
 }
 
@@ -154,14 +140,7 @@ async fn a_store_that_goes_away_ends_sessions() {
     let id = session_id(now);
     let recording = recorder.start(&meta(id, now)).unwrap();
     record_all(&recording, sample(), now);
-    let looking = async {
-        while recorder.session("default", &id).await.unwrap().is_none()
-            || records(&recorder, id).await.is_empty()
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("the first records", looking).await;
+    comes_to_records(&recorder, id, 1).await;
     drop(moto);
     recording.record(Entry::output(StreamType::Stdout, "lost".into()), now);
     comes_to(&recording, Pace::End).await;

@@ -155,14 +155,7 @@ async fn a_flood_is_recorded_whole_and_read_in_pages() {
         .flat_map(|record| record.payload.to_vec())
         .collect();
     assert!(read == sent, "{} of {} bytes", read.len(), sent.len());
-    assert!(
-        recorder
-            .verify("default", &id)
-            .await
-            .unwrap()
-            .broken
-            .is_none()
-    );
+    assert!(is_whole(&recorder, id).await);
     // From the middle, without what comes before it.
     let (late, _) = recorder.records("default", &id, 390, 5).await.unwrap();
     assert_eq!(
@@ -181,24 +174,10 @@ async fn a_session_that_runs_can_be_read() {
     let meta = meta(id, now);
     let recording = recorder.start(&meta).unwrap();
     record_all(&recording, sample(), now);
-    let looking = async {
-        while recorder.session("default", &id).await.unwrap().is_none()
-            || records(&recorder, id).await.len() < 10
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("what was just recorded", looking).await;
+    comes_to_records(&recorder, id, 10).await;
     let kept = recorder.session("default", &id).await.unwrap().unwrap();
     assert_eq!(kept.session.status, SessionStatus::Opening);
-    assert!(
-        recorder
-            .verify("default", &id)
-            .await
-            .unwrap()
-            .broken
-            .is_none()
-    );
+    assert!(is_whole(&recorder, id).await);
     let refused = recorder.delete("default", &id, None).await.unwrap_err();
     assert!(matches!(
         refused,
@@ -263,22 +242,12 @@ async fn old_recordings_are_removed() {
     let recorder = place
         .open_with(|config| config.retention = Some(Duration::from_secs(days)))
         .await;
-    let looking = async {
-        while recorder.session("default", &old).await.unwrap().is_some() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("the end of what is old", looking).await;
-    let gone = async {
-        while place
-            .folder()
-            .join(format!("sessions/default/{old}"))
-            .exists()
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("its folder", gone).await;
+    let folder = place.folder().join(format!("sessions/default/{old}"));
+    until(&recorder, "end of what is old", async || {
+        let kept = recorder.session("default", &old).await.unwrap();
+        (kept.is_none() && !folder.exists()).then_some(())
+    })
+    .await;
     assert!(recorder.session("default", &new).await.unwrap().is_some());
     assert_eq!(records(&recorder, new).await.len(), 10);
 }

@@ -98,14 +98,7 @@ async fn what_was_changed_is_found_where_it_was_changed() {
         ),
     ];
     let (place, recorder, [id, other]) = two().await;
-    assert!(
-        recorder
-            .verify("default", &id)
-            .await
-            .unwrap()
-            .broken
-            .is_none()
-    );
+    assert!(is_whole(&recorder, id).await);
     let (own, others) = (segments(&place, id), segments(&place, other));
     assert!(own.len() >= 3, "{own:?}");
     for (name, change, at) in changes {
@@ -135,14 +128,7 @@ async fn what_was_changed_is_found_where_it_was_changed() {
         for (path, bytes) in own.iter().zip(kept) {
             std::fs::write(path, bytes).unwrap();
         }
-        assert!(
-            recorder
-                .verify("default", &id)
-                .await
-                .unwrap()
-                .broken
-                .is_none()
-        );
+        assert!(is_whole(&recorder, id).await);
     }
 }
 
