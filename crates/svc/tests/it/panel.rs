@@ -10,6 +10,7 @@ use std::{
 };
 
 use nix::{
+    fcntl::{FcntlArg, FdFlag, fcntl},
     pty::{Winsize, openpty},
     sys::{
         signal::{Signal, kill},
@@ -62,6 +63,10 @@ impl Seen {
             ws_ypixel: 0,
         };
         let pty = openpty(Some(&size), None).unwrap();
+        // Another program that starts meanwhile must not keep this terminal open.
+        for side in [&pty.master, &pty.slave] {
+            fcntl(side, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+        }
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         let child = home
             .command(args)

@@ -1,23 +1,13 @@
 //! `svc webtty sessions`, and the tools of AI clients for terminals, against a real managed engine: a
 //! person at a terminal, somebody who joins, and an AI client who is refused and then let.
 
-use std::{
-    fs::File,
-    io::{Read, Write},
-    num::NonZero,
-    os::fd::OwnedFd,
-    process::Stdio,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
-
-use nix::pty::{Winsize, openpty};
 use serde_json::{Value, json};
 
 use super::{
     installed::{Up, up},
     mcp::Client,
-    program::{Ended, Home, Running, SOON},
+    panel::Seen,
+    program::{Ended, Home, Running},
 };
 
 /// WT-2: a person watches and is refused, then granted control by who has it; an AI client likewise,
@@ -36,35 +26,35 @@ async fn wt_2_control_is_asked_for_refused_and_granted() {
         "-c",
         "echo ready; exec sh",
     ];
-    let mut owner = Window::open(&home, &shell);
-    owner.until("ready").await;
+    let mut owner = window(&home, &shell);
+    owner.until_text("ready").await;
     owner.press("echo begun-$((1+1))\r");
-    owner.until("begun-2").await;
+    owner.until_text("begun-2").await;
     let session = only_session(&home).await;
     let id = session["id"].as_str().unwrap();
     assert_eq!(session["status"], "active", "{session}");
 
     // Somebody joins late, and sees what is there.
-    let mut other = Window::open(
+    let mut other = window(
         &home,
         &["webtty", "sessions", "join", id, "--reason", "to help"],
     );
-    other.until("begun-2").await;
-    other.until("read-only").await;
+    other.until_text("begun-2").await;
+    other.until_text("read-only").await;
     other.press("x");
-    other.until("typing does nothing yet").await;
+    other.until_text("typing does nothing yet").await;
     other.press("~r");
-    owner.until("to help").await;
+    owner.until_text("to help").await;
     owner.press("\r~n");
-    other.until("control was refused").await;
-    owner.clear(1).await;
+    other.until_text("control was refused").await;
+    clear(&mut owner, 1).await;
     other.press("~r");
-    owner.until("to help").await;
+    owner.until_text("to help").await;
     owner.press("\r~y");
-    other.until("you have control").await;
+    other.until_text("you have control").await;
     other.press("echo other-$((2+2))\r");
-    other.until("other-4").await;
-    owner.until("other-4").await;
+    other.until_text("other-4").await;
+    owner.until_text("other-4").await;
     let requests = home
         .run(&["webtty", "sessions", "control-requests", id, "-o", "json"])
         .await
@@ -87,9 +77,9 @@ async fn wt_2_control_is_asked_for_refused_and_granted() {
         "revoke",
     ];
     ok(&home.run(&revoke).await);
-    other.until("control was taken back").await;
+    other.until_text("control was taken back").await;
     other.press("~.");
-    assert_eq!(other.ended().await, Some(0));
+    assert_eq!(other.ended().await.0, Some(0));
 
     // An AI client.
     let mut agent = Client::start(&home).await;
@@ -114,7 +104,7 @@ async fn wt_2_control_is_asked_for_refused_and_granted() {
             .await;
         assert_eq!(asked["status"], "pending", "{asked}");
         assert_eq!(asked["control_lines"], 1, "{asked}");
-        owner.until("to count").await;
+        owner.until_text("to count").await;
         // Who asked does not answer, not even with the rights of the person.
         let own = of(json!({"request_id": asked["id"], "action": "grant"}));
         let told = agent.bad("svc_webtty_control_request_resolve", own).await;
@@ -126,19 +116,19 @@ async fn wt_2_control_is_asked_for_refused_and_granted() {
             screen = agent.good("svc_webtty_session_screen", wait).await;
         }
         if state == "refused" {
-            owner.clear(2).await;
+            clear(&mut owner, 2).await;
         }
     }
     let screen = agent.good("svc_webtty_session_type", line.clone()).await;
     assert!(has_row(&screen, "agent-6"), "{screen}");
-    owner.until("agent-6").await;
+    owner.until_text("agent-6").await;
     // One line was granted, and it is over.
     let told = agent.bad("svc_webtty_session_type", line).await;
     assert!(told.contains("control_required"), "{told}");
     let participant = screen["participant_id"].as_str().unwrap();
 
     owner.press("exit 7\r");
-    assert_eq!(owner.ended().await, Some(7));
+    assert_eq!(owner.ended().await.0, Some(7));
     recorded(&home, id, participant).await;
     agent.leave().await;
     assert_eq!(server.terminate().await.code, Some(0));
@@ -244,7 +234,7 @@ async fn recorded(home: &Home, id: &str, participant: &str) {
         .json();
     assert_eq!(found["hits"][0]["session_id"], id, "{found}");
 
-    let mut replay = Window::open(
+    let mut replay = window(
         home,
         &[
             "webtty",
@@ -257,10 +247,10 @@ async fn recorded(home: &Home, id: &str, participant: &str) {
             "100ms",
         ],
     );
-    replay.until("the end").await;
-    replay.until("agent-6").await;
+    replay.until_text("the end").await;
+    replay.until_text("agent-6").await;
     replay.press("q");
-    assert_eq!(replay.ended().await, Some(0));
+    assert_eq!(replay.ended().await.0, Some(0));
     let without_terminal = home.run(&["webtty", "sessions", "replay", id]).await;
     assert!(
         without_terminal.stderr.contains("no_terminal"),
@@ -344,80 +334,15 @@ fn ok(ended: &Ended) {
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
-/// A command at a terminal of its own, and what that shows.
-struct Window {
-    child: tokio::process::Child,
-    keys: File,
-    shown: Arc<Mutex<vt100::Parser>>,
+/// A command at a terminal of its own.
+fn window(home: &Home, args: &[&str]) -> Seen {
+    Seen::start_with(home, args, 160, 30, &[("TERM", "xterm"), ("PS1", "$ ")])
 }
 
-impl Window {
-    fn open(home: &Home, args: &[&str]) -> Self {
-        let size = Winsize {
-            ws_row: 30,
-            ws_col: 160,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        let pty = openpty(&size, None).unwrap();
-        let (master, slave): (OwnedFd, OwnedFd) = (pty.master, pty.slave);
-        let end = || Stdio::from(slave.try_clone().unwrap());
-        let mut command = home.command(args);
-        let command = command.env("TERM", "xterm").env("PS1", "$ ");
-        let child = command
-            .stdin(end())
-            .stdout(end())
-            .stderr(end())
-            .spawn()
-            .unwrap();
-        let side = |cells| NonZero::new(cells).unwrap();
-        let shown = Arc::new(Mutex::new(vt100::Parser::new(side(30), side(160), 0)));
-        let keys = File::from(master);
-        let (mut from, to) = (keys.try_clone().unwrap(), Arc::clone(&shown));
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            // The other end is closed, which Linux tells as an error after the last byte.
-            while let Ok(read) = from.read(&mut buffer) {
-                if read == 0 {
-                    break;
-                }
-                to.lock().unwrap().process(&buffer[..read]);
-            }
-        });
-        Self { child, keys, shown }
-    }
-
-    /// Waits until the terminal shows a text.
-    async fn until(&mut self, text: &str) {
-        let by = Instant::now() + SOON;
-        loop {
-            let contents = self.shown.lock().unwrap().screen().contents();
-            if contents.contains(text) {
-                return;
-            }
-            assert!(Instant::now() < by, "no {text:?} in\n{contents}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// Has the shell clear the screen, so that what comes next is told from what was there.
-    async fn clear(&mut self, number: u32) {
-        self.press(&format!(
-            "printf '\\033[2J\\033[H'cleared-$(({number}+0))-\r"
-        ));
-        self.until(&format!("cleared-{number}-")).await;
-    }
-
-    async fn ended(mut self) -> Option<i32> {
-        let ended = tokio::time::timeout(SOON, self.child.wait()).await;
-        let shown = self.shown.lock().unwrap().screen().contents();
-        ended
-            .unwrap_or_else(|_| panic!("it goes on: {shown}"))
-            .unwrap()
-            .code()
-    }
+/// Has the shell clear the screen, so that what comes next is told from what was there.
+async fn clear(window: &mut Seen, number: u32) {
+    window.press(&format!(
+        "printf '\\033[2J\\033[H'cleared-$(({number}+0))-\r"
+    ));
+    window.until_text(&format!("cleared-{number}-")).await;
 }
