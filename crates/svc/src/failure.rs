@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use crate::{cli::Format, filters};
 
+pub(crate) use types::causes::chain;
+
 /// Why a command ended.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -297,22 +299,6 @@ impl From<ApiError> for Failure {
 }
 
 const TOKEN: &str = "`svc token inspect` shows what the token allows and until when";
-
-/// The error with its causes, in one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // A wrapper that repeats its cause is told once.
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
-}
 
 #[cfg(test)]
 mod tests {

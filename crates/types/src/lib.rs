@@ -10,6 +10,7 @@
 pub mod backoff;
 pub mod boundary;
 pub mod callback;
+pub mod causes;
 pub mod client;
 pub mod event;
 pub mod filter;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use tracing::{info, warn};
+use types::causes::chain;
 
 use super::{AgentStatus, session::Session, shared::Shared};
 use crate::{
@@ -45,11 +46,11 @@ async fn keep_online(shared: &Arc<Shared>) -> Option<crate::Refusal> {
             warn!(error = %error, "the engine refuses this agent");
             return Some(match error {
                 ConnectError::Refused(refusal) => refusal,
-                other => crate::Refusal::new(crate::RefusalKind::Invalid, describe(&other)),
+                other => crate::Refusal::new(crate::RefusalKind::Invalid, chain(&other)),
             });
         }
         let retry_in = wait_after(&error, away_since.elapsed(), &mut backoff, random());
-        let text: Arc<str> = describe(&error).into();
+        let text: Arc<str> = chain(&error).into();
         info!(error = %text, ?retry_in, "not connected to the engine");
         for entry in shared.entries() {
             if entry.is_closing() {
@@ -122,22 +123,6 @@ async fn wait(shared: &Shared, retry_in: Duration) -> bool {
     }
 }
 
-/// The error with its causes, in one line.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // A wrapper that repeats its cause is told once.
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
-}
-
 /// A channel that lived so long was no accident: the next loss is a new one.
 const HEALTHY: Duration = Duration::from_secs(10);
 
@@ -201,9 +186,6 @@ mod tests {
             step: Step::Dial,
             source: io::Error::other("connection refused"),
         };
-        assert_eq!(
-            describe(&error),
-            "cannot reach the engine: connection refused"
-        );
+        assert_eq!(chain(&error), "cannot reach the engine: connection refused");
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::{io::AsyncWriteExt, sync::mpsc};
 use tracing::debug;
 use transport::TlsStream;
+use types::causes::chain;
 use wire::message::{ProxyConnReq, ProxyConnRsp, Secret, text};
 
 use super::{
-    actor,
     channel::encode,
     data_path::DataPath,
     forward::{Service, Visit},
@@ -201,7 +201,7 @@ fn at_endpoint(
 }
 
 fn unreachable(error: &ConnectError) -> wire::Error {
-    wire::Error::service_unavailable(actor::describe(error))
+    wire::Error::service_unavailable(chain(error))
 }
 
 /// Visitors that may be between announcement and first byte. Each costs a handshake; more than

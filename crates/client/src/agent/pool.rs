@@ -23,13 +23,13 @@ use transport::{
     TlsStream,
     standing::{Accepted, Framed, Standing},
 };
+use types::causes::chain;
 use wire::{
     message::{IpAddress, PoolReq, Secret},
     pool::{Side, StreamOpen},
 };
 
 use super::{
-    actor,
     data_path::DataPath,
     forward::{Visit, serve_framed},
     inbound::open_data,
@@ -92,10 +92,7 @@ impl Pool {
                             drop(place);
                         });
                     }
-                    Err(error) => debug!(
-                        error = actor::describe(&error),
-                        "a standing connection ended"
-                    ),
+                    Err(error) => debug!(error = chain(&error), "a standing connection ended"),
                 }
             });
         }

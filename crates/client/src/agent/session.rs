@@ -15,6 +15,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
+use types::causes::chain;
 use wire::{
     Kind,
     handshake::{EXT_LANE, EXT_POOL},
@@ -26,7 +27,7 @@ use wire::{
 };
 
 use super::{
-    AgentStatus, actor,
+    AgentStatus,
     channel::{Reader, Writer, split},
     data_path::DataPath,
     hello, inbound,
@@ -380,8 +381,7 @@ impl Session {
                     held.step = Progress::Waiting {
                         until: Instant::now() + retry_in,
                     };
-                    held.entry
-                        .disconnected(&actor::describe(&later).into(), retry_in);
+                    held.entry.disconnected(&chain(&later).into(), retry_in);
                 }
             },
             None => {

@@ -8,15 +8,14 @@ use client::Config;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use terminal::client::{
-    Endpoint, Event, Request, Session, SessionError, Url,
-    inventory::{self, Server},
+    Endpoint, Event, Request, Session, SessionError,
+    inventory::{self, NoWay, Server},
 };
 use tokio::time::{Instant, sleep_until};
 use tty::message::{self, Environment, Options, Stream, User, Username, Workdir};
-use types::webtty::Transport;
 
 use super::{Refused, servers};
-use crate::failure::chain;
+use crate::{failure::chain, output::plain};
 
 /// What is asked for.
 #[derive(Deserialize)]
@@ -122,43 +121,31 @@ fn endpoint(
     asked: &Exec,
     agent: &Agent,
 ) -> Result<Endpoint, Refused> {
-    if server.publish && !server.host.is_empty() {
-        let address = format!("wss://{}{}", server.host, server.exec_path);
-        let mut url = Url::parse(&address)
-            .map_err(|error| failed(502, "webtty_address", &format!("{address} is {error}")))?;
-        if server.managed {
-            let said = [
-                ("session_mode", "non-interactive"),
-                ("origin", "api"),
-                ("initiator_kind", "agent"),
-                ("agent_name", &agent.name),
-                ("agent_version", &agent.version),
-                ("purpose", asked.purpose.as_deref().unwrap_or_default()),
-            ];
-            for (name, value) in said.into_iter().filter(|(_, value)| !value.is_empty()) {
-                let value: String = value.chars().take(MAX_SAID).collect();
-                let value = percent_encoding::utf8_percent_encode(&value, QUERY_VALUE);
-                url = url.with_parameter(name, &value.to_string());
-            }
+    let mut endpoint = server.endpoint(config, None).map_err(|error| {
+        let code = match error {
+            NoWay::Address(_) => "webtty_address",
+            NoWay::Transport { .. } | NoWay::WebTransport(_) => "webtty_transport",
+        };
+        failed(502, code, &plain(&error.to_string()))
+    })?;
+    if server.managed
+        && let Endpoint::Url { url, .. } = &mut endpoint
+    {
+        let said = [
+            ("session_mode", "non-interactive"),
+            ("origin", "api"),
+            ("initiator_kind", "agent"),
+            ("agent_name", &agent.name),
+            ("agent_version", &agent.version),
+            ("purpose", asked.purpose.as_deref().unwrap_or_default()),
+        ];
+        for (name, value) in said.into_iter().filter(|(_, value)| !value.is_empty()) {
+            let value: String = value.chars().take(MAX_SAID).collect();
+            let value = percent_encoding::utf8_percent_encode(&value, QUERY_VALUE);
+            *url = url.clone().with_parameter(name, &value.to_string());
         }
-        return Ok(Endpoint::Url {
-            url,
-            bearer: Some(config.token),
-            trust: config.trust,
-        });
     }
-    // An engine that manages sessions speaks frames to whoever dials, whatever the server speaks.
-    let transport = if server.managed {
-        Transport::Plain
-    } else {
-        server.transport.unwrap_or(Transport::Websocket)
-    };
-    Ok(Endpoint::Private {
-        config: Box::new(config),
-        tunnel: server.tunnel_id.clone(),
-        transport,
-        path: server.exec_path.clone(),
-    })
+    Ok(endpoint)
 }
 
 fn command(asked: &Exec) -> message::Config {
@@ -255,6 +242,29 @@ mod tests {
             exec_path: "/".to_owned(),
             ..Server::default()
         };
+        let Ok(Endpoint::Url { url, .. }) = asked(&server) else {
+            panic!("no address");
+        };
+        assert_eq!(
+            url.to_string(),
+            "wss://build.t.engine.example:8443/?session_mode=non-interactive&origin=api\
+             &initiator_kind=agent&agent_name=helpful%20client&purpose=look%20%26%20see"
+        );
+    }
+    #[test]
+    fn what_speaks_webtransport_alone_is_refused() {
+        let server = Server {
+            transport: Some(types::webtty::Transport::Webtransport),
+            publish: true,
+            host: "build.t.engine.example:8443".to_owned(),
+            ..Server::default()
+        };
+        let refused = asked(&server).unwrap_err();
+        assert_eq!(refused.0.code, "webtty_transport");
+    }
+
+    /// The way that a command of a client takes.
+    fn asked(server: &Server) -> Result<Endpoint, Refused> {
         let asked = Exec {
             server: "build".to_owned(),
             command: vec!["id".to_owned()],
@@ -273,13 +283,6 @@ mod tests {
             "engine.example:8443".parse().unwrap(),
             client::Token::new("t"),
         );
-        let Ok(Endpoint::Url { url, .. }) = endpoint(&server, config, &asked, &agent) else {
-            panic!("no address");
-        };
-        assert_eq!(
-            url.to_string(),
-            "wss://build.t.engine.example:8443/?session_mode=non-interactive&origin=api\
-             &initiator_kind=agent&agent_name=helpful%20client&purpose=look%20%26%20see"
-        );
+        endpoint(server, config, &asked, &agent)
     }
 }

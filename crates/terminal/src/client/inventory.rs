@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use client::{Config, Token};
 use serde::Serialize;
 use serde_json::Value;
 use types::webtty::Transport;
+
+use super::endpoint::{Endpoint, Url};
 
 /// The label that makes a tunnel a server, and its value.
 pub const APPLICATION: (&str, &str) = ("application-protocol", "svc.webtty");
@@ -119,6 +122,25 @@ pub enum FindError {
     Offline(String),
 }
 
+/// Why a server that is known cannot be reached by this client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoWay {
+    /// It says of itself what nobody knows.
+    #[error("`{target}` cannot be reached: {why}")]
+    Transport {
+        /// What it is called.
+        target: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It speaks only what this client does not.
+    #[error("`{0}` speaks WebTransport alone")]
+    WebTransport(String),
+    /// Its tunnel has a host that is no host.
+    #[error("`{0}` is no address of a server")]
+    Address(String),
+}
+
 impl Server {
     /// The server that a tunnel of the Engine API is; `None` for other tunnels.
     pub fn of_tunnel(tunnel: &Value) -> Option<Self> {
@@ -230,6 +252,48 @@ impl Server {
         let reached = first([&server.server_id, &server.tunnel_name, &server.tunnel_id]);
         server.svc_url = format!("svc://{reached}");
         Some(server)
+    }
+
+    /// The way to it: at its public address where it has one, and else through its engine.
+    ///
+    /// `config` is of the engine that lists it; `bearer` is shown to a public server in place of its
+    /// token.
+    ///
+    /// # Errors
+    /// [`NoWay`].
+    pub fn endpoint(&self, config: Config, bearer: Option<Token>) -> Result<Endpoint, NoWay> {
+        if let Some(why) = &self.transport_error {
+            return Err(NoWay::Transport {
+                target: self.target.clone(),
+                why: why.clone(),
+            });
+        }
+        if self.transport == Some(Transport::Webtransport) {
+            return Err(NoWay::WebTransport(self.target.clone()));
+        }
+        if self.publish && !self.host.is_empty() {
+            let address = format!("wss://{}{}", self.host, self.exec_path);
+            return match Url::parse(&address) {
+                Ok(url) => Ok(Endpoint::Url {
+                    url,
+                    bearer: bearer.or(Some(config.token)),
+                    trust: config.trust,
+                }),
+                Err(_) => Err(NoWay::Address(address)),
+            };
+        }
+        // An engine that manages sessions speaks frames to whoever dials, whatever the server speaks.
+        let transport = if self.managed {
+            Transport::Plain
+        } else {
+            self.transport.unwrap_or(Transport::Websocket)
+        };
+        Ok(Endpoint::Private {
+            config: Box::new(config),
+            tunnel: self.tunnel_id.clone(),
+            transport,
+            path: self.exec_path.clone(),
+        })
     }
 
     /// Whether a session that is not sealed must not be opened.

@@ -14,6 +14,7 @@ use tty::message::{Close, Config, Kind, Notice, Stream, TerminationReason};
 use tty::seal::SealError;
 use tty::session::{Client, ClientCommand, ClientError};
 use tty::size::Size;
+use types::causes::chain;
 
 use super::connection::{Connection, ConnectionError};
 use super::endpoint::Endpoint;
@@ -441,21 +442,6 @@ async fn at(deadline: Option<Instant>) {
         Some(deadline) => sleep_until(deadline.into()).await,
         None => pending().await,
     }
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 impl From<Close> for Ended {

@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use client::{Config, Token, Trust, api::Api};
+use client::{Token, Trust, api::Api};
 use terminal::client::{
     Endpoint, Url,
-    inventory::{self, FindError, Server},
+    inventory::{self, FindError, NoWay, Server},
 };
-use types::webtty::Transport;
 
 use super::registered;
 use crate::{
@@ -120,7 +119,8 @@ impl Reach {
                 return Err(away.unwrap_or_else(|| not_found(&error, &servers)));
             }
         };
-        let endpoint = endpoint(&server, config, self.own_token()?)?;
+        let endpoint = server.endpoint(config, self.own_token()?);
+        let endpoint = endpoint.map_err(|error| no_way(&error))?;
         Ok(Reached {
             url: server.svc_url.clone(),
             endpoint,
@@ -148,44 +148,14 @@ impl Reach {
     }
 }
 
-/// From what the engine says about a server to the way there.
-fn endpoint(server: &Server, config: Config, own: Option<Token>) -> Result<Endpoint, Failure> {
-    if let Some(error) = &server.transport_error {
-        let message = format!(
-            "`{}` cannot be reached: {}",
-            plain(&server.target),
-            plain(error)
-        );
-        return Err(Failure::new(Code::Failed, message).named("webtty_transport"));
+fn no_way(error: &NoWay) -> Failure {
+    let message = plain(&error.to_string());
+    match error {
+        NoWay::Transport { .. } => Failure::new(Code::Failed, message).named("webtty_transport"),
+        NoWay::WebTransport(_) => Failure::new(Code::NotAvailable, message)
+            .hint("start the server with --transport websocket"),
+        NoWay::Address(_) => Failure::new(Code::Failed, message),
     }
-    if server.transport == Some(Transport::Webtransport) {
-        let message = format!("`{}` speaks WebTransport alone", plain(&server.target));
-        return Err(Failure::new(Code::NotAvailable, message)
-            .hint("start the server with --transport websocket"));
-    }
-    if server.publish && !server.host.is_empty() {
-        let address = format!("wss://{}{}", server.host, server.exec_path);
-        let url = Url::parse(&address).map_err(|error| {
-            Failure::new(Code::Failed, format!("`{}` is {error}", plain(&address)))
-        })?;
-        return Ok(Endpoint::Url {
-            url,
-            bearer: own.or(Some(config.token)),
-            trust: config.trust,
-        });
-    }
-    // An engine that manages sessions speaks frames to whoever dials, whatever the server speaks.
-    let transport = if server.managed {
-        Transport::Plain
-    } else {
-        server.transport.unwrap_or(Transport::Websocket)
-    };
-    Ok(Endpoint::Private {
-        config: Box::new(config),
-        tunnel: server.tunnel_id.clone(),
-        transport,
-        path: server.exec_path.clone(),
-    })
 }
 
 fn is_at(server: &Server, url: &Url) -> bool {

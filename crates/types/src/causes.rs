@@ -1,0 +1,52 @@
+//! Errors for people.
+
+use std::error::Error;
+
+/// The error with its causes, in one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // A wrapper that repeats its cause is told once.
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+    use std::io;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Wrapper(&'static str, io::Error);
+
+    impl fmt::Display for Wrapper {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Wrapper {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.1)
+        }
+    }
+
+    #[test]
+    fn causes_are_told_once() {
+        let cause = || io::Error::other("no route");
+        assert_eq!(
+            chain(&Wrapper("the engine", cause())),
+            "the engine: no route"
+        );
+        assert_eq!(chain(&Wrapper("lost: no route", cause())), "lost: no route");
+    }
+}
