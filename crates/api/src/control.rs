@@ -33,6 +33,11 @@ use utoipa::openapi::{RefOr, Schema};
 pub use self::operation::{Access, Answer, Body, Method, Operation, Parameter, Shape};
 pub use self::paging::{MAX_PAGE_SIZE, Paging};
 
+/// Longest name that a person gives to something of a project, in characters.
+pub const MAX_NAME_CHARS: usize = 100;
+/// Longest description of it, in characters: a few sentences.
+pub const MAX_DESCRIPTION_CHARS: usize = 1_000;
+
 /// Every operation, in the order of the document.
 pub fn operations() -> impl Iterator<Item = &'static Operation> {
     [

@@ -45,6 +45,7 @@ pub mod webhooks;
 pub mod webtty_servers;
 pub mod whoami;
 mod wire;
+mod words;
 pub mod workspaces;
 
 pub use self::first_admin::{

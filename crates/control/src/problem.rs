@@ -19,6 +19,13 @@ impl Refusal {
     }
 }
 
+/// A field of the request has a value that it may not have.
+pub(crate) fn bad(field: &str, detail: impl Into<String>) -> Refusal {
+    Problem::invalid_request(detail.into())
+        .with_field(field)
+        .into()
+}
+
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
         Self(Box::new(problem))

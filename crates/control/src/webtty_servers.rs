@@ -18,12 +18,11 @@ use store::projects::Project;
 use store::webtty_servers::WebttyServer;
 use store::{Tx, workspaces};
 use types::permission::Permission;
-use types::problem::Problem;
 
 use crate::access;
 use crate::app::App;
 use crate::caller::Principal;
-use crate::problem::{Answer, Refusal};
+use crate::problem::Answer;
 use crate::projects::trail;
 use crate::route::Serve as _;
 
@@ -57,10 +56,4 @@ async fn record(
     let details = json!({"server": server.id, "name": server.name});
     let workspace = project.workspace_id;
     trail::record(tx, who, workspace, project.id, action, details, now).await
-}
-
-fn bad(field: &str, detail: impl Into<String>) -> Refusal {
-    Problem::invalid_request(detail.into())
-        .with_field(field)
-        .into()
 }

@@ -145,8 +145,6 @@ pub(super) fn schemas(schemas: &mut Schemas) {
     add::<IssuedCredential>(schemas);
 }
 
-/// Longest name of a credential, in characters.
-pub const MAX_NAME_CHARS: usize = 100;
 /// Credentials of one person that can be in force at once: more than anybody looks after, and few
 /// enough that a page or two show them all.
 pub const MAX_CREDENTIALS: u32 = 200;

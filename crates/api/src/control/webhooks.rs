@@ -182,10 +182,6 @@ const PAGE_SIZE: Parameter = Parameter {
     shape: Shape::Integer(1, 100),
 };
 
-/// Longest name of a webhook, in characters.
-pub const MAX_NAME_CHARS: usize = 100;
-/// Longest description, in characters: a few sentences.
-pub const MAX_DESCRIPTION_CHARS: usize = 1_000;
 /// Longest address, in bytes: what servers commonly accept as a request target.
 pub const MAX_URL_BYTES: usize = 2_048;
 /// Longest time that a replaced secret signs beside the new one: a week, enough for whoever rolls

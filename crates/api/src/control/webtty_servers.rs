@@ -152,10 +152,6 @@ const PAGE_SIZE: Parameter = Parameter {
     shape: Shape::Integer(1, 100),
 };
 
-/// Longest name of a server, in characters.
-pub const MAX_NAME_CHARS: usize = 100;
-/// Longest description, in characters: a few sentences.
-pub const MAX_DESCRIPTION_CHARS: usize = 1_000;
 /// Words in one list of capabilities.
 pub const MAX_CAPABILITIES: usize = 16;
 /// Longest of these words, in bytes.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use api::control::credentials::{
-    CreateCredential, GroupMode, IssuedCredential, MAX_CREDENTIALS, MAX_NAME_CHARS,
-    PermissionPolicy,
+    CreateCredential, GroupMode, IssuedCredential, MAX_CREDENTIALS, PermissionPolicy,
 };
 use api::control::whoami::CallerKind;
 use axum::Json;
@@ -30,10 +29,11 @@ use crate::caller::{Caller, CredentialsWrite, Principal};
 use crate::delegation::{self, Grant};
 use crate::extract::Body;
 use crate::metrics;
-use crate::problem::{Answer, Refusal};
+use crate::problem::{Answer, Refusal, bad};
 use crate::random;
 use crate::tokens::{text, token_id};
 use crate::wire::unix_millis;
+use crate::words::name;
 
 pub(super) async fn create(
     Caller { who, .. }: Caller<CredentialsWrite>,
@@ -303,16 +303,6 @@ fn names(permissions: &[Permission]) -> Vec<String> {
     permissions.iter().map(ToString::to_string).collect()
 }
 
-fn name(given: &str) -> Answer<String> {
-    let name = given.trim();
-    let length = name.chars().count();
-    if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(char::is_control) {
-        let detail = format!("a name has 1 to {MAX_NAME_CHARS} characters, and no control ones");
-        return Err(bad("name", detail));
-    }
-    Ok(name.to_owned())
-}
-
 /// The boundaries, under whichever name they were sent.
 fn resources(resources: Option<Value>, grants: Option<Value>) -> Answer<Option<Value>> {
     match (resources, grants) {
@@ -392,12 +382,6 @@ fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
 
 fn bad_expiry() -> Refusal {
     bad("expiresAt", "expiresAt is too far away")
-}
-
-fn bad(field: &str, detail: impl Into<String>) -> Refusal {
-    Problem::invalid_request(detail.into())
-        .with_field(field)
-        .into()
 }
 
 /// Whether what is stored may be handed to the caller: nothing in it is more than the caller holds.

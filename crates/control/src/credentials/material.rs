@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
 use types::problem::Problem;
 use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate};
 
-use crate::problem::{Answer, Refusal};
+use crate::problem::{Answer, bad};
 
 /// A proof, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,10 +136,4 @@ const fn kind_word(kind: CredentialKind) -> &'static str {
         CredentialKind::App => "app",
         CredentialKind::Mtls => "mtls",
     }
-}
-
-fn bad(field: &str, detail: impl Into<String>) -> Refusal {
-    Problem::invalid_request(detail.into())
-        .with_field(field)
-        .into()
 }

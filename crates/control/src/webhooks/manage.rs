@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use api::control::webhooks::{
-    CreateWebhook, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, MAX_OVERLAP_SECONDS, MAX_URL_BYTES,
-    OVERLAP_SECONDS, RotateWebhookSecret, UpdateWebhook, Webhook, WebhookConfig,
-    WebhookDestinationType, WebhookEventType, WebhookStatus, WebhookWithSecret,
+    CreateWebhook, MAX_OVERLAP_SECONDS, MAX_URL_BYTES, OVERLAP_SECONDS, RotateWebhookSecret,
+    UpdateWebhook, Webhook, WebhookConfig, WebhookDestinationType, WebhookEventType, WebhookStatus,
+    WebhookWithSecret,
 };
 use axum::Json;
 use axum::extract::State;
@@ -25,9 +25,10 @@ use crate::access;
 use crate::app::App;
 use crate::caller::{Caller, Principal, WebhooksWrite};
 use crate::extract::{Body, OptionalBody, Path, Segment};
-use crate::problem::{Answer, Refusal};
+use crate::problem::{Answer, bad};
 use crate::projects::trail;
 use crate::random;
+use crate::words::{description, name};
 
 pub(super) async fn create(
     Caller { who, .. }: Caller<WebhooksWrite>,
@@ -215,26 +216,6 @@ fn status(given: WebhookStatus) -> Status {
     }
 }
 
-fn name(given: &str) -> Answer<String> {
-    let name = given.trim();
-    let length = name.chars().count();
-    if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(char::is_control) {
-        let detail = format!("a name has 1 to {MAX_NAME_CHARS} characters, and no control ones");
-        return Err(bad("name", detail));
-    }
-    Ok(name.to_owned())
-}
-
-fn description(given: &str) -> Answer<String> {
-    let text = given.trim();
-    let is_odd = |letter: char| letter.is_control() && letter != '\n';
-    if text.chars().count() > MAX_DESCRIPTION_CHARS || text.chars().any(is_odd) {
-        let detail = format!("a description has at most {MAX_DESCRIPTION_CHARS} characters");
-        return Err(bad("description", detail));
-    }
-    Ok(text.to_owned())
-}
-
 fn events(given: &[WebhookEventType]) -> Answer<Vec<String>> {
     let mut words: Vec<_> = given.iter().map(|kind| kind.as_str().to_owned()).collect();
     words.sort_unstable();
@@ -254,12 +235,6 @@ fn url(app: &App, config: &WebhookConfig) -> Answer<String> {
     let parsed = app.webhooks.sender.targets.parse(text);
     parsed.map_err(|detail| bad("config.url", detail))?;
     Ok(text.to_owned())
-}
-
-fn bad(field: &str, detail: impl Into<String>) -> Refusal {
-    Problem::invalid_request(detail.into())
-        .with_field(field)
-        .into()
 }
 
 /// Webhooks of one project: each of its events is sent to as many.

@@ -16,12 +16,12 @@ use types::client::check_labels;
 use types::problem::Problem;
 
 use super::read::{named, shown};
-use super::{bad, locked, record};
+use super::{locked, record};
 use crate::access;
 use crate::app::App;
 use crate::caller::{Caller, WebttyServersWrite};
 use crate::extract::{Body, Path};
-use crate::problem::Answer;
+use crate::problem::{Answer, bad};
 
 /// What is kept of an enrollment.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]

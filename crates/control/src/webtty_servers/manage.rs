@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use api::control::webtty_servers::{
-    CreateWebttyServer, CreatedWebttyServer, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS,
-    UpdateWebttyServer, WebttyServer, WebttyServerChange,
+    CreateWebttyServer, CreatedWebttyServer, UpdateWebttyServer, WebttyServer, WebttyServerChange,
 };
 use axum::Json;
 use axum::extract::State;
@@ -18,13 +17,14 @@ use types::problem::Problem;
 use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatus};
 
 use super::read::{named, shown};
-use super::{bad, locked, record};
+use super::{locked, record};
 use crate::access;
 use crate::app::App;
 use crate::caller::{Caller, WebttyServersWrite};
 use crate::extract::{Body, Path, Segment};
 use crate::problem::{Answer, Refusal};
 use crate::random;
+use crate::words::{description, name};
 
 pub(super) async fn create(
     Caller { who, .. }: Caller<WebttyServersWrite>,
@@ -168,26 +168,6 @@ fn taken(error: Error) -> Refusal {
         }
         other => other.into(),
     }
-}
-
-fn name(given: &str) -> Answer<String> {
-    let name = given.trim();
-    let length = name.chars().count();
-    if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(char::is_control) {
-        let detail = format!("a name has 1 to {MAX_NAME_CHARS} characters, and no control ones");
-        return Err(bad("name", detail));
-    }
-    Ok(name.to_owned())
-}
-
-fn description(given: &str) -> Answer<String> {
-    let text = given.trim();
-    let is_odd = |letter: char| letter.is_control() && letter != '\n';
-    if text.chars().count() > MAX_DESCRIPTION_CHARS || text.chars().any(is_odd) {
-        let detail = format!("a description has at most {MAX_DESCRIPTION_CHARS} characters");
-        return Err(bad("description", detail));
-    }
-    Ok(text.to_owned())
 }
 
 fn labels(given: Labels) -> Answer<Labels> {
