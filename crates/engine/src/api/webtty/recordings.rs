@@ -77,7 +77,7 @@ async fn events<A: Load>(
     let (session, _) = match kept(&api, &caller, &id).await {
         Ok(kept) => kept,
         // It began a moment ago.
-        Err(_) if api.session_of(&caller, &id).is_ok() => {
+        Err(problem) if problem.status == 404 && api.session_of(&caller, &id).is_ok() => {
             return Ok(json(Vec::<RecordedEvent>::new()));
         }
         Err(problem) => return Err(problem.into()),

@@ -1,6 +1,6 @@
 //! What ends sessions from outside, and in which state they are found then.
 
-use api::link::Item;
+use api::link::{Item, WebttyServer};
 use serde_json::json;
 use testing::within;
 use tty::message::{Kind, NoticeKind, Stream, TerminationReason};
@@ -160,5 +160,30 @@ async fn the_newest_session_is_listed_first() {
     assert!(
         ids.is_sorted_by(|left, right| left > right),
         "the newest first"
+    );
+}
+
+/// WT-4: what a running session's recording says is told or refused. One that cannot be read is not
+/// an empty one.
+#[tokio::test]
+async fn a_recording_that_cannot_be_read_is_not_empty() {
+    let recorded = |server: &mut WebttyServer| server.recording_policy = "recorded".to_owned();
+    let mut world = World::with(recorded, true, "plain").await;
+    let (_ann, shell, id) = world.session().await;
+    shell.shows("hello");
+    let path = format!("/api/webtty/sessions/{id}/events");
+    within("what was recorded", async {
+        while world.get(&path, &world.ann).await == (200, json!([])) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let project = super::world::project();
+    let known = format!("recordings/sessions/{project}/{id}/session");
+    std::fs::write(world.data.path().join(known), "something else").unwrap();
+    let (status, problem) = world.get(&path, &world.ann).await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (409, &json!("recording_broken"))
     );
 }

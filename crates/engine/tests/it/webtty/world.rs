@@ -1,10 +1,14 @@
 //! A project with a registered server, and those who come to it.
 
+use std::sync::Arc;
+
 use api::link::{Item, WebttyServer};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use engine::clock::SystemClock;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use testing::{FakePlatform, RawVisitor, TestEngine, within};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::http::Request;
@@ -21,6 +25,8 @@ pub(crate) const SERVER: &str = "wsv_build";
 pub(crate) struct World {
     pub(crate) platform: FakePlatform,
     pub(crate) engine: TestEngine,
+    /// What the engine keeps, recordings among it.
+    pub(crate) data: TempDir,
     pub(crate) server: TestServer,
     pub(crate) keys: Keys,
     pub(crate) ann: String,
@@ -59,13 +65,17 @@ impl World {
         let mut told = record(&keys);
         change(&mut told);
         platform.tell(vec![Item::WebttyServer(Box::new(told))]);
-        let engine = TestEngine::managed(&platform).await;
+        let data = tempfile::tempdir().unwrap();
+        let clock = Arc::new(SystemClock);
+        let engine = TestEngine::managed_at(&platform, Some(data.path()), "", clock).await;
+        engine.informed().await;
         let agent = engine.agent_at(A, &ann).await;
         let server =
             TestServer::start(agent, &keys, (&project(), SERVER), publish, transport).await;
         Self {
             platform,
             engine,
+            data,
             server,
             keys,
             ann,
