@@ -63,6 +63,8 @@ struct State {
     driver: Option<Waker>,
     /// No further streams; the lane ends with the last one.
     retiring: bool,
+    /// Nobody brings connections any more: streams stay, and wait for room.
+    stays: bool,
     /// Why there is no lane any more.
     broken: Option<io::ErrorKind>,
 }
@@ -75,6 +77,14 @@ struct Entry {
     inbox: Vec<u8>,
     start: usize,
     reader: Option<Waker>,
+    /// Waits for room, where the stream stays on the lane.
+    writer: Option<Waker>,
+    /// Waits for the connection that the stream moves to.
+    mover: Option<Waker>,
+    /// The peer has gone, of a stream that is over on the lane and has not arrived elsewhere.
+    abandoned: bool,
+    /// The connection is there, so that the rest is said on it.
+    arrived: bool,
     /// Why the peer gave it up.
     refusal: Option<wire::Error>,
     sending: Sending,
@@ -106,6 +116,7 @@ impl Lane {
             blocked: Vec::new(),
             driver: None,
             retiring: false,
+            stays: false,
             broken: None,
         })));
         (lane.clone(), Driver::new(io, lane))
@@ -156,10 +167,17 @@ impl Lane {
         state.retiring || state.broken.is_some()
     }
 
-    /// Begins no further stream; the lane is closed when the last one has ended.
+    /// Lets no stream leave from now on: the control channel ends, and with it go the connections
+    /// that they would move to. What is large waits for room then, behind nobody but itself.
+    pub fn stay(&self) {
+        self.0.lock().stays = true;
+    }
+
+    /// Begins no further stream, and lets none leave; the lane is closed when the last one has ended.
     pub fn retire(&self) {
         let mut state = self.0.lock();
         state.retiring = true;
+        state.stays = true;
         let driver = state.driver.take();
         drop(state);
         wake(driver);
@@ -193,6 +211,10 @@ impl Entry {
             inbox: Vec::new(),
             start: 0,
             reader: None,
+            writer: None,
+            mover: None,
+            abandoned: false,
+            arrived: false,
             refusal: None,
             sending: Sending::new(side),
             reading: Reading::new(side),
@@ -202,6 +224,12 @@ impl Entry {
 
     fn unread(&self) -> usize {
         self.inbox.len() - self.start
+    }
+
+    /// Everybody who waits for something of it.
+    fn waiting(&mut self) -> impl Iterator<Item = Waker> {
+        let all = [self.reader.take(), self.writer.take(), self.mover.take()];
+        all.into_iter().flatten()
     }
 
     /// Throws away what is unread; how much that was.

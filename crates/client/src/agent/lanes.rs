@@ -41,10 +41,16 @@ pub(crate) async fn serve(
 ) {
     io.get_ref().0.limit_stall(Some(STALL));
     let (lane, mut driver) = Lane::agent(io);
-    let mut ending = false;
+    let (mut stopping, mut ending) = (false, false);
     loop {
         let accepted = tokio::select! {
             accepted = poll_fn(|cx| driver.poll_accept(cx)) => accepted,
+            // The engine will bring no connections when it hears of that.
+            () = shared.stop.cancelled(), if !stopping => {
+                lane.stay();
+                stopping = true;
+                continue;
+            }
             () = over.cancelled(), if !ending => {
                 lane.retire();
                 ending = true;
@@ -76,10 +82,7 @@ async fn take(shared: Arc<Shared>, moves: Arc<Moves>, open: StreamOpen, mut stre
         let unknown = wire::Error::tunnel_not_found("the agent has no such tunnel");
         return stream.reset(Some(&unknown));
     };
-    let to = ToConnection {
-        moves,
-        stream_id: open.stream_id,
-    };
+    let to = ToConnection(Moves::register(moves, open.stream_id));
     let mut carried = Carried::new(stream, to, entry.budget());
     match entry.handler() {
         Handler::Forward(forward) => {
@@ -98,77 +101,105 @@ async fn take(shared: Arc<Shared>, moves: Arc<Moves>, open: StreamOpen, mut stre
 }
 
 /// Takes a stream from its lane to the standing connection that the engine chooses for it.
-pub(crate) struct ToConnection {
-    moves: Arc<Moves>,
-    stream_id: String,
-}
+pub(crate) struct ToConnection(Registered<Lent>);
 
 impl Mover for ToConnection {
     type Connection = Lent;
 
+    const CHOOSES: bool = false;
+
     fn connect(&self) -> Connecting<Lent> {
-        self.moves.expect(&self.stream_id)
+        self.0.expect()
     }
 }
 
 /// Where the streams of a channel that leave their lanes meet the connections that the engine
 /// chose for them. Either may come first: they come on different connections. There are no more
 /// meetings than streams and connections.
-#[derive(Default)]
-pub(crate) struct Moves(Mutex<HashMap<String, Meeting>>);
+pub(crate) struct Moves<C = Lent>(Mutex<HashMap<Arc<str>, Meeting<C>>>);
 
-enum Meeting {
-    Stream(oneshot::Sender<Lent>),
-    Connection(Box<Lent>),
+enum Meeting<C> {
+    /// The stream is on its lane, and nothing has come for it.
+    OnLane,
+    /// The stream waits.
+    Stream(oneshot::Sender<C>),
+    /// The connection waits until the stream has read what is on its lane, however long that takes.
+    Connection(Box<C>),
+    /// The connection waits for a stream of which nothing is known yet.
+    Early(Box<C>),
 }
 
-impl Moves {
-    /// Waits for the connection of a stream.
-    fn expect(self: &Arc<Self>, stream_id: &str) -> Connecting<Lent> {
-        let (sender, arrival) = oneshot::channel();
-        let mut meetings = self.0.lock();
-        if let Some(Meeting::Connection(lent)) = meetings.remove(stream_id) {
-            return Box::pin(async { Ok(*lent) });
-        }
-        meetings.insert(stream_id.to_owned(), Meeting::Stream(sender));
-        drop(meetings);
-        let expected = Expected {
-            moves: Arc::clone(self),
-            stream_id: stream_id.to_owned(),
+/// What becomes of a connection that was brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Brought {
+    /// Its stream is there, and has it or will take it.
+    Met,
+    /// Its stream is not there yet.
+    Early,
+}
+
+/// A stream that connections may come for, as long as this is held.
+pub(crate) struct Registered<C> {
+    moves: Arc<Moves<C>>,
+    stream_id: Arc<str>,
+}
+
+impl<C> Default for Moves<C> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<C: Send + 'static> Moves<C> {
+    /// A lane brought this stream.
+    fn register(moves: Arc<Self>, stream_id: String) -> Registered<C> {
+        let stream_id: Arc<str> = stream_id.into();
+        let mut meetings = moves.0.lock();
+        let meeting = match meetings.remove(&stream_id) {
+            Some(Meeting::Early(connection)) => Meeting::Connection(connection),
+            _ => Meeting::OnLane,
         };
-        Box::pin(async move {
-            let arrived = tokio::time::timeout(MEETING, arrival).await;
-            drop(expected);
-            match arrived {
-                Ok(Ok(lent)) => Ok(lent),
-                Ok(Err(_)) => Err(io::ErrorKind::NotConnected.into()),
-                Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
-            }
-        })
+        meetings.insert(Arc::clone(&stream_id), meeting);
+        drop(meetings);
+        Registered { moves, stream_id }
     }
 
     /// Brings the connection of a stream to it, or lets it wait there.
-    pub(super) fn bring(&self, stream_id: &str, lent: Lent) {
+    pub(super) fn bring(&self, stream_id: &str, connection: C) -> Brought {
         let mut meetings = self.0.lock();
-        let lent = match meetings.remove(stream_id) {
-            Some(Meeting::Stream(waiting)) => match waiting.send(lent) {
-                Ok(()) => return,
-                Err(lent) => lent,
-            },
-            _ => lent,
+        let (brought, meeting, replaced) = match meetings.remove(stream_id) {
+            None => (Brought::Early, Meeting::Early(connection.into()), None),
+            // Two of one id; what is dropped gives itself back.
+            Some(Meeting::Early(before)) => {
+                let early = Meeting::Early(connection.into());
+                (Brought::Early, early, Some(before))
+            }
+            Some(Meeting::Connection(before)) => {
+                let waits = Meeting::Connection(connection.into());
+                (Brought::Met, waits, Some(before))
+            }
+            Some(Meeting::OnLane) => (Brought::Met, Meeting::Connection(connection.into()), None),
+            Some(Meeting::Stream(waiting)) => {
+                let sent = waiting.send(connection);
+                let waits = |connection: C| Meeting::Connection(connection.into());
+                (
+                    Brought::Met,
+                    sent.map_or_else(waits, |()| Meeting::OnLane),
+                    None,
+                )
+            }
         };
-        let waits = Meeting::Connection(Box::new(lent));
-        let replaced = meetings.insert(stream_id.to_owned(), waits);
+        meetings.insert(stream_id.into(), meeting);
         drop(meetings);
-        // Two of one id; what is dropped gives itself back.
         drop(replaced);
+        brought
     }
 
-    /// Takes back a connection that has waited for long enough.
+    /// Takes back a connection that has waited for long enough for a stream that did not come.
     pub(super) fn give_up(&self, stream_id: &str) {
         let mut meetings = self.0.lock();
         let waiting = match meetings.get(stream_id) {
-            Some(Meeting::Connection(_)) => meetings.remove(stream_id),
+            Some(Meeting::Early(_)) => meetings.remove(stream_id),
             _ => None,
         };
         drop(meetings);
@@ -177,18 +208,31 @@ impl Moves {
     }
 }
 
-/// Withdraws a stream that does not wait any more.
-struct Expected {
-    moves: Arc<Moves>,
-    stream_id: String,
+impl<C: Send + 'static> Registered<C> {
+    /// Waits for the connection. There is no deadline: the engine brings it when it has read what is
+    /// on the lane, as slowly as the visitor takes it. Whoever waits looks whether the lane is there.
+    fn expect(&self) -> Connecting<C> {
+        let (sender, arrival) = oneshot::channel();
+        let mut meetings = self.moves.0.lock();
+        let meeting = meetings
+            .entry(Arc::clone(&self.stream_id))
+            .or_insert(Meeting::OnLane);
+        if let Meeting::Connection(connection) = std::mem::replace(meeting, Meeting::OnLane) {
+            return Box::pin(async { Ok(*connection) });
+        }
+        *meeting = Meeting::Stream(sender);
+        Box::pin(async move {
+            let arrived = arrival.await;
+            arrived.map_err(|_| io::ErrorKind::NotConnected.into())
+        })
+    }
 }
 
-impl Drop for Expected {
+impl<C> Drop for Registered<C> {
     fn drop(&mut self) {
-        let mut meetings = self.moves.0.lock();
-        if let Some(Meeting::Stream(_)) = meetings.get(&self.stream_id) {
-            meetings.remove(&self.stream_id);
-        }
+        let gone = self.moves.0.lock().remove(&self.stream_id);
+        // What is dropped gives itself back; not under the lock.
+        drop(gone);
     }
 }
 
@@ -212,9 +256,57 @@ impl Drop for OnRuntime {
 /// connections to services.
 pub(super) const MAX_LANES: usize = 64;
 
-/// How long a stream and its connection may miss each other: as long as an engine may take to
-/// find a connection.
+/// How long a connection may come before its stream, which was begun first, on another one.
 pub(super) const MEETING: Duration = Duration::from_secs(10);
 
 /// As at the engine: how long its system may confirm nothing of what is under way.
 const STALL: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn moves() -> Arc<Moves<u8>> {
+        Arc::default()
+    }
+
+    fn registered(moves: &Arc<Moves<u8>>) -> Registered<u8> {
+        Moves::register(Arc::clone(moves), "s".to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_stream_waits_for_its_connection_as_long_as_the_engine_reads() {
+        tokio::time::pause();
+        let moves = moves();
+        let stream = registered(&moves);
+        let mut expected = stream.expect();
+        tokio::time::advance(Duration::from_hours(1)).await;
+        assert!((&mut expected).now_or_never().is_none());
+        assert_eq!(moves.bring("s", 7), Brought::Met);
+        assert_eq!(expected.await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn a_connection_waits_as_long_as_its_stream_lives() {
+        let moves = moves();
+        let stream = registered(&moves);
+        assert_eq!(moves.bring("s", 7), Brought::Met);
+        moves.give_up("s");
+        assert_eq!(stream.expect().await.unwrap(), 7);
+        assert_eq!(moves.bring("s", 8), Brought::Met);
+        drop(stream);
+        assert!(moves.0.lock().is_empty(), "and goes with it");
+    }
+
+    #[tokio::test]
+    async fn a_connection_may_come_first_and_waits_for_a_while() {
+        let moves = moves();
+        assert_eq!(moves.bring("s", 7), Brought::Early);
+        assert_eq!(registered(&moves).expect().await.unwrap(), 7);
+        assert_eq!(moves.bring("s", 8), Brought::Early);
+        moves.give_up("s");
+        assert!(moves.0.lock().is_empty());
+    }
+}

@@ -33,7 +33,7 @@ use super::{
     data_path::DataPath,
     forward::{Visit, serve_framed},
     inbound::open_data,
-    lanes::{self, MAX_LANES, MEETING, Moves},
+    lanes::{self, Brought, MAX_LANES, MEETING, Moves},
     shared::{Handler, Shared},
 };
 use crate::{ConnectError, Stream, error::Step};
@@ -221,14 +221,16 @@ async fn bring(
     // The stream may be served on another runtime.
     framed.get_mut().get_mut().0.detach().ok()?;
     let (lent, mut given_back) = Lent::new(framed);
-    moves.bring(stream_id, lent);
-    let mut framed = match timeout(MEETING, &mut given_back).await {
-        Ok(framed) => framed.ok()?,
-        Err(_elapsed) => {
-            moves.give_up(stream_id);
-            given_back.await.ok()?
-        }
+    let mut early = None;
+    if moves.bring(stream_id, lent) == Brought::Early {
+        early = timeout(MEETING, &mut given_back).await.ok();
+        moves.give_up(stream_id);
+    }
+    let given_back = match early {
+        Some(given_back) => given_back,
+        None => given_back.await,
     };
+    let mut framed = given_back.ok()?;
     framed.get_mut().get_mut().0.detach().ok()?;
     Some(framed)
 }

@@ -210,6 +210,8 @@ pub(super) struct ToPool {
 impl Mover for ToPool {
     type Connection = Seated;
 
+    const CHOOSES: bool = true;
+
     fn connect(&self) -> Connecting<Seated> {
         let (agent, worker, open) = (Arc::clone(&self.agent), self.worker, self.open.clone());
         Box::pin(async move {

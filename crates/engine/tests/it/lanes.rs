@@ -141,6 +141,8 @@ struct Nowhere;
 impl Mover for Nowhere {
     type Connection = tokio::io::DuplexStream;
 
+    const CHOOSES: bool = false;
+
     fn connect(&self) -> Connecting<Self::Connection> {
         panic!("a small stream moves");
     }

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use testing::{EventSource, RawVisitor, TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Notify, mpsc};
 use wire::message::{CloseTunnelReq, CloseTunnelRsp, ServerMessage, TunnelProperties};
 use wire::{ErrorCode, Kind};
 
@@ -253,6 +254,20 @@ async fn a_visitor_stays_connected_through_a_takeover() {
     assert_eq!((services.0.accepted(), services.1.accepted()), (1, 1));
 }
 
+/// Waits until the engine knows that a channel has ended.
+async fn is_gone(engine: &TestEngine, client_id: &str) {
+    let gone = async {
+        while list(engine, "clients")
+            .await
+            .iter()
+            .any(|client| client["id"] == client_id)
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("end of the channel", gone).await;
+}
+
 /// EN-9: a stream that was accepted lives on until it ends itself.
 #[tokio::test]
 async fn en_9_accepted_streams_outlive_the_control_channel_and_a_takeover() {
@@ -286,6 +301,64 @@ async fn en_9_accepted_streams_outlive_the_control_channel_and_a_takeover() {
     assert_eq!(visitor.chunk().await.unwrap(), b"", "and ends well");
 }
 
+/// EN-9: also where it has more to say than fits on the lane that it began on, and no connection
+/// comes any more that it could move to: the channel broke, or the agent says good-bye.
+#[tokio::test]
+async fn en_9_large_answers_outlive_the_control_channel() {
+    for says_goodbye in [false, true] {
+        let engine = TestEngine::start().await;
+        let relay = Relay::start(&engine).await;
+        let agent = Agent::connect(relay.agent_config(&engine)).await.unwrap();
+        let go = Arc::new(Notify::new());
+        let (asked, mut hears) = mpsc::unbounded_channel();
+        let service = {
+            let go = Arc::clone(&go);
+            Upstream::start(move |mut stream, _| {
+                let (go, asked) = (Arc::clone(&go), asked.clone());
+                async move {
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        stream.read_buf(&mut head).await.unwrap();
+                    }
+                    asked.send(()).unwrap();
+                    go.notified().await;
+                    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {LARGE}\r\n\r\n");
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                    stream.write_all(&vec![b'x'; LARGE]).await.unwrap();
+                    stream.read_u8().await.ok();
+                }
+            })
+            .await
+        };
+        let target: Target = service.addr().to_string().parse().unwrap();
+        let tunnel = TestTunnel::open(agent, Properties::http().named("live"), target).await;
+        let host = tunnel.hostname().to_owned();
+        let mut visitor = engine.visitor().http1(&host).await;
+        visitor.request("GET", "/", &host, "").await;
+        within("the request", hears.recv()).await.unwrap();
+
+        let client_id = tunnel.online().client_id.clone();
+        let closing = async {
+            if says_goodbye {
+                assert!(tunnel.agent().close(Duration::from_mins(1)).await);
+            } else {
+                relay.cut(1);
+            }
+        };
+        let answered = async {
+            is_gone(&engine, &client_id).await;
+            go.notify_one();
+            let answer = visitor.answer().await;
+            assert_eq!((answer.status, answer.body.len()), (200, LARGE));
+            drop(visitor);
+        };
+        within("both", async { tokio::join!(closing, answered) }).await;
+    }
+}
+
+/// More than any stream may have on a lane.
+const LARGE: usize = 5 * 1024 * 1024;
+
 /// EN-9: the same for an agent without extensions, whose channel does not come back.
 #[tokio::test]
 async fn en_9_streams_of_plain_agents_outlive_their_channel() {
@@ -303,16 +376,7 @@ async fn en_9_streams_of_plain_agents_outlive_their_channel() {
     let mut service = brought.unwrap().into_stream();
     let client_id = agent.client_id.clone();
     drop(agent);
-    let gone = async {
-        while list(&engine, "clients")
-            .await
-            .iter()
-            .any(|client| client["id"] == client_id)
-        {
-            tokio::task::yield_now().await;
-        }
-    };
-    within("end of the channel", gone).await;
+    is_gone(&engine, &client_id).await;
     let exchanging = async {
         dialler.write_all(b"still").await.unwrap();
         let mut bytes = [0; 5];

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker, ready};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::stream::{Read, Written};
@@ -14,6 +16,10 @@ use crate::Stream;
 pub trait Mover: Unpin + Send {
     /// What it brings.
     type Connection: Stream;
+
+    /// Whether the connection is chosen at this end. The other one says that it leaves the lane, and
+    /// waits. This one has the connection first: without it the stream stays where it is.
+    const CHOOSES: bool;
 
     /// Begins to bring it. Whoever drops the future does not need it any more.
     fn connect(&self) -> Connecting<Self::Connection>;
@@ -36,9 +42,76 @@ pub struct Carried<M: Mover> {
 
 enum Place<C> {
     Lane,
-    /// Our direction has left the lane, and has nowhere to go yet.
-    Moving(Connecting<C>),
+    /// Our direction leaves the lane, and has nowhere to go yet.
+    Moving(Moving<C>),
     Moved(C),
+    /// The connection did not come, for this reason.
+    Failed(io::ErrorKind),
+}
+
+/// A stream on its way. Its halves may be two tasks' (`tokio::io::split`), and both go on when it
+/// has arrived.
+struct Moving<C> {
+    connecting: Connecting<C>,
+    halves: Arc<Halves>,
+}
+
+#[derive(Default)]
+struct Halves(Mutex<[Option<Waker>; 2]>);
+
+#[derive(Clone, Copy)]
+enum Half {
+    Reader,
+    Writer,
+}
+
+impl Halves {
+    fn set(&self, half: Half, waker: Option<Waker>) {
+        let mut halves = self.0.lock();
+        let [reader, writer] = &mut *halves;
+        let slot = match half {
+            Half::Reader => reader,
+            Half::Writer => writer,
+        };
+        let before = std::mem::replace(slot, waker);
+        drop(halves);
+        drop(before);
+    }
+}
+
+impl Wake for Halves {
+    fn wake(self: Arc<Self>) {
+        let halves = std::mem::take(&mut *self.0.lock());
+        halves.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+impl<C> Moving<C> {
+    fn new(connecting: Connecting<C>) -> Self {
+        Self {
+            connecting,
+            halves: Arc::default(),
+        }
+    }
+
+    /// Ready with the connection, or with why it will not come.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        half: Half,
+        lane: &mut LaneStream,
+    ) -> Poll<io::Result<C>> {
+        self.halves.set(half, Some(cx.waker().clone()));
+        let waker = Waker::from(Arc::clone(&self.halves));
+        let mut cx = Context::from_waker(&waker);
+        let moved = match self.connecting.as_mut().poll(&mut cx) {
+            Poll::Pending => Err(ready!(lane.poll_abandoned(&mut cx))),
+            Poll::Ready(moved) => moved,
+        };
+        self.halves.set(half, None);
+        waker.wake();
+        Poll::Ready(moved)
+    }
 }
 
 impl<M: Mover> Carried<M> {
@@ -67,7 +140,7 @@ impl<M: Mover> Carried<M> {
     pub fn connection(&self) -> Option<&M::Connection> {
         match &self.place {
             Place::Moved(connection) => Some(connection),
-            Place::Lane | Place::Moving(_) => None,
+            Place::Lane | Place::Moving(_) | Place::Failed(_) => None,
         }
     }
 
@@ -75,7 +148,7 @@ impl<M: Mover> Carried<M> {
     pub fn connection_mut(&mut self) -> Option<&mut M::Connection> {
         match &mut self.place {
             Place::Moved(connection) => Some(connection),
-            Place::Lane | Place::Moving(_) => None,
+            Place::Lane | Place::Moving(_) | Place::Failed(_) => None,
         }
     }
 
@@ -84,19 +157,51 @@ impl<M: Mover> Carried<M> {
         self.lane.refusal()
     }
 
-    /// Leaves the lane, if it is there, and waits for the connection.
-    fn poll_moved(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut M::Connection>>> {
+    /// Leaves the lane, if it is there, and waits for the connection. `None`: there is none to be had,
+    /// and the stream stays.
+    fn poll_moved(
+        &mut self,
+        cx: &mut Context<'_>,
+        half: Half,
+    ) -> Poll<io::Result<Option<Pin<&mut M::Connection>>>> {
         if matches!(self.place, Place::Lane) {
-            self.lane.move_on()?;
-            self.place = Place::Moving(self.mover.connect());
+            if !M::CHOOSES {
+                self.lane.move_on()?;
+            }
+            self.place = Place::Moving(Moving::new(self.mover.connect()));
         }
-        if let Place::Moving(connecting) = &mut self.place {
-            let connection = ready!(connecting.as_mut().poll(cx))?;
-            self.place = Place::Moved(connection);
+        if let Place::Moving(moving) = &mut self.place {
+            let moved = ready!(moving.poll(cx, half, &mut self.lane));
+            let said = moved.and_then(|connection| {
+                if M::CHOOSES {
+                    self.lane.move_on()?;
+                }
+                Ok(connection)
+            });
+            self.place = match said {
+                Ok(connection) => {
+                    self.lane.arrive();
+                    Place::Moved(connection)
+                }
+                Err(_) if M::CHOOSES && self.lane.may_stay() => {
+                    self.lane.stay();
+                    Place::Lane
+                }
+                Err(error) => Place::Failed(error.kind()),
+            };
+            self.settle();
         }
         match &mut self.place {
-            Place::Moved(connection) => Poll::Ready(Ok(Pin::new(connection))),
-            Place::Lane | Place::Moving(_) => Poll::Pending,
+            Place::Moved(connection) => Poll::Ready(Ok(Some(Pin::new(connection)))),
+            Place::Failed(why) => Poll::Ready(Err((*why).into())),
+            Place::Lane | Place::Moving(_) => Poll::Ready(Ok(None)),
+        }
+    }
+
+    /// What has arrived elsewhere, and has been read here, takes no place on the lane.
+    fn settle(&mut self) {
+        if self.behind && matches!(self.place, Place::Moved(_)) {
+            self.lane.leave();
         }
     }
 }
@@ -123,10 +228,17 @@ impl<M: Mover> AsyncRead for Carried<M> {
         if !this.behind {
             match ready!(this.lane.poll_read(cx, buf))? {
                 Read::Bytes => return Poll::Ready(Ok(())),
-                Read::Moved => this.behind = true,
+                Read::Moved => {
+                    this.behind = true;
+                    this.settle();
+                }
             }
         }
-        ready!(this.poll_moved(cx))?.poll_read(cx, buf)
+        match ready!(this.poll_moved(cx, Half::Reader))? {
+            Some(connection) => connection.poll_read(cx, buf),
+            // Its peer has left the lane, so it cannot stay.
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
     }
 }
 
@@ -140,13 +252,17 @@ impl<M: Mover> AsyncWrite for Carried<M> {
         if buf.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        if matches!(this.place, Place::Lane) {
-            match ready!(this.lane.poll_write(cx, buf))? {
-                Written::Bytes(taken) => return Poll::Ready(Ok(taken)),
-                Written::Full => {}
+        loop {
+            if matches!(this.place, Place::Lane) {
+                match ready!(this.lane.poll_write(cx, buf))? {
+                    Written::Bytes(taken) => return Poll::Ready(Ok(taken)),
+                    Written::Full => {}
+                }
+            }
+            if let Some(connection) = ready!(this.poll_moved(cx, Half::Writer))? {
+                return connection.poll_write(cx, buf);
             }
         }
-        ready!(this.poll_moved(cx))?.poll_write(cx, buf)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -154,14 +270,17 @@ impl<M: Mover> AsyncWrite for Carried<M> {
             // What a lane has taken is sent without being asked for.
             Place::Lane | Place::Moving(_) => Poll::Ready(Ok(())),
             Place::Moved(connection) => Pin::new(connection).poll_flush(cx),
+            Place::Failed(why) => Poll::Ready(Err((*why).into())),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if matches!(this.place, Place::Lane) {
-            return Poll::Ready(this.lane.end());
+        if !matches!(this.place, Place::Lane)
+            && let Some(connection) = ready!(this.poll_moved(cx, Half::Writer))?
+        {
+            return connection.poll_shutdown(cx);
         }
-        ready!(this.poll_moved(cx))?.poll_shutdown(cx)
+        Poll::Ready(this.lane.end())
     }
 }

@@ -118,9 +118,10 @@ impl<T: Stream> Driver<T> {
         while let Some(event) = self.decoder.next(&mut input).map_err(violation)? {
             match event {
                 Event::Open { stream, open } => {
-                    state.begin(stream)?;
-                    let taken = LaneStream::new(self.lane.clone(), stream);
-                    self.accepted.push_back((open, taken));
+                    if state.begin(stream)? {
+                        let taken = LaneStream::new(self.lane.clone(), stream);
+                        self.accepted.push_back((open, taken));
+                    }
                 }
                 Event::Step {
                     stream,
@@ -128,8 +129,7 @@ impl<T: Stream> Driver<T> {
                     bytes,
                     error,
                 } => {
-                    let woken = state.step(stream, step, bytes, error)?;
-                    self.woken.extend(woken);
+                    state.step(stream, step, bytes, error, &mut self.woken)?;
                 }
             }
         }
@@ -199,60 +199,72 @@ impl Lane {
         state.broken.get_or_insert(why);
         state.out = Vec::new();
         let mut woken = std::mem::take(&mut state.blocked);
-        woken.extend(state.streams.values_mut().filter_map(|e| e.reader.take()));
+        woken.extend(state.streams.values_mut().flat_map(Entry::waiting));
         drop(state);
         woken.into_iter().for_each(Waker::wake);
     }
 }
 
 impl State {
-    /// The engine begins a stream.
-    fn begin(&mut self, number: u32) -> io::Result<()> {
+    /// The engine begins a stream. `false` where it is given up at once.
+    fn begin(&mut self, number: u32) -> io::Result<bool> {
         if self.side != Side::Agent || number <= self.last {
             return Err(violation("an opening that may not be"));
         }
-        if self.streams.len() >= MAX_STREAMS {
-            return Err(violation("more streams than a lane has"));
-        }
         self.last = number;
-        self.streams.insert(number, Entry::new(Side::Agent));
-        Ok(())
+        let mut entry = Entry::new(Side::Agent);
+        // Of those that are over the engine knows nothing, whoever still holds them here.
+        let is_full = self.streams.len() >= MAX_STREAMS && {
+            let is_open = |entry: &&Entry| !entry.state.is_over();
+            if self.streams.values().filter(is_open).count() >= MAX_STREAMS {
+                return Err(violation("more streams than a lane has"));
+            }
+            self.streams.len() >= MOST_HELD
+        };
+        if is_full {
+            let full = wire::Error::capacity_exhausted("too many streams wait to be read");
+            entry.state.on_send(Step::Reset).map_err(violation)?;
+            wire::lane::encode_reset(number, Some(&full), &mut self.out);
+            entry.dropped = true;
+        }
+        self.streams.insert(number, entry);
+        Ok(!is_full)
     }
 
-    /// Something about a stream; whom it wakes.
+    /// Something about a stream, and whom it wakes.
     fn step(
         &mut self,
         number: u32,
         step: Step,
         bytes: &[u8],
         error: Option<wire::Error>,
-    ) -> io::Result<Option<Waker>> {
+        woken: &mut Vec<Waker>,
+    ) -> io::Result<()> {
         let Some(entry) = self.streams.get_mut(&number) else {
             // It crossed our last frame of that stream.
             if matches!(step, Step::Reset | Step::Taken) && number <= self.last {
-                return Ok(None);
+                return Ok(());
             }
             return Err(violation("a frame of a stream that is not there"));
         };
         let received = entry.state.on_receive(step).map_err(violation)?;
-        let woken = match received {
+        match received {
             Received::Data if self.unread + bytes.len() > UNREAD => {
                 let full = wire::Error::capacity_exhausted("too much waits to be read");
-                let reader = entry.reader.take();
+                woken.extend(entry.waiting());
                 if entry.state.on_send(Step::Reset).is_ok() {
                     wire::lane::encode_reset(number, Some(&full), &mut self.out);
                 }
                 self.unread -= entry.clear();
-                reader
             }
             Received::Data => {
                 entry.reading.on_data(bytes.len()).map_err(violation)?;
                 self.unread += bytes.len();
-                entry.deliver(bytes)
+                woken.extend(entry.deliver(bytes));
             }
             Received::Taken => {
                 entry.sending.on_taken().map_err(violation)?;
-                None
+                woken.extend(entry.writer.take());
             }
             Received::Reset => {
                 entry.refusal = error;
@@ -261,15 +273,24 @@ impl State {
                     let end = wire::lane::FrameType::End;
                     wire::lane::encode_empty(end, number, &mut self.out);
                 }
-                entry.reader.take()
+                woken.extend(entry.waiting());
             }
-            Received::End | Received::Move => entry.reader.take(),
-            Received::Discard | Received::Late => None,
-        };
+            Received::Late if entry.state.goes_on() && !entry.arrived => {
+                entry.refusal = error;
+                entry.abandoned = true;
+                woken.extend(entry.waiting());
+            }
+            Received::End | Received::Move => woken.extend(entry.reader.take()),
+            Received::Discard | Received::Late => {}
+        }
         self.forget_if_over(number);
-        Ok(woken)
+        Ok(())
     }
 }
+
+/// Streams of which something is held, those that are over among them: as many as there may be, and
+/// once more as many of which somebody still reads what had come.
+const MOST_HELD: usize = 2 * MAX_STREAMS;
 
 fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
     match slot {

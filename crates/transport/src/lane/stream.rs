@@ -14,6 +14,8 @@ pub struct LaneStream {
     lane: Lane,
     number: u32,
     budget: Budget,
+    /// It does not leave any more.
+    stays: bool,
 }
 
 /// What came of reading.
@@ -40,6 +42,7 @@ impl LaneStream {
             lane,
             number,
             budget: Budget::bytes(),
+            stays: false,
         }
     }
 
@@ -47,6 +50,12 @@ impl LaneStream {
     pub fn refusal(&self) -> Option<wire::Error> {
         let state = self.lane.0.lock();
         state.streams.get(&self.number)?.refusal.clone()
+    }
+
+    /// Its lane.
+    #[cfg(test)]
+    pub(super) fn lane(&self) -> &Lane {
+        &self.lane
     }
 
     /// What it may say here, from now on.
@@ -126,10 +135,19 @@ impl LaneStream {
             state.blocked.push(cx.waker().clone());
             return Poll::Pending;
         }
-        let room = entry.sending.room().min(self.budget.left());
+        let stays = state.stays || self.stays;
+        let room = match entry.sending.room() {
+            room if stays => room,
+            room => room.min(self.budget.left()),
+        };
         let fits = buf.get(..room).unwrap_or(buf);
         if fits.is_empty() {
-            return Poll::Ready(Ok(Written::Full));
+            if !stays {
+                return Poll::Ready(Ok(Written::Full));
+            }
+            // The peer tells when it has taken some.
+            remember(&mut entry.writer, cx);
+            return Poll::Pending;
         }
         let taken = encode_data(self.number, fits, &mut state.out);
         entry.sending.on_send(taken);
@@ -148,6 +166,51 @@ impl LaneStream {
     /// Marks that our direction goes on elsewhere, if it is not finished.
     pub(super) fn move_on(&mut self) -> io::Result<()> {
         self.finish(Step::Move, FrameType::Move)
+    }
+
+    /// Stays on the lane from now on, unless the peer leaves it.
+    pub(super) fn stay(&mut self) {
+        self.stays = true;
+    }
+
+    /// Whether it can go on here: the peer has not left either.
+    pub(super) fn may_stay(&self) -> bool {
+        let state = self.lane.0.lock();
+        let entry = state.streams.get(&self.number);
+        let on_lane = |entry: &Entry| entry.state.may_send() && !entry.state.is_moved();
+        state.broken.is_none() && entry.is_some_and(on_lane)
+    }
+
+    /// Ready when the connection will not come that the stream moves to.
+    pub(super) fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let mut state = self.lane.0.lock();
+        let broken = state.broken;
+        let Some(entry) = state.streams.get_mut(&self.number) else {
+            return Poll::Ready(io::ErrorKind::NotConnected.into());
+        };
+        if entry.abandoned || entry.state.is_reset() || entry.state.is_given_up() {
+            return Poll::Ready(io::ErrorKind::ConnectionReset.into());
+        }
+        if let Some(broken) = broken {
+            return Poll::Ready(broken.into());
+        }
+        remember(&mut entry.mover, cx);
+        Poll::Pending
+    }
+
+    /// The connection is there that the stream moves to.
+    pub(super) fn arrive(&mut self) {
+        self.with(|state, number| {
+            if let Some(entry) = state.streams.get_mut(&number) {
+                entry.arrived = true;
+            }
+        });
+    }
+
+    /// Lets go of the lane: nothing more of the stream is said or read on it.
+    pub(super) fn leave(&mut self) {
+        let driver = self.with(State::let_go);
+        wake(driver.flatten());
     }
 
     fn finish(&mut self, step: Step, frame: FrameType) -> io::Result<()> {
@@ -178,10 +241,29 @@ impl State {
     /// Gives a stream up, if it has not been; the driver to wake.
     fn reset(&mut self, number: u32, reason: Option<&wire::Error>) -> Option<Waker> {
         let entry = self.streams.get_mut(&number)?;
-        entry.state.on_send(Step::Reset).ok()?;
+        let goes_on = entry.state.goes_on() && !entry.arrived;
+        if entry.state.on_send(Step::Reset).is_err() && !goes_on {
+            return None;
+        }
+        // A peer that waits for the connection is told once.
+        entry.abandoned = true;
+        entry.arrived = true;
         self.unread -= entry.clear();
         wire::lane::encode_reset(number, reason, &mut self.out);
         self.driver.take()
+    }
+
+    /// Nobody holds a stream any more; the driver to wake.
+    fn let_go(&mut self, number: u32) -> Option<Waker> {
+        if let Some(entry) = self.streams.get_mut(&number) {
+            entry.dropped = true;
+            drop(entry.waiting());
+            self.unread -= entry.clear();
+        }
+        self.forget_if_over(number);
+        // A lane that retires ends with its last stream.
+        let last = self.retiring && self.streams.is_empty();
+        last.then(|| self.driver.take()).flatten()
     }
 }
 
@@ -189,15 +271,8 @@ impl Drop for LaneStream {
     fn drop(&mut self) {
         let driver = self.with(|state, number| {
             let driver = state.reset(number, None);
-            if let Some(entry) = state.streams.get_mut(&number) {
-                entry.dropped = true;
-                entry.reader = None;
-                state.unread -= entry.clear();
-            }
-            state.forget_if_over(number);
-            // A lane that retires ends with its last stream.
-            let last = state.retiring && state.streams.is_empty();
-            driver.or_else(|| last.then(|| state.driver.take()).flatten())
+            let last = state.let_go(number);
+            driver.or(last)
         });
         wake(driver.flatten());
     }

@@ -1,3 +1,5 @@
+mod moves;
+
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
@@ -19,6 +21,8 @@ struct ToPipe(mpsc::UnboundedSender<DuplexStream>);
 
 impl Mover for ToPipe {
     type Connection = DuplexStream;
+
+    const CHOOSES: bool = false;
 
     fn connect(&self) -> Connecting<DuplexStream> {
         let (near, far) = duplex(64 * 1024);
@@ -437,6 +441,46 @@ async fn a_stream_leaves_where_too_much_of_it_is_unread() {
     let (written, _) = tokio::join!(near.write_all(&all), near_moved.recv());
     written.unwrap();
     assert!(near.is_moved());
+}
+
+/// The engine counts streams that are not over; those that this end still reads are not among them.
+#[tokio::test]
+async fn streams_that_are_over_and_held_leave_room_for_others() {
+    let (mut engine, agent) = duplex(1024 * 1024);
+    let (lane, driver) = Lane::agent(agent);
+    let (streams, mut taken) = mpsc::unbounded_channel();
+    let served = tokio::spawn(serve(driver, streams));
+    let mut held = Vec::new();
+    let most = u32::try_from(MAX_STREAMS).unwrap();
+    for round in 0..2 {
+        let mut bytes = Vec::new();
+        for number in 1..=most {
+            let number = round * most + number;
+            encode_open(number, &opening("s"), &mut bytes).unwrap();
+            encode_empty(FrameType::End, number, &mut bytes);
+        }
+        engine.write_all(&bytes).await.unwrap();
+        for _ in 0..most {
+            let mut stream = taken.recv().await.unwrap();
+            stream.end().unwrap();
+            held.push(stream);
+        }
+    }
+    assert_eq!(lane.streams(), 2 * MAX_STREAMS);
+    // No more are held than that: the next one is refused, and nothing else.
+    let mut bytes = Vec::new();
+    encode_open(2 * most + 1, &opening("s"), &mut bytes).unwrap();
+    encode_empty(FrameType::End, 2 * most + 1, &mut bytes);
+    engine.write_all(&bytes).await.unwrap();
+    let mut ends = vec![0; 2 * MAX_STREAMS * HEAD_LEN];
+    engine.read_exact(&mut ends).await.unwrap();
+    let mut head = [0; HEAD_LEN];
+    engine.read_exact(&mut head).await.unwrap();
+    assert_eq!(Head::decode(head).unwrap().kind(), FrameType::Reset);
+    drop(held);
+    assert!(!lane.is_over());
+    assert_eq!(lane.streams(), 0);
+    served.abort();
 }
 
 /// A peer that takes nothing: its streams wait, and what waits for it does not grow.

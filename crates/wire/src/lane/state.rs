@@ -25,7 +25,8 @@ pub enum Step {
 ///   no further `DATA`; if it has not finished its direction, it does so now.
 /// - `TAKEN` tells of the peer's direction, also when our own is finished; not when the peer's is, or
 ///   when we have given up. It means nothing where it crossed the end of what it tells of.
-/// - A `RESET` or a `TAKEN` for a stream that is over means nothing: it crossed the peer's last frame.
+/// - A `TAKEN` for a stream that is over means nothing: it crossed the peer's last frame. So does a
+///   `RESET`, except to a side that still waits for the standing connection: its peer has gone.
 /// - Whoever receives `MOVE` sends `MOVE` too, unless its direction is finished. The engine brings
 ///   the standing connection. What comes there is read after the `MOVE` on the lane.
 ///
@@ -56,7 +57,8 @@ pub enum Received {
     End,
     /// The peer gave the stream up: send nothing more, finish our direction.
     Reset,
-    /// A `RESET` of a stream that is over.
+    /// A `RESET` of a stream that is over: nothing, or the connection that is waited for will not
+    /// come.
     Late,
     /// The peer's direction goes on elsewhere.
     Move,
@@ -164,6 +166,15 @@ impl StreamState {
     /// Whether the peer's direction goes on elsewhere.
     pub fn is_moved(&self) -> bool {
         self.theirs == Direction::Moved
+    }
+
+    /// Whether it is over on the lane, and goes on elsewhere in one direction or both.
+    pub fn goes_on(&self) -> bool {
+        use Direction::{Ended, Moved};
+        matches!(
+            (self.ours, self.theirs),
+            (Moved | Ended, Moved) | (Moved, Ended)
+        )
     }
 }
 
