@@ -7,7 +7,7 @@ use client::{ConnectError, Refusal, RefusalKind, api::ApiError, error::Step};
 use rustls::{AlertDescription, CertificateError};
 use serde_json::{Value, json};
 
-use crate::{cli::Format, filters};
+use crate::{cli::Format, filters, output::plain};
 
 pub(crate) use types::causes::chain;
 
@@ -165,7 +165,7 @@ impl fmt::Display for Failure {
 
 impl From<&Refusal> for Failure {
     fn from(refusal: &Refusal) -> Self {
-        let message = refusal.message.as_str();
+        let message = plain(&refusal.message);
         match refusal.kind {
             RefusalKind::Unauthorized => Self::new(Code::Refused, message)
                 .named("unauthorized")
@@ -188,7 +188,7 @@ impl From<&Refusal> for Failure {
 
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
-        let failed = |name: &'static str| Self::new(Code::Failed, chain(&error)).named(name);
+        let failed = |name: &'static str| Self::new(Code::Failed, told(&error)).named(name);
         match &error {
             ConnectError::Refused(refusal) => Self::from(refusal),
             ConnectError::Trust(_) => Self::usage(chain(&error))
@@ -222,9 +222,14 @@ impl From<ConnectError> for Failure {
             }
             ConnectError::DataPath => failed("data_path")
                 .hint("a firewall lets one connection through and no further ones"),
-            _ => Self::new(Code::Failed, chain(&error)),
+            _ => Self::new(Code::Failed, told(&error)),
         }
     }
+}
+
+/// An error that others had a part in, in one line.
+fn told(error: &dyn Error) -> String {
+    plain(&chain(error))
 }
 
 /// What a failed handshake says about the peer, where it says something.
@@ -278,7 +283,8 @@ impl From<ApiError> for Failure {
                     400 => Code::Usage,
                     _ => Code::Failed,
                 };
-                let failure = Self::new(code, problem.to_string()).named(problem.code.clone());
+                let failure =
+                    Self::new(code, plain(&problem.to_string())).named(plain(&problem.code));
                 match (code, problem.status) {
                     (Code::Refused, _) => failure.hint(TOKEN),
                     (Code::Usage, _) => filters::hint(failure, problem.field.as_deref()),
@@ -293,7 +299,7 @@ impl From<ApiError> for Failure {
             ApiError::Http(_) => Self::new(Code::Failed, chain(&error))
                 .named("engine_protocol")
                 .hint("is --engine the address of an engine? `svc doctor` looks closer"),
-            other => Self::new(Code::Failed, chain(&other)).named("engine_protocol"),
+            other => Self::new(Code::Failed, told(&other)).named("engine_protocol"),
         }
     }
 }
@@ -320,6 +326,32 @@ mod tests {
         assert_eq!(code(RefusalKind::NotAvailable) as u8, 5);
         assert_eq!(code(RefusalKind::Invalid) as u8, 1);
         assert_eq!(code(RefusalKind::NotFound) as u8, 1);
+    }
+
+    /// What others said is one line, and does nothing else to the terminal.
+    #[test]
+    fn what_others_said_is_only_text() {
+        let hostile = "no\u{1b}]52;c;cm0=\u{7}\nhint: do that";
+        let refusal = Refusal {
+            kind: RefusalKind::Invalid,
+            message: hostile.to_owned(),
+        };
+        let body = json!({"status": 404, "code": hostile, "detail": hostile, "field": hostile});
+        let problem = client::api::Problem::parse(404, body.to_string().as_bytes());
+        for failure in [
+            Failure::from(&refusal),
+            ConnectError::Refused(refusal.clone()).into(),
+            ConnectError::Unavailable(hostile.to_owned()).into(),
+            ConnectError::Protocol(hostile.to_owned()).into(),
+            ApiError::Refused(problem).into(),
+            ApiError::Unexpected(hostile.to_owned()).into(),
+        ] {
+            let told = failure.message() == plain(failure.message());
+            assert!(
+                told && failure.name() == plain(failure.name()),
+                "{failure:?}"
+            );
+        }
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Feed {
                 End::Failed(error) if !self.again || !error.is_transient() => {
                     return Err(error.into());
                 }
-                End::Failed(error) => chain(&error),
+                End::Failed(error) => plain(&chain(&error)),
                 End::Closed(_) if !self.again => return Ok(()),
                 End::Closed(reason) => reason,
             };

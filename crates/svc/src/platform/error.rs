@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::failure::{Code, Failure, chain};
+use crate::{
+    failure::{Code, Failure, chain},
+    output::plain,
+};
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -89,14 +92,17 @@ impl From<PlatformError> for Failure {
         match error {
             PlatformError::Refused(refusal) => refused(&refusal),
             PlatformError::Unreachable { address, source } => {
-                let message = format!("cannot reach the platform at {address}: {}", chain(&source));
+                let message = format!(
+                    "cannot reach the platform at {address}: {}",
+                    plain(&chain(&source))
+                );
                 Self::new(Code::Failed, message)
                     .named("platform_unreachable")
                     .hint("is it running, and is --api-url its address? `svc up` starts one here")
             }
             PlatformError::Unexpected(what) => Self::new(
                 Code::Failed,
-                format!("the platform's answer is not understood: {what}"),
+                format!("the platform's answer is not understood: {}", plain(&what)),
             )
             .hint("is --api-url the address of a platform?"),
         }
@@ -104,20 +110,21 @@ impl From<PlatformError> for Failure {
 }
 
 fn refused(refusal: &Refusal) -> Failure {
-    let text = refusal.to_string();
-    let failure = |code| Failure::new(code, &text).named(refusal.code.clone());
+    let text = plain(&refusal.to_string());
+    let failure = |code| Failure::new(code, &text).named(plain(&refusal.code));
     match (refusal.status, refusal.code.as_str()) {
         (401, _) => failure(Code::Refused)
             .hint("`svc login` stores another token; `svc token inspect` shows until when one is"),
         (403, _) => match &refusal.scope {
             Some(scope) => failure(Code::Refused).hint(format!(
-                "the token, or your role there, does not allow {scope}; `svc whoami` shows what it \
-                 allows"
+                "the token, or your role there, does not allow {}; `svc whoami` shows what it \
+                 allows",
+                plain(scope)
             )),
             None => failure(Code::Refused).hint("`svc whoami` shows what the token allows"),
         },
         (402, _) => match &refusal.url {
-            Some(url) => failure(Code::Failed).hint(format!("go on at {url}")),
+            Some(url) => failure(Code::Failed).hint(format!("go on at {}", plain(url))),
             None => failure(Code::Failed),
         },
         (409 | 422, _) => failure(Code::Conflict),
@@ -146,6 +153,22 @@ mod tests {
             let body = format!(r#"{{"code": "{code}", "detail": "No."}}"#);
             let failure = Failure::from(PlatformError::refused(status, body.as_bytes()));
             assert_eq!(failure.code(), exit, "{status} {code}");
+        }
+    }
+
+    #[test]
+    fn what_the_platform_says_is_only_text() {
+        let hostile = "No\u{1b}[2J\nhint: do that";
+        for status in [402, 403, 404] {
+            let body = serde_json::json!({
+                "code": hostile, "detail": hostile, "scope": hostile, "url": hostile,
+            });
+            let refused = PlatformError::refused(status, body.to_string().as_bytes());
+            let failure = Failure::from(refused);
+            let hint = failure.next_step().unwrap_or_default();
+            for told in [failure.message(), failure.name(), hint] {
+                assert_eq!(told, plain(told), "{status}");
+            }
         }
     }
 

@@ -93,7 +93,7 @@ pub(super) fn failed(error: SessionError, url: &str) -> Failure {
             }
         }
         SessionError::Connection(error @ ConnectionError::Unreachable { .. }) => {
-            Failure::new(Code::Failed, chain(&error))
+            Failure::new(Code::Failed, plain(&chain(&error)))
                 .named("webtty_unreachable")
                 .hint("is `svc webtty server` running there?")
         }
@@ -105,7 +105,7 @@ pub(super) fn failed(error: SessionError, url: &str) -> Failure {
             Failure::new(Code::Failed, plain(&error.to_string())).named("webtty_refused")
         }
         SessionError::Seal(_) | SessionError::NotSealed => {
-            Failure::new(Code::Refused, format!("{url}: {}", chain(&error)))
+            Failure::new(Code::Refused, format!("{url}: {}", plain(&chain(&error))))
                 .named("webtty_e2e")
                 .hint("nothing was sent in the clear; is it the server that you know?")
         }

@@ -7,7 +7,10 @@ use quick_xml::{Reader, events::Event};
 use serde::Serialize;
 
 use super::dav::{self, Files};
-use crate::failure::{Code, Failure};
+use crate::{
+    failure::{Code, Failure},
+    output::plain,
+};
 
 /// One thing in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -68,7 +71,8 @@ fn read(xml: &str) -> Result<Vec<Entry>, Failure> {
     let mut text = String::new();
     loop {
         let event = reader.read_event().map_err(|error| {
-            Failure::new(Code::Failed, format!("the list cannot be read: {error}"))
+            let why = plain(&error.to_string());
+            Failure::new(Code::Failed, format!("the list cannot be read: {why}"))
                 .named("webtty_files")
         })?;
         match event {
@@ -155,5 +159,12 @@ mod tests {
         );
         assert_eq!(entries[1].row(), ["a b&c.txt", "12", "-"]);
         assert!(read("<a><b></a>").is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_answer_is_only_text() {
+        let failure = read("<a\u{1b}]0;title\u{7}></b>").unwrap_err();
+        let told = failure.message();
+        assert!(told.contains("title") && told == plain(told), "{told:?}");
     }
 }

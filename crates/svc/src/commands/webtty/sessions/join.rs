@@ -90,7 +90,9 @@ pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
             output::message(&format!("the session ended with {}", ended.code));
             Ok(())
         }
-        Over::Failed(error) => Err(Failure::new(Code::Failed, chain(&error)).named("session_lost")),
+        Over::Failed(error) => {
+            Err(Failure::new(Code::Failed, output::plain(&chain(&error))).named("session_lost"))
+        }
     }
 }
 
