@@ -31,9 +31,10 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   svc webtty sessions verify wts_…
+  svc webtty sessions export wts_… --format ndjson --include-stdin --file kept.ndjson
   svc webtty sessions verify wts_… --file kept.ndjson")]
 pub(crate) struct VerifyArgs {
-    /// Look at this export instead: ndjson or json. The engine is not asked
+    /// Look at this export instead: ndjson or json, with all that was typed. The engine is not asked
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -53,11 +54,19 @@ pub(super) async fn verify(args: VerifyArgs) -> Result<(), Failure> {
     tell(&args, &found)?;
     match found.broken {
         None => Ok(()),
-        Some(broken) => Err(Failure::new(
-            Code::Failed,
-            format!("the recording is not what was recorded: {broken}"),
-        )
-        .named("recording_broken")),
+        Some(broken) => Err(told(broken, args.file.is_some())),
+    }
+}
+
+fn told(broken: Broken, is_file: bool) -> Failure {
+    let message = format!("the recording is not what was recorded: {broken}");
+    let failure = Failure::new(Code::Failed, message).named("recording_broken");
+    match broken.fault {
+        Fault::Sequence { .. } if is_file => failure.hint(
+            "an export without --include-stdin, or with --from-seq, has holes: export it anew with \
+             --format ndjson --include-stdin",
+        ),
+        _ => failure,
     }
 }
 
@@ -109,21 +118,22 @@ async fn of_engine(on: &On) -> Result<Found, Failure> {
     };
     let mut download = begin(&api, on, Export::Ndjson, all).await?;
     let mut lines = Lines::default();
-    let mut chain = Chain::new(&on.session, head);
+    let mut chain = Chain::new(&on.session, head, no_answer);
     while let Some(bytes) = download.next().await? {
         lines.push(&bytes, |line| chain.line(line))?;
     }
     lines.finish(|line| chain.line(line))?;
     let found = chain.finish();
+    let is_broken = matches!(&found, Ok(found) if found.broken.is_some());
     match verdict {
-        Some(verdict) if !verdict.ok && found.broken.is_none() => {
+        Some(verdict) if !verdict.ok && !is_broken => {
             let seq = verdict.broken_at.unwrap_or_else(|| "-".to_owned());
             let fault = verdict.fault.unwrap_or_default();
             let (seq, fault) = (output::plain(&seq), output::plain(&fault));
             let message = format!("the engine finds its recording broken at record {seq}: {fault}");
             Err(Failure::new(Code::Failed, message).named("recording_broken"))
         }
-        _ => Ok(found),
+        _ => found,
     }
 }
 
@@ -139,18 +149,30 @@ fn kept(verdict: &RecordingVerdict) -> Option<Head> {
 fn of_file(session: &str, path: &Path) -> Result<Found, Failure> {
     let cannot = |error| Failure::of(&format!("{} cannot be read", path.display()), error);
     let mut reader = BufReader::new(File::open(path).map_err(cannot)?);
-    let mut chain = Chain::new(session, None);
+    let mut chain = Chain::new(session, None, no_export);
     let mut line = Vec::new();
     loop {
         line.clear();
         let most = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
         let read = reader.by_ref().take(most).read_until(b'\n', &mut line);
         match read.map_err(cannot)? {
-            0 => return Ok(chain.finish()),
+            0 => return chain.finish(),
             _ if line.len() >= MAX_LINE => return Err(too_long()),
             _ => chain.line(&line)?,
         }
     }
+}
+
+/// A file that holds something else: nothing in it was looked at, so nothing is told about it.
+fn no_export() -> Failure {
+    Failure::usage("this is no export with records")
+        .named("not_an_export")
+        .hint("export it with --format ndjson --include-stdin")
+}
+
+/// The same of an engine.
+fn no_answer() -> Failure {
+    Failure::new(Code::Failed, "the engine sends no export with records").named("engine_protocol")
 }
 
 /// The records of an export, line by line.
@@ -160,6 +182,8 @@ struct Chain {
     broken: Option<Broken>,
     /// What somebody keeps apart from the records.
     kept: Option<Head>,
+    /// What is told where there are no records.
+    none: fn() -> Failure,
 }
 
 /// What was found.
@@ -172,12 +196,13 @@ struct Found {
 }
 
 impl Chain {
-    fn new(session: &str, kept: Option<Head>) -> Self {
+    fn new(session: &str, kept: Option<Head>, none: fn() -> Failure) -> Self {
         Self {
             verifier: Verifier::new(session),
             end: Head::begin(session),
             broken: None,
             kept,
+            none,
         }
     }
 
@@ -186,7 +211,12 @@ impl Chain {
         let line = line.trim_ascii();
         let line = line.strip_suffix(b",").unwrap_or(line);
         if !line.starts_with(br#"{"seq":"#) {
-            return Ok(());
+            let is_around = line.starts_with(br#"{"export_version":"#) || line == b"]}";
+            return if is_around || line.is_empty() {
+                Ok(())
+            } else {
+                Err((self.none)())
+            };
         }
         let record: Record = serde_json::from_slice(line)
             .map_err(|error| Failure::of("a line of the recording is no record", error))?;
@@ -207,18 +237,22 @@ impl Chain {
         Ok(())
     }
 
-    fn finish(self) -> Found {
+    fn finish(self) -> Result<Found, Failure> {
+        // Whoever says that there are none is believed as with any other end.
+        if self.end.seq == 0 && self.broken.is_none() && self.kept.is_none() {
+            return Err((self.none)());
+        }
         let reaches = |kept: &Head| kept.seq <= self.end.seq;
         let missing = Broken {
             seq: self.end.seq.saturating_add(1),
             fault: Fault::Missing,
         };
         let is_short = !self.kept.as_ref().is_none_or(reaches);
-        Found {
+        Ok(Found {
             broken: self.broken.or(is_short.then_some(missing)),
             end: self.end,
             end_is_known: self.kept.is_some(),
-        }
+        })
     }
 }
 
@@ -281,13 +315,16 @@ mod tests {
     }
 
     fn found(lines: &[String], kept: Option<Head>) -> Found {
-        let mut chain = Chain::new("wts_1", kept);
+        looked_at(&lines.join("\n"), kept).unwrap()
+    }
+
+    fn looked_at(text: &str, kept: Option<Head>) -> Result<Found, Failure> {
+        let mut chain = Chain::new("wts_1", kept, no_export);
         let mut read = Lines::default();
-        let text = lines.join("\n");
         for piece in text.as_bytes().chunks(7) {
-            read.push(piece, |line| chain.line(line)).unwrap();
+            read.push(piece, |line| chain.line(line))?;
         }
-        read.finish(|line| chain.line(line)).unwrap();
+        read.finish(|line| chain.line(line))?;
         chain.finish()
     }
 
@@ -354,6 +391,40 @@ mod tests {
             "]}".to_owned(),
         ];
         assert_eq!(found(&json, None).end.seq, 2);
+    }
+
+    #[test]
+    fn what_has_no_records_is_not_whole() {
+        let lines = export(&["a"]);
+        let value: Value = serde_json::from_str(&lines[1]).unwrap();
+        let pretty = serde_json::to_string_pretty(&value).unwrap();
+        let foreign = format!("{}\n[0.1,\"o\",\"a\"]", lines.join("\n"));
+        for text in [
+            "",
+            &lines[0],
+            "{\"version\":2,\"width\":80,\"height\":24}\n[0.1,\"o\",\"a\"]\n",
+            &pretty,
+            &foreign,
+        ] {
+            let failure = looked_at(text, None).err().unwrap();
+            assert_eq!(failure.name(), "not_an_export", "{text}");
+        }
+        // Somebody said that nothing was recorded.
+        let none = Head::begin("wts_1");
+        assert_eq!(looked_at("", Some(none)).unwrap().broken, None);
+    }
+
+    /// An export that leaves out what was typed is told from one that was changed.
+    #[test]
+    fn holes_of_an_export_have_a_next_step() {
+        let mut lines = export(&["a", "b", "c"]);
+        lines.remove(2);
+        let broken = found(&lines, None).broken.unwrap();
+        let hint = |is_file| told(broken, is_file).next_step().map(str::to_owned);
+        assert!(hint(true).unwrap().contains("--include-stdin"));
+        assert_eq!(hint(false), None);
+        let fault = Fault::Content;
+        assert_eq!(told(Broken { fault, ..broken }, true).next_step(), None);
     }
 
     #[test]
