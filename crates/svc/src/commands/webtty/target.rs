@@ -43,7 +43,7 @@ pub(super) struct Reach {
 pub(super) struct Reached {
     /// How it is reached.
     pub(super) endpoint: Endpoint,
-    /// What people call that.
+    /// What people call that; it has no secret in it.
     pub(super) url: String,
     /// What the engine says about it; `None` for an address that no engine knows.
     pub(super) server: Option<Server>,
@@ -82,8 +82,9 @@ impl Reach {
     }
 
     async fn at_address(&self, target: &str) -> Result<Reached, Failure> {
+        // Not repeated: a token may be in it.
         let url = Url::parse(target)
-            .map_err(|error| Failure::usage(format!("`{}` is {error}", plain(target))))?;
+            .map_err(|error| Failure::usage(format!("the address is {error}")))?;
         let mut bearer = self.own_token()?;
         let mut trust = self.ca_file()?.map_or(Trust::Platform, Trust::CaFile);
         let mut server = None;
@@ -99,7 +100,7 @@ impl Reach {
             }
         }
         Ok(Reached {
-            url: url.to_string(),
+            url: shown(&url),
             endpoint: Endpoint::Url { url, bearer, trust },
             server,
         })
@@ -158,6 +159,16 @@ fn no_way(error: &NoWay) -> Failure {
     }
 }
 
+/// An address without its query, where a token may be.
+fn shown(url: &Url) -> String {
+    let path = url.path.split('?').next().unwrap_or_default().to_owned();
+    Url {
+        path,
+        ..url.clone()
+    }
+    .to_string()
+}
+
 fn is_at(server: &Server, url: &Url) -> bool {
     let host = server.host.as_str();
     server.publish
@@ -169,7 +180,8 @@ fn name(text: &str) -> Result<String, Failure> {
     let name = text.strip_prefix("svc://").unwrap_or(text);
     let name = name.strip_suffix('/').unwrap_or(name);
     if name.is_empty() || name.contains(['/', ':']) {
-        return Err(Failure::usage(format!("`{}` is no server", plain(text)))
+        let shown = text.split('?').next().unwrap_or_default();
+        return Err(Failure::usage(format!("`{}` is no server", plain(shown)))
             .hint("write svc://NAME, or an address that begins with ws:// or wss://"));
     }
     Ok(name.to_owned())

@@ -41,6 +41,34 @@ async fn a_command_is_told_as_json_and_mirrored() {
     assert_eq!(ended.stderr, "");
 }
 
+/// A token in the query of an address goes to the server, and is told to nobody.
+#[tokio::test]
+async fn a_token_in_an_address_is_not_told() {
+    let home = Home::new();
+    let served = Served::start(home.path(), Options::default()).await;
+    let url = format!("{}/?svc.token=secret", served.url());
+    let args = ["webtty", "exec", &url, "-o", "json", "--", "true"];
+    let ended = home.run(&args).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.json()["url"], format!("{}/", served.url()));
+    let bad = format!("{url}#end");
+    let other = url.replace("ws:", "http:");
+    for args in [
+        &["webtty", "exec", &url, "--e2e", "--", "true"][..],
+        &["webtty", "exec", &bad, "--", "true"],
+        &["webtty", "exec", &other, "--", "true"],
+        &["webtty", "fs", "ls", &url],
+    ] {
+        let ended = home.run(args).await;
+        assert_ne!(ended.code, Some(0), "{ended:?}");
+        let told = [ended.stdout, ended.stderr].concat();
+        assert!(
+            told.contains("error[") && !told.contains("secret"),
+            "{told}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn text_is_shown_as_it_comes_and_stdin_is_passed_where_it_is_asked_for() {
     let home = Home::new();
