@@ -7,6 +7,8 @@
 
 use std::fmt::Write as _;
 
+use unicode_width::UnicodeWidthChar as _;
+
 use crate::recording::export::acts;
 use crate::screen::Screen;
 use crate::size::Size;
@@ -192,10 +194,25 @@ fn colours(out: &mut String, pen: &avt::Pen) {
 
 /// The last row: text that others may have had a part in.
 fn status(text: &str, width: usize) -> String {
-    let plain = text.chars().map(|c| if acts(c) { ' ' } else { c });
-    // One column less: a wide character at the end would scroll the window.
+    // One column less: a character at the end that a terminal takes for a wider one would scroll the
+    // window.
+    let room = width.saturating_sub(1);
     let mut out = "\x1b[0;7m".to_owned();
-    out.extend(plain.take(width.saturating_sub(1)));
+    let mut col = 0;
+    let mut moved = false;
+    for c in text.chars().map(|c| if acts(c) { ' ' } else { c }) {
+        let columns = c.width().unwrap_or(0);
+        if col + columns > room {
+            break;
+        }
+        if moved {
+            put(&mut out, format_args!("\x1b[{}G", col + 1));
+        }
+        out.push(c);
+        col += columns;
+        // As in the rows above.
+        moved = !c.is_ascii();
+    }
     out
 }
 
@@ -309,6 +326,31 @@ mod tests {
         screen.feed(b"\x1b[1;1H");
         shown.feed(painter.paint(&screen, view(size(5, 10))).as_bytes());
         assert_eq!(shown.rows()[0], "row 1");
+    }
+
+    /// Wide characters take two columns, and the last row does not go on below the window.
+    #[test]
+    fn the_last_row_is_cut_by_columns() {
+        let mut screen = Screen::new(size(4, 20)).unwrap();
+        screen.feed("one\r\ntwo\r\nthree\r\nfour".as_bytes());
+        for (said, expected) in [
+            ("\u{8aad}".repeat(30), "\u{8aad}".repeat(4)),
+            (
+                format!("a{}", "\u{1f511}".repeat(30)),
+                format!("a{}", "\u{1f511}".repeat(4)),
+            ),
+            ("x".repeat(30), "x".repeat(9)),
+        ] {
+            let mut shown = Screen::new(size(5, 10)).unwrap();
+            let view = View {
+                status: &said,
+                ..view(size(5, 10))
+            };
+            shown.feed(Painter::new().paint(&screen, view).as_bytes());
+            let rows = shown.rows();
+            assert_eq!(rows[..4], ["one", "two", "three", "four"], "{said}");
+            assert_eq!(rows[4], expected, "{said}");
+        }
     }
 
     #[test]
