@@ -5,16 +5,20 @@ use std::{io, time::Duration};
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use http::{
-    HeaderName, HeaderValue, Request, Response, StatusCode,
+    HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{AUTHORIZATION, HOST, USER_AGENT},
 };
 use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::UnsyncBoxBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use terminal::client::{Endpoint, SessionError};
-use tokio::{io::AsyncRead, time::timeout};
-use tokio_util::io::ReaderStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::io::{InspectWriter, ReaderStream};
 use types::webtty::Transport;
 
 use super::super::{ended, target::Reached};
@@ -90,10 +94,7 @@ impl Files {
         body: Body,
         headers: &[(&'static str, String)],
     ) -> Result<Answer, Failure> {
-        let broken = |error: &dyn std::error::Error| {
-            let message = format!("{}: {}", plain(&self.url), plain(&chain(error)));
-            Failure::new(Code::Failed, message).named("webtty_files")
-        };
+        let broken = |error: &dyn std::error::Error| self.broken(&chain(error));
         let mut request = Request::builder()
             .method(method)
             .uri(self.path(path))
@@ -116,16 +117,46 @@ impl Files {
         let opened = self.endpoint.open().await;
         let stream =
             opened.map_err(|error| ended::failed(SessionError::Connection(error), &self.url))?;
-        let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = shaken.map_err(|error| broken(&error))?;
-        // It ends with the answer; what goes wrong is told to who reads that.
-        tokio::spawn(async move { drop(connection.await) });
-        // A body that is sent takes its time; an answer that nothing is sent for does not.
-        let response = sender.send_request(request).await;
         Ok(Answer {
-            response: response.map_err(|error| broken(&error))?,
+            response: self.exchange(stream, request).await?,
             path: path.to_owned(),
         })
+    }
+
+    /// Sends a request on a stream of its own, and waits for the head of its answer.
+    async fn exchange(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, Failure> {
+        let broken = |error| self.broken(&chain(&error));
+        // A body takes its time, and so does a directory that is removed with all that is in it.
+        let is_long = !request.body().is_end_stream() || request.method() == Method::DELETE;
+        let bound = if is_long { LONG_SILENCE } else { SILENCE };
+        let (goes_on, mut sent) = watch::channel(());
+        let stream = InspectWriter::new(stream, move |_bytes: &[u8]| {
+            goes_on.send_replace(());
+        });
+        let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = shaken.map_err(broken)?;
+        // It ends with the answer; what goes wrong is told to who reads that.
+        tokio::spawn(async move { drop(connection.await) });
+        let answer = sender.send_request(request);
+        tokio::pin!(answer);
+        loop {
+            tokio::select! {
+                biased;
+                response = &mut answer => return response.map_err(broken),
+                // While something is sent, nothing is late.
+                Ok(()) = sent.changed() => {}
+                () = sleep(bound) => return Err(self.broken("the server does not answer")),
+            }
+        }
+    }
+
+    fn broken(&self, why: &str) -> Failure {
+        let message = format!("{}: {}", plain(&self.url), plain(why));
+        Failure::new(Code::Failed, message).named("webtty_files")
     }
 }
 
@@ -255,8 +286,81 @@ const PATH: &AsciiSet = &CONTROLS
 /// One read of a file.
 const READ: usize = 64 * 1024;
 
-/// How long a body may say nothing: a disk that has to wake up answers within.
+/// How long a server may say nothing: a disk that has to wake up answers within.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// The same, where much is to be done first: some hundred thousand files are removed within, and the
+/// last megabytes, which a system holds for a slow line, are out.
+const LONG_SILENCE: Duration = Duration::from_mins(10);
 
 /// A directory of some ten thousand files.
 const MAX_LISTING: usize = 16 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use client::Trust;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
+        time::Instant,
+    };
+
+    use super::*;
+
+    /// Asks whoever has the other end of the stream; what came, and after how long.
+    async fn asked(
+        method: &str,
+        body: Body,
+        near: DuplexStream,
+    ) -> (Result<u16, Failure>, Duration) {
+        let files = Files {
+            endpoint: Endpoint::url("ws://a", None, Trust::Platform).unwrap(),
+            url: "ws://a/".to_owned(),
+            root: "/fs".to_owned(),
+        };
+        let request = Request::builder().method(method).uri("/fs/a");
+        let began = Instant::now();
+        let answer = files.exchange(near, request.body(body).unwrap()).await;
+        (
+            answer.map(|answer| answer.status().as_u16()),
+            began.elapsed(),
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_says_nothing_is_not_waited_for() {
+        for (method, body, bound) in [
+            ("GET", empty(), SILENCE),
+            ("PROPFIND", empty(), SILENCE),
+            ("DELETE", empty(), LONG_SILENCE),
+            ("PUT", whole(vec![0; 1024 * 1024]), LONG_SILENCE),
+        ] {
+            let (near, _far) = duplex(READ);
+            let (answer, after) = asked(method, body, near).await;
+            let failure = answer.unwrap_err();
+            assert_eq!(failure.name(), "webtty_files", "{method}");
+            assert_eq!(failure.message(), "ws://a/: the server does not answer");
+            assert!((bound..bound * 2).contains(&after), "{method}: {after:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_may_take_as_long_as_it_goes_on() {
+        let (near, mut far) = duplex(READ);
+        let body = vec![0; 8 * READ];
+        let length = body.len();
+        let server = async {
+            let mut read = vec![0; READ];
+            let mut left = length;
+            while left > 0 {
+                sleep(LONG_SILENCE * 2 / 3).await;
+                left = left.saturating_sub(far.read(&mut read).await.unwrap());
+            }
+            sleep(LONG_SILENCE * 2 / 3).await;
+            let answer = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
+            far.write_all(answer).await.unwrap();
+        };
+        let ((answer, after), ()) = tokio::join!(asked("PUT", whole(body), near), server);
+        assert_eq!(answer.unwrap(), 201);
+        assert!(after > LONG_SILENCE * 3, "{after:?}");
+    }
+}
