@@ -2,6 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
+use api::webtty::{EVENTS, EXPORT};
 use bytes::Bytes;
 use client::HostPort;
 use http::{
@@ -66,12 +67,15 @@ impl EngineApi {
         engine: &HostPort,
         request: Request<Bytes>,
     ) -> Response<Bytes> {
+        let path = request.uri().path().to_owned();
         match self.attempt(engine, request).await {
             Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
                 refused(&Problem::new(502, "credential_unknown_to_engine", UNKNOWN))
             }
             Ok(answer) => answer,
-            Err(Broken::TooLarge) => refused(&Problem::new(502, "answer_too_large", TOO_LARGE)),
+            Err(Broken::TooLarge) => {
+                refused(&Problem::new(502, "answer_too_large", too_large(&path)))
+            }
             Err(Broken::Network(error)) => {
                 tracing::warn!(%engine, error = chain(&error), "an engine was not reached");
                 let detail = format!(
@@ -136,6 +140,19 @@ impl From<reqwest::Error> for Broken {
     }
 }
 
+/// How less is asked for: with what the tool takes that asks at this path.
+fn too_large(path: &str) -> &'static str {
+    let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
+    let is = |operation| last(path) == last(operation);
+    if is(EXPORT) {
+        EXPORT_TOO_LARGE
+    } else if is(EVENTS) {
+        EVENTS_TOO_LARGE
+    } else {
+        TOO_LARGE
+    }
+}
+
 /// Names as agents resolve them: those under `localhost` are this machine.
 struct Names;
 
@@ -154,6 +171,11 @@ const UNKNOWN: &str = "The engine of this project does not take this credential.
      seconds ago is not known to it yet: call again. If that does not help, have the person sign in \
      anew.";
 const TOO_LARGE: &str = "The list is longer than 1 MiB. Call again with filters or with a limit.";
+const EVENTS_TOO_LARGE: &str = "These records are longer than 1 MiB. Call again with a smaller limit; \
+     what follows comes with from_seq, one more than the last seq.";
+const EXPORT_TOO_LARGE: &str = "The export is longer than 1 MiB. Call again with a smaller max_events \
+     and the format ndjson or json, whose records have their numbers; what follows comes with \
+     from_seq, one more than the last seq.";
 
 /// From the connection to the end of the answer: lists come from memory, and a model waits.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -313,6 +335,25 @@ mod tests {
         let engine = Engine::answering(answer("200 OK", &format!("{most}x"))).await;
         let told = problem(&engine.ask().await);
         assert_eq!(told, (502, "answer_too_large".to_owned()));
+    }
+
+    /// What is advised can be done with the tool that asked.
+    #[test]
+    fn less_is_asked_for_with_what_there_is() {
+        for (path, words) in [
+            ("/api/tunnels", &["filters", "limit"][..]),
+            ("/api/webtty/sessions", &["filters", "limit"]),
+            ("/api/webtty/sessions/wts_1/events", &["from_seq", "limit"]),
+            (
+                "/api/webtty/sessions/wts_1/export",
+                &["from_seq", "max_events"],
+            ),
+        ] {
+            let told = too_large(path);
+            for word in ["filters", "limit", "from_seq", "max_events"] {
+                assert_eq!(told.contains(word), words.contains(&word), "{path}: {told}");
+            }
+        }
     }
 
     #[tokio::test]

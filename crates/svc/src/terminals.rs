@@ -202,11 +202,7 @@ impl Terminals {
             let own = watched.keys().filter(|known| known.who == key.who);
             (watched.len(), own.count())
         };
-        if all >= MOST || own >= MOST_OF_ONE {
-            let why = "you take part in as many sessions as one may; leave one: \
-                       svc_webtty_session_screen with leave";
-            return Err(Refused::new(409, "too_many_sessions", why));
-        }
+        is_room(all, own)?;
         let about = about(agent);
         let joined = crate::joined::Joined::join(&config, &key.session, Some(about)).await;
         let joined = joined.map_err(|failure| told(&failure))?;
@@ -301,6 +297,21 @@ fn told(failure: &Failure) -> Refused {
     Refused::new(status, failure.name(), detail)
 }
 
+/// Whether one more may be watched: beside all others, and by somebody who watches some.
+fn is_room(all: usize, own: usize) -> Result<(), Refused> {
+    if own >= MOST_OF_ONE {
+        let why = "You take part in as many sessions as one may. Leave one: \
+                   svc_webtty_session_screen with leave.";
+        return Err(Refused::new(409, "too_many_sessions", why));
+    }
+    // Those of others, whom the caller cannot have leave.
+    if all >= MOST {
+        let why = "Too many terminals are watched here now. Call again in some minutes.";
+        return Err(Refused::new(503, "too_many_terminals", why));
+    }
+    Ok(())
+}
+
 /// Who waited since `from` for so long, or may still.
 fn left(from: Instant, wait: Duration) -> Duration {
     wait.saturating_sub(from.elapsed())
@@ -312,3 +323,21 @@ const MAX_WAIT: u64 = 25;
 const MOST: usize = 256;
 /// Sessions that one caller watches.
 const MOST_OF_ONE: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_watches_nothing_is_not_told_to_leave() {
+        let refused = |all, own| {
+            is_room(all, own)
+                .err()
+                .map(|Refused(refusal)| refusal.status)
+        };
+        assert_eq!(refused(MOST - 1, MOST_OF_ONE - 1), None);
+        assert_eq!(refused(MOST_OF_ONE, MOST_OF_ONE), Some(409));
+        assert_eq!(refused(MOST, MOST_OF_ONE), Some(409));
+        assert_eq!(refused(MOST, 0), Some(503));
+    }
+}
