@@ -2,20 +2,20 @@
 
 mod dav;
 mod listing;
+mod part;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use http::{Method, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use self::dav::{Body, Files};
-use super::target::Reach;
-use crate::{
-    cli::Format,
-    failure::{Code, Failure},
-    output,
+use self::{
+    dav::{Body, Files},
+    part::Part,
 };
+use super::{signalled::Ending, target::Reach};
+use crate::{cli::Format, failure::Failure, output};
 
 /// What can be done with files.
 #[derive(Debug, Subcommand)]
@@ -214,30 +214,18 @@ async fn download(args: &DownloadArgs) -> Result<(), Failure> {
         Some(local) => local.clone(),
         None => PathBuf::from(file_name(&args.remote)?),
     };
-    if !args.force && local.symlink_metadata().is_ok() {
-        let message = format!("{} exists already", local.display());
-        return Err(Failure::new(Code::Conflict, message)
-            .named("file_exists")
-            .hint("--force writes over it"));
+    if !args.force && part::is_taken(&local) {
+        return Err(part::taken(&local));
     }
     let files = args.there.files().await?;
-    let failed = |error| Failure::of(&format!("cannot write {}", local.display()), error);
-    let unfinished = unfinished(&local);
-    let mut file = tokio::fs::File::create(&unfinished).await.map_err(failed)?;
-    let read = read(&files, &args.remote, &mut file).await;
-    let kept = match read {
-        Ok(_) => file.sync_all().await.map_err(failed),
-        Err(failure) => Err(failure),
+    let failed = |error| Failure::of("signal handlers cannot be installed", error);
+    let mut signals = Ending::listen().map_err(failed)?;
+    let mut part = Part::begin(&local).await?;
+    tokio::select! {
+        read = read(&files, &args.remote, &mut part.file) => read?,
+        number = signals.next() => return Err(Failure::ended(128_u8.saturating_add(number))),
     };
-    let moved = match kept {
-        Ok(()) => tokio::fs::rename(&unfinished, &local).await.map_err(failed),
-        error => error,
-    };
-    if moved.is_err() {
-        // What cannot be removed has a name that says what it is.
-        drop(tokio::fs::remove_file(&unfinished).await);
-    }
-    moved
+    part.keep(args.force).await
 }
 
 async fn read(
@@ -277,12 +265,6 @@ fn file_name(remote: &str) -> Result<&str, Failure> {
     let name = remote.trim_end_matches('/').rsplit('/').next();
     name.filter(|name| !matches!(*name, "" | "." | ".."))
         .ok_or_else(|| Failure::usage("which file? this is a directory"))
-}
-
-fn unfinished(local: &Path) -> PathBuf {
-    let mut name = local.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    local.with_file_name(name)
 }
 
 /// What is taken from stdin, in bytes: what a server takes that was told nothing else.

@@ -1,6 +1,11 @@
 //! `svc webtty fs`.
 
+use nix::sys::signal::Signal;
 use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 
 use super::super::program::Home;
 use super::served::{Options, Served};
@@ -87,4 +92,34 @@ async fn files_go_there_and_come_back() {
     assert_eq!(fs(&["rm", "/logs/remote.bin"]).await.code, Some(0));
     assert_eq!(fs(&["rm", "-r", "/logs"]).await.code, Some(0));
     assert!(!root.join("logs").exists());
+}
+
+/// A download that is broken off by a signal leaves nothing.
+#[tokio::test]
+async fn a_signal_takes_the_half_of_a_download_away() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let files = || std::fs::read_dir(home.path()).unwrap();
+    let is_part = |name: std::ffi::OsString| name.to_string_lossy().ends_with(".part");
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
+        let running = home.start(&["webtty", "fs", "download", &url, "/file"]);
+        let (mut stream, _peer) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        let half = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf.";
+        stream.write_all(half).await.unwrap();
+        assert!(files().any(|file| is_part(file.unwrap().file_name())));
+        running.signal(signal);
+        assert_eq!(running.ended().await.code, Some(code));
+        let left: Vec<_> = files().map(|file| file.unwrap().file_name()).collect();
+        assert!(
+            !left
+                .iter()
+                .any(|name| is_part(name.clone()) || name == "file"),
+            "{left:?}"
+        );
+    }
 }
