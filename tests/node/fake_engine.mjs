@@ -103,10 +103,17 @@ export class FakeEngine {
     };
     const common = { client_id: "cli_1", status: "online" };
     const secret = { "application-protocol": "svc.webtty" };
+    // The real engine checks the labels of tunnels of `webtty` alone: all others may say anything.
+    const posing = { ...secret, ...labels, "svc.webtty.os_pretty_name": "Impostor" };
+    const absent = { ...posing, "svc.webtty.server_id": "wsv_2", "svc.webtty.server_name": "web-2" };
+    const open = { ...common, publish: true, hostname: "w.t.x" };
     return [
-      { ...common, id: "tun_1", name: "wsv_1", protocol: "webtty", publish: true, hostname: this.published, labels },
-      { ...common, id: "tun_2", name: "inside", protocol: "http", publish: false, labels: secret },
-      { ...common, id: "tun_3", name: "web", protocol: "http", publish: true, hostname: "w.t.x", labels: {} },
+      { ...open, id: "tun_4", name: "posing", protocol: "http", labels: posing },
+      { ...open, id: "tun_5", name: "wsv_2", protocol: "http", labels: absent },
+      { ...open, id: "tun_6", name: "bytes", protocol: "tls", labels: posing },
+      { ...open, id: "tun_1", name: "wsv_1", protocol: "webtty", hostname: this.published, labels },
+      { ...common, id: "tun_2", name: "inside", publish: false, labels: secret },
+      { ...open, id: "tun_3", name: "web", protocol: "http", labels: {} },
     ];
   }
 

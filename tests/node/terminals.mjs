@@ -20,6 +20,7 @@ await drive(async (world) => {
     // Each state by day on a phone and by night on a desk.
     const looks = LOOKS.filter(({ look }) => ["light-phone", "dark-desk"].includes(look));
     for (const { look, options } of looks) await story(world, engine, look, options);
+    await impostors(world);
     await attacks(world, engine);
     await withoutScripts(world);
   } finally {
@@ -242,6 +243,39 @@ async function replay(world, engine, page, session, look) {
   const at = Number(await page.getByLabel("Position").inputValue());
   const length = Number(await page.getByLabel("Position").getAttribute("max"));
   assert.ok(at <= Math.max(length - 5, 0) + 0.2, `${at} of ${length}`);
+}
+
+/** Labels of a tunnel that nobody checked make no registered server of it. */
+async function impostors(world) {
+  const page = await open(world, "ada", {});
+  const base = `/projects/${world.given.project}/terminals`;
+  const server = (id, name) => ({ id, name, status: "active" });
+  const servers = [server("wsv_1", "web-1"), server("wsv_2", "web-2")];
+  await page.route("**/webtty/servers?*", (route) => route.fulfill({ json: { servers } }));
+  await page.goto(base);
+  const rows = page.locator("#servers > li");
+  await rows.first().waitFor();
+  const texts = ["web-1Debian", "web-2offline", "posingImpostor", "wsv_2Impostor"];
+  assert.deepEqual(
+    (await rows.locator("> span").allTextContents()).sort(),
+    [...texts, "insideprivate: svc webtty opens it"].sort(),
+  );
+  const link = (name) => page.getByRole("link", { name, exact: true });
+  assert.equal(await link("Open web-1").getAttribute("href"), `${base}/wsv_1`);
+  assert.equal(await link("Open web-2").count(), 0);
+
+  const told = { wsv_1: "on web-1", posing: "on posing" };
+  for (const [subject, name] of Object.entries(told)) {
+    await page.goto(`${base}/${subject}`);
+    await page.state("Nothing is open yet.");
+    assert.equal(await page.locator("#name").textContent(), name);
+  }
+  const refused = { wsv_2: "This server is not online.", bytes: "This tunnel is no terminal server." };
+  for (const [subject, why] of Object.entries(refused)) {
+    await page.goto(`${base}/${subject}`);
+    await page.getByRole("alert").filter({ hasText: why }).waitFor();
+  }
+  page.clean();
 }
 
 /** A program writes what is meant for the person's browser. */

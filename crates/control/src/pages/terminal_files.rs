@@ -38,9 +38,10 @@ pub(super) const fn has_terminal() -> bool {
 /// The files of xterm.js: all of them or none.
 const XTERM: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
 
-const OURS: [(&str, &str); 9] = [
+const OURS: [(&str, &str); 10] = [
     ("webtty.mjs", include_str!("terminal/webtty.mjs")),
     ("engine.mjs", include_str!("terminal/engine.mjs")),
+    ("server.mjs", include_str!("terminal/server.mjs")),
     ("stream.mjs", include_str!("terminal/stream.mjs")),
     ("screen.mjs", include_str!("terminal/screen.mjs")),
     ("room.mjs", include_str!("terminal/room.mjs")),

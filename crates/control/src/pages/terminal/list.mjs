@@ -1,6 +1,7 @@
 // What there is: servers that can be opened, sessions that run, sessions that ended.
 
 import { engine, page, path, platform } from "/terminal/engine.mjs";
+import { serverOf } from "/terminal/server.mjs";
 
 const one = (selector) => document.querySelector(selector);
 
@@ -9,7 +10,7 @@ async function look() {
   const sessions = await engine(path("sessions"), { params: { limit: 100 } });
   const tunnels = await engine("/api/tunnels", { params: { limit: 1000 } });
   const isOver = (session) => session.status === "closed" || session.status === "errored";
-  const servers = join(await records(), tunnels.filter(isServer));
+  const servers = join(await records(), tunnels.filter(isThere));
   show("servers", servers.map(({ name, detail, at }) => entry(name, detail, at && `${base}/terminals/${at}`)));
   const running = sessions.filter((session) => !isOver(session));
   show("running", running.map((session) => sessionEntry(base, session, servers)));
@@ -24,28 +25,26 @@ async function records() {
   return (await platform(at)).servers;
 }
 
-function isServer(tunnel) {
-  const labels = tunnel.labels ?? {};
-  const isLightweight = labels["application-protocol"] === "svc.webtty";
-  return tunnel.status === "online" && (tunnel.protocol === "webtty" || isLightweight);
-}
+const isThere = (tunnel) => tunnel.status === "online" && serverOf(tunnel) !== undefined;
 
 function join(registered, tunnels) {
-  const idOf = (tunnel) => tunnel.labels?.["svc.webtty.server_id"];
   const known = registered.map((server) => {
-    const tunnel = tunnels.find((tunnel) => idOf(tunnel) === server.id);
+    const tunnel = tunnels.find((tunnel) => serverOf(tunnel).id === server.id);
     const canOpen = tunnel && tunnel.publish !== false && server.status === "active";
     const detail = tunnel ? system(tunnel) : STATES[server.status] ?? "offline";
     return { id: server.id, name: server.name, detail, at: canOpen && server.id };
   });
   const ids = new Set(registered.map((server) => server.id));
-  const others = tunnels.filter((tunnel) => !ids.has(idOf(tunnel)));
-  const rest = others.map((tunnel) => ({
-    id: idOf(tunnel) ?? tunnel.id,
-    name: tunnel.labels?.["svc.webtty.server_name"] ?? tunnel.name ?? tunnel.id,
-    detail: system(tunnel),
-    at: tunnel.publish !== false && (tunnel.name ?? tunnel.id),
-  }));
+  const others = tunnels.filter((tunnel) => !ids.has(serverOf(tunnel).id));
+  const rest = others.map((tunnel) => {
+    const { id, name } = serverOf(tunnel);
+    return {
+      id: id ?? tunnel.id,
+      name: name ?? tunnel.name ?? tunnel.id,
+      detail: system(tunnel),
+      at: tunnel.publish !== false && (id ?? tunnel.name ?? tunnel.id),
+    };
+  });
   return [...known, ...rest];
 }
 

@@ -3,6 +3,7 @@
 import { engine, openingAddress, page, path } from "/terminal/engine.mjs";
 import { Room, attempt, complain, ending, knowMembers, nameOf, say } from "/terminal/room.mjs";
 import { Screen } from "/terminal/screen.mjs";
+import { serverOf } from "/terminal/server.mjs";
 import { Stream } from "/terminal/stream.mjs";
 import { FEATURE, NOTICE, SIGNAL, STREAM } from "/terminal/webtty.mjs";
 
@@ -16,27 +17,27 @@ let room;
 async function find() {
   const tunnels = await engine("/api/tunnels", { params: { limit: 1000 } });
   const online = tunnels.filter((tunnel) => tunnel.status === "online");
-  const label = (tunnel, key) => tunnel.labels?.[`svc.webtty.${key}`];
+  // A tunnel may be named like the id of a server that is not there.
+  const isId = page.subject.startsWith("wsv_");
   const tunnel =
-    online.find((tunnel) => label(tunnel, "server_id") === page.subject) ??
-    online.find((tunnel) => tunnel.name === page.subject) ??
+    online.find((tunnel) => serverOf(tunnel)?.id === page.subject) ??
+    online.find((tunnel) => tunnel.name === page.subject && !isId) ??
     online.find((tunnel) => tunnel.id === page.subject);
-  const isManaged = tunnel?.protocol === "webtty";
   if (!tunnel) throw new Error("This server is not online.");
-  if (!isManaged && tunnel.labels?.["application-protocol"] !== "svc.webtty") {
-    throw new Error("This tunnel is no terminal server.");
-  }
+  const server = serverOf(tunnel);
+  if (!server) throw new Error("This tunnel is no terminal server.");
+  const { isManaged, label } = server;
   if (tunnel.publish === false || !tunnel.hostname) {
     throw new Error("This server is private: svc webtty client opens it.");
   }
-  if (label(tunnel, "e2e") === "required") {
+  if (label("e2e") === "required") {
     throw new Error("This server wants end-to-end encryption: svc webtty client speaks it.");
   }
-  if (!isManaged && label(tunnel, "transport") === "plain") {
+  if (!isManaged && label("transport") === "plain") {
     throw new Error("This server takes no browsers: svc webtty client opens it.");
   }
-  one("#name").textContent = `on ${label(tunnel, "server_name") ?? tunnel.name ?? page.subject}`;
-  return { hostname: tunnel.hostname, at: label(tunnel, "exec.path") ?? "/", isManaged };
+  one("#name").textContent = `on ${server.name ?? tunnel.name ?? page.subject}`;
+  return { hostname: tunnel.hostname, at: label("exec.path") ?? "/", isManaged };
 }
 
 async function begin() {
