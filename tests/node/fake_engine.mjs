@@ -100,6 +100,7 @@ export class FakeEngine {
       "svc.webtty.server_id": "wsv_1",
       "svc.webtty.server_name": "web-1",
       "svc.webtty.os_pretty_name": "Debian",
+      "svc.webtty.exec.path": "/%7Eshell/a%20b?c",
     };
     const common = { client_id: "cli_1", status: "online" };
     const secret = { "application-protocol": "svc.webtty" };
@@ -124,7 +125,12 @@ export class FakeEngine {
     if (host === this.published) {
       const claims = this.#claims(url.searchParams.get("svc.token"));
       assert.equal(url.searchParams.get("session_mode"), "interactive");
+      assert.equal(url.pathname, "/~shell/a%20b%3Fc");
+      const connect = { filters: { id: "tun_1" }, params: { path: url.pathname } };
+      const scopes = { tunnels: { connect } };
       assert.deepEqual(claims.permissions, ["tunnels.streams.create-delete"]);
+      assert.deepEqual(claims.resources, { tunnels: { projects: [this.given.project], scopes } });
+      assert.ok(claims.exp - claims.iat <= 60, "a long life for a token in an address");
       const session = new Session(this, claims.userId);
       this.sessions.set(session.id, session);
       session.connect(session.opener, socket);

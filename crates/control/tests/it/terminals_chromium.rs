@@ -8,6 +8,7 @@ use store::members::Role;
 use crate::chromium::Site;
 use crate::support::PASSWORD;
 
+/// ED-1e: the address that opens a terminal has a token for one tunnel and path, and for a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_terminal_is_opened_watched_handed_over_and_replayed() {
     // Free a moment ago: the platform has to know the engine's port before there is an engine.

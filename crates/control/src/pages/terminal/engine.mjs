@@ -2,7 +2,7 @@
 //
 // The platform knows the person by the session's cookie and gives short-lived tokens; the engine is
 // asked with those. The one token that stands in an address, because a WebSocket has no other place
-// for one, can open streams of tunnels of this project and nothing else.
+// for one, can open streams of one tunnel at one path for a minute, and nothing else.
 
 // The page says that no script has begun.
 document.querySelector("#state").textContent = "";
@@ -51,16 +51,25 @@ export function streamAddress(path) {
   return new URL(path, page.engine.replace("https:", "wss:"));
 }
 
-/** The address at which a published server opens a terminal. */
-export async function openingAddress(hostname, path) {
-  const address = new URL(path, page.engine.replace("https:", "wss:"));
-  address.hostname = hostname;
+/** The address at which a published server opens a terminal: the path `at` of its tunnel. */
+export async function openingAddress(tunnel, at) {
+  const address = new URL(page.engine.replace("https:", "wss:"));
+  address.hostname = tunnel.hostname;
+  // A server's label says it: never more than a path, and spelled as the engine judges it.
+  address.pathname = at.replace(/%[0-9a-f]{2}/gi, unreserved);
   address.searchParams.set("session_mode", "interactive");
   address.searchParams.set("origin", "human");
   address.searchParams.set("initiator_kind", "user");
-  const token = await mint(["tunnels.streams.create-delete"], { connect: true }, STREAM_SECONDS);
+  const connect = { filters: { id: tunnel.id }, params: { path: address.pathname } };
+  const token = await mint(["tunnels.streams.create-delete"], { connect }, OPENING_SECONDS);
   address.searchParams.set("svc.token", token.token);
   return address;
+}
+
+/** What an escape stands for, where it need not be one (RFC 3986 section 2.3). */
+function unreserved(escape) {
+  const character = String.fromCharCode(parseInt(escape.slice(1), 16));
+  return /[\w.~-]/.test(character) ? character : escape;
 }
 
 /** The path of a thing of the Engine API, of parts that are escaped. */
@@ -111,6 +120,9 @@ async function answer(response) {
 
 /** Tokens for requests; they are renewed after half of it. */
 const API_SECONDS = 300;
+
+/** The token in an address (ED-1e): it is shown once, and a terminal outlasts it. */
+const OPENING_SECONDS = 60;
 
 /** Tokens for streams: the longest there are, because some streams end with theirs. */
 export const STREAM_SECONDS = 3600;

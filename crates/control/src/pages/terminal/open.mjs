@@ -27,7 +27,7 @@ async function find() {
   const server = serverOf(tunnel);
   if (!server) throw new Error("This tunnel is no terminal server.");
   const { isManaged, label } = server;
-  if (tunnel.publish === false || !tunnel.hostname) {
+  if (tunnel.publish === false || !tunnel.hostname || !tunnel.protocol) {
     throw new Error("This server is private: svc webtty client opens it.");
   }
   if (label("e2e") === "required") {
@@ -37,12 +37,12 @@ async function find() {
     throw new Error("This server takes no browsers: svc webtty client opens it.");
   }
   one("#name").textContent = `on ${server.name ?? tunnel.name ?? page.subject}`;
-  return { hostname: tunnel.hostname, at: label("exec.path") ?? "/", isManaged };
+  return { tunnel, at: label("exec.path") ?? "/", isManaged };
 }
 
 async function begin() {
-  const { hostname, at, isManaged } = await find();
-  const address = await openingAddress(hostname, at);
+  const { tunnel, at, isManaged } = await find();
+  const address = await openingAddress(tunnel, at);
   screen ??= new Screen(one("#terminal"), { typed });
   screen.terminal.reset();
   say("Connecting …");
