@@ -71,7 +71,7 @@ export class FakeEngine {
     response.end(value === undefined ? "" : JSON.stringify(value));
   }
 
-  #api(method, url, body, { userId: user }) {
+  #api(method, url, body, { userId: user, permissions }) {
     const params = JSON.parse(url.searchParams.get("params") ?? "{}");
     if (url.pathname === "/api/tunnels") return [200, this.#tunnels()];
     const [, , , kind, id, what, which] = url.pathname.split("/").map(decodeURIComponent);
@@ -92,7 +92,9 @@ export class FakeEngine {
     if (what === "participants" && !which) return [200, session.invite(user, body)];
     if (what === "participants") return [200, session.leave(which, true)];
     if (method === "GET") return [200, [...session.requests.values()]];
-    return which ? session.resolve(which, body.action) : session.ask(body);
+    if (!which) return session.ask(body);
+    const owns = user === session.user || permissions.includes("webtty.logs.read-only");
+    return session.resolve(which, body.action, { participant: body.approver_participant_id, owns });
   }
 
   #tunnels() {
@@ -263,14 +265,19 @@ class Session {
     return [200, request];
   }
 
-  resolve(id, action) {
+  /** Who names a participant is judged as that one alone, whatever else they own. */
+  resolve(id, action, { participant, owns }) {
     const request = this.requests.get(id);
     if (!request) return [404, { detail: "not found" }];
+    const gave = [request.approver_participant_id, this.opener.id].includes(participant);
+    const answers = this.controller === participant || (action === "revoke" && gave);
+    if (participant ? !answers : !owns) return [403, { detail: "This is not allowed.", code: "not_allowed" }];
     const asker = request.requester_participant_id;
     const about = { participantId: asker, requestId: id };
     if (action === "grant") {
       this.#notice(this.controller, { kind: NOTICE.revoked });
       request.status = "granted";
+      request.approver_participant_id = participant;
       this.controller = asker;
       this.#notice(asker, { kind: NOTICE.granted, ...about });
       this.#others(asker, NOTICE.granted);
@@ -311,7 +318,10 @@ class Session {
         if (controls) this.#resize(message.terminalSize);
         break;
       case "heartbeat":
-        if (message.decision) this.resolve(message.decision.requestId, message.decision.grant ? "grant" : "refuse");
+        if (message.decision) {
+          const { requestId, grant } = message.decision;
+          this.resolve(requestId, grant ? "grant" : "refuse", { participant: person.id });
+        }
         if (message.signal === SIGNAL.HUP) this.end(129);
         if (message.signal === SIGNAL.INT) this.#write("^C\r\n$ ");
         break;

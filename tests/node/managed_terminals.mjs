@@ -39,6 +39,17 @@ await drive(async (world) => {
   for (const page of [admin, colleague]) await shows(page, "from-43-colleague");
   await admin.getByRole("button", { name: "Take control back" }).click();
   await state(colleague, "Control went back.");
+
+  // The same from a page on which the administrator only watches.
+  const watching = await admin.context().newPage();
+  await watching.goto(address);
+  await state(watching, "You watch.");
+  await colleague.getByRole("button", { name: "Ask for control" }).click();
+  await watching.getByRole("button", { name: "Grant control to Colleague" }).click();
+  await state(colleague, "You have control");
+  await watching.getByRole("button", { name: "Take control back" }).click();
+  await state(colleague, "Control went back.");
+  await watching.close();
   await typed(admin, "exit 7");
   for (const page of [admin, colleague]) await state(page, "The session ended with 7.");
   assert.ok(!(await lines(admin)).some((line) => line.includes("not-2-allowed")), "a spectator typed");

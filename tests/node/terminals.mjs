@@ -20,6 +20,7 @@ await drive(async (world) => {
     // Each state by day on a phone and by night on a desk.
     const looks = LOOKS.filter(({ look }) => ["light-phone", "dark-desk"].includes(look));
     for (const { look, options } of looks) await story(world, engine, look, options);
+    await ruled(world, engine);
     await impostors(world);
     await attacks(world, engine);
     await withoutScripts(world);
@@ -199,6 +200,31 @@ async function removed(engine, ada, grace, world) {
   await grace.state("You watch.");
   await press(ada, "End the session");
   await grace.state("The session ended with 143.");
+}
+
+/** Who owns the project and only watches grants control, and takes it back. */
+async function ruled(world, engine) {
+  const [grace, linus, ada] = await Promise.all(["grace", "linus", "ada"].map((name) => open(world, name, {})));
+  await grace.goto(`/projects/${world.given.project}/terminals/wsv_1`);
+  await press(grace, "Open a terminal");
+  await inTerminal(grace);
+  const session = [...engine.sessions.keys()].at(-1);
+  for (const page of [linus, ada]) {
+    await page.goto(`/projects/${world.given.project}/sessions/${session}`);
+    await page.state("You watch.");
+  }
+  await press(linus, "Ask for control");
+  await press(ada, "Grant control to Linus");
+  await linus.state("You have control");
+  await press(ada, "Take control back");
+  await linus.state("Control went back.");
+  await grace.state("You have control.");
+  await grace.getByRole("button", { name: "End the session" }).click();
+  for (const page of [grace, linus, ada]) {
+    await page.state("The session ended with 143.");
+    page.clean();
+    await page.context().close();
+  }
 }
 
 /** What the pages show of a recording is what another implementation of a terminal has. */

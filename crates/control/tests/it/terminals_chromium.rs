@@ -28,7 +28,10 @@ async fn a_terminal_is_opened_watched_handed_over_and_replayed() {
     let catalogue = json!({"regions": [region]});
     let site = Site::start_beside(&engines, &format!("catalog: {catalogue}")).await;
     let (ada, grace) = (site.person("Ada").await, site.person("Grace").await);
-    site.join(&grace, ada.workspace, Role::Member).await;
+    let linus = site.person("Linus").await;
+    for person in [&grace, &linus] {
+        site.join(person, ada.workspace, Role::Member).await;
+    }
     let project = site.project(&ada).await;
     let names = [
         format!("{}.{domain}", project.endpoint),
@@ -43,7 +46,7 @@ async fn a_terminal_is_opened_watched_handed_over_and_replayed() {
         "port": port,
         "certificate": made.cert.pem(),
         "key": made.signing_key.serialize_pem(),
-        "people": {"ada": ada.user, "grace": grace.user},
+        "people": {"ada": ada.user, "grace": grace.user, "linus": linus.user},
     });
     site.run("terminals.mjs", given).await;
 }

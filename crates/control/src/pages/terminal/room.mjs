@@ -190,9 +190,9 @@ export class Room {
     return entry;
   }
 
-  /** Takes back what a request had given. */
+  /** Takes back what a request had given: as who rules, who need not have granted it here. */
   async revoke(request) {
-    await resolve(this.session, request, "revoke", this.me);
+    await resolve(this.session, request, "revoke");
     await this.look();
   }
 
