@@ -149,9 +149,13 @@ pub async fn open(app: &App, secret: &LinkSecret) -> Answer<Option<Open>> {
 }
 
 /// Whether whoever invited could still give the role: a link that somebody wrote for another address
-/// of their own does not outlive their part in the workspace.
+/// of their own does not outlive their part in the workspace, nor their account.
 async fn still_stands(conn: &mut Conn, invitation: &Invitation) -> Answer<bool> {
     let (workspace, inviter) = (invitation.workspace_id, invitation.invited_by);
+    let person = users::by_id(conn, inviter).await?;
+    if person.is_none_or(|person| person.status != users::Status::Active) {
+        return Ok(false);
+    }
     let inviter = members::by_user(conn, workspace, inviter).await?;
     Ok(inviter.is_some_and(|inviter| {
         inviter.status == members::Status::Active

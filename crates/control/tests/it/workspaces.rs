@@ -3,6 +3,7 @@
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use store::members::{self, Role};
+use store::users;
 use types::id::{UserId, WorkspaceId};
 
 use crate::support::{BASE_URL, Browser, PASSWORD, TestControl, both};
@@ -521,6 +522,18 @@ async fn an_invitation_ends_with_the_power_of_who_invited(control: TestControl) 
 
     control.person("Eve").await;
     let mut eve = control.signed_in("Eve").await;
+    // Nor does it outlive an account that an operator suspended.
+    for (status, then) in [
+        (users::Status::Suspended, StatusCode::NOT_FOUND),
+        (users::Status::Active, StatusCode::OK),
+    ] {
+        let mut tx = control.app.store.begin().await.unwrap();
+        users::set_status(&mut tx, grace.user, status, control.now())
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(eve.open(&path).await.status, then);
+    }
     let member = format!("/api/workspaces/{id}/members/{}", grace.user);
     let less = [
         (Method::PATCH, json!({"role": "member"})),
