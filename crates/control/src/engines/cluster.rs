@@ -1,11 +1,11 @@
 //! A cluster of engines: which projects it serves, and on what terms.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::control::plans::Plan;
 use api::link::{Limits, Platform};
 use serde_json::json;
-use store::directory;
+use store::{credentials, directory};
 
 use crate::config::Config;
 use crate::plans::Region;
@@ -19,6 +19,8 @@ pub(super) struct Cluster {
     pub(super) directory: directory::Cluster,
     /// What each plan allows.
     limits: BTreeMap<Plan, Limits>,
+    /// The clients of OAuth that are registered.
+    clients: BTreeSet<String>,
     /// Address of the platform.
     base_url: String,
     /// The realm of TURN credentials, where those who are told are relays.
@@ -64,6 +66,7 @@ impl Cluster {
             .iter()
             .map(|(plan, limits)| json!([plan.as_str(), limits]))
             .collect();
+        let clients: BTreeSet<_> = config.oauth.ids().map(str::to_owned).collect();
         let base_url = config.base_url.clone();
         let all = json!([
             base_url,
@@ -71,17 +74,26 @@ impl Cluster {
             directory.regions,
             directory.others_than,
             shown,
+            clients,
             relay_realm
         ]);
-        let digest = credentials::digest(&all.to_string());
+        let digest = ::credentials::digest(&all.to_string());
         Self {
             domain: domain.to_owned(),
             directory,
             limits,
+            clients,
             base_url,
             relay_realm,
             fingerprint: hex::encode(digest.first_chunk::<4>().unwrap_or(&[0; 4])),
         }
+    }
+
+    /// Whether engines are told of a credential: of a client that was taken out of the configuration
+    /// none is in force (OA-8).
+    pub(super) fn knows(&self, credential: &credentials::Credential) -> bool {
+        let client = credential.oauth_client.as_ref();
+        client.is_none_or(|client| self.clients.contains(client))
     }
 
     /// What holds for the whole cluster.

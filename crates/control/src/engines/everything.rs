@@ -100,7 +100,8 @@ async fn credentials(link: &mut Link, at: &mut Snapshot) -> Result<(), Ended> {
         let page = page.await?;
         let is_last = is_last(page.len());
         after = page.last().map(|credential| credential.id);
-        for one in page.into_iter().filter_map(items::credential) {
+        let known = page.into_iter().filter(|row| cluster.knows(row));
+        for one in known.filter_map(items::credential) {
             item(link, one).await?;
         }
         if is_last {

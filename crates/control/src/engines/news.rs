@@ -43,7 +43,8 @@ pub(super) async fn items(
     let people = served.people(conn, &ids).await?;
     let parts = served.parts(conn, &ids).await?;
     let ids: Vec<_> = about.credentials.iter().copied().collect();
-    let credentials = served.credentials(conn, &ids, now).await?;
+    let mut credentials = served.credentials(conn, &ids, now).await?;
+    credentials.retain(|row| cluster.knows(row));
     let ids: Vec<_> = about.webtty_servers.iter().copied().collect();
     let webtty_servers = served.webtty_servers(conn, &ids).await?;
     let ended = directory::ended(conn, about.ended).await?;

@@ -69,6 +69,11 @@ impl Clients {
     pub fn client(&self, id: &str) -> Option<&Client> {
         self.0.iter().find(|client| client.id == id)
     }
+
+    /// The ids of all.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(Client::id)
+    }
 }
 
 impl OauthSection {

@@ -79,6 +79,16 @@ async fn an_engine_is_told_everything_that_it_serves_and_nothing_else(control: T
         created_at: control.now(),
     };
     addresses::insert(&mut tx, &address).await.unwrap();
+    // Of clients that may be let in, and of one that was taken out of the configuration (OA-8).
+    let of_client = async |client: &str, tx: &mut store::Tx| {
+        let issued = control::credentials::issue_pat(&control.app, ada.user, client, None);
+        let mut credential = issued.unwrap().credential;
+        credential.oauth_client = Some(client.to_owned());
+        store::credentials::insert(tx, &credential).await.unwrap();
+        credential.id.to_string()
+    };
+    let let_in = of_client("svc-cli", &mut tx).await;
+    of_client("gone", &mut tx).await;
     // A credential that reaches nothing here.
     let elsewhere = control::credentials::issue_pat(&control.app, bob.user, "x", None).unwrap();
     let mut elsewhere = elsewhere.credential;
@@ -102,6 +112,7 @@ async fn an_engine_is_told_everything_that_it_serves_and_nothing_else(control: T
         ("person", bob.user.as_str()),
         ("credential", &ada_pat),
         ("credential", &bob_pat),
+        ("credential", &let_in),
     ]);
     assert_eq!(named(&items), wanted);
     let Some(Item::Project(told)) = items.iter().find(|item| matches!(item, Item::Project(_)))
