@@ -7,7 +7,7 @@
 
 use store::projects::{self, Visible};
 use store::workspaces::{self, Membership};
-use store::{Conn, members};
+use store::{Conn, Tx, members};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -65,6 +65,28 @@ pub async fn project(
     };
     let found = projects::of_user_by_id(conn, who.user.id, id).await?;
     in_use(visible(found, who, permission)?, permission)
+}
+
+/// [`project`], and until the transaction ends nobody else changes what is in its workspace: what
+/// is decided about it still holds when it is written.
+///
+/// # Errors
+/// Those of [`project`]; 409 where it was moved to another workspace meanwhile.
+pub async fn locked_project(
+    tx: &mut Tx,
+    who: &Principal,
+    id: &str,
+    permission: Permission,
+) -> Answer<projects::Project> {
+    let before = project(tx, who, id, permission).await?.project;
+    workspaces::lock(tx, before.workspace_id).await?;
+    // Again, now that nobody can change it under us.
+    let found = project(tx, who, id, permission).await?.project;
+    if found.workspace_id != before.workspace_id {
+        let moved = "The project has just moved to another workspace; try again.";
+        return Err(Problem::conflict().with_detail(moved).into());
+    }
+    Ok(found)
 }
 
 /// [`project`] for what only reads and whose permission gives more.

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use store::addresses::{self, Address};
 use store::projects::Project;
-use store::{Conflict, Tx, workspaces};
+use store::{Conflict, Tx};
 use types::id::AddressId;
 use types::permission::Permission;
 use types::problem::Problem;
@@ -75,10 +75,8 @@ async fn reserve(
 async fn reserve_once(app: &App, who: &Principal, id: &str) -> Answer<Option<Address>> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let found = access::project(&mut tx, who, id, WRITE).await?;
-    let project = found.project;
     // Of two in one workspace, the second counts what the first has taken.
-    workspaces::lock(&mut tx, project.workspace_id).await?;
+    let project = access::locked_project(&mut tx, who, id, WRITE).await?;
     access::require_usable(&project)?;
     if !settings::of(&project)?.published_tcp_enabled {
         let detail = "The project's policy does not allow TCP tunnels to be published.";

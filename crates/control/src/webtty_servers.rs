@@ -14,9 +14,9 @@ use api::control::webtty_servers::{CREATE, DELETE, ENROLL, GET, LIST, UPDATE};
 use axum::Router;
 use jiff::Timestamp;
 use serde_json::json;
+use store::Tx;
 use store::projects::Project;
 use store::webtty_servers::WebttyServer;
-use store::{Tx, workspaces};
 use types::permission::Permission;
 
 use crate::access;
@@ -40,9 +40,7 @@ pub fn routes() -> Router<Arc<App>> {
 /// The project, if the caller may change its servers. Of two changes at once, one comes after the
 /// other.
 async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Project> {
-    let found = access::project(tx, who, id, Permission::NetworkWebttyServersReadWrite).await?;
-    workspaces::lock(tx, found.project.workspace_id).await?;
-    Ok(found.project)
+    access::locked_project(tx, who, id, Permission::NetworkWebttyServersReadWrite).await
 }
 
 async fn record(

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use types::id::{CredentialId, UserId, WorkspaceId};
 
 use crate::changes::Change;
-use crate::connection::{Conn, Db, Tx, within};
+use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::page::{Order, Paged, Paging, fold, pattern};
 use crate::row::{record, words};
@@ -136,6 +136,8 @@ statements! {
     COUNT = concat!("SELECT COUNT(*) AS n", of_list!());
     COUNT_GOOD = "SELECT COUNT(*) AS n FROM credentials WHERE user_id = $1 AND revoked_at IS NULL \
         AND (expires_at IS NULL OR expires_at > $2)";
+    RELEASE_CERTIFICATE = "UPDATE credentials SET certificate_fingerprint = NULL \
+        WHERE certificate_fingerprint = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)";
     // Only one successor, however many ask at once. The old one ends when the overlap does, or
     // before if it would have.
     ROTATE = "UPDATE credentials SET rotated_to = $3, expires_at = CASE WHEN expires_at < $4 \
@@ -146,7 +148,7 @@ statements! {
     USED = "UPDATE credentials SET last_used_at = $2, last_used_ip = $3 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
 }
 
-/// Adds a credential.
+/// Adds a credential. Its certificate is taken from one that has ended.
 ///
 /// # Errors
 /// [`crate::Conflict::CertificateTaken`], [`crate::Conflict::TokenEndpointTaken`].
@@ -155,6 +157,14 @@ pub async fn insert(tx: &mut Tx, new: &Credential) -> Result<(), Error> {
         .permissions
         .as_ref()
         .map(|permissions| serde_json::json!(permissions));
+    if let Some(fingerprint) = &new.certificate_fingerprint {
+        // What has ended holds no certificate: it may be wanted again, and was perhaps another's.
+        sql(RELEASE_CERTIFICATE)
+            .bind(fingerprint.as_slice())
+            .bind(new.created_at)
+            .execute(tx)
+            .await?;
+    }
     sql(INSERT)
         .bind(new.id)
         .bind(new.user_id)
@@ -248,17 +258,9 @@ pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Paged<Credential>,
 /// How many of a person's credentials are good at `now`. Until the transaction ends nobody else
 /// adds one who asks here first, so that a limit can be held.
 pub async fn count_good(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64, Error> {
-    let deadline = tx.deadline();
-    if let Db::Postgres(connection) = tx.db()? {
-        let lock = sqlx::query(LOCK_OWNER).bind(user.as_str());
-        let locked = within(deadline, lock.execute(connection)).await;
-        tx.after(locked)?;
-    }
+    crate::users::lock(tx, user).await?;
     sql(COUNT_GOOD).bind(user).bind(now).count(tx).await
 }
-
-/// PostgreSQL's alone, as [`crate::workspaces::lock`].
-const LOCK_OWNER: &str = "SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE";
 
 /// Gives a credential its successor, which the caller adds in the same transaction, and an end:
 /// `ends_at`, or its own if that is earlier. False when it is not in force or has a successor.

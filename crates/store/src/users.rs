@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use types::id::UserId;
 
 use crate::changes::Change;
-use crate::connection::{Conn, Tx};
+use crate::connection::{Conn, Db, Tx, within};
 use crate::error::Error;
 use crate::page::{Order, Paged, Paging, fold, pattern};
 use crate::row::{record, words};
@@ -278,6 +278,21 @@ pub async fn verify_email(
         .changed(tx)
         .await
 }
+
+/// Keeps every other transaction that asks for the same lock, or changes this person, out until this
+/// one ends. On SQLite a write transaction has this for the whole database.
+pub async fn lock(tx: &mut Tx, id: UserId) -> Result<(), Error> {
+    let deadline = tx.deadline();
+    if let Db::Postgres(connection) = tx.db()? {
+        let lock = sqlx::query(LOCK).bind(id.as_str());
+        let locked = within(deadline, lock.execute(connection)).await;
+        tx.after(locked)?;
+    }
+    Ok(())
+}
+
+/// PostgreSQL's alone.
+const LOCK: &str = "SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE";
 
 /// Changes the password, or takes it away.
 pub async fn set_password(

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use aws_lc_rs::digest;
-use store::PasswordHash;
 use store::users::{self, Status, User};
+use store::{PasswordHash, Tx};
 use types::id::UserId;
 use types::problem::Problem;
 
@@ -177,6 +177,7 @@ async fn by_password(
     attempts.accounts.succeeded(&key);
     attempts.succeeded_at(browser.ip);
     let mut tx = app.store.begin().await?;
+    let user = unchanged(&mut tx, user).await?;
     if let Some(hash) = renewed {
         users::set_password(&mut tx, user.id, Some(&hash), now).await?;
     }
@@ -186,6 +187,16 @@ async fn by_password(
     }
     tx.commit().await?;
     Ok(begun)
+}
+
+/// The person, as long as they are there with the password that was compared: whoever changed it, or
+/// suspended them, while that took its time has ended every session, and this one comes behind that.
+async fn unchanged(tx: &mut Tx, before: User) -> Result<User, SignInError> {
+    users::lock(tx, before.id).await?;
+    let user = users::by_id(tx, before.id).await?;
+    let same =
+        |user: &User| user.status == Status::Active && user.password_hash == before.password_hash;
+    user.filter(same).ok_or(SignInError::Wrong)
 }
 
 /// Completes a sign-in with a code of the authenticator app, or with a recovery code. Returns the

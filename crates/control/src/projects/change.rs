@@ -65,10 +65,8 @@ pub(super) async fn delete(
 ) -> Answer<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let found = access::project(&mut tx, &caller.who, &id, PERMISSION).await?;
-    let project = found.project;
+    let project = access::locked_project(&mut tx, &caller.who, &id, PERMISSION).await?;
     let workspace = project.workspace_id;
-    store::workspaces::lock(&mut tx, workspace).await?;
     // Of several at once, one deletes and gives back.
     if !projects::delete(&mut tx, project.id, now).await? {
         return Err(Problem::not_found().into());

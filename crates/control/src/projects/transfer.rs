@@ -34,9 +34,7 @@ pub(super) async fn transfer(
     let mut tx = app.store.begin().await?;
     let found = access::project(&mut tx, who, &id, PERMISSION).await?;
     let target = access::workspace(&mut tx, who, &body.workspace_id, PERMISSION).await?;
-    let project = found.project;
-    access::require_usable(&project)?;
-    let (from, to) = (project.workspace_id, target.id);
+    let (from, to) = (found.project.workspace_id, target.id);
     if from == to {
         return Err(Problem::conflict()
             .with_detail("The project is in this workspace already.")
@@ -46,6 +44,15 @@ pub(super) async fn transfer(
     // In one order, so that two transfers in opposite directions do not wait for each other.
     for workspace in [from.min(to), from.max(to)] {
         store::workspaces::lock(&mut tx, workspace).await?;
+    }
+    // Again, now that nobody can change them under us. Where it has moved, nothing is transferred.
+    let project = access::project(&mut tx, who, &id, PERMISSION)
+        .await?
+        .project;
+    access::workspace(&mut tx, who, &body.workspace_id, PERMISSION).await?;
+    access::require_usable(&project)?;
+    if project.workspace_id != from {
+        return Err(Problem::not_found().into());
     }
     let Ok(plan) = project.plan.parse() else {
         return Err(Problem::internal().into());

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use store::projects::Project;
 use store::webhooks::{self as stored, Status};
-use store::{Tx, deliveries, workspaces};
+use store::{Tx, deliveries};
 use types::id::WebhookId;
 use types::permission::Permission;
 use types::problem::Problem;
@@ -179,9 +179,7 @@ pub(super) async fn rotate(
 /// The project, if the caller may change its webhooks. Of two changes at once, one comes after the
 /// other.
 async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Project> {
-    let found = access::project(tx, who, id, Permission::NetworkWebhooksReadWrite).await?;
-    workspaces::lock(tx, found.project.workspace_id).await?;
-    Ok(found.project)
+    access::locked_project(tx, who, id, Permission::NetworkWebhooksReadWrite).await
 }
 
 /// Webhooks are a part of some plans.

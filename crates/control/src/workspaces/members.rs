@@ -75,6 +75,9 @@ pub(super) async fn change(
 ) -> Answer<Json<Member>> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
+    let (id, _) = role_of(&mut tx, &caller.who, &workspace).await?;
+    store::workspaces::lock(&mut tx, id).await?;
+    // Again, now that nobody can change it under us.
     let (workspace, own) = role_of(&mut tx, &caller.who, &workspace).await?;
     let member = member(&mut tx, workspace, &user).await?;
     require_power(own, member.role.into())?;
@@ -127,6 +130,9 @@ pub(super) async fn remove(
         access::require_in_use(found.status, CHANGE)?;
         (found.id, Role::Owner)
     } else {
+        let (id, _) = role_of(&mut tx, &caller.who, &workspace).await?;
+        store::workspaces::lock(&mut tx, id).await?;
+        // Again, now that nobody can change it under us.
         role_of(&mut tx, &caller.who, &workspace).await?
     };
     let member = member(&mut tx, workspace, &user).await?;

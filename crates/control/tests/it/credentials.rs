@@ -167,6 +167,14 @@ async fn cp_16_certificates_are_kept_by_fingerprint_or_authority(control: TestCo
     // The same certificate is one credential, whoever sends it.
     let twice = control.post("/api/credentials", &eve.token, &body).await;
     assert_eq!(twice.problem(), (409, "conflict".to_owned()));
+    // One that has ended holds it no more.
+    let path = format!(
+        "/api/credentials/{}",
+        issued["credential"]["id"].as_str().unwrap()
+    );
+    assert_eq!(control.delete(&path, &ada.token).await.status, 204);
+    let again = create(&control, &ada, body).await;
+    assert_eq!(again["credential"]["fingerprint"], fingerprint);
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let authority = params.self_signed(&key).unwrap();

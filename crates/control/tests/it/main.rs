@@ -40,6 +40,7 @@ mod postgres;
 mod projects;
 #[path = "../../../store/tests/it/proxy.rs"]
 mod proxy;
+mod races;
 mod records;
 mod reset;
 mod second_factor;

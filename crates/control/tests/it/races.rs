@@ -1,0 +1,138 @@
+//! What is decided beside somebody who changes what it is decided by. On PostgreSQL, where writers
+//! wait for each other in the middle of a transaction.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::json;
+use sqlx::{Connection as _, PgConnection};
+use store::members::Role;
+use store::users::Status;
+use store::{PasswordHash, members, projects, users, workspaces};
+use types::id::UserId;
+
+use crate::support::{PASSWORD, TestControl};
+
+/// How long that may take on a crowded machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until somebody waits for a lock of this database.
+async fn somebody_waits(control: &TestControl) {
+    let url = control.app.config.database_url.as_ref().unwrap();
+    let mut connection = PgConnection::connect(url.expose()).await.unwrap();
+    let waiting = "SELECT COUNT(*) FROM pg_stat_activity \
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    tokio::time::timeout(PATIENCE, async {
+        while sqlx::query_scalar::<_, i64>(waiting)
+            .fetch_one(&mut connection)
+            .await
+            .unwrap()
+            == 0
+        {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("somebody waits");
+}
+
+async fn password(control: &TestControl, of: UserId) -> Option<PasswordHash> {
+    let mut read = control.app.store.read().await.unwrap();
+    let user = users::by_id(&mut read, of).await.unwrap();
+    user.unwrap().password_hash
+}
+
+/// Changing a password ends every session, so the old one opens none behind that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_changes_while_it_is_compared_lets_nobody_in() {
+    let control = TestControl::postgres().await;
+    let now = control.now();
+    for (name, suspends) in [("Ada", false), ("Bob", true)] {
+        let person = control.person(name).await.user;
+        let before = password(&control, person).await;
+        let other = Some(PasswordHash("another".to_owned()));
+        let mut tx = control.app.store.begin().await.unwrap();
+        let changed = if suspends {
+            users::set_status(&mut tx, person, Status::Suspended, now).await
+        } else {
+            users::set_password(&mut tx, person, other.as_ref(), now).await
+        };
+        assert!(changed.unwrap());
+        let changing = async {
+            somebody_waits(&control).await;
+            tx.commit().await.unwrap();
+        };
+        let mut browser = control.browser();
+        let (answer, ()) = tokio::join!(browser.sign_in(name, PASSWORD), changing);
+        assert_eq!((answer.status, answer.location), (401, None));
+        let kept = password(&control, person).await;
+        assert!(
+            kept == if suspends { before } else { other },
+            "nor is it written back"
+        );
+    }
+}
+
+/// CP-5: whoever has no part where a project is now deletes nothing there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_project_that_is_moved_while_it_is_deleted_stays() {
+    let control = TestControl::postgres().await;
+    let (ada, bob) = (control.person("Ada").await, control.person("Bob").await);
+    let project = control.project(&ada).await;
+    let mut tx = control.app.store.begin().await.unwrap();
+    workspaces::lock(&mut tx, ada.workspace).await.unwrap();
+    let (from, to) = (ada.workspace, bob.workspace);
+    assert!(
+        projects::transfer(&mut tx, project.id, from, to, control.now())
+            .await
+            .unwrap()
+    );
+    let moving = async {
+        somebody_waits(&control).await;
+        tx.commit().await.unwrap();
+    };
+    let path = format!("/api/projects/tunnels/{}", project.id);
+    let (answer, ()) = tokio::join!(control.delete(&path, &ada.token), moving);
+    assert_eq!(answer.status, 404);
+    assert_eq!(control.get(&path, &bob.token).await.status, 200);
+}
+
+/// CP-6: nobody takes away a stronger role than the own, though it was given a moment ago.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_who_becomes_an_owner_is_an_admins_no_more() {
+    let control = TestControl::postgres().await;
+    let [ada, bob, eve] = ["Ada", "Bob", "Eve"].map(|name| control.person(name));
+    let (ada, bob, eve) = (ada.await, bob.await, eve.await);
+    for method in [Method::PATCH, Method::DELETE] {
+        let id = ada.workspace;
+        let mut tx = control.app.store.begin().await.unwrap();
+        for (person, role) in [(&bob, Role::Admin), (&eve, Role::Member)] {
+            members::delete(&mut tx, id, person.user, control.now())
+                .await
+                .unwrap();
+            members::insert(&mut tx, id, person.user, role, None, control.now())
+                .await
+                .unwrap();
+        }
+        tx.commit().await.unwrap();
+        let mut tx = control.app.store.begin().await.unwrap();
+        let now = control.now();
+        assert!(
+            members::set_role(&mut tx, id, eve.user, Role::Owner, now)
+                .await
+                .unwrap()
+        );
+        let promoting = async {
+            somebody_waits(&control).await;
+            tx.commit().await.unwrap();
+        };
+        let path = format!("/api/workspaces/{id}/members/{}", eve.user);
+        let body = (method == Method::PATCH).then(|| json!({"role": "viewer"}));
+        let asking = control.send(method, &path, Some(&bob.token), body.as_ref());
+        let (answer, ()) = tokio::join!(asking, promoting);
+        assert_eq!(answer.status, 403);
+        let mut read = control.app.store.read().await.unwrap();
+        let member = members::by_user(&mut read, id, eve.user).await.unwrap();
+        assert_eq!(member.unwrap().role, Role::Owner);
+    }
+}
