@@ -188,7 +188,7 @@ impl LaneStream {
         let Some(entry) = state.streams.get_mut(&self.number) else {
             return Poll::Ready(io::ErrorKind::NotConnected.into());
         };
-        if entry.abandoned || entry.state.is_reset() || entry.state.is_given_up() {
+        if entry.abandoned || entry.state.is_deaf() || entry.state.is_given_up() {
             return Poll::Ready(io::ErrorKind::ConnectionReset.into());
         }
         if let Some(broken) = broken {
@@ -209,8 +209,15 @@ impl LaneStream {
 
     /// Lets go of the lane: nothing more of the stream is said or read on it.
     pub(super) fn leave(&mut self) {
-        let driver = self.with(State::let_go);
-        wake(driver.flatten());
+        let woken = self.with(|state, number| {
+            let entry = state.streams.get_mut(&number);
+            let waiting = entry.map(|entry| entry.waiting().collect::<Vec<_>>());
+            (waiting.unwrap_or_default(), state.let_go(number))
+        });
+        let (waiting, driver) = woken.unwrap_or_default();
+        // The other half goes on elsewhere.
+        waiting.into_iter().for_each(Waker::wake);
+        wake(driver);
     }
 
     fn finish(&mut self, step: Step, frame: FrameType) -> io::Result<()> {

@@ -264,6 +264,25 @@ async fn a_stream_that_is_dropped_breaks_off_and_the_others_go_on() {
     assert_eq!(pair.lane.streams(), 1);
 }
 
+/// A service answers, closes, and takes no more of the request: its answer is whole.
+#[tokio::test]
+async fn an_answer_is_whole_though_its_stream_is_given_up_behind_it() {
+    let mut pair = pair(64 * 1024).await;
+    let [(mut near, _), (mut far, _)] = pair.stream().await;
+    far.write_all(b"answer").await.unwrap();
+    far.shutdown().await.unwrap();
+    drop(far);
+    // Everything of it has come before it is read.
+    let mut other = carried(pair.lane.open(&opening("s")).unwrap()).0;
+    let mut echo = carried(pair.agent.recv().await.unwrap()).0;
+    echo.write_all(b"!").await.unwrap();
+    assert_eq!(other.read_u8().await.unwrap(), b'!');
+    let mut answer = Vec::new();
+    near.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(answer, b"answer");
+    assert!(near.write_all(b"x").await.is_err());
+}
+
 #[tokio::test]
 async fn a_refusal_is_heard() {
     let mut pair = pair(64 * 1024).await;

@@ -22,7 +22,8 @@ pub enum Step {
 ///   follows. The stream is over on the lane when both sides have.
 /// - A side that gives up sends `RESET`, also after its own `END` or `MOVE`, and throws away what
 ///   still arrives until the peer has finished its direction. A side that receives `RESET` sends
-///   no further `DATA`; if it has not finished its direction, it does so now.
+///   no further `DATA`; if it has not finished its direction, it does so now. What came before an
+///   `END` is complete, though a `RESET` follows.
 /// - `TAKEN` tells of the peer's direction, also when our own is finished; not when the peer's is, or
 ///   when we have given up. It means nothing where it crossed the end of what it tells of.
 /// - A `TAKEN` for a stream that is over means nothing: it crossed the peer's last frame. So does a
@@ -36,6 +37,8 @@ pub enum Step {
 pub struct StreamState {
     ours: Direction,
     theirs: Direction,
+    /// The peer gave up both directions. Behind its `END` what it had said is complete all the same.
+    gave_up: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +81,7 @@ impl StreamState {
         Self {
             ours: Direction::Open,
             theirs: Direction::Open,
+            gave_up: false,
         }
     }
 
@@ -109,7 +113,7 @@ impl StreamState {
         match step {
             Step::Data if open && given_up => Ok(Received::Discard),
             Step::Data if open => Ok(Received::Data),
-            Step::Taken if self.theirs != Direction::GivenUp => Ok(Received::Taken),
+            Step::Taken if !self.gave_up => Ok(Received::Taken),
             Step::End if open => {
                 self.theirs = Direction::Ended;
                 Ok(Received::End)
@@ -118,10 +122,13 @@ impl StreamState {
                 self.theirs = Direction::Moved;
                 Ok(Received::Move)
             }
-            Step::Reset if self.theirs == Direction::GivenUp => Err(Violation(step.frame())),
+            Step::Reset if self.gave_up => Err(Violation(step.frame())),
             Step::Reset if self.is_over() => Ok(Received::Late),
             Step::Reset => {
-                self.theirs = Direction::GivenUp;
+                self.gave_up = true;
+                if self.theirs != Direction::Ended {
+                    self.theirs = Direction::GivenUp;
+                }
                 Ok(Received::Reset)
             }
             _ => Err(Violation(step.frame())),
@@ -135,7 +142,7 @@ impl StreamState {
 
     /// Whether `DATA` may be sent.
     pub fn may_send(&self) -> bool {
-        self.ours == Direction::Open && self.theirs != Direction::GivenUp
+        self.ours == Direction::Open && !self.gave_up
     }
 
     /// Whether our direction is not finished on the lane.
@@ -148,9 +155,14 @@ impl StreamState {
         self.theirs == Direction::Open
     }
 
-    /// Whether the peer has given the stream up.
+    /// Whether the peer has given the stream up before its direction was complete.
     pub fn is_reset(&self) -> bool {
         self.theirs == Direction::GivenUp
+    }
+
+    /// Whether the peer has given the stream up, before its end or behind it: it hears no more.
+    pub fn is_deaf(&self) -> bool {
+        self.gave_up
     }
 
     /// Whether we have given the stream up.

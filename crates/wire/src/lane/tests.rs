@@ -105,6 +105,21 @@ fn what_is_given_up_is_discarded_until_the_peer_has_finished() {
     assert!(state.on_receive(Step::Data).is_err());
 }
 
+/// What was complete stays so, and whoever gave up is told nothing more.
+#[test]
+fn what_has_ended_is_whole_though_a_reset_follows() {
+    let mut state = StreamState::new();
+    state.on_receive(Step::Data).unwrap();
+    state.on_receive(Step::End).unwrap();
+    assert_eq!(state.on_receive(Step::Reset), Ok(Received::Reset));
+    assert!(state.is_ended() && !state.is_reset());
+    assert!(state.is_deaf() && !state.may_send());
+    assert!(state.on_receive(Step::Reset).is_err());
+    assert!(state.on_receive(Step::Taken).is_err());
+    state.on_send(Step::End).unwrap();
+    assert!(state.is_over());
+}
+
 /// Two ends that keep the rules never break them for each other, whatever they say in which order.
 #[test]
 fn ends_that_keep_the_rules_agree() {
