@@ -135,11 +135,14 @@ impl Socket {
     /// `None`: it may take its time.
     pub fn limit_stall(&self, limit: Option<Duration>) {
         #[cfg(target_os = "linux")]
-        if let Io::Attached(stream) = &self.io {
+        {
+            let socket = match &self.io {
+                Io::Attached(stream) => socket2::SockRef::from(stream),
+                Io::Detached(stream) => socket2::SockRef::from(stream),
+                Io::Lost => return,
+            };
             // Without it a peer holds what waits for it, and nothing else.
-            socket2::SockRef::from(stream)
-                .set_tcp_user_timeout(limit)
-                .ok();
+            socket.set_tcp_user_timeout(limit).ok();
         }
         #[cfg(not(target_os = "linux"))]
         let _ = limit;
@@ -328,17 +331,23 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_peer_that_takes_nothing_is_given_up() {
-        let (mut near, far) = pair().await;
-        near.limit_stall(Some(Duration::from_millis(100)));
-        let piece = vec![0; Scratch::LARGE];
-        let error = loop {
-            let writing = tokio::time::timeout(Duration::from_secs(20), near.write_all(&piece));
-            if let Err(error) = writing.await.expect("it is given up") {
-                break error;
+        // Also where no runtime polls it yet.
+        for detached in [false, true] {
+            let (mut near, far) = pair().await;
+            if detached {
+                near.detach().unwrap();
             }
-        };
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        drop(far);
+            near.limit_stall(Some(Duration::from_millis(100)));
+            let piece = vec![0; Scratch::LARGE];
+            let error = loop {
+                let writing = tokio::time::timeout(Duration::from_secs(20), near.write_all(&piece));
+                if let Err(error) = writing.await.expect("it is given up") {
+                    break error;
+                }
+            };
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            drop(far);
+        }
     }
 
     #[tokio::test]
