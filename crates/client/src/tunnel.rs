@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{
     ConnectError, Destination, Properties, Refusal, Stream,
-    agent::{Owner, shared::Entry},
+    agent::{Owner, forward::serve_raw, shared::Entry},
     tap::Tap,
 };
 
@@ -149,9 +149,16 @@ impl Tunnel {
         observer: Option<Observer>,
         tap: Option<Arc<dyn Tap>>,
     ) -> Closed {
-        self.entry
-            .forward_to(&self.owner, to.into(), observer, tap, &mut self.streams);
-        closed(&mut self.status).await;
+        let forward = self.entry.forward_to(to.into(), observer, tap);
+        loop {
+            tokio::select! {
+                () = closed(&mut self.status) => break,
+                // Those who waited, and those for whom a place to wait was taken before.
+                Some(stream) = self.streams.recv() => {
+                    self.owner.spawn(serve_raw(Arc::clone(&forward), *stream));
+                }
+            }
+        }
         match &*self.status.borrow() {
             Status::Closed(closed) => closed.clone(),
             _ => Closed::Asked,

@@ -41,6 +41,10 @@ pub use state::{Received, Step, StreamState, Violation};
 /// the agent; beyond so many, another connection is the smaller cost.
 pub const MAX_STREAMS: usize = 1024;
 
+/// Lanes of one control channel, at most. An engine has one for each of its cores, and so many serve
+/// more streams than an agent has ports for.
+pub const MAX_LANES: usize = 64;
+
 /// Bytes of one answer that an agent has on a lane: what most of an API or a page are below of. One
 /// that is larger is worth a connection.
 pub const DOWN_LIMIT: usize = 256 * 1024;

@@ -252,10 +252,6 @@ impl Drop for OnRuntime {
     }
 }
 
-/// Lanes of one agent: the largest engines have about so many cores. Each brings up to 1,024
-/// connections to services.
-pub(super) const MAX_LANES: usize = 64;
-
 /// How long a connection may come before its stream, which was begun first, on another one.
 pub(super) const MEETING: Duration = Duration::from_secs(10);
 

@@ -15,7 +15,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::oneshot,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -25,6 +25,7 @@ use transport::{
 };
 use types::causes::chain;
 use wire::{
+    lane::MAX_LANES,
     message::{IpAddress, PoolReq, Secret},
     pool::{Side, StreamOpen},
 };
@@ -33,7 +34,7 @@ use super::{
     data_path::DataPath,
     forward::{Visit, serve_framed},
     inbound::open_data,
-    lanes::{self, Brought, MAX_LANES, MEETING, Moves},
+    lanes::{self, Brought, MEETING, Moves},
     shared::{Handler, Shared},
 };
 use crate::{ConnectError, Stream, error::Step};
@@ -45,6 +46,8 @@ pub(crate) struct Pool {
     path: Arc<DataPath>,
     over: CancellationToken,
     open: Arc<AtomicUsize>,
+    /// How many of them are lanes.
+    lanes: Arc<AtomicUsize>,
     /// Where the streams of lanes go on, where the engine speaks `lane/2`.
     moves: Option<Arc<Moves>>,
 }
@@ -61,6 +64,7 @@ impl Pool {
             path,
             over,
             open: Arc::default(),
+            lanes: Arc::default(),
             moves: lanes.then(Arc::default),
         }
     }
@@ -68,7 +72,7 @@ impl Pool {
     /// Dials as many more as the engine asks for, within [`MAX_POOL`].
     pub(crate) fn grow(&self, request: &PoolReq) {
         for _ in 0..request.count {
-            let Some(place) = Place::take(&self.open) else {
+            let Some(place) = Place::take(&self.open, MAX_POOL) else {
                 debug!(
                     max = MAX_POOL,
                     "the engine asks for more standing connections"
@@ -79,6 +83,7 @@ impl Pool {
             let path = Arc::clone(&self.path);
             let over = self.over.clone();
             let moves = self.moves.clone();
+            let lanes = Arc::clone(&self.lanes);
             let secret = Secret {
                 value: request.secret.clone(),
             };
@@ -86,10 +91,17 @@ impl Pool {
                 match stand(&shared, &path, &over, moves.as_ref(), secret).await {
                     Ok(None) => {}
                     Ok(Some((io, moves))) => {
+                        let Some(lane) = Place::take(&lanes, MAX_LANES) else {
+                            debug!(
+                                max = MAX_LANES,
+                                "the engine makes more lanes than there may be"
+                            );
+                            return;
+                        };
                         let serving = lanes::serve(Arc::clone(&shared), moves, over, io);
                         shared.spawn_lane(async move {
                             serving.await;
-                            drop(place);
+                            drop((place, lane));
                         });
                     }
                     Err(error) => debug!(error = chain(&error), "a standing connection ended"),
@@ -99,12 +111,12 @@ impl Pool {
     }
 }
 
-/// One of the [`MAX_POOL`] places, given back when dropped.
+/// One of so many places, given back when dropped.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
-    fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
-        let more = |now: usize| (now < MAX_POOL).then_some(now + 1);
+    fn take(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let more = |now: usize| (now < most).then_some(now + 1);
         open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .ok()?;
         Some(Self(Arc::clone(open)))
@@ -142,8 +154,13 @@ async fn stand(
     let mut standing = Standing::new(stream?, Side::Agent);
     loop {
         // A wait that is cut short takes the connection with it, which is what is wanted.
-        let Some(next) = over.run_until_cancelled(standing.accept()).await else {
-            return Ok(None);
+        let last = async {
+            over.cancelled().await;
+            sleep(LAST).await;
+        };
+        let next = tokio::select! {
+            next = standing.accept() => next,
+            () = last => return Ok(None),
         };
         let (open, framed) = match next.map_err(broken)? {
             None => return Ok(None),
@@ -152,11 +169,6 @@ async fn stand(
                 let Some(moves) = moves else {
                     return Err(ConnectError::Protocol("lanes were not agreed on".into()));
                 };
-                if shared.lanes() >= MAX_LANES {
-                    return Err(ConnectError::Protocol(
-                        "more lanes than there may be".into(),
-                    ));
-                }
                 io.get_mut().0.detach().map_err(broken)?;
                 return Ok(Some((io, Arc::clone(moves))));
             }
@@ -309,6 +321,10 @@ impl AsyncWrite for Lent {
 /// Standing connections of one agent. It bounds what an engine can make an agent hold (about
 /// 20 KiB each), above what one process may commonly have open.
 pub const MAX_POOL: usize = 16 * 1024;
+
+/// How long a connection without a stream outlives its channel. The engine closes it when it hears of
+/// that end, and may have begun a stream before.
+const LAST: Duration = Duration::from_secs(1);
 
 /// How long the rest of a stream may take to pass before its connection is given up.
 const RECYCLE: Duration = Duration::from_secs(5);

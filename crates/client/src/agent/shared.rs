@@ -23,12 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use transport::lane::Budget;
 use wire::lane::DOWN_LIMIT;
 
-use super::{
-    AgentStatus,
-    forward::{Forward, serve_raw},
-    inbound::MAX_UNDER_WAY,
-    lanes::OnRuntime,
-};
+use super::{AgentStatus, forward::Forward, inbound::MAX_UNDER_WAY, lanes::OnRuntime};
 use crate::{
     Config, Destination, Properties, Stream,
     connect::Connector,
@@ -139,12 +134,6 @@ impl Shared {
             work.await;
             drop(counted);
         });
-    }
-
-    /// How many lanes are being served.
-    pub(crate) fn lanes(&self) -> usize {
-        let lanes = self.lanes.iter();
-        lanes.map(|lanes| lanes.load(Ordering::Relaxed)).sum()
     }
 
     /// The same on the current runtime, which is one of ours.
@@ -347,20 +336,16 @@ impl Entry {
         self.closing.store(true, Ordering::Release);
     }
 
-    /// Takes the streams that wait and every later one to their destination.
+    /// Takes every later stream to its destination. What it gives takes those that wait.
     pub(crate) fn forward_to(
         &self,
-        shared: &Shared,
         to: Destination,
         observer: Option<Observer>,
         tap: Option<Arc<dyn Tap>>,
-        waiting: &mut Waiting,
-    ) {
+    ) -> Arc<Forward> {
         let forward = Arc::new(Forward::new(to, observer, tap));
         *self.handler.lock() = Handler::Forward(Arc::clone(&forward));
-        while let Ok(stream) = waiting.try_recv() {
-            shared.spawn(serve_raw(Arc::clone(&forward), *stream));
-        }
+        forward
     }
 }
 

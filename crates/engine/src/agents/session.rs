@@ -19,6 +19,7 @@ use transport::TlsStream;
 use types::client::{Client, check_labels};
 use types::id::{StreamId, TunnelId};
 use types::permission::Permission;
+use wire::lane::MAX_LANES;
 use wire::liveness::EngineLiveness;
 use wire::message::{
     ClientDetails, CloseControlChannelRsp, CloseTunnelReq, CloseTunnelRsp, ControlChannelLiveness,
@@ -159,7 +160,8 @@ impl Session {
             client_id: view.id,
             outbox,
             pools: (0..workers).map(|_| Pool::default()).collect(),
-            lanes: (0..workers)
+            // A worker without lanes has a connection for each stream.
+            lanes: (0..workers.min(MAX_LANES))
                 .filter(|_| with_lanes)
                 .map(|_| Lanes::default())
                 .collect(),
@@ -343,6 +345,8 @@ impl Session {
                     self.say(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
                 }
                 Kind::CloseControlChannelReq(_) => {
+                    // Whoever comes now goes elsewhere, and finds no connection that closes.
+                    self.agent.end();
                     self.say(&Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into())?;
                     self.closing = true;
                 }
