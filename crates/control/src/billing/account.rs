@@ -23,6 +23,17 @@ pub struct Subscription {
     pub since: Date,
 }
 
+impl Account {
+    /// What is due here at once for a project that comes from another account: of the running period,
+    /// the days behind those that were paid for there. So each day is paid for, wherever the project
+    /// is when the periods of either begin.
+    pub fn rest_behind(&self, from: &Self, monthly: i64, today: Date) -> i64 {
+        let period = |of: &Self| of.subscription.as_ref().map(|one| one.period(today));
+        let paid = period(from).map_or(today, |period| period.end);
+        period(self).map_or(0, |period| period.rest_of(monthly, paid))
+    }
+}
+
 /// Whether a subscription is paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -113,6 +124,23 @@ mod tests {
             subscription.period(today).rest_of(3000, today)
         };
         assert_eq!((rest(1), rest(16), rest(30)), (3000, 1500, 100));
+    }
+
+    #[test]
+    fn what_moves_is_paid_for_day_by_day() {
+        let account = |day| Account {
+            subscription: Some(since(2026, 4, day)),
+            has_payment_method: true,
+        };
+        let (first, middle) = (account(1), account(16));
+        // To the 1st it is paid for: half of the period from the 16th to the 16th is not.
+        assert_eq!(middle.rest_behind(&first, 3000, date(2026, 4, 30)), 1500);
+        // And back: to the 16th it is paid for, of a period that ends on the 1st of June.
+        assert_eq!(first.rest_behind(&middle, 3100, date(2026, 5, 15)), 1600);
+        // Nothing is behind a period that ends before.
+        assert_eq!(first.rest_behind(&middle, 3000, date(2026, 4, 20)), 0);
+        let none = Account::default();
+        assert_eq!(first.rest_behind(&none, 3000, date(2026, 4, 16)), 1500);
     }
 
     proptest! {

@@ -14,15 +14,15 @@ use super::create::setup_url;
 use super::{shown, trail};
 use crate::access;
 use crate::app::App;
-use crate::billing::{Decision, Item};
+use crate::billing::{Decision, Item, day_of};
 use crate::caller::{Caller, ProjectsWrite};
 use crate::extract::{Body, Segment};
 use crate::plans::explain;
 use crate::problem::Answer;
 
 /// Moves the project. The caller needs the permission in both workspaces. A project that is paid
-/// for goes only where a subscription can take it over; it does so from its next month on, as the
-/// running one was paid for.
+/// for goes only where a subscription can take it over; it does so from the day on to which it was
+/// paid for.
 pub(super) async fn transfer(
     caller: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
@@ -63,6 +63,10 @@ pub(super) async fn transfer(
         return Err(Problem::conflict().with_detail(explain(reason)).into());
     }
     let billing = app.shop.billing();
+    let accounts = (
+        billing.account(&mut tx, from).await?,
+        billing.account(&mut tx, to).await?,
+    );
     billing.remove(&mut tx, from, project.id, now).await?;
     match offer.decision {
         Decision::Free => {}
@@ -71,7 +75,7 @@ pub(super) async fn transfer(
                 workspace: to,
                 project: project.id,
                 plan: plan.as_str(),
-                amount_now: 0,
+                amount_now: accounts.1.rest_behind(&accounts.0, monthly, day_of(now)),
                 monthly,
             };
             billing.add(&mut tx, &item, now).await?;

@@ -9,13 +9,14 @@ use store::{Paging, audit, billing};
 use tokio::task::JoinSet;
 
 use super::{names, order, path, place, preview, project};
-use crate::support::{TestControl, both};
+use crate::support::{Person, TestControl, both};
 
 both! {
     a_project_is_renamed,
     a_project_is_deleted_once,
     a_transfer_needs_both_workspaces,
     a_paid_project_goes_where_it_is_paid_for,
+    a_project_that_moves_is_paid_for_day_by_day,
 }
 
 async fn a_project_is_renamed(control: TestControl) {
@@ -200,5 +201,47 @@ async fn a_paid_project_goes_where_it_is_paid_for(control: TestControl) {
             monthly(other.workspace).await
         ),
         (Some(0), Some(3000))
+    );
+}
+
+/// Whoever has subscriptions that begin on different days moves no project past the days on which
+/// either is charged.
+async fn a_project_that_moves_is_paid_for_day_by_day(control: TestControl) {
+    let control = control
+        .configured(json!({"catalog": {"plans": [{"plan": "pro", "monthly_price": 3000}]}}))
+        .await;
+    let (person, other) = (control.person("ada").await, control.person("eve").await);
+    control.join(&person, other.workspace, Role::Owner).await;
+    control.subscribe(person.workspace).await;
+    let order = order(&preview(&control, &person, "pro").await);
+    let project = place(&control, &person, &order).await.expect(201);
+    let transfer = format!("{}/transfer", path(&project));
+    let charged = async |workspace| {
+        let mut conn = control.app.store.read().await.unwrap();
+        let invoices = billing::invoices(&mut conn, workspace, Paging::DEFAULT).await;
+        let invoices = invoices.unwrap().items;
+        invoices
+            .iter()
+            .map(|invoice| invoice.amount)
+            .collect::<Vec<_>>()
+    };
+    let moves = async |to: &Person| {
+        let body = json!({"workspaceId": to.workspace});
+        control
+            .post(&transfer, &person.token, &body)
+            .await
+            .expect(200);
+    };
+    control.clock.advance(10 * 24 * 3600);
+    control.subscribe(other.workspace).await;
+    moves(&other).await;
+    // Ten days of a month of 31: so many are behind those that were paid for.
+    assert_eq!(charged(other.workspace).await, [967]);
+    control.clock.advance(15 * 24 * 3600);
+    moves(&person).await;
+    assert_eq!(
+        charged(person.workspace).await,
+        [3000],
+        "and back within both"
     );
 }
