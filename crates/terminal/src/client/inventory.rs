@@ -136,7 +136,7 @@ pub enum NoWay {
     /// It speaks only what this client does not.
     #[error("`{0}` speaks WebTransport alone")]
     WebTransport(String),
-    /// Its tunnel has a host that is no host.
+    /// Its tunnel has a host that is no host, or its label a path that is no path.
     #[error("`{0}` is no address of a server")]
     Address(String),
 }
@@ -256,8 +256,8 @@ impl Server {
 
     /// The way to it: at its public address where it has one, and else through its engine.
     ///
-    /// `config` is of the engine that lists it; `bearer` is shown to a public server in place of its
-    /// token.
+    /// `config` is of the engine that lists it; what a public server is shown is what
+    /// [`bearer`](Self::bearer) says.
     ///
     /// # Errors
     /// [`NoWay`].
@@ -271,12 +271,16 @@ impl Server {
         if self.transport == Some(Transport::Webtransport) {
             return Err(NoWay::WebTransport(self.target.clone()));
         }
+        let address = format!("wss://{}{}", self.host, self.exec_path);
+        // The owner of the tunnel wrote it: what is no path would go on with the name of the host.
+        if !self.exec_path.starts_with('/') {
+            return Err(NoWay::Address(address));
+        }
         if self.publish && !self.host.is_empty() {
-            let address = format!("wss://{}{}", self.host, self.exec_path);
             return match Url::parse(&address) {
                 Ok(url) => Ok(Endpoint::Url {
                     url,
-                    bearer: bearer.or(Some(config.token)),
+                    bearer: self.bearer(bearer, config.token),
                     trust: config.trust,
                 }),
                 Err(_) => Err(NoWay::Address(address)),
@@ -294,6 +298,13 @@ impl Server {
             transport,
             path: self.exec_path.clone(),
         })
+    }
+
+    /// What it is shown at its public address: what was `given` for it, or else the token of its
+    /// engine where that asks for one. Where nobody asks, the engine passes it on to the owner of the
+    /// tunnel, who is not to have it.
+    pub fn bearer(&self, given: Option<Token>, engine: Token) -> Option<Token> {
+        given.or_else(|| (self.managed || self.token_auth).then_some(engine))
     }
 
     /// Whether a session that is not sealed must not be opened.

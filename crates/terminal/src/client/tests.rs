@@ -4,11 +4,12 @@ mod fake;
 mod participants;
 mod sessions;
 
-use serde_json::json;
+use client::{Config, Token};
+use serde_json::{Value, json};
 use types::webtty::Transport;
 
-use super::inventory::{FindError, Server, find, servers};
-use super::{BadUrl, Url};
+use super::inventory::{FindError, NoWay, Server, find, servers};
+use super::{BadUrl, Endpoint, Url};
 
 #[test]
 fn addresses_are_read_and_written() {
@@ -103,6 +104,49 @@ fn a_server_is_what_its_labels_say() {
         json!({"id": "t", "labels": {"application-protocol": "other"}}),
     ] {
         assert_eq!(Server::of_tunnel(&other), None, "{other}");
+    }
+}
+
+/// Whoever may open a tunnel writes its labels, and is not to get somebody's token by that.
+#[test]
+fn the_token_goes_to_the_engine_of_a_server_and_nobody_else() {
+    let config = || Config::new("127.0.0.1:1".parse().unwrap(), Token::new("svc_engine"));
+    let shown = |tunnel: &Value, given: Option<&str>| {
+        let server = Server::of_tunnel(tunnel).unwrap();
+        match server.endpoint(config(), given.map(Token::new)) {
+            Ok(Endpoint::Url { url, bearer, .. }) => {
+                let bearer = bearer.map(|token| token.expose().to_owned());
+                Ok((url.to_string(), bearer))
+            }
+            Ok(Endpoint::Private { .. }) => panic!("it is public"),
+            Err(error) => Err(error),
+        }
+    };
+    let tunnel = |protocol: &str, token_auth: bool, path: &str| {
+        json!({
+            "id": "tun_1", "protocol": protocol, "publish": true, "host": "a.example",
+            "token_auth": token_auth,
+            "labels": {
+                "application-protocol": "svc.webtty", "svc.webtty.exec.path": path,
+            },
+        })
+    };
+    let url = "wss://a.example/x".to_owned();
+    for (tunnel, given, bearer) in [
+        (tunnel("http", true, "/x"), None, Some("svc_engine")),
+        (tunnel("webtty", false, "/x"), None, Some("svc_engine")),
+        (tunnel("http", false, "/x"), None, None),
+        (tunnel("http", false, "/x"), Some("own"), Some("own")),
+        (tunnel("http", true, "/x"), Some("own"), Some("own")),
+    ] {
+        let bearer = bearer.map(str::to_owned);
+        assert_eq!(shown(&tunnel, given), Ok((url.clone(), bearer)), "{tunnel}");
+    }
+    // The host would go on: `wss://a.example.evil.example/`.
+    for path in [".evil.example/", "x", ":8443/", "@evil.example/"] {
+        let address = format!("wss://a.example{path}");
+        let refused = shown(&tunnel("http", true, path), None);
+        assert_eq!(refused, Err(NoWay::Address(address)));
     }
 }
 

@@ -88,14 +88,14 @@ impl Reach {
         let mut bearer = self.own_token()?;
         let mut trust = self.ca_file()?.map_or(Trust::Platform, Trust::CaFile);
         let mut server = None;
-        // The token of the context is for tunnels of its engine, and shown to nobody else.
+        // The token of the context is for its engine, and shown to nobody else.
         if url.is_secure
             && let Ok(config) = self.connection.resolve()
             && let Ok(listed) = self.servers().await
         {
             server = listed.into_iter().find(|server| is_at(server, &url));
-            if server.is_some() {
-                bearer = bearer.or(Some(config.token));
+            if let Some(server) = &server {
+                bearer = server.bearer(bearer, config.token);
                 trust = config.trust;
             }
         }
