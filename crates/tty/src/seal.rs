@@ -10,16 +10,17 @@
 //! 2. [`SealAnswer`](crate::message::SealAnswer): the server, if it knows the client, seals a secret to each of these two keys.
 //!    The keys of the session come from all three secrets and everything said so far. A code shows
 //!    that the server has them, so it is the server.
-//! 3. [`SealConfirm`](crate::message::SealConfirm): a code over the command that is to be opened shows that the client has them,
-//!    so it is the client, and that it is its command. Only now is anything started.
+//! 3. [`SealConfirm`](crate::message::SealConfirm): a code over the command that is to be opened, or over the session that is come
+//!    back to, shows that the client has them, so it is the client, and that it is what it wants.
+//!    Only now is anything started, or looked for.
 //!
 //! Whoever replays the first message cannot make the third; whoever gets hold of both long-lived
 //! keys later lacks the one that was made for the session. The published end-to-end encryption is
 //! another protocol, with other domain strings; keys of one say nothing in the other.
 //!
 //! Then each message is AES-256-GCM, with a key for each direction and its number as the nonce and in
-//! the authenticated data, beside direction and stream. The end of a stream and the exit code are
-//! sealed, too. A message that is missing, twice, out of order or changed ends the session: after the
+//! the authenticated data, beside direction and stream. The end of a stream, the exit code, and what
+//! a client comes back with and to, are sealed, too. A message that is missing, twice, out of order or changed ends the session: after the
 //! first failure nothing more is opened.
 
 mod channel;
@@ -33,11 +34,11 @@ use aws_lc_rs::digest::{Context, SHA256};
 use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256 as SUITE;
 use rustls::crypto::hpke::{Hpke as _, HpkePrivateKey, HpkePublicKey};
 
-pub use channel::{Channel, Content, MAX_CLEAR, Opener, Sealer};
+pub use channel::{Channel, Content, MAX_CLEAR, Mark, Opener, Sealer};
 pub use handshake::{ClientHandshake, ClientReady, ServerHandshake};
 
 /// The version of all this.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Length of a secret that an end draws for a handshake, in bytes.
 pub const SECRET_LEN: usize = 32;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use tokio::time::timeout;
-use tty::message::{ClientHello, Data, Kind, Open, Payload, ProtocolVersion, Stream};
+use tty::message::{Ack, ClientHello, Data, Kind, Open, Payload, ProtocolVersion, Stream};
 use tty::seal::{
-    Channel, ClientHandshake, ClientReady, Content, Identity, MAX_CLEAR, PublicKey, SECRET_LEN,
-    SealError,
+    Channel, ClientHandshake, ClientReady, Content, Identity, MAX_CLEAR, Mark, PublicKey,
+    SECRET_LEN, SealError,
 };
 use tty::session::{ACK_DEADLINE, ClientError};
 
@@ -34,6 +34,10 @@ pub(super) enum Sealing {
     Ready(Box<ClientReady>),
     Sealed {
         channel: Box<Channel>,
+        /// Whether the session is come back to.
+        returns: bool,
+        /// What the ack that follows is to say.
+        mark: Option<Mark>,
         /// The exit code, as the command's end told it.
         exit: Option<i32>,
     },
@@ -103,7 +107,13 @@ impl Sealing {
 
     /// What a message says; `None` where that is kept here.
     pub(super) fn open(&mut self, kind: Kind) -> Result<Option<Kind>, SessionError> {
-        let Self::Sealed { channel, exit } = self else {
+        let Self::Sealed {
+            channel,
+            returns,
+            mark,
+            exit,
+        } = self
+        else {
             return Ok(Some(kind));
         };
         match kind {
@@ -119,9 +129,14 @@ impl Sealing {
                         *exit = Some(code);
                         Ok(None)
                     }
-                    Content::Exit(_) => Err(SealError::Changed.into()),
+                    Content::Mark(said) if stream == Stream::Stdout && mark.is_none() => {
+                        *mark = Some(said);
+                        Ok(None)
+                    }
+                    Content::Exit(_) | Content::Mark(_) => Err(SealError::Changed.into()),
                 }
             }
+            Kind::Ack(ack) => Ok(Some(Kind::Ack(marked(ack, *returns, mark.take())?))),
             // What a relay says about the end counts only where the server said the same.
             Kind::Close(close) => match *exit {
                 Some(code) if code == close.return_code => Ok(Some(Kind::Close(close))),
@@ -132,20 +147,44 @@ impl Sealing {
         }
     }
 
-    /// The code over the command that is opened; over an empty one, where a session is come back to.
+    /// The code over the command that is opened, or the session that is come back to.
     fn confirm(&mut self, mut open: Open) -> Result<Kind, SessionError> {
         let Self::Ready(ready) = std::mem::replace(self, Self::None) else {
             return Err(SealError::Failed.into());
         };
-        let config = open.config.clone().unwrap_or_default();
-        let (confirm, channel) = ready.confirm(&config)?;
+        let (confirm, channel) = ready.confirm(&open)?;
         open.seal = Some(confirm);
+        let session = open.session.as_ref();
         *self = Self::Sealed {
             channel: Box::new(channel),
+            returns: session.is_some_and(|session| session.resume.is_some()),
+            mark: None,
             exit: None,
         };
         Ok(Kind::Open(Box::new(open)))
     }
+}
+
+/// The ack with what the server sealed in place of what a relay could write: which session it is, and
+/// where both directions go on.
+fn marked(mut ack: Ack, returns: bool, mark: Option<Mark>) -> Result<Ack, SessionError> {
+    match mark {
+        Some(mark) => {
+            let session = ack.session.get_or_insert_default();
+            session.resume_token = mark.token.to_vec();
+            session.output_from = returns.then_some(mark.output_from);
+            session.input_received = mark.input_received;
+        }
+        None if returns => return Err(SessionError::NotSealed),
+        None => {
+            if let Some(session) = &mut ack.session {
+                session.resume_token.clear();
+                session.output_from = None;
+                session.input_received = 0;
+            }
+        }
+    }
+    Ok(ack)
 }
 
 fn pieces(mut bytes: bytes::Bytes) -> Vec<Content> {

@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use tty::message::{
-    Close, Data, Kind, Open, Payload, ProtocolError, ProtocolErrorCode, ProtocolVersion,
+    AckSession, Close, Data, Kind, Payload, ProtocolError, ProtocolErrorCode, ProtocolVersion,
     ServerHello, Stream,
 };
-use tty::seal::{Channel, Content, Identity, MAX_CLEAR, PublicKey, SealError, ServerHandshake};
+use tty::seal::{
+    Channel, Content, Identity, MAX_CLEAR, Mark, PublicKey, SealError, ServerHandshake,
+};
 
 use super::random;
 
@@ -115,6 +117,13 @@ impl Sealing {
                 let exit = sealed(Stream::Stdout, &Content::Exit(return_code))?;
                 Ok(vec![exit, kind])
             }
+            Kind::Ack(ack) => match ack.session.as_ref().and_then(mark) {
+                Some(mark) => {
+                    let mark = sealed(Stream::Stdout, &Content::Mark(mark))?;
+                    Ok(vec![mark, Kind::Ack(ack)])
+                }
+                None => Ok(vec![Kind::Ack(ack)]),
+            },
             kind => Ok(vec![kind]),
         }
     }
@@ -170,9 +179,7 @@ impl Sealing {
             );
         };
         let client = handshake.client();
-        let Open { config, seal, .. } = open.as_ref();
-        let config = config.clone().unwrap_or_default();
-        match handshake.confirm(&config, &seal.clone().unwrap_or_default()) {
+        match handshake.confirm(&open) {
             Ok(channel) => {
                 *self = Self::Sealed {
                     channel: Box::new(channel),
@@ -197,9 +204,20 @@ fn open_data(channel: &mut Channel, kind: Kind) -> Opened {
     match channel.opener.open(stream, &payload) {
         Ok(Content::Data(bytes)) => Opened::Hear(Kind::data(stream, bytes)),
         Ok(Content::End) => Opened::Hear(Kind::end(stream)),
-        Ok(Content::Exit(_)) => Opened::Refuse(Kind::error("an exit from a client")),
+        Ok(Content::Exit(_) | Content::Mark(_)) => {
+            Opened::Refuse(Kind::error("what only a server says"))
+        }
         Err(error) => Opened::Refuse(Kind::error(&error.to_string())),
     }
+}
+
+/// What an ack says that nobody between may change.
+fn mark(session: &AckSession) -> Option<Mark> {
+    Some(Mark {
+        token: session.resume_token.as_slice().try_into().ok()?,
+        output_from: session.output_from.unwrap_or_default(),
+        input_received: session.input_received,
+    })
 }
 
 fn refuse(code: ProtocolErrorCode, msg: &str) -> Opened {

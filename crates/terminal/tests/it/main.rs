@@ -6,6 +6,8 @@ mod ends;
 #[cfg(test)]
 mod published;
 #[cfg(test)]
+mod relay;
+#[cfg(test)]
 mod resume;
 #[cfg(test)]
 mod sealed;

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use terminal::client::{Ended, Event, Request, Session, SessionError};
 use terminal::server::Seal;
 use tty::message::{ClientHello, Data, Kind, Open, Payload, Resume, Stream};
 use tty::seal::{Channel, ClientHandshake, Content, Identity};
+use tty::session::ClientError;
 
 use crate::ends::{Client, Host, ours, script};
+use crate::relay::{From, Relay, rest};
 
 const CONTEXT: &[u8] = b"wsv_1";
 
@@ -24,7 +27,18 @@ async fn open(
     client: &mut Client,
     me: &Identity,
     server: &Identity,
+    open: Open,
+) -> Result<(tty::message::Ack, Channel), String> {
+    open_through(client, me, server, open, |_| {}).await
+}
+
+/// The same through somebody who changes the open.
+async fn open_through(
+    client: &mut Client,
+    me: &Identity,
+    server: &Identity,
     mut open: Open,
+    change: impl FnOnce(&mut Open),
 ) -> Result<(tty::message::Ack, Channel), String> {
     let (handshake, hello) = ClientHandshake::begin(me, server.public(), CONTEXT, [9; 32]).unwrap();
     let hello = ClientHello {
@@ -38,14 +52,32 @@ async fn open(
         other => panic!("{other:?}"),
     };
     let ready = handshake.answer(me, &answer).unwrap();
-    let config = open.config.clone().unwrap_or_default();
-    let (confirm, channel) = ready.confirm(&config).unwrap();
+    let (confirm, mut channel) = ready.confirm(&open).unwrap();
     open.seal = Some(confirm);
+    change(&mut open);
     client.send(&Kind::Open(Box::new(open))).await;
-    match client.said().await {
-        Some(Kind::Ack(ack)) => Ok((ack, channel)),
-        Some(Kind::Error(error)) => Err(error.msg),
-        other => panic!("{other:?}"),
+    let mut marked = None;
+    loop {
+        match client.said().await {
+            Some(Kind::Data(data)) => {
+                let Some(Payload::EncryptedData(payload)) = data.payload else {
+                    panic!("not sealed");
+                };
+                match channel.opener.open(Stream::Stdout, &payload).unwrap() {
+                    Content::Mark(mark) => marked = Some(mark),
+                    other => panic!("{other:?}"),
+                }
+            }
+            Some(Kind::Ack(ack)) => {
+                let session = ack.session.as_ref();
+                let token = session.map(|session| session.resume_token.clone());
+                assert_eq!(marked.map(|mark| mark.token.to_vec()), token);
+                return Ok((ack, channel));
+            }
+            Some(Kind::Error(error)) => return Err(error.msg),
+            Some(Kind::ProtocolError(error)) => return Err(error.msg),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -73,6 +105,7 @@ async fn finish(client: &mut Client, channel: &mut Channel) -> (String, i32) {
                     Content::Data(bytes) => output.extend_from_slice(&bytes),
                     Content::Exit(code) => exit = Some(code),
                     Content::End => {}
+                    Content::Mark(_) => panic!("a second mark"),
                 }
             }
             Some(Kind::Close(close)) => {
@@ -184,6 +217,25 @@ async fn only_its_client_comes_back_to_a_sealed_session() {
         token: ack.session.unwrap().resume_token,
         received: 0,
     });
+    // Who is between has the client's command typed into another session of its own, and the other
+    // way round.
+    let mut again = host.plain();
+    let refused = open_through(&mut again, &me, &server, back.clone(), |open| {
+        open.session = None;
+    });
+    assert!(refused.await.unwrap_err().contains("could not prove"));
+    let mut again = host.plain();
+    let command = script("cat", false);
+    let refused = open_through(&mut again, &me, &server, command, |open| {
+        open.session.clone_from(&back.session);
+    });
+    assert!(refused.await.unwrap_err().contains("could not prove"));
+    let mut again = host.plain();
+    let refused = open_through(&mut again, &me, &server, back.clone(), |open| {
+        let session = open.session.as_mut().unwrap();
+        session.resume.as_mut().unwrap().received = 1;
+    });
+    assert!(refused.await.unwrap_err().contains("could not prove"));
     let mut thief = host.plain();
     let refused = open(&mut thief, &other, &server, back.clone()).await;
     assert!(refused.unwrap_err().contains("no session"));
@@ -193,4 +245,90 @@ async fn only_its_client_comes_back_to_a_sealed_session() {
     seal(&mut client, &mut channel, &Content::Data("it\n".into())).await;
     let (output, _) = finish(&mut client, &mut channel).await;
     assert!(output.contains("got it"), "{output}");
+}
+
+/// The client and the server that come back to each other through a relay, which breaks the first
+/// connection when the command has written and has its hands on what is said over the second.
+async fn through(
+    mut change: impl FnMut(From, Kind) -> Option<Kind> + Send + 'static,
+) -> (String, Result<Ended, SessionError>) {
+    let [server, me] = [(), ()].map(|()| Arc::new(Identity::generate().unwrap()));
+    let mut said = 0;
+    let relay = Relay::start(host(&server, &me), move |connection, from, kind| {
+        if connection > 0 {
+            return Some(change(from, kind).into_iter().collect());
+        }
+        if from == From::Server && matches!(kind, Kind::Data(_)) {
+            said += 1;
+        }
+        // The mark is the first.
+        (said < 2).then_some(vec![kind])
+    });
+    let relay = relay.await;
+    let request = Request {
+        seal: Some(terminal::client::Seal {
+            identity: me,
+            server: server.public(),
+            context: CONTEXT.to_vec(),
+        }),
+        ..Request::new(script("read x; echo $x; cat", false).config.unwrap())
+    };
+    let (mut session, input) = Session::start(relay.endpoint.clone(), request);
+    input.typed("one\ntwo\n".into()).await;
+    // The command ends after that, not while its client is away.
+    loop {
+        match session.event().await {
+            Some(Event::Opened { .. } | Event::Lost { .. }) => {}
+            Some(Event::Back { .. }) => break,
+            Some(Event::Ended(ended)) => return (String::new(), ended),
+            other => panic!("{other:?}"),
+        }
+    }
+    input.end().await;
+    let (shown, ended) = rest(&mut session).await;
+    (String::from_utf8(shown).unwrap(), ended)
+}
+
+#[tokio::test]
+async fn what_is_between_does_not_say_where_a_session_goes_on() {
+    let whole = |(shown, ended): (String, Result<Ended, SessionError>)| {
+        assert_eq!((shown.as_str(), ended.unwrap().code), ("one\ntwo\n", 0));
+    };
+    whole(through(|_, kind| Some(kind)).await);
+    // The counts and the token of an ack say nothing in the clear.
+    whole(
+        through(|_, mut kind| {
+            if let Kind::Ack(ack) = &mut kind {
+                let session = ack.session.as_mut().unwrap();
+                session.output_from = Some(4000);
+                session.input_received = 3;
+                session.resume_token = vec![1; 32];
+            }
+            Some(kind)
+        })
+        .await,
+    );
+    // Nor is a return one without them.
+    let mut marks = 0;
+    let (shown, ended) = through(move |from, kind| {
+        let is_mark = from == From::Server && matches!(kind, Kind::Data(_)) && marks == 0;
+        marks += u32::from(is_mark);
+        (!is_mark).then_some(kind)
+    })
+    .await;
+    assert_eq!(shown, "");
+    assert!(matches!(ended, Err(SessionError::NotSealed)), "{ended:?}");
+    // A return that is made an open starts nothing that is typed into.
+    let (shown, ended) = through(|_, mut kind| {
+        if let Kind::Open(open) = &mut kind {
+            open.session.as_mut().unwrap().resume = None;
+        }
+        Some(kind)
+    })
+    .await;
+    assert_eq!(shown, "");
+    let Err(SessionError::Server(ClientError::Refused(why))) = ended else {
+        panic!("{ended:?}");
+    };
+    assert!(why.contains("could not prove"), "{why}");
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::SealError;
 use crate::message::{EncryptedPayload, Stream, limits};
+use crate::session::TOKEN_LEN;
 
 /// The two directions of one end.
 #[derive(Debug)]
@@ -49,6 +50,48 @@ pub enum Content {
     End,
     /// The command has ended with this code.
     Exit(i32),
+    /// The session can be come back to, or was.
+    Mark(Mark),
+}
+
+/// What the server says with an ack, where only the client can read it and nobody can change it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// What the client comes back with next time.
+    pub token: [u8; TOKEN_LEN],
+    /// The number of the first byte of output that follows.
+    pub output_from: u64,
+    /// How many bytes of input have arrived.
+    pub input_received: u64,
+}
+
+impl Mark {
+    fn to_bytes(&self) -> [u8; MARK_LEN] {
+        let mut bytes = [0; MARK_LEN];
+        let numbers = [self.output_from, self.input_received].map(u64::to_be_bytes);
+        let all = self.token.iter().chain(numbers.as_flattened());
+        for (to, from) in bytes.iter_mut().zip(all) {
+            *to = *from;
+        }
+        bytes
+    }
+
+    fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let (token, numbers) = bytes.split_first_chunk::<TOKEN_LEN>()?;
+        let (output_from, input_received) = numbers.split_first_chunk::<8>()?;
+        Some(Self {
+            token: *token,
+            output_from: u64::from_be_bytes(*output_from),
+            input_received: u64::from_be_bytes(input_received.try_into().ok()?),
+        })
+    }
+}
+
+impl fmt::Debug for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (from, received) = (self.output_from, self.input_received);
+        write!(f, "Mark(output from {from}, input to {received})")
+    }
 }
 
 /// Clear bytes of one message, at most: what fits into one with its head and tag.
@@ -71,6 +114,7 @@ impl Sealer {
             Content::Data(bytes) => [&[DATA], bytes.as_ref()].concat(),
             Content::End => vec![END],
             Content::Exit(code) => [&[EXIT], code.to_be_bytes().as_slice()].concat(),
+            Content::Mark(mark) => [&[MARK], mark.to_bytes().as_slice()].concat(),
         };
         let clear = sealed.len() - 1;
         if clear > MAX_CLEAR {
@@ -146,6 +190,9 @@ impl Opener {
                 let code = code.try_into().map_err(|_| SealError::Changed)?;
                 Ok(Content::Exit(i32::from_be_bytes(code)))
             }
+            (MARK, mark) => Mark::of_bytes(mark)
+                .map(Content::Mark)
+                .ok_or(SealError::Changed),
             _ => Err(SealError::Changed),
         }
     }
@@ -194,8 +241,11 @@ fn aad(label: &[u8], stream: Stream, number: u64) -> Aad<Vec<u8>> {
     Aad::from([label, &stream, &number.to_be_bytes()].concat())
 }
 
-const UP: &[u8] = b"svc-webtty-seal-v1 client to server\0";
-const DOWN: &[u8] = b"svc-webtty-seal-v1 server to client\0";
+const UP: &[u8] = b"svc-webtty-seal-v2 client to server\0";
+const DOWN: &[u8] = b"svc-webtty-seal-v2 server to client\0";
 const DATA: u8 = 0;
 const END: u8 = 1;
 const EXIT: u8 = 2;
+const MARK: u8 = 3;
+
+const MARK_LEN: usize = TOKEN_LEN + 2 * size_of::<u64>();

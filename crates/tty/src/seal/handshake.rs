@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::channel::{Channel, Side};
 use super::{Identity, KEY_LEN, PublicKey, SECRET_LEN, SealError, VERSION, digest, seal_to};
-use crate::message::{Config, SealAnswer, SealConfirm, SealHello};
+use crate::message::{Open, SealAnswer, SealConfirm, SealHello};
 
 /// A client that has sent its hello.
 pub struct ClientHandshake {
@@ -105,12 +105,12 @@ impl ClientHandshake {
 }
 
 impl ClientReady {
-    /// Shows that the client has the keys, and which command it wants; and the two directions.
+    /// Shows that the client has the keys, and what it opens; and the two directions.
     ///
     /// # Errors
     /// [`SealError::Crypto`].
-    pub fn confirm(self, config: &Config) -> Result<(SealConfirm, Channel), SealError> {
-        let confirmation = self.0.code(CLIENT_CONFIRMS, &config.encode_to_vec())?;
+    pub fn confirm(self, open: &Open) -> Result<(SealConfirm, Channel), SealError> {
+        let confirmation = self.0.code(CLIENT_CONFIRMS, &opened(open))?;
         let channel = self.0.channel(Side::Client)?;
         Ok((SealConfirm { confirmation }, channel))
     }
@@ -181,16 +181,15 @@ impl ServerHandshake {
         self.client
     }
 
-    /// Takes the client's confirmation with the command that came with it. Nothing is started before.
+    /// Takes the client's open with its confirmation. Nothing is started before, and no session is
+    /// looked for.
     ///
     /// # Errors
-    /// [`SealError::Unconfirmed`]: it is not this client, or not its command.
-    pub fn confirm(self, config: &Config, confirm: &SealConfirm) -> Result<Channel, SealError> {
-        self.keys.check(
-            CLIENT_CONFIRMS,
-            &config.encode_to_vec(),
-            &confirm.confirmation,
-        )?;
+    /// [`SealError::Unconfirmed`]: it is not this client, or not what it opens.
+    pub fn confirm(self, open: &Open) -> Result<Channel, SealError> {
+        let confirm = open.seal.as_ref().ok_or(SealError::Unconfirmed)?;
+        self.keys
+            .check(CLIENT_CONFIRMS, &opened(open), &confirm.confirmation)?;
         self.keys.channel(Side::Server)
     }
 }
@@ -268,6 +267,20 @@ fn hello_digest(hello: &SealHello, context: &[u8]) -> [u8; 32] {
     digest(DOMAIN, &parts)
 }
 
+/// What of an open only its client may say: the command, or the session that it comes back to with
+/// what it has of that. The rest is what an engine that manages sessions may change.
+fn opened(open: &Open) -> [u8; 32] {
+    let config = open.config.as_ref();
+    let config = config
+        .map(prost::Message::encode_to_vec)
+        .unwrap_or_default();
+    let session = open.session.as_ref();
+    match session.and_then(|session| session.resume.as_ref()) {
+        None => digest(DOMAIN, &[b"open", &config]),
+        Some(resume) => digest(DOMAIN, &[b"return", &config, &resume.encode_to_vec()]),
+    }
+}
+
 fn transcript(hello: &[u8; 32], keys: [&PublicKey; 3], answer: &SealAnswer) -> [u8; 32] {
     let [server, client, fresh] = keys.map(|key| key.as_bytes().as_slice());
     let parts = [
@@ -284,7 +297,7 @@ fn transcript(hello: &[u8; 32], keys: [&PublicKey; 3], answer: &SealAnswer) -> [
     digest(DOMAIN, &parts)
 }
 
-const DOMAIN: &[u8] = b"svc-webtty-seal-v1";
+const DOMAIN: &[u8] = b"svc-webtty-seal-v2";
 const HELLO: &[u8] = b"hello";
 const ANSWER: &[u8] = b"answer";
 const FRESH: &[u8] = b"fresh answer";

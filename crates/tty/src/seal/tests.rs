@@ -1,7 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::message::{Config, EncryptedPayload, SealAnswer, SealHello, Stream};
+use crate::message::{
+    Config, EncryptedPayload, Open, OpenSession, Resume, SealAnswer, SealHello, Stream,
+    TerminalSize,
+};
 
 const CONTEXT: &[u8] = b"wsv_one";
 
@@ -23,10 +26,28 @@ fn ends() -> Ends {
     }
 }
 
-fn config(command: &str) -> Config {
-    Config {
-        cmd_args: vec![command.to_owned()],
-        ..Config::default()
+type OnOpen = fn(&mut Open);
+
+fn command(command: &str) -> Open {
+    Open {
+        config: Some(Config {
+            cmd_args: vec![command.to_owned()],
+            ..Config::default()
+        }),
+        ..Open::default()
+    }
+}
+
+fn back(token: u8, received: u64) -> Open {
+    Open {
+        session: Some(OpenSession {
+            resume: Some(Resume {
+                token: vec![token; 32],
+                received,
+            }),
+            ..OpenSession::default()
+        }),
+        ..Open::default()
     }
 }
 
@@ -35,7 +56,8 @@ fn handshake(
     ends: &Ends,
     on_hello: impl FnOnce(&mut SealHello),
     on_answer: impl FnOnce(&mut SealAnswer),
-    opened: &Config,
+    mut open: Open,
+    on_open: impl FnOnce(&mut Open),
 ) -> Result<(Channel, Channel), SealError> {
     let server_key = ends.server.public();
     let (client, mut hello) =
@@ -50,14 +72,14 @@ fn handshake(
         [[2; SECRET_LEN], [3; SECRET_LEN]],
     )?;
     on_answer(&mut answer);
-    let (confirm, client) = client
-        .answer(&ends.client, &answer)?
-        .confirm(&config("sh"))?;
-    Ok((client, server.confirm(opened, &confirm)?))
+    let (confirm, client) = client.answer(&ends.client, &answer)?.confirm(&open)?;
+    open.seal = Some(confirm);
+    on_open(&mut open);
+    Ok((client, server.confirm(&open)?))
 }
 
 fn channels() -> (Channel, Channel) {
-    handshake(&ends(), |_| {}, |_| {}, &config("sh")).unwrap()
+    handshake(&ends(), |_| {}, |_| {}, command("sh"), |_| {}).unwrap()
 }
 
 fn data(text: &'static str) -> Content {
@@ -71,7 +93,12 @@ fn both_ends_read_what_the_other_seals() {
         let sealed = client.sealer.seal(Stream::Stdin, &content).unwrap();
         assert_eq!(server.opener.open(Stream::Stdin, &sealed), Ok(content));
     }
-    for content in [data("out"), Content::End, Content::Exit(-7)] {
+    let mark = Content::Mark(Mark {
+        token: [7; 32],
+        output_from: u64::MAX,
+        input_received: 5,
+    });
+    for content in [data("out"), Content::End, Content::Exit(-7), mark] {
         let sealed = server.sealer.seal(Stream::Stdout, &content).unwrap();
         assert!(!sealed.ciphertext.windows(3).any(|bytes| bytes == b"out"));
         assert_eq!(client.opener.open(Stream::Stdout, &sealed), Ok(content));
@@ -193,9 +220,8 @@ fn a_message_holds_for_its_stream_its_direction_and_its_session() {
 #[test]
 fn a_handshake_that_was_touched_fails() {
     let ends = ends();
-    let sh = config("sh");
     let hellos: &[(&str, OnHello, SealError)] = &[
-        ("version", |h| h.version = 2, SealError::Version),
+        ("version", |h| h.version = 1, SealError::Version),
         ("key", |h| h.server_key_id[0] ^= 1, SealError::NotForUs),
         ("no key", |h| h.server_key_id.clear(), SealError::NotForUs),
         (
@@ -208,7 +234,7 @@ fn a_handshake_that_was_touched_fails() {
         ("no secret", |h| h.encapsulated.clear(), SealError::NotForUs),
     ];
     for (name, change, error) in hellos {
-        let failed = handshake(&ends, change, |_| {}, &sh).map(drop);
+        let failed = handshake(&ends, change, |_| {}, command("sh"), |_| {}).map(drop);
         assert_eq!(failed, Err(*error), "{name}");
     }
     let answers: &[(&str, OnAnswer, SealError)] = &[
@@ -236,12 +262,58 @@ fn a_handshake_that_was_touched_fails() {
         ),
     ];
     for (name, change, error) in answers {
-        let failed = handshake(&ends, |_| {}, change, &sh).map(drop);
+        let failed = handshake(&ends, |_| {}, change, command("sh"), |_| {}).map(drop);
         assert_eq!(failed, Err(*error), "{name}");
     }
-    // Whoever is between wants another command run.
-    let failed = handshake(&ends, |_| {}, |_| {}, &config("rm -rf /")).map(drop);
-    assert_eq!(failed, Err(SealError::Unconfirmed));
+}
+
+/// Whoever is between wants another command run, or the client in another of its sessions.
+#[test]
+fn an_open_that_was_touched_fails() {
+    let ends = ends();
+    let opens: &[(&str, Open, OnOpen)] = &[
+        ("command", command("sh"), |o| {
+            o.config = command("rm").config;
+        }),
+        ("none", command("sh"), |o| o.config = None),
+        ("injected", command("sh"), |o| {
+            o.session = back(1, 0).session;
+        }),
+        ("turned", command("sh"), |o| {
+            *o = Open {
+                seal: o.seal.take(),
+                ..back(1, 0)
+            };
+        }),
+        ("stripped", back(1, 7), |o| o.session = None),
+        ("emptied", back(1, 7), |o| {
+            let session = o.session.as_mut().unwrap();
+            session.resume = Some(Resume::default());
+        }),
+        ("another", back(1, 7), |o| o.session = back(2, 7).session),
+        ("more", back(1, 7), |o| o.session = back(1, 8).session),
+        ("with", back(1, 7), |o| o.config = command("sh").config),
+        ("unproved", back(1, 7), |o| o.seal = None),
+    ];
+    for (name, open, change) in opens {
+        let failed = handshake(&ends, |_| {}, |_| {}, open.clone(), change).map(drop);
+        assert_eq!(failed, Err(SealError::Unconfirmed), "{name}");
+    }
+    // An engine that manages sessions takes out what it does not let through.
+    for open in [command("sh"), back(1, 7)] {
+        let changed = handshake(
+            &ends,
+            |_| {},
+            |_| {},
+            open,
+            |open| {
+                let session = open.session.get_or_insert_default();
+                session.features = vec![1];
+                session.size = Some(TerminalSize::default());
+            },
+        );
+        assert_eq!(changed.map(drop), Ok(()));
+    }
 }
 
 #[test]
@@ -283,14 +355,13 @@ fn only_who_is_known_gets_in_and_only_the_known_server_answers() {
     let (client, hello) = begin(&ends.client, ends.server.public());
     let (_, answer) = accept(&ends.server, CONTEXT, &hello).unwrap();
     let ready = client.answer(&ends.client, &answer).unwrap();
-    let (confirm, _) = ready.confirm(&config("sh")).unwrap();
+    let mut open = command("sh");
+    let (confirm, _) = ready.confirm(&open).unwrap();
+    open.seal = Some(confirm);
     let again =
         ServerHandshake::accept(&ends.server, CONTEXT, &hello, |_| true, [[4; 32], [5; 32]]);
     let (server, _) = again.unwrap();
-    assert_eq!(
-        server.confirm(&config("sh"), &confirm).map(drop),
-        Err(SealError::Unconfirmed)
-    );
+    assert_eq!(server.confirm(&open).map(drop), Err(SealError::Unconfirmed));
 }
 
 proptest! {

@@ -445,6 +445,53 @@ fn a_lost_client_comes_back_once_with_its_token() {
     assert!(said(&mut server).contains(&"error: more was received than was sent".to_owned()));
 }
 
+/// Who is between may say that something arrived that did not: then it is gone, and is told so.
+#[test]
+fn what_was_said_to_have_arrived_is_not_missing_later() {
+    let now = Instant::now();
+    let arrived = |received| {
+        Kind::Heartbeat(Heartbeat {
+            received: Some(received),
+            ..Heartbeat::default()
+        })
+    };
+    let mut server = running(our_open(false), now);
+    server.on_output(Stream::Stdout, "0123456789".into(), now);
+    server.on_message(arrived(5), now);
+    server.on_lost(now);
+    drain(&mut server);
+    let open = OpenSession {
+        resume: Some(Resume {
+            token: vec![7; TOKEN_LEN],
+            received: 3,
+        }),
+        ..OpenSession::default()
+    };
+    server.on_return(&open, [9; TOKEN_LEN], now);
+    let error = "error: less was received than was said to be".to_owned();
+    assert!(said(&mut server).contains(&error));
+
+    let mut client = Client::open(config(false), None, now);
+    let ack = |input_received| {
+        Kind::Ack(crate::message::Ack {
+            session: Some(crate::message::AckSession {
+                resume_token: vec![7; TOKEN_LEN],
+                input_received,
+                ..crate::message::AckSession::default()
+            }),
+        })
+    };
+    client.on_message(ack(0), now);
+    client.on_input("0123456789".into());
+    client.on_message(arrived(5), now);
+    assert!(client.on_lost());
+    client.reopen(now);
+    client.on_message(ack(3), now);
+    let last = std::iter::from_fn(|| client.command()).last();
+    let failed = ClientCommand::Failed(ClientError::Unexpected("ack"));
+    assert_eq!(last, Some(failed));
+}
+
 #[test]
 fn a_client_that_stays_away_loses_its_command() {
     let now = Instant::now();

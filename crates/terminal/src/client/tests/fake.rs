@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::Message;
 use tty::message::{self, Data, Kind, Payload, ServerHello, Stream};
-use tty::seal::{Channel, Content, Identity, PublicKey, ServerHandshake};
+use tty::seal::{Channel, Content, Identity, Mark, PublicKey, ServerHandshake};
 use tty::session::{Command, Exit, Server, Settings, TOKEN_LEN};
 
 /// What a command does with what is typed.
@@ -213,9 +213,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>, mut breaks: watch::Receiv
                         continue;
                     }
                     (Some(_), Kind::Open(open)) => {
-                        let config = open.config.clone().unwrap_or_default();
-                        let confirm = open.seal.clone().unwrap();
-                        channel = Some(handshake.take().unwrap().confirm(&config, &confirm).unwrap());
+                        channel = Some(handshake.take().unwrap().confirm(&open).unwrap());
                         Kind::Open(open)
                     }
                     (Some(_), Kind::Data(data)) => opened(channel.as_mut().unwrap(), data),
@@ -266,6 +264,15 @@ fn sealed(channel: &mut Option<Channel>, kind: Kind) -> Vec<Kind> {
         Kind::Close(close) => {
             let exit = Content::Exit(close.return_code);
             vec![seal(Stream::Stdout, exit), Kind::Close(close)]
+        }
+        Kind::Ack(ack) => {
+            let session = ack.session.as_ref().unwrap();
+            let mark = Content::Mark(Mark {
+                token: session.resume_token.as_slice().try_into().unwrap(),
+                output_from: session.output_from.unwrap_or_default(),
+                input_received: session.input_received,
+            });
+            vec![seal(Stream::Stdout, mark), Kind::Ack(ack)]
         }
         other => vec![other],
     }

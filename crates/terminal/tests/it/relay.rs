@@ -1,0 +1,109 @@
+//! A client of this project, with somebody between it and the server.
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use terminal::client::{Ended, Endpoint, Event, Session, SessionError};
+use terminal::server::Transport;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
+use tty::message::{self, Kind};
+
+use crate::ends::{Host, SOON};
+
+/// Who says something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    Client,
+    Server,
+}
+
+/// Who is between. Gone when this is dropped.
+pub(crate) struct Relay {
+    pub(crate) endpoint: Endpoint,
+    task: JoinHandle<()>,
+}
+
+impl Relay {
+    /// `change` is told the number of the connection, who says something and what, and says what
+    /// goes on instead; `None` breaks the connection.
+    pub(crate) async fn start(
+        host: Host,
+        mut change: impl FnMut(usize, From, Kind) -> Option<Vec<Kind>> + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}/", listener.local_addr().unwrap());
+        let task = tokio::spawn(async move {
+            for number in 0.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                serve(&host, stream, |from, kind| change(number, from, kind)).await;
+            }
+        });
+        let trust = client::Trust::Platform;
+        Self {
+            endpoint: Endpoint::url(&url, None, trust).unwrap(),
+            task,
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One connection after the other: a client has one at a time.
+async fn serve(
+    host: &Host,
+    stream: TcpStream,
+    mut change: impl FnMut(From, Kind) -> Option<Vec<Kind>>,
+) {
+    let mut client = tokio_tungstenite::accept_async(stream).await.unwrap();
+    let stream = host.stream(Transport::WebSocket);
+    let (mut server, _) = tokio_tungstenite::client_async("ws://host/", stream)
+        .await
+        .unwrap();
+    loop {
+        let (from, said) = tokio::select! {
+            said = client.next() => (From::Client, said),
+            said = server.next() => (From::Server, said),
+        };
+        let kind = match said {
+            Some(Ok(Message::Binary(bytes))) => message::decode(bytes).unwrap(),
+            Some(Ok(Message::Close(frame))) => {
+                let (one, other) = (client.close(frame.clone()), server.close(frame));
+                drop(tokio::join!(one, other));
+                return;
+            }
+            Some(Ok(_)) => continue,
+            Some(Err(_)) | None => return,
+        };
+        let Some(kinds) = change(from, kind) else {
+            return;
+        };
+        for kind in kinds {
+            let message = Message::Binary(message::encode(&kind).unwrap());
+            let sent = match from {
+                From::Client => server.send(message).await,
+                From::Server => client.send(message).await,
+            };
+            if sent.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// All that is shown, and the end.
+pub(crate) async fn rest(session: &mut Session) -> (Vec<u8>, Result<Ended, SessionError>) {
+    let mut shown = Vec::new();
+    loop {
+        let event = timeout(SOON, session.event()).await;
+        match event.expect("an event in time").unwrap() {
+            Event::Output(_, bytes) => shown.extend(bytes),
+            Event::Ended(ended) => return (shown, ended),
+            _ => {}
+        }
+    }
+}
