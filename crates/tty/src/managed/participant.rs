@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq as _;
 use types::id::ParticipantId;
 
 use super::{VIEWER_MESSAGES, VIEWER_QUEUE};
-use crate::message::{Heartbeat, Kind, Notice, NoticeKind, Payload, Stream};
+use crate::message::{Heartbeat, Kind, Notice, NoticeKind, Stream};
 use crate::size::Size;
 
 /// Length of a grant to attach, in bytes.
@@ -141,14 +141,19 @@ impl Viewer {
         self.push(kind.clone());
     }
 
-    /// Adds what is not output; there is little of it, and the oldest gives way.
+    /// Adds what is not output; there is little of it. Without room the oldest notice gives way, and
+    /// never output: who sets the pace is to see all of it, and a sealed message that is missing ends
+    /// the session.
     pub(super) fn tell(&mut self, kind: Kind) {
-        while self.queue.len() >= VIEWER_MESSAGES {
-            let Some(first) = self.queue.pop_front() else {
-                break;
-            };
-            self.bytes = self.bytes.saturating_sub(size_of(&first));
-            self.behind |= is_output(&first);
+        if self.queue.len() >= VIEWER_MESSAGES {
+            if kind == Kind::Heartbeat(Heartbeat::default()) {
+                // What waits says as well that somebody is there.
+                return;
+            }
+            let oldest = self.queue.iter().position(is_notice);
+            if let Some(notice) = oldest.and_then(|at| self.queue.remove(at)) {
+                self.bytes = self.bytes.saturating_sub(size_of(&notice));
+            }
         }
         self.push(kind);
     }
@@ -200,12 +205,11 @@ fn is_output(kind: &Kind) -> bool {
     matches!(kind, Kind::Data(_))
 }
 
+fn is_notice(kind: &Kind) -> bool {
+    matches!(kind, Kind::Heartbeat(_))
+}
+
+/// All of it: a peer says how large any part is.
 fn size_of(kind: &Kind) -> usize {
-    match kind {
-        Kind::Data(data) => match &data.payload {
-            Some(Payload::Data(bytes)) => bytes.len(),
-            _ => 0,
-        },
-        _ => 0,
-    }
+    kind.encoded_len()
 }

@@ -72,7 +72,10 @@ impl Session {
             return;
         }
         match kind {
-            Kind::ServerHello(_) | Kind::ProtocolError(_) => self.tell(self.initiator, kind),
+            // Until it runs: what comes after that waits for no client that sets the pace.
+            Kind::ServerHello(_) | Kind::ProtocolError(_) if self.begin_by.is_some() => {
+                self.tell(self.initiator, kind);
+            }
             Kind::Ack(mut ack) if self.status == SessionStatus::Opening => {
                 self.status = SessionStatus::Active;
                 self.begin_by = None;

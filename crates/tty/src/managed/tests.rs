@@ -10,8 +10,8 @@ use types::webtty::{ControlAction, ControlStatus, RecordType, SessionStatus};
 
 use super::*;
 use crate::message::{
-    Ack, Attach, AttachRole, Close, Config, Data, Decision, Heartbeat, NoticeKind, Open,
-    OpenSession, Options, Payload, Resume, Signal, Stream, TerminalSize,
+    Ack, Attach, AttachRole, Close, Config, Data, Decision, EncryptedPayload, Heartbeat,
+    NoticeKind, Open, OpenSession, Options, Payload, Resume, Signal, Stream, TerminalSize,
 };
 use crate::size::Size;
 
@@ -294,8 +294,7 @@ fn input_while_the_command_hides_it_is_recorded_without_its_bytes() {
     );
 }
 
-#[test]
-fn a_sealed_session_has_no_spectators_and_no_clear_bytes() {
+fn sealed() -> Session {
     let new = NewSession {
         id: session_id(),
         initiator: person(0),
@@ -306,6 +305,57 @@ fn a_sealed_session_has_no_spectators_and_no_clear_bytes() {
     session.on_message(person(0), open(true), at(0));
     session.on_server(Kind::Ack(Ack::default()), at(0));
     drain(&mut session);
+    session
+}
+
+fn sealed_output(sequence: u64, len: usize) -> Kind {
+    Kind::Data(Data {
+        r#type: Stream::Stdout.into(),
+        payload: Some(Payload::EncryptedData(Box::new(EncryptedPayload {
+            ciphertext: vec![b'x'; len].into(),
+            sequence: Some(sequence),
+            ..EncryptedPayload::default()
+        }))),
+    })
+}
+
+#[test]
+fn what_waits_for_who_sets_the_pace_is_bounded_and_none_of_it_is_dropped() {
+    let mut session = sealed();
+    session.on_server(sealed_output(0, VIEWER_QUEUE), at(0));
+    assert!(session.holds_server());
+    while session.take(person(0)).is_some() {}
+    assert!(!session.holds_server());
+
+    let last = u64::try_from(VIEWER_MESSAGES).unwrap();
+    for sequence in 1..=last {
+        session.on_server(sealed_output(sequence, 1), at(0));
+    }
+    assert!(session.holds_server());
+    for n in 1..9 {
+        session.on_time(at(n * 5));
+        session.tell(
+            person(0),
+            participant::notice(participant::of_kind(NoticeKind::Joined)),
+        );
+    }
+    let waits = std::iter::from_fn(|| session.take(person(0)));
+    let (output, told): (Vec<_>, Vec<_>) = waits.partition(|kind| matches!(kind, Kind::Data(_)));
+    let all: Vec<_> = (1..=last)
+        .map(|sequence| sealed_output(sequence, 1))
+        .collect();
+    assert_eq!(output, all);
+    assert_eq!(told.len(), 1);
+
+    // A server has no say beside that, which nobody waits for.
+    let hello = Kind::ServerHello(Box::default());
+    session.on_server(hello, at(50));
+    assert_eq!(session.status(), SessionStatus::Errored);
+}
+
+#[test]
+fn a_sealed_session_has_no_spectators_and_no_clear_bytes() {
+    let mut session = sealed();
     let new = NewParticipant {
         id: person(1),
         person: who(1),
