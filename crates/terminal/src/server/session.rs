@@ -2,6 +2,8 @@
 //! all three, and waits for whichever has something to say.
 
 mod back;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -41,6 +43,8 @@ pub(crate) struct Session {
     input: VecDeque<Bytes>,
     input_len: usize,
     input_ends: bool,
+    /// How much input the client was told to have arrived, over this connection.
+    told_received: Option<u64>,
     /// The machine does not want output now.
     held: bool,
     /// The outputs that have not ended.
@@ -104,6 +108,7 @@ impl Session {
             input: VecDeque::new(),
             input_len: 0,
             input_ends: false,
+            told_received: None,
             held: false,
             outputs: Vec::new(),
             exited: false,
@@ -410,11 +415,14 @@ impl Session {
         let Some(carrier) = &mut self.carrier else {
             return;
         };
-        // One that waits says as much as two: who does not read gets no more of them.
-        if matches!(kind, Kind::Heartbeat(beat) if beat.secret_input.is_none())
-            && !carrier.is_idle()
-        {
-            return;
+        if let Kind::Heartbeat(beat) = kind {
+            // One that waits says as much as two: who does not read gets no more of them, unless
+            // they say that more has arrived, for which the client waits before it sends more.
+            let is_news = beat.secret_input.is_some() || beat.received > self.told_received;
+            if !is_news && !carrier.is_idle() {
+                return;
+            }
+            self.told_received = beat.received.max(self.told_received);
         }
         let sent = match self.sealing.seal(kind.clone()) {
             Ok(kinds) => kinds.iter().try_for_each(|kind| carrier.send(kind)),

@@ -1,0 +1,69 @@
+use tokio::io::AsyncReadExt as _;
+use tty::frame;
+use tty::message::Heartbeat;
+
+use super::*;
+use crate::server::{Execution, Limits, Policy, Server, Settings, Web};
+
+fn server() -> Server {
+    let settings = Settings {
+        policy: Policy {
+            execution: Execution::Spawn,
+            shell: None,
+            environment: Vec::new(),
+        },
+        limits: Limits {
+            sessions: 1,
+            grace: Duration::from_secs(30),
+            idle: None,
+            duration: None,
+        },
+        seal: None,
+        web: Web::default(),
+    };
+    Server::new(settings, Arc::new(|_| {}), &[])
+}
+
+/// A client that is told nothing sends nothing, and one that does not read is told no more than that.
+#[tokio::test]
+async fn a_connection_that_is_busy_is_told_what_is_new_and_nothing_else() {
+    let shared = server().shared;
+    let permit = Arc::clone(&shared.connections).try_acquire_owned().unwrap();
+    let (near, mut far) = tokio::io::duplex(4096);
+    let mut session = Session::new(shared, Carrier::plain(Box::new(near), permit), None);
+    let now = Instant::now();
+    let beat = |received, secret_input| Heartbeat {
+        received,
+        secret_input,
+        ..Heartbeat::default()
+    };
+    for heartbeat in [
+        beat(Some(1), None),
+        beat(Some(1), None),
+        beat(None, None),
+        beat(Some(2), None),
+        beat(Some(2), None),
+        beat(None, Some(true)),
+    ] {
+        session.send(&Kind::Heartbeat(heartbeat), now);
+    }
+    let mut carrier = session.carrier.take().unwrap();
+    poll_fn(|cx| carrier.poll_flush(cx)).await.unwrap();
+    session.carrier = Some(carrier);
+    // It is idle again.
+    session.send(&Kind::Heartbeat(beat(Some(2), None)), now);
+    let mut carrier = session.carrier.take().unwrap();
+    poll_fn(|cx| carrier.poll_flush(cx)).await.unwrap();
+    drop(carrier);
+    let (mut bytes, mut decoder) = (Vec::new(), frame::Decoder::new());
+    far.read_to_end(&mut bytes).await.unwrap();
+    decoder.push(&bytes);
+    let told = std::iter::from_fn(|| decoder.next().unwrap());
+    let wanted = [
+        beat(Some(1), None),
+        beat(Some(2), None),
+        beat(None, Some(true)),
+        beat(Some(2), None),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), wanted.map(Kind::Heartbeat));
+}
