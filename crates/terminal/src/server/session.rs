@@ -20,7 +20,7 @@ use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tty::message::{Kind, Signal, Stream, TerminationReason};
 use tty::seal::PublicKey;
-use tty::session::{self, Command, Exit, Start};
+use tty::session::{self, Command, Exit, REPLAY, Start};
 use tty::size::Size;
 
 use super::carrier::{Broken, Carrier};
@@ -77,7 +77,7 @@ enum Happened {
     Output(Output, usize),
     OutputEnd(Output),
     Exit(pty::Exit),
-    Wrote,
+    Wrote(usize),
     Return(Box<Return>),
     Drain,
     Kill,
@@ -180,8 +180,8 @@ impl Session {
                 Poll::Pending => is_idle = false,
             }
         }
-        if self.poll_input(cx).is_ready() {
-            return Poll::Ready(Happened::Wrote);
+        if let Poll::Ready(taken) = self.poll_input(cx) {
+            return Poll::Ready(Happened::Wrote(taken));
         }
         if let Some(Poll::Ready(Some(back))) =
             self.returns.as_mut().map(|returns| returns.poll_recv(cx))
@@ -189,7 +189,7 @@ impl Session {
             return Poll::Ready(Happened::Return(back));
         }
         // What a command does not read is not taken from the client either.
-        if self.input_len < MAX_INPUT
+        if self.hears()
             && let Some(carrier) = &mut self.carrier
             && let Poll::Ready(read) = carrier.poll_message(cx)
         {
@@ -226,17 +226,29 @@ impl Session {
         Poll::Pending
     }
 
-    /// Writes to the command; ready when everything is written that waited.
-    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Whether messages are read. While output is held, more than else: what lets go of it is behind
+    /// all that the client sent before.
+    fn hears(&self) -> bool {
+        let beside = if self.held { 2 * REPLAY } else { 0 };
+        self.input_len < MAX_INPUT + beside
+    }
+
+    /// Writes to the command; ready with how much it took, or when the end of input is told.
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         let Some(process) = &mut self.process else {
             return Poll::Pending;
         };
         if self.input.is_empty() && !self.input_ends {
             return Poll::Pending;
         }
+        let before = self.input_len;
+        let mut is_blocked = false;
         while let Some(first) = self.input.front_mut() {
             match process.poll_write(cx, first) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    is_blocked = true;
+                    break;
+                }
                 Poll::Ready(Ok(wrote @ 1..)) => {
                     first.advance(wrote);
                     self.input_len -= wrote;
@@ -251,10 +263,16 @@ impl Session {
                 }
             }
         }
+        if self.input_len < before {
+            return Poll::Ready(before - self.input_len);
+        }
+        if is_blocked {
+            return Poll::Pending;
+        }
         if std::mem::take(&mut self.input_ends) {
             process.end_input();
         }
-        Poll::Ready(())
+        Poll::Ready(0)
     }
 
     async fn handle(&mut self, happened: Happened) -> Next {
@@ -298,7 +316,10 @@ impl Session {
                 self.exit = Some(exit);
                 self.machine.on_exit(exit, now);
             }
-            Happened::Wrote => self.look_soon(now),
+            Happened::Wrote(taken) => {
+                self.machine.on_input_taken(taken);
+                self.look_soon(now);
+            }
             Happened::Return(back) => self.come_back(*back, now),
             Happened::Drain => {
                 self.is_draining = true;
@@ -313,7 +334,7 @@ impl Session {
     }
 
     fn on_time(&mut self, now: Instant) {
-        if self.input_len >= MAX_INPUT {
+        if !self.hears() {
             self.machine.on_unheard(now);
         }
         if self.restore.is_some_and(|at| at <= now) {

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use terminal::client::{Request, Session};
 use terminal::server::Transport;
 use tty::message::{
     Ack, Heartbeat, Kind, Open, OpenSession, Payload, Resume, Signal, TerminationReason,
 };
 
 use crate::ends::{Host, SOON, ours, script};
+use crate::relay::{listen, rest};
 
 fn back(ack: &Ack, received: u64) -> Open {
     let session = ack.session.as_ref().unwrap();
@@ -245,6 +248,27 @@ async fn a_server_that_goes_down_says_so_and_leaves_nothing_behind() {
     tokio::time::timeout(SOON, drained).await.unwrap().unwrap();
     let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
     assert!(stat.is_err() || stat.unwrap().contains(") Z "));
+}
+
+/// What is written waits for what is read, and the other way round; neither waits for itself.
+#[tokio::test]
+async fn pipes_that_write_more_than_they_read_end() {
+    let host = Host::new();
+    let (endpoint, listening) = listen(&host).await;
+    let request = Request::new(script("sed 's/./&&&&&&&&/g'", false).config.unwrap());
+    let (mut session, input) = Session::start(endpoint, request);
+    let line = [vec![b'x'; 63], vec![b'\n']].concat();
+    let piece = Bytes::from(line.repeat(512));
+    let typing = async {
+        for _ in 0..64 {
+            assert!(input.typed(piece.clone()).await);
+        }
+        input.end().await;
+    };
+    let ((shown, ended), ()) = tokio::join!(rest(&mut session), typing);
+    assert_eq!(ended.unwrap().code, 0);
+    assert_eq!(shown.len(), 64 * 512 * (8 * 63 + 1));
+    listening.abort();
 }
 
 /// A client that does not read makes its command wait, not the server's memory grow.

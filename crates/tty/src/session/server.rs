@@ -35,6 +35,8 @@ pub struct Server {
     has_tty: bool,
     stdin_open: bool,
     input_received: u64,
+    /// What of it the command has read, or never will.
+    input_taken: u64,
     input_reported: u64,
     output: Output,
     /// The streams that have not ended.
@@ -108,6 +110,7 @@ impl Server {
             has_tty: false,
             stdin_open: true,
             input_received: 0,
+            input_taken: 0,
             input_reported: 0,
             output: Output::default(),
             open_streams: Vec::new(),
@@ -189,6 +192,14 @@ impl Server {
             self.refuse(why, now);
         } else {
             self.release();
+        }
+    }
+
+    /// The command took so many bytes of its input.
+    pub fn on_input_taken(&mut self, bytes: usize) {
+        self.input_taken += u64::try_from(bytes).unwrap_or_default();
+        if self.client.is_some() {
+            self.report_input();
         }
     }
 
@@ -285,6 +296,7 @@ impl Server {
             return;
         }
         self.acknowledge(token, Some(self.output.from()));
+        self.input_reported = self.input_received;
         let kept: Vec<_> = self.output.iter().collect();
         for (stream, bytes) in kept {
             self.send_output(stream, &bytes);

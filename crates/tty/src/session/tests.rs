@@ -445,6 +445,36 @@ fn a_lost_client_comes_back_once_with_its_token() {
     assert!(said(&mut server).contains(&"error: more was received than was sent".to_owned()));
 }
 
+/// Who is told of more sends more, and what it says about the output comes behind all of that.
+#[test]
+fn input_that_the_command_does_not_take_is_not_said_to_have_arrived() {
+    let now = Instant::now();
+    let mut server = running(our_open(false), now);
+    let said = |server: &mut Server| {
+        let received = drain(server)
+            .into_iter()
+            .filter_map(|command| match command {
+                Command::Send(Kind::Heartbeat(heartbeat)) => heartbeat.received,
+                _ => None,
+            });
+        received.last()
+    };
+    let piece = Bytes::from(vec![b'x'; REPLAY]);
+    let replay = u64::try_from(REPLAY).unwrap();
+    server.on_message(Kind::data(Stream::Stdin, piece.clone()), now);
+    assert_eq!(said(&mut server), Some(replay));
+    server.on_message(Kind::data(Stream::Stdin, piece), now);
+    assert_eq!(said(&mut server), None);
+    server.on_time(now + HEARTBEAT);
+    assert_eq!(said(&mut server), Some(replay));
+    server.on_input_taken(REPLAY / 4 - 1);
+    assert_eq!(said(&mut server), None);
+    server.on_input_taken(1);
+    assert_eq!(said(&mut server), Some(replay + replay / 4));
+    server.on_input_taken(REPLAY);
+    assert_eq!(said(&mut server), Some(2 * replay));
+}
+
 /// Who is between may say that something arrived that did not: then it is gone, and is told so.
 #[test]
 fn what_was_said_to_have_arrived_is_not_missing_later() {

@@ -129,6 +129,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>, mut breaks: watch::Receiv
                     (shared.script)(&format!("open {words}"))
                 }
                 Command::Input(bytes) => {
+                    machine.on_input_taken(bytes.len());
                     let text = String::from_utf8_lossy(&bytes).into_owned();
                     shared.seen.send(text.clone()).ok();
                     (shared.script)(&text)

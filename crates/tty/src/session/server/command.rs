@@ -27,7 +27,7 @@ pub enum Command {
     Start(Box<Start>),
     /// Send a message to the client.
     Send(Kind),
-    /// Write to the command.
+    /// Write to the command, and say with `on_input_taken` what it took.
     Input(Bytes),
     /// Close what the command reads. Never with a terminal: there, it is a key.
     EndInput,

@@ -124,17 +124,27 @@ impl Server {
         }
     }
 
+    /// How much input is said to have arrived: not all of it where the command does not take it, so
+    /// that the client sends no more than can be read while the command waits for the client to say
+    /// that it has its output. It says so behind what it sent.
+    fn reportable(&self) -> u64 {
+        let ahead = u64::try_from(REPLAY).unwrap_or(u64::MAX);
+        self.input_received
+            .min(self.input_taken.saturating_add(ahead))
+    }
+
     /// Says how much input arrived before the client has to stop reading its own.
-    fn report_input(&mut self) {
+    pub(super) fn report_input(&mut self) {
         let quarter = u64::try_from(REPLAY / 4).unwrap_or(u64::MAX);
-        if self.token.is_some() && self.input_received - self.input_reported >= quarter {
+        let more = self.reportable().saturating_sub(self.input_reported);
+        if self.token.is_some() && more >= quarter {
             self.send_heartbeat();
         }
     }
 
     pub(super) fn send_heartbeat(&mut self) {
-        self.input_reported = self.input_received;
-        let received = self.token.is_some().then_some(self.input_received);
+        self.input_reported = self.reportable().max(self.input_reported);
+        let received = self.token.is_some().then_some(self.input_reported);
         self.commands
             .push_back(Command::Send(Kind::Heartbeat(Heartbeat {
                 received,

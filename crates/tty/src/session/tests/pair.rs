@@ -90,7 +90,10 @@ impl Pair {
                         left[1] -= 1;
                         self.client.on_message(kind, now);
                     }
-                    Command::Input(bytes) => self.arrived.extend(&bytes),
+                    Command::Input(bytes) => {
+                        self.server.on_input_taken(bytes.len());
+                        self.arrived.extend(&bytes);
+                    }
                     _ => {}
                 }
             }
