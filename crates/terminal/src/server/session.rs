@@ -47,6 +47,8 @@ pub(crate) struct Session {
     told_received: Option<u64>,
     /// The machine does not want output now.
     held: bool,
+    /// It waited since the last event: for the machine, or for the client to take what it was sent.
+    unread: bool,
     /// The outputs that have not ended.
     outputs: Vec<Output>,
     exited: bool,
@@ -110,6 +112,7 @@ impl Session {
             input_ends: false,
             told_received: None,
             held: false,
+            unread: false,
             outputs: Vec::new(),
             exited: false,
             buffer: Vec::new(),
@@ -206,7 +209,9 @@ impl Session {
                 return Poll::Ready(Happened::Exit(exit));
             }
             // Nor is taken from the command what the client does not.
-            if is_idle && !self.held {
+            if !is_idle || self.held {
+                self.unread = true;
+            } else {
                 for output in self.outputs.iter().copied() {
                     if self.buffer.is_empty() {
                         self.buffer = vec![0; CHUNK];
@@ -277,6 +282,9 @@ impl Session {
 
     async fn handle(&mut self, happened: Happened) -> Next {
         let now = Instant::now();
+        if std::mem::take(&mut self.unread) {
+            self.machine.on_unread(now);
+        }
         match happened {
             Happened::Message(kind) => match self.sealing.open(kind) {
                 Opened::Hear(kind) => match self.leads_back(kind) {

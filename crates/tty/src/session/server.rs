@@ -64,7 +64,10 @@ enum Phase {
     /// The command has ended; output may still come.
     Draining {
         exit: Exit,
+        since: Instant,
         until: Instant,
+        /// How much of it came.
+        read: usize,
     },
     /// The close is made; the client may still have to be told.
     Closed {
@@ -155,6 +158,28 @@ impl Server {
         }
     }
 
+    /// Output was not read, because it is held or the client does not take what it was sent: so that
+    /// it has not ended says nothing about the command. A client that is away has its grace for
+    /// that, one that sends heartbeats has as long as it does, and no other has more than a silent one.
+    pub fn on_unread(&mut self, now: Instant) {
+        let Phase::Draining {
+            since, until, read, ..
+        } = &mut self.phase
+        else {
+            return;
+        };
+        // More than this was written after its end, by something that it left behind.
+        if *read > MAX_PIPES {
+            return;
+        }
+        let latest = match &self.client {
+            None if self.grace_at.is_none() => return,
+            Some(client) if !client.beats || self.ended.is_some() => *since + SILENCE,
+            _ => now + CLOSE_DEADLINE,
+        };
+        *until = (*until).max((now + CLOSE_DEADLINE).min(latest));
+    }
+
     /// Why the command was asked to end, where it was.
     pub fn ended(&self) -> Option<TerminationReason> {
         self.ended
@@ -209,6 +234,9 @@ impl Server {
             return;
         }
         self.touch(now);
+        if let Phase::Draining { read, .. } = &mut self.phase {
+            *read = read.saturating_add(bytes.len());
+        }
         if self.client.is_some() {
             self.send_output(stream, &bytes);
         }
@@ -245,7 +273,9 @@ impl Server {
         if matches!(self.phase, Phase::Running | Phase::Starting) {
             self.phase = Phase::Draining {
                 exit,
+                since: now,
                 until: now + CLOSE_DEADLINE,
+                read: 0,
             };
             self.kill_at = None;
             self.settle(now);
@@ -369,7 +399,7 @@ impl Server {
             Phase::Opening { until } if until <= now => {
                 self.fail("nothing was opened in time", now);
             }
-            Phase::Draining { exit, until } if until <= now => self.close(exit, now),
+            Phase::Draining { exit, until, .. } if until <= now => self.close(exit, now),
             Phase::Leaving { until } if until <= now => self.release(),
             _ => {}
         }
@@ -596,6 +626,10 @@ impl Attached {
         }
     }
 }
+
+/// What a command may have written that nobody has read when it ends: on Linux, two pipes as large as
+/// anybody may make them.
+const MAX_PIPES: usize = 2 * 1024 * 1024;
 
 fn due(at: Option<Instant>, now: Instant) -> bool {
     at.is_some_and(|at| at <= now)

@@ -281,6 +281,58 @@ fn deadlines_hold_at_their_edge() {
     assert_eq!(said(&mut server), ["close 0 Unspecified ", "Disconnect"]);
 }
 
+/// What a command has written before its end is not cut because the client is slow.
+#[test]
+fn output_that_is_not_read_does_not_count_as_output_that_does_not_end() {
+    let now = Instant::now();
+    let second = Duration::from_secs(1);
+    let ended = |open: Kind| {
+        let mut server = running(open, now);
+        server.on_exit(Exit::Code(0), now);
+        server
+    };
+    // Unread for as long as this; the second after which it is cut.
+    let cut = |server: &mut Server, unread: u32| {
+        (1..200).find(|n| {
+            let now = now + second * *n;
+            if *n <= unread {
+                server.on_unread(now);
+            }
+            server.on_time(now);
+            said(server)
+                .iter()
+                .any(|said| said.starts_with("close") || said == "Release")
+        })
+    };
+    let beats = |server: &mut Server| {
+        server.on_message(Kind::Heartbeat(Heartbeat::default()), now);
+        server.on_unheard(now + second * 100);
+    };
+    assert_eq!(cut(&mut ended(plain_open(false)), 0), Some(5));
+    assert_eq!(cut(&mut ended(plain_open(false)), 12), Some(17));
+    // A client that never says that it is there.
+    assert_eq!(cut(&mut ended(plain_open(false)), 100), Some(30));
+    let mut server = ended(our_open(false));
+    beats(&mut server);
+    assert_eq!(cut(&mut server, 100), Some(105));
+    // The server goes down.
+    let mut server = running(our_open(false), now);
+    server.terminate(TerminationReason::Drain, "", now);
+    server.on_exit(Exit::Code(0), now);
+    beats(&mut server);
+    assert_eq!(cut(&mut server, 100), Some(30));
+    // A client that is away: its grace, and then nobody waits.
+    let mut server = ended(our_open(false));
+    server.on_lost(now);
+    assert_eq!(cut(&mut server, 100), Some(25));
+    // Something was left behind, and writes on.
+    let mut server = ended(our_open(true));
+    beats(&mut server);
+    server.on_output(Stream::Stdout, vec![b'x'; 2 * 1024 * 1024 + 1].into(), now);
+    drain(&mut server);
+    assert_eq!(cut(&mut server, 100), Some(5));
+}
+
 #[test]
 fn heartbeats_go_out_and_a_client_that_stops_sending_them_is_lost() {
     let now = Instant::now();
