@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tty::message::{Kind, TerminationReason};
@@ -65,7 +65,7 @@ pub struct Web {
 /// How many sessions there may be, and how long they last.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How many at once, those included whose client is away.
+    /// How many at once, those included whose client is away. One whose command has ended is none.
     pub sessions: usize,
     /// How long a command outlives its connection.
     pub grace: Duration,
@@ -252,12 +252,17 @@ impl Shared {
         Session::new(self, carrier, from).run().await;
     }
 
-    /// Lets a connection end by itself, on a task that is waited for.
-    fn finish(&self, carrier: Carrier) {
+    /// Lets a connection end by itself, on a task that is waited for. Says whether the peer hung up
+    /// after it had everything.
+    fn finish(&self, carrier: Carrier) -> oneshot::Receiver<bool> {
         let kill = self.kill.clone();
+        let (tell, told) = oneshot::channel();
         self.spawn_here(Box::pin(async move {
-            kill.run_until_cancelled(carrier.finish()).await;
+            let is_closed = kill.run_until_cancelled(carrier.finish()).await;
+            // Whoever has ended meanwhile does not ask.
+            tell.send(is_closed.unwrap_or_default()).unwrap_or_default();
         }));
+        told
     }
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {

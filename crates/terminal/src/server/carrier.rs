@@ -141,15 +141,15 @@ impl Carrier {
     }
 
     /// Hangs up as the transport has it: what waits is sent, then the peer may hang up, then this
-    /// side does. Takes at most [`CLOSE_DEADLINE`].
-    pub(crate) async fn finish(mut self) {
+    /// side does. Takes at most [`CLOSE_DEADLINE`]. `true` where the peer hung up after all that.
+    pub(crate) async fn finish(mut self) -> bool {
         let deadline = Instant::now() + CLOSE_DEADLINE;
         let finish = async {
             if std::future::poll_fn(|cx| self.poll_flush(cx))
                 .await
                 .is_err()
             {
-                return;
+                return false;
             }
             match self.wire {
                 Wire::Plain(plain) => plain.finish().await,
@@ -158,14 +158,18 @@ impl Carrier {
                         code: CloseCode::Normal,
                         reason: "finished".into(),
                     };
+                    let mut is_closed = false;
                     if socket.close(Some(frame)).await.is_ok() {
-                        while let Some(Ok(_)) = socket.next().await {}
+                        while let Some(Ok(said)) = socket.next().await {
+                            is_closed |= said.is_close();
+                        }
                     }
+                    is_closed
                 }
             }
         };
         // Who does not hang up in time is hung up on.
-        timeout_at(deadline, finish).await.unwrap_or_default();
+        timeout_at(deadline, finish).await.unwrap_or_default()
     }
 }
 
@@ -204,10 +208,17 @@ impl Plain {
         }
     }
 
-    async fn finish(mut self) {
+    async fn finish(mut self) -> bool {
         let mut ignored = vec![0; READ];
-        while let Ok(1..) = self.io.read(&mut ignored).await {}
+        let is_closed = loop {
+            match self.io.read(&mut ignored).await {
+                Ok(0) => break true,
+                Ok(_) => {}
+                Err(_) => break false,
+            }
+        };
         self.io.shutdown().await.unwrap_or_default();
+        is_closed
     }
 }
 

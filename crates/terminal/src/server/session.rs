@@ -14,8 +14,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes};
+use futures_util::FutureExt as _;
 use pty::{Output, Process};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tty::message::{Kind, Signal, Stream, TerminationReason};
@@ -35,6 +36,8 @@ pub(crate) struct Session {
     source: Option<IpAddr>,
     machine: session::Server,
     carrier: Option<Carrier>,
+    /// The connection that was hung up: whether its client heard everything.
+    leaving: Option<oneshot::Receiver<bool>>,
     sealing: Sealing,
     /// Whose session it is, where sessions are sealed.
     owner: Option<PublicKey>,
@@ -81,6 +84,7 @@ enum Happened {
     Exit(pty::Exit),
     Wrote(usize),
     Return(Box<Return>),
+    Left(bool),
     Drain,
     Kill,
     Time,
@@ -104,6 +108,7 @@ impl Session {
             source,
             machine: session::Server::new(settings, now),
             carrier: Some(carrier),
+            leaving: None,
             sealing: Sealing::new(shared.seal.as_ref()),
             owner: None,
             process: None,
@@ -141,11 +146,7 @@ impl Session {
                 break;
             }
         }
-        self.tell_end();
-        if let (Some(process), Some(_)) = (&self.process, self.machine.ended()) {
-            // It was asked to end, so what it left behind ends, too.
-            process.signal_all(pty::Signal::SIGKILL);
-        }
+        self.end();
         if let Some(carrier) = self.carrier.take() {
             self.shared.finish(carrier);
         }
@@ -190,6 +191,11 @@ impl Session {
             self.returns.as_mut().map(|returns| returns.poll_recv(cx))
         {
             return Poll::Ready(Happened::Return(back));
+        }
+        if let Some(Poll::Ready(left)) = self.leaving.as_mut().map(|leaving| leaving.poll_unpin(cx))
+        {
+            self.leaving = None;
+            return Poll::Ready(Happened::Left(left.unwrap_or_default()));
         }
         // What a command does not read is not taken from the client either.
         if self.hears()
@@ -322,6 +328,8 @@ impl Session {
                     pty::Exit::Signal(number, name) => Exit::Signal(number, name),
                 };
                 self.exit = Some(exit);
+                // Another may begin while the client of this one hears how it ended.
+                self.permit = None;
                 self.machine.on_exit(exit, now);
             }
             Happened::Wrote(taken) => {
@@ -329,6 +337,8 @@ impl Session {
                 self.look_soon(now);
             }
             Happened::Return(back) => self.come_back(*back, now),
+            Happened::Left(true) => self.machine.on_told(),
+            Happened::Left(false) => {}
             Happened::Drain => {
                 self.is_draining = true;
                 let reason = TerminationReason::Drain;
@@ -386,6 +396,9 @@ impl Session {
                 Command::Disconnect => self.hang_up(now),
                 Command::Release => return Next::Over,
             }
+        }
+        if self.machine.is_closed() {
+            self.end();
         }
         Next::On
     }
@@ -469,7 +482,7 @@ impl Session {
     /// Lets the connection end by itself, and is done with it.
     fn hang_up(&mut self, now: Instant) {
         if let Some(carrier) = self.carrier.take() {
-            self.shared.finish(carrier);
+            self.leaving = Some(self.shared.finish(carrier));
         }
         self.machine.on_lost(now);
     }
@@ -512,9 +525,14 @@ impl Session {
         }
     }
 
-    fn tell_end(&self) {
-        if self.process.is_none() {
+    /// The command is over, whoever has yet to hear of it.
+    fn end(&mut self) {
+        let Some(process) = self.process.take() else {
             return;
+        };
+        if self.machine.ended().is_some() {
+            // It was asked to end, so what it left behind ends, too.
+            process.signal_all(pty::Signal::SIGKILL);
         }
         let (exit_code, reason) = match self.exit {
             Some(Exit::Code(code)) => (Some(code), Some(TerminationReason::Exited)),

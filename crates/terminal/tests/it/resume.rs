@@ -10,7 +10,7 @@ use tty::message::{
 };
 
 use crate::ends::{Host, SOON, ours, script};
-use crate::relay::{listen, rest};
+use crate::relay::{Relay, listen, rest};
 
 fn back(ack: &Ack, received: u64) -> Open {
     let session = ack.session.as_ref().unwrap();
@@ -248,6 +248,35 @@ async fn a_server_that_goes_down_says_so_and_leaves_nothing_behind() {
     tokio::time::timeout(SOON, drained).await.unwrap().unwrap();
     let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
     assert!(stat.is_err() || stat.unwrap().contains(") Z "));
+}
+
+/// A close that did not arrive is said again; what has ended meanwhile takes nobody's place.
+#[tokio::test]
+async fn who_loses_the_connection_at_the_end_hears_how_it_ended() {
+    let host = Host::with(|settings| settings.limits.sessions = 1);
+    let mut client = host.websocket().await;
+    let ack = client.open(ours("echo bye; exit 3", false)).await;
+    client.finish().await;
+    // Without a good-bye.
+    drop(client);
+    let mut other = host.websocket().await;
+    other.open(ours("read x", false)).await;
+    let mut client = host.websocket().await;
+    client.open(back(&ack, 0)).await;
+    let (output, _, close) = client.finish().await;
+    assert_eq!((output.as_str(), close.return_code), ("bye\n", 3));
+
+    // The same for a client of ours, and who is between.
+    let host = Host::new();
+    let relay = Relay::start(host, |connection, _, kind| {
+        let is_cut = connection == 0 && matches!(kind, Kind::Close(_));
+        (!is_cut).then_some(vec![kind])
+    });
+    let relay = relay.await;
+    let request = Request::new(script("echo bye; exit 3", false).config.unwrap());
+    let (mut session, _input) = Session::start(relay.endpoint.clone(), request);
+    let (shown, ended) = rest(&mut session).await;
+    assert_eq!((shown.as_slice(), ended.unwrap().code), (&b"bye\n"[..], 3));
 }
 
 /// What is written waits for what is read, and the other way round; neither waits for itself.

@@ -43,6 +43,8 @@ pub struct Server {
     open_streams: Vec<Stream>,
     paused: bool,
     ended: Option<TerminationReason>,
+    /// The server is going down.
+    goes_down: bool,
     detail: &'static str,
     kill_at: Option<Instant>,
     idle_at: Option<Instant>,
@@ -69,7 +71,7 @@ enum Phase {
         /// How much of it came.
         read: usize,
     },
-    /// The close is made; the client may still have to be told.
+    /// The close is made; the client has to be told, or may not have been reached by it.
     Closed {
         exit: Exit,
     },
@@ -119,6 +121,7 @@ impl Server {
             open_streams: Vec::new(),
             paused: false,
             ended: None,
+            goes_down: false,
             detail: "",
             kill_at: None,
             idle_at: None,
@@ -174,7 +177,9 @@ impl Server {
         }
         let latest = match &self.client {
             None if self.grace_at.is_none() => return,
-            Some(client) if !client.beats || self.ended.is_some() => *since + SILENCE,
+            Some(client) if !client.beats || self.ended.is_some() || self.goes_down => {
+                *since + SILENCE
+            }
             _ => now + CLOSE_DEADLINE,
         };
         *until = (*until).max((now + CLOSE_DEADLINE).min(latest));
@@ -295,6 +300,23 @@ impl Server {
         }
     }
 
+    /// The client that was told the close has hung up after everything had arrived: it does not come
+    /// back.
+    pub fn on_told(&mut self) {
+        if matches!(self.phase, Phase::Closed { .. }) && self.client.is_none() {
+            self.release();
+        }
+    }
+
+    /// Whether the command and its output are over, so that only the client may still have to hear
+    /// of it.
+    pub fn is_closed(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Closed { .. } | Phase::Leaving { .. } | Phase::Released
+        )
+    }
+
     /// Whether this is the token that a client may come back with.
     pub fn accepts(&self, resume: &Resume) -> bool {
         self.token.is_some()
@@ -359,6 +381,11 @@ impl Server {
 
     /// Ends the session: an operator's word, or the server going down. `detail` is for the client.
     pub fn terminate(&mut self, reason: TerminationReason, detail: &'static str, now: Instant) {
+        if reason == TerminationReason::Drain {
+            self.goes_down = true;
+            // Nobody waits for those who do not come back any more.
+            self.on_told();
+        }
         if self.ended.is_some() {
             return;
         }
@@ -548,7 +575,7 @@ impl Server {
         self.open_streams.clear();
         if self.client.is_some() {
             self.say_close(exit, now);
-        } else if self.token.is_some() {
+        } else if self.is_kept() {
             self.phase = Phase::Closed { exit };
             self.grace_at.get_or_insert(now + self.settings.grace);
         } else {
@@ -577,9 +604,19 @@ impl Server {
             termination,
         })));
         self.commands.push_back(Command::Disconnect);
-        self.phase = Phase::Leaving {
-            until: now + CLOSE_DEADLINE,
+        self.phase = if self.is_kept() {
+            self.grace_at = Some(now + self.settings.grace);
+            Phase::Closed { exit }
+        } else {
+            Phase::Leaving {
+                until: now + CLOSE_DEADLINE,
+            }
         };
+    }
+
+    /// Whether somebody may come back for the end. Nobody comes to a server that goes down.
+    fn is_kept(&self) -> bool {
+        self.token.is_some() && !self.goes_down
     }
 
     fn release(&mut self) {

@@ -620,6 +620,68 @@ fn a_client_that_stays_away_loses_its_command() {
     assert_eq!(drain(&mut server), [Command::Signal(Signal::Hangup)]);
 }
 
+/// The last that is said may be lost like anything before it.
+#[test]
+fn who_did_not_hear_the_end_hears_it_within_the_grace() {
+    let now = Instant::now();
+    let left = |open: Kind| {
+        let mut server = running(open, now);
+        server.on_output(Stream::Stdout, "bye".into(), now);
+        server.on_output_end(Stream::Stdout, now);
+        server.on_exit(Exit::Code(5), now);
+        let end = [
+            "Data(Stdout, 3 bytes)",
+            "Data(Stdout, end)",
+            "close 5 Exited ",
+            "Disconnect",
+        ];
+        assert_eq!(said(&mut server), end);
+        server.on_lost(now);
+        server
+    };
+    // It hung up after all that.
+    let mut server = left(our_open(true));
+    assert_eq!(server.command(), None);
+    assert!(server.is_closed());
+    server.on_told();
+    assert_eq!(drain(&mut server), [Command::Release]);
+    // It did not, and comes back, and is lost again.
+    let mut server = left(our_open(true));
+    let open = OpenSession {
+        resume: Some(Resume {
+            token: vec![7; TOKEN_LEN],
+            received: 1,
+        }),
+        ..OpenSession::default()
+    };
+    server.on_return(&open, [9; TOKEN_LEN], now + GRACE / 2);
+    server.on_told();
+    let end = [
+        "ack",
+        "Data(Stdout, 2 bytes)",
+        "Data(Stdout, end)",
+        "close 5 Exited ",
+        "Disconnect",
+    ];
+    assert_eq!(said(&mut server), end);
+    server.on_lost(now + GRACE / 2);
+    server.on_time(now + GRACE);
+    assert_eq!(server.command(), None);
+    server.on_time(now + GRACE / 2 + GRACE);
+    assert_eq!(drain(&mut server), [Command::Release]);
+    // Nobody comes back to a server that goes down.
+    let mut server = left(our_open(true));
+    server.terminate(TerminationReason::Drain, "", now);
+    assert_eq!(drain(&mut server), [Command::Release]);
+    let mut server = running(our_open(true), now);
+    server.on_exit(Exit::Code(5), now);
+    server.terminate(TerminationReason::Drain, "", now);
+    server.on_output_end(Stream::Stdout, now);
+    drain(&mut server);
+    server.on_lost(now);
+    assert_eq!(drain(&mut server), [Command::Release]);
+}
+
 #[test]
 fn what_is_kept_for_a_lost_client_is_bounded() {
     let now = Instant::now();

@@ -88,6 +88,7 @@ impl Session {
         let before = self.carrier.replace(back.carrier);
         self.sealing = back.sealing;
         self.told_received = None;
+        self.leaving = None;
         self.machine.on_return(&back.open, token, now);
         if let Some(before) = before {
             // The machine hangs up the old connection first of all.

@@ -42,7 +42,8 @@ pub enum Command {
     /// The client misses a part of what was shown: have the program draw its screen again.
     Redraw,
     /// Hang up, once everything that was sent is out: a close frame with the reason `finished`, or
-    /// on a plain stream wait for the peer to close.
+    /// on a plain stream wait for the peer to close. Answer with `on_lost` at once, and with `on_told`
+    /// when the peer did so after everything was out.
     Disconnect,
     /// Forget the session. The command has ended, or never began.
     Release,

@@ -45,7 +45,7 @@ impl Server {
             // The client cannot know yet that the command has ended.
             (
                 Kind::Data(_) | Kind::Parameter(_),
-                Phase::Draining { .. } | Phase::Leaving { .. },
+                Phase::Draining { .. } | Phase::Closed { .. } | Phase::Leaving { .. },
             ) => Ok(()),
             (Kind::Attach(_), _) => Err("this server has no sessions to join".to_owned()),
             (kind, _) => Err(format!("an unexpected {}", kind.name())),
