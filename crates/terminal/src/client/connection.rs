@@ -304,8 +304,10 @@ fn failed(error: tungstenite::Error) -> ConnectionError {
             ConnectionError::Refused(Problem::parse(response.status().as_u16(), body))
         }
         tungstenite::Error::Io(error) => ConnectionError::Network(error),
-        // A line that breaks ends without a close.
-        tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)
+        // A line that breaks ends without a close, or before the answer.
+        tungstenite::Error::Protocol(
+            ProtocolError::ResetWithoutClosingHandshake | ProtocolError::HandshakeIncomplete,
+        )
         | tungstenite::Error::ConnectionClosed
         | tungstenite::Error::AlreadyClosed => {
             ConnectionError::Network(io::ErrorKind::UnexpectedEof.into())

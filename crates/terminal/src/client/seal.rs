@@ -75,7 +75,8 @@ impl Seal {
             }
             Some(Kind::Error(error)) => Err(ClientError::Refused(error.msg).into()),
             Some(Kind::ProtocolError(error)) => Err(ClientError::Refused(error.msg).into()),
-            Some(_) | None => Err(SessionError::NotSealed),
+            Some(_) => Err(SessionError::NotSealed),
+            None => Err(SessionError::HungUp),
         }
     }
 }

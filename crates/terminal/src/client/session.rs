@@ -107,6 +107,20 @@ pub enum SessionError {
     /// The server hung up in the middle.
     #[error("the server hung up")]
     HungUp,
+    /// The server hung up when it heard that the session is to be sealed.
+    #[error("the server hung up before the end-to-end encryption began; perhaps it has none")]
+    NoHello,
+}
+
+impl SessionError {
+    /// Whether another connection may go better: nobody said why this one does not.
+    fn is_transient(&self) -> bool {
+        match self {
+            Self::Connection(error) => error.is_transient(),
+            Self::HungUp | Self::Server(ClientError::Silent) => true,
+            Self::Server(_) | Self::Seal(_) | Self::NotSealed | Self::NoHello => false,
+        }
+    }
 }
 
 impl Request {
@@ -185,6 +199,10 @@ impl Driver {
         let attached = attach(&self.endpoint, self.request.seal.as_ref());
         let mut link = match stop.run_until_cancelled(attached).await {
             Some(Ok(link)) => link,
+            // Nothing else hangs up before there is a session.
+            Some(Err(SessionError::HungUp)) => {
+                return self.tell_last(Err(SessionError::NoHello)).await;
+            }
             Some(Err(error)) => return self.tell_last(Err(error)).await,
             None => return,
         };
@@ -355,7 +373,7 @@ impl Driver {
             };
             match attempt {
                 Ok(Ok(link)) => return Ok(Some(link)),
-                Ok(Err(SessionError::Connection(error))) if error.is_transient() => {}
+                Ok(Err(error)) if error.is_transient() => {}
                 Ok(Err(error)) => return Err(error),
                 Err(_elapsed) => return Err(SessionError::HungUp),
             }

@@ -3,7 +3,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Trust;
-use tokio::net::TcpListener;
+use futures_util::StreamExt as _;
+use tokio::io::{AsyncReadExt as _, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tty::message::{Config, Options, Signal, Stream};
 use tty::seal::{Identity, PublicKey, SealError};
@@ -243,6 +246,77 @@ async fn a_sealed_session_runs_and_comes_back() {
     input.end().await;
     let (_, ended) = rest(&mut session).await;
     assert_eq!(ended.unwrap().code, 7);
+}
+
+/// A door to a server that says for each who comes, in their order, what becomes of them.
+async fn door(fake: &Fake, guests: &'static [Guest]) -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    let inside = fake.url.trim_start_matches("ws://").trim_end_matches('/');
+    let inside = inside.to_owned();
+    let task = tokio::spawn(async move {
+        for guest in guests.iter().chain(std::iter::repeat(&Guest::Lead)) {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            match guest {
+                Guest::Lead => {
+                    let mut inner = TcpStream::connect(&inside).await.unwrap();
+                    tokio::spawn(async move { copy_bidirectional(&mut stream, &mut inner).await });
+                }
+                Guest::Drop => {
+                    let read = stream.read(&mut [0; 4096]).await.unwrap();
+                    assert!(read > 0);
+                }
+                Guest::HangUp => {
+                    let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+                    socket.next().await.unwrap().unwrap();
+                    socket.close(None).await.unwrap();
+                    while let Some(Ok(_)) = socket.next().await {}
+                }
+            }
+        }
+    });
+    (url, task)
+}
+
+enum Guest {
+    /// Comes in.
+    Lead,
+    /// Hears nothing, not even of a WebSocket.
+    Drop,
+    /// Is hung up on after the hello.
+    HangUp,
+}
+
+/// What is between comes back in its own time.
+#[tokio::test]
+async fn who_is_not_answered_at_once_still_comes_back() {
+    let keys = Keys::new();
+    let fake = Fake::start(Some(keys.lock(&[keys.client.public()])), echo).await;
+    let guests = &[Guest::Lead, Guest::Drop, Guest::HangUp, Guest::Drop];
+    let (url, door) = door(&fake, guests).await;
+    let request = keys.request(keys.server.public());
+    let (mut session, input) = Session::start(endpoint(&url), request);
+    assert!(matches!(next(&mut session).await, Event::Opened { .. }));
+    fake.break_all();
+    assert!(matches!(next(&mut session).await, Event::Lost { .. }));
+    assert!(matches!(next(&mut session).await, Event::Back { .. }));
+    input.end().await;
+    let (_, ended) = rest(&mut session).await;
+    assert_eq!(ended.unwrap().code, 7);
+    door.abort();
+}
+
+/// Whoever comes for the first time is told what may be wrong, and does not wait.
+#[tokio::test]
+async fn who_is_hung_up_on_at_first_is_told_so() {
+    let keys = Keys::new();
+    let fake = Fake::start(None, echo).await;
+    let (url, door) = door(&fake, &[Guest::HangUp]).await;
+    let request = keys.request(keys.server.public());
+    let (mut session, _input) = Session::start(endpoint(&url), request);
+    let (_, ended) = rest(&mut session).await;
+    assert!(matches!(ended, Err(SessionError::NoHello)), "{ended:?}");
+    door.abort();
 }
 
 /// WT-5: a client that is not authorized, and a server that is not the known one, fail closed.
