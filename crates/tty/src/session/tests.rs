@@ -92,6 +92,7 @@ fn a_published_client_runs_a_command_in_pipes() {
     let mut server = Server::new(settings(), now);
     server.on_message(plain_open(false), now);
     server.on_started([7; TOKEN_LEN], now);
+    server.on_message(Kind::data(Stream::Stdin, ""), now);
     server.on_message(Kind::data(Stream::Stdin, "in"), now);
     server.on_message(Kind::end(Stream::Stdin), now);
     server.on_output(Stream::Stdout, "out".into(), now);

@@ -102,6 +102,8 @@ impl Server {
             return Err("data that is not input".to_owned());
         }
         match data.payload {
+            // A write of nothing looks as one to a command that reads no more.
+            Some(Payload::Data(bytes)) if bytes.is_empty() => Ok(()),
             Some(Payload::Data(bytes)) if self.stdin_open => {
                 self.touch(now);
                 self.input_received += u64::try_from(bytes.len()).unwrap_or_default();
