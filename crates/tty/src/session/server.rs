@@ -1,4 +1,5 @@
 mod command;
+mod ending;
 mod hear;
 
 use std::collections::VecDeque;
@@ -11,10 +12,10 @@ use subtle::ConstantTimeEq as _;
 pub use command::{Command, Exit, Settings, Start};
 
 use super::output::Output;
-use super::{CLOSE_DEADLINE, HEARTBEAT, OPEN_DEADLINE, REPLAY, SILENCE, STOP_GRACE, TOKEN_LEN};
+use super::{CLOSE_DEADLINE, HEARTBEAT, OPEN_DEADLINE, REPLAY, SILENCE, TOKEN_LEN};
 use crate::message::{
-    Ack, AckSession, Close, Feature, Heartbeat, Kind, OpenSession, Resume, Signal, Stream,
-    Termination, TerminationReason, limits,
+    Ack, AckSession, Feature, Heartbeat, Kind, OpenSession, Resume, Signal, Stream,
+    TerminationReason, limits,
 };
 
 /// The side that runs the command.
@@ -161,30 +162,6 @@ impl Server {
         }
     }
 
-    /// Output was not read, because it is held or the client does not take what it was sent: so that
-    /// it has not ended says nothing about the command. A client that is away has its grace for
-    /// that, one that sends heartbeats has as long as it does, and no other has more than a silent one.
-    pub fn on_unread(&mut self, now: Instant) {
-        let Phase::Draining {
-            since, until, read, ..
-        } = &mut self.phase
-        else {
-            return;
-        };
-        // More than this was written after its end, by something that it left behind.
-        if *read > MAX_PIPES {
-            return;
-        }
-        let latest = match &self.client {
-            None if self.grace_at.is_none() => return,
-            Some(client) if !client.beats || self.ended.is_some() || self.goes_down => {
-                *since + SILENCE
-            }
-            _ => now + CLOSE_DEADLINE,
-        };
-        *until = (*until).max((now + CLOSE_DEADLINE).min(latest));
-    }
-
     /// Why the command was asked to end, where it was.
     pub fn ended(&self) -> Option<TerminationReason> {
         self.ended
@@ -300,23 +277,6 @@ impl Server {
         }
     }
 
-    /// The client that was told the close has hung up after everything had arrived: it does not come
-    /// back.
-    pub fn on_told(&mut self) {
-        if matches!(self.phase, Phase::Closed { .. }) && self.client.is_none() {
-            self.release();
-        }
-    }
-
-    /// Whether the command and its output are over, so that only the client may still have to hear
-    /// of it.
-    pub fn is_closed(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Closed { .. } | Phase::Leaving { .. } | Phase::Released
-        )
-    }
-
     /// Whether this is the token that a client may come back with.
     pub fn accepts(&self, resume: &Resume) -> bool {
         self.token.is_some()
@@ -376,25 +336,6 @@ impl Server {
         self.bound_output();
         if let Phase::Closed { exit } = self.phase {
             self.say_close(exit, now);
-        }
-    }
-
-    /// Ends the session: an operator's word, or the server going down. `detail` is for the client.
-    pub fn terminate(&mut self, reason: TerminationReason, detail: &'static str, now: Instant) {
-        if reason == TerminationReason::Drain {
-            self.goes_down = true;
-            // Nobody waits for those who do not come back any more.
-            self.on_told();
-        }
-        if self.ended.is_some() {
-            return;
-        }
-        self.detail = detail;
-        match self.phase {
-            Phase::Opening { .. } => self.fail(detail, now),
-            Phase::Starting => self.ended = Some(reason),
-            Phase::Running => self.stop(reason, now),
-            _ => {}
         }
     }
 
@@ -502,133 +443,6 @@ impl Server {
         }
     }
 
-    /// The client is gone. Who can come back may, for a while.
-    fn leave(&mut self, now: Instant) {
-        if self.phase == Phase::Starting || self.ended.is_some() {
-            return;
-        }
-        if self.token.is_some() {
-            self.grace_at = Some(now + self.settings.grace);
-        } else if matches!(self.phase, Phase::Running) {
-            self.stop(TerminationReason::ClientLost, now);
-        }
-    }
-
-    /// Asks the command to end, and does not ask a second time.
-    fn stop(&mut self, reason: TerminationReason, now: Instant) {
-        self.ended = Some(reason);
-        if self.phase == Phase::Running {
-            let signal = match reason {
-                // What talks to a person in a terminal ignores the other one.
-                TerminationReason::Drain | TerminationReason::Terminated if !self.has_tty => {
-                    Signal::Terminate
-                }
-                _ => Signal::Hangup,
-            };
-            self.commands.push_back(Command::Signal(signal));
-            self.kill_at = Some(now + STOP_GRACE);
-            if std::mem::replace(&mut self.paused, false) {
-                // What waits to write does not see its signal.
-                self.commands.push_back(Command::ReadOutput);
-            }
-        }
-        self.settle(now);
-    }
-
-    /// Something is wrong with the client: it is told, and its session is over.
-    fn fail(&mut self, why: &str, now: Instant) {
-        self.token = None;
-        if !matches!(
-            self.phase,
-            Phase::Starting | Phase::Running | Phase::Draining { .. }
-        ) {
-            self.refuse(why, now);
-            return;
-        }
-        // There is a command, or will be: the session lasts until that has ended.
-        self.commands.push_back(Command::Send(Kind::error(why)));
-        self.commands.push_back(Command::Disconnect);
-        self.client = None;
-        self.leave(now);
-        self.settle(now);
-    }
-
-    /// Tells the client why there is nothing for it.
-    fn refuse(&mut self, why: &str, now: Instant) {
-        self.commands.push_back(Command::Send(Kind::error(why)));
-        self.commands.push_back(Command::Disconnect);
-        self.phase = Phase::Leaving {
-            until: now + CLOSE_DEADLINE,
-        };
-    }
-
-    /// Closes once the command and its streams have ended.
-    fn settle(&mut self, now: Instant) {
-        if let Phase::Draining { exit, .. } = self.phase
-            && self.open_streams.is_empty()
-        {
-            self.close(exit, now);
-        }
-    }
-
-    fn close(&mut self, exit: Exit, now: Instant) {
-        self.open_streams.clear();
-        if self.client.is_some() {
-            self.say_close(exit, now);
-        } else if self.is_kept() {
-            self.phase = Phase::Closed { exit };
-            self.grace_at.get_or_insert(now + self.settings.grace);
-        } else {
-            self.release();
-        }
-    }
-
-    fn say_close(&mut self, exit: Exit, now: Instant) {
-        let (return_code, signal) = match exit {
-            Exit::Code(code) => (code, ""),
-            Exit::Signal(number, name) => (128_i32.saturating_add(number), name),
-        };
-        let reason = match (self.ended, exit) {
-            (Some(reason), _) => reason,
-            (None, Exit::Code(_)) => TerminationReason::Exited,
-            (None, Exit::Signal(..)) => TerminationReason::Signalled,
-        };
-        let told = self.features.contains(&Feature::Signals.into());
-        let termination = told.then(|| Termination {
-            reason: reason.into(),
-            signal: signal.to_owned(),
-            detail: self.detail.to_owned(),
-        });
-        self.commands.push_back(Command::Send(Kind::Close(Close {
-            return_code,
-            termination,
-        })));
-        self.commands.push_back(Command::Disconnect);
-        self.phase = if self.is_kept() {
-            self.grace_at = Some(now + self.settings.grace);
-            Phase::Closed { exit }
-        } else {
-            Phase::Leaving {
-                until: now + CLOSE_DEADLINE,
-            }
-        };
-    }
-
-    /// Whether somebody may come back for the end. Nobody comes to a server that goes down.
-    fn is_kept(&self) -> bool {
-        self.token.is_some() && !self.goes_down
-    }
-
-    fn release(&mut self) {
-        if self.phase != Phase::Released {
-            self.phase = Phase::Released;
-            self.client = None;
-            self.token = None;
-            self.output = Output::default();
-            self.commands.push_back(Command::Release);
-        }
-    }
-
     fn beats(&self) -> bool {
         matches!(self.phase, Phase::Running | Phase::Draining { .. })
     }
@@ -663,10 +477,6 @@ impl Attached {
         }
     }
 }
-
-/// What a command may have written that nobody has read when it ends: on Linux, two pipes as large as
-/// anybody may make them.
-const MAX_PIPES: usize = 2 * 1024 * 1024;
 
 fn due(at: Option<Instant>, now: Instant) -> bool {
     at.is_some_and(|at| at <= now)
