@@ -143,9 +143,9 @@ async function masked(page) {
   await page.getByRole("button", { name: "Copy as curl" }).click();
   await page.getByText("Copied; secrets are masked.").waitFor();
   const command = await page.evaluate(() => navigator.clipboard.readText());
-  assert.match(command, /^curl \\\n {2}'https:.*\/json\?api_key=\[masked\]'/);
+  assert.match(command, /^curl --globoff --path-as-is \\\n {2}'https:.*\/json\?api_key=\[masked\]'/);
   assert.match(command, /-H 'authorization: Bearer \[masked\]'/i);
-  assert.match(command, /--data-binary 'a question'/);
+  assert.match(command, /--data-raw 'a question'/);
 
   await page.getByRole("button", { name: "Secrets" }).click();
   await page.getByRole("cell", { name: "Bearer hush" }).waitFor();

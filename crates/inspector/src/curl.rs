@@ -11,7 +11,8 @@ use crate::{
 pub(crate) fn command(exchange: &Exchange, secrets: Secrets) -> String {
     let request = &exchange.request;
     let body = &exchange.request_body;
-    let mut words = vec!["curl".to_owned()];
+    // Brackets in an address are no globs here, and the path stays as the visitor wrote it.
+    let mut words = vec!["curl --globoff --path-as-is".to_owned()];
     let usual = if body.size > 0 { "POST" } else { "GET" };
     match request.method.as_str() {
         "HEAD" => words.push("--head".to_owned()),
@@ -49,7 +50,8 @@ pub(crate) fn command(exchange: &Exchange, secrets: Secrets) -> String {
                 } else {
                     text
                 };
-                words.push(format!("--data-binary {}", quoted(&text)));
+                // Not `--data-binary`, which takes text with an `@` in front for a file to send.
+                words.push(format!("--data-raw {}", quoted(&text)));
             }
             Err(_) => words.push("--data-binary @body.bin".to_owned()),
         }

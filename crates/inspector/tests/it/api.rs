@@ -1,6 +1,6 @@
 //! The API, asked over HTTP.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, process::Command};
 
 use client::tap::Visit;
 use inspector::{Inspector, Serving, Settings, When, serve};
@@ -129,6 +129,53 @@ async fn secrets_are_masked_unless_asked_and_search_finds_what_is_compressed() {
     assert_eq!(status, 204);
     let (status, _) = ask(at, "GET", "/api/exchanges/1", &own(at), "").await;
     assert_eq!(status, 404);
+}
+
+/// What a visitor wrote is text to curl: no file of this machine to send, no pattern of addresses.
+#[tokio::test]
+async fn a_command_for_curl_sends_the_request_and_nothing_else() {
+    let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = service.local_addr().unwrap().to_string();
+    let head = "POST /a/../?a[b]=1&id=[1-3]&c={x,y}&token=hush HTTP/1.1";
+    let fields = "Content-Type: text/plain\r\nContent-Length: 11";
+    let request = format!("{head}\r\nHost: {to}\r\n{fields}\r\n\r\n@/etc/hosts");
+    let inspector = Inspector::new(When::Always);
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    recorded(&inspector, &to, &[(&request, answer)]);
+    let serving = served(&inspector).await;
+    let at = serving.address();
+    let (status, told) = ask(at, "GET", "/api/exchanges/1/curl", &own(at), "").await;
+    assert_eq!(status, 200);
+    let told = told.as_str().unwrap().to_owned();
+
+    let heard = tokio::spawn(async move {
+        let (mut stream, _) = service.accept().await.unwrap();
+        let mut heard = String::new();
+        let mut bytes = [0; 4096];
+        // As much of a body as is announced.
+        while !heard.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+            let head = head.to_lowercase();
+            let length = head.split("content-length: ").nth(1).unwrap_or("0");
+            body.len() == length.lines().next().unwrap().parse::<usize>().unwrap()
+        }) {
+            let length = stream.read(&mut bytes).await.unwrap();
+            assert_ne!(length, 0, "{heard}");
+            heard.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
+        }
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        heard
+    });
+    let program = std::env::var("SVC_TEST_CURL").expect("cargo xtask provision sets it");
+    let rest = told.strip_prefix("curl ").unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("'{program}' -sS --max-time 10 {rest}")]);
+    let run = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let output = run.await.unwrap();
+    assert!(output.status.success(), "{told}\n{output:?}");
+    let heard = heard.await.unwrap();
+    let asked = "POST /a/../?a[b]=1&id=[1-3]&c={x,y}&token=[masked] HTTP/1.1\r\n";
+    assert!(heard.starts_with(asked), "{told}\n{heard}");
+    assert!(heard.ends_with("\r\n\r\n@/etc/hosts"), "{told}\n{heard}");
 }
 
 #[tokio::test]
