@@ -20,7 +20,7 @@ use crate::{
     cli::Format,
     failure::{Code, Failure},
     output,
-    platform::SessionFlags,
+    platform::{PlatformError, SessionFlags},
     private, time,
 };
 
@@ -117,7 +117,7 @@ struct MaterialArgs {
     issuer_file: Option<PathBuf>,
 }
 
-/// The same, read; a key that was made goes when it is not used.
+/// The same, read; a key that was made goes when it is surely not used.
 struct Material {
     public_key_pem: Option<String>,
     certificate_pem: Option<String>,
@@ -150,10 +150,22 @@ impl MaterialArgs {
 }
 
 impl Material {
-    /// Takes back what was made for a credential that is not there.
-    fn discard(self) {
-        if let Some(key) = self.made {
-            key.discard();
+    /// Takes back the key that was made for a credential which is surely not there. Where that is
+    /// not known it stays: nobody else has it.
+    fn unused(self, error: PlatformError, told: impl FnOnce(PlatformError) -> Failure) -> Failure {
+        let is_definite = error.is_definite();
+        let failure = told(error);
+        match self.made {
+            Some(key) if is_definite => {
+                key.discard();
+                failure
+            }
+            Some(key) => failure.hint(format!(
+                "it is not known whether the credential was made; its key is in {}; see `svc \
+                 credential list`",
+                key.path.display()
+            )),
+            None => failure,
         }
     }
 }
@@ -236,19 +248,20 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
     if !wanted.is_empty() {
         return Err(Failure::usage(wanted).hint("`svc credential create --help` has examples"));
     }
+    let permissions = token::permissions(&args.permissions)?;
+    let resources = args.resources.as_deref().map(token::resources);
+    let resources = resources.transpose()?;
+    let expires_at = args.ttl.map(end).transpose()?;
+    // Last, so that no mistake above leaves a key behind.
     let material = args.material.material()?;
     let body = CreateCredential {
         kind: args.kind,
         name: args.name,
-        permissions: token::permissions(&args.permissions)?,
+        permissions,
         permission_policy: None,
-        resources: args
-            .resources
-            .as_deref()
-            .map(token::resources)
-            .transpose()?,
+        resources,
         tunnels_grants: None,
-        expires_at: args.ttl.map(end).transpose()?,
+        expires_at,
         public_key_pem: material.public_key_pem.clone(),
         certificate_pem: material.certificate_pem.clone(),
         issuer_pem: material.issuer_pem.clone(),
@@ -256,10 +269,7 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
     let call = session.platform.call(CREATE, &[]).body(&body)?;
     let issued: IssuedCredential = match call.answer().await {
         Ok(issued) => issued,
-        Err(error) => {
-            material.discard();
-            return Err(error.into());
-        }
+        Err(error) => return Err(material.unused(error, Failure::from)),
     };
     show(args.output, &issued)?;
     if let Some(path) = &args.material.key_file
@@ -280,9 +290,10 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
         u32::try_from(overlap.as_secs())
             .map_err(|_too_long| Failure::usage("--overlap is at most 7d"))
     });
+    let overlap_seconds = overlap.transpose()?;
     let material = args.material.material()?;
     let body = RotateCredential {
-        overlap_seconds: overlap.transpose()?,
+        overlap_seconds,
         public_key_pem: material.public_key_pem.clone(),
         certificate_pem: material.certificate_pem.clone(),
         issuer_pem: material.issuer_pem.clone(),
@@ -290,10 +301,7 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
     let call = session.platform.call(ROTATE, &[&args.id]).body(&body)?;
     let issued = match call.answer().await {
         Ok(issued) => issued,
-        Err(error) => {
-            material.discard();
-            return Err(known(error, &args.id));
-        }
+        Err(error) => return Err(material.unused(error, |error| known(error, &args.id))),
     };
     show(args.output, &issued)
 }
@@ -306,7 +314,7 @@ async fn revoke(args: RevokeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn known(error: crate::platform::PlatformError, id: &str) -> Failure {
+fn known(error: PlatformError, id: &str) -> Failure {
     if error.is_not_found() {
         return Failure::new(Code::Failed, format!("there is no credential `{id}`"))
             .hint("`svc credential list` shows those that there are");

@@ -63,6 +63,16 @@ impl PlatformError {
         matches!(self, Self::Refused(refusal) if refusal.status == 404)
     }
 
+    /// Whether what was asked for has surely not been done.
+    pub(crate) fn is_definite(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => (400..500).contains(&refusal.status),
+            // Nobody was there to hear it.
+            Self::Unreachable { source, .. } => source.is_connect(),
+            Self::Unexpected(_) => false,
+        }
+    }
+
     /// Whether the same call could succeed later.
     pub(super) fn is_transient(&self) -> bool {
         match self {

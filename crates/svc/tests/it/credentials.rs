@@ -2,9 +2,16 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use axum::Router;
+use http::StatusCode;
 use serde_json::{Value, json};
+use tokio::{io::AsyncReadExt as _, net::TcpListener};
 
-use super::{installed::up, program::Home, terminal::Asked};
+use super::{
+    installed::{free_port, up},
+    program::Home,
+    terminal::Asked,
+};
 
 #[tokio::test]
 async fn a_token_is_shown_once_and_dies_with_its_credential() {
@@ -111,6 +118,75 @@ async fn an_application_keeps_its_key_and_signs_for_itself() {
     assert_eq!(keyless.code, Some(2), "{keyless:?}");
     let certificateless = ["credential", "create", "x", "--type", "mtls"];
     assert_eq!(home.run(&certificateless).await.code, Some(2));
+}
+
+/// A platform that answers every call alike.
+async fn answering(status: StatusCode, body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let routes = Router::new().fallback(move || async move { (status, body) });
+    tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    origin
+}
+
+/// One that reads a call and goes away.
+async fn silent() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            drop(stream.read(&mut [0; 4096]).await);
+        }
+    });
+    origin
+}
+
+#[tokio::test]
+async fn a_new_key_stays_unless_its_credential_is_surely_not_there() {
+    let home = Home::new();
+    let key = home.path().join("ci.key");
+    let create = ["create", "ci", "--type", "app"];
+    let rotate = ["rotate", "crd_x"];
+    for (platform, code, is_kept) in [
+        (answering(StatusCode::OK, "{}").await, 1, true),
+        (answering(StatusCode::BAD_GATEWAY, "").await, 1, true),
+        (silent().await, 1, true),
+        (answering(StatusCode::FORBIDDEN, "").await, 3, false),
+        (format!("http://127.0.0.1:{}", free_port()), 1, false),
+    ] {
+        for what in [&create[..], &rotate] {
+            let flags = ["--key-file", "ci.key", "--token", "a.b.c", "--api-url"];
+            let args = [&["credential"], what, &flags, &[platform.as_str()]].concat();
+            let ended = home.run(&args).await;
+            assert_eq!(ended.code, Some(code), "{ended:?}");
+            let says = "its key is in ci.key; see `svc credential list`";
+            assert_eq!(ended.stderr.contains(says), is_kept, "{ended:?}");
+            assert_eq!(key.exists(), is_kept, "{ended:?}");
+            if is_kept {
+                std::fs::remove_file(&key).unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_mistake_makes_no_key() {
+    let home = Home::new();
+    let create = ["credential", "create", "ci", "--type", "app"];
+    let rotate = ["credential", "rotate", "crd_x"];
+    let flags = "--key-file ci.key --token a.b.c --api-url http://127.0.0.1:9";
+    let flags: Vec<_> = flags.split(' ').collect();
+    for (command, mistake) in [
+        (&create[..], ["--permission", "account.everything"]),
+        (&create, ["--resources", "{"]),
+        (&create, ["--ttl", "4000000d"]),
+        (&rotate, ["--overlap", "50000d"]),
+    ] {
+        let ended = home.run(&[command, &mistake, &flags].concat()).await;
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(!home.path().join("ci.key").exists(), "{ended:?}");
+    }
 }
 
 #[tokio::test]
