@@ -18,7 +18,7 @@ use crate::{
 #[command(after_help = "Example:
   svc logout")]
 pub(crate) struct Args {
-    /// The context to forget; without it, `default`
+    /// The context to forget; without it, the selected one, else `default`
     #[arg(long, env = "SVC_CONTEXT", value_name = "NAME", hide_env_values = true)]
     context: Option<String>,
 
@@ -31,15 +31,19 @@ pub(crate) struct Args {
 /// whatever came of that. A keyring that cannot be reached keeps the context: the token is still
 /// there.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
-    let given = args.context.as_deref().filter(|name| !name.is_empty());
-    let name = given.unwrap_or(context::DEFAULT);
+    let directory = config_directory(args.config.as_ref());
+    // The one that `svc login` writes.
+    let given = args.context.filter(|name| !name.is_empty());
+    let name = given
+        .or_else(|| directory.as_deref().and_then(context::selected))
+        .unwrap_or_else(|| context::DEFAULT.to_owned());
     let none = || output::message(&format!("there is no context `{name}`"));
-    let Some(directory) = config_directory(args.config.as_ref()) else {
+    let Some(directory) = directory else {
         none();
         return Ok(());
     };
     // A file that cannot be read is removed all the same: it may hold a token.
-    let kept = Context::read(&directory, name);
+    let kept = Context::read(&directory, &name);
     let end = match &kept {
         Ok(None) => {
             none();
@@ -53,7 +57,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     if let Some(account) = account.and_then(|context| context.token.account()) {
         account.forget()?;
     }
-    Context::remove(&directory, name)?;
+    Context::remove(&directory, &name)?;
+    if context::selected(&directory).as_ref() == Some(&name) {
+        context::select(&directory, None)?;
+    }
     output::message(&match end {
         Ok(End::Revoked) => format!("context `{name}` is forgotten, its token is revoked"),
         Ok(End::Valid) => format!(

@@ -328,3 +328,34 @@ async fn a_logout_says_what_became_of_the_token() {
     }
     assert!(!file(&home).exists());
 }
+
+#[tokio::test]
+async fn a_logout_forgets_what_a_login_wrote_and_the_choice_of_it() {
+    let home = Home::new();
+    let contexts = home.path().join(".config/svc/contexts");
+    let selected = home.path().join(".config/svc/selected");
+    for logout in [&["logout"][..], &["logout", "--context", "work"]] {
+        for (name, rest) in [("default", &[][..]), ("work", &["--use"])] {
+            let set = ["context", "set", name, "--engine", "e.example:1"];
+            let made = home.run(&[&set[..], rest].concat()).await;
+            assert_eq!(made.code, Some(0), "{made:?}");
+        }
+        let ended = home.run(logout).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stderr.contains("`work` is forgotten"), "{ended:?}");
+        assert!(!contexts.join("work.json").exists(), "{logout:?}");
+        assert!(contexts.join("default.json").exists(), "{logout:?}");
+        assert!(!selected.exists(), "{logout:?}");
+    }
+    // A choice of another one stays.
+    let set = ["context", "set", "work", "--engine", "e.example:1", "--use"];
+    assert_eq!(home.run(&set).await.code, Some(0));
+    let other = home.run(&["logout", "--context", "default"]).await;
+    assert_eq!(other.code, Some(0), "{other:?}");
+    assert!(selected.exists());
+    let nothing = home.run(&["logout", "--context", "default"]).await;
+    assert!(
+        nothing.stderr.contains("no context `default`"),
+        "{nothing:?}"
+    );
+}
