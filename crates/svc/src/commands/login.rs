@@ -99,13 +99,16 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     let api_url = given(&args.flags.api_url).or(kept_url).ok_or_else(|| {
         Failure::usage("no platform is named").hint("give --api-url (or SVC_API_URL)")
     })?;
+    let address = parse(&api_url)?;
+    let given_ca = args.flags.ca_file.as_deref().map(absolute).transpose()?;
+    let kept_ca = same(before.as_ref(), &address).and_then(|same| same.ca_file.clone());
     let place = Place {
         directory,
         name,
-        before,
         storage: args.token_storage,
-        ca_file: args.flags.ca_file.as_deref().map(absolute).transpose()?,
-        api_url,
+        ca_file: given_ca.or(kept_ca),
+        before,
+        address,
     };
     if let Some(token) = token(&args)? {
         return keep(&place, token, args.output).await;
@@ -131,11 +134,19 @@ struct Place {
     before: Option<Context>,
     storage: TokenStorage,
     ca_file: Option<PathBuf>,
-    api_url: String,
+    address: ApiUrl,
+}
+
+/// What was kept, where it is of this platform.
+fn same<'a>(before: Option<&'a Context>, address: &ApiUrl) -> Option<&'a Context> {
+    before.filter(|before| {
+        let kept = before.api_url.as_deref().map(str::parse::<ApiUrl>);
+        kept.is_some_and(|kept| kept.is_ok_and(|kept| kept == *address))
+    })
 }
 
 async fn approved(place: &Place, scope: Permissions, args: &LoginArgs) -> Result<(), Failure> {
-    let address: ApiUrl = parse(&place.api_url)?;
+    let address = place.address.clone();
     let server = AuthorizationServer::discover(address, place.ca_file.as_deref()).await?;
     let token = device::token(&server, scope, args.output, !args.no_browser).await?;
     let kept = keep(place, token.expose().to_owned(), args.output).await;
@@ -150,7 +161,7 @@ async fn approved(place: &Place, scope: Permissions, args: &LoginArgs) -> Result
 async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failure> {
     let (directory, name) = (&place.directory, place.name.as_str());
     let flags = SessionFlags {
-        api_url: Some(place.api_url.clone()),
+        api_url: Some(place.address.to_string()),
         token: Some(token.clone()),
         ca_file: place.ca_file.clone(),
         // What is kept is not to help here: the token that was given is what is checked.
@@ -161,18 +172,17 @@ async fn keep(place: &Place, token: String, format: Format) -> Result<(), Failur
     let whoami = ask(&session).await?;
     let address = session.platform.address().to_string();
     // Who signs in there again goes on with what was selected.
-    let before = place.before.clone();
-    let same = before.filter(|before| before.api_url.as_deref() == Some(&address));
+    let same = same(place.before.as_ref(), &place.address);
     let workspace_id = match whoami.workspace_ids.as_slice() {
         [only] => Some(only.clone()),
-        _ => same.as_ref().and_then(|same| same.workspace_id.clone()),
+        _ => same.and_then(|same| same.workspace_id.clone()),
     };
     let context = Context {
         api_url: Some(address.clone()),
         token: stored(place, token).await?,
         ca_file: flags.ca_file,
         workspace_id,
-        ..same.unwrap_or_default()
+        ..same.cloned().unwrap_or_default()
     };
     let account = context.token.account();
     if let Err(failure) = context.save(directory, name) {

@@ -359,3 +359,35 @@ async fn a_logout_forgets_what_a_login_wrote_and_the_choice_of_it() {
         "{nothing:?}"
     );
 }
+
+/// Who signs in again need not say which authority vouches for the platform, and another platform
+/// is not believed for it.
+#[tokio::test]
+async fn a_login_goes_on_with_the_authority_of_its_platform() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let local = home.path().join(".config/svc/contexts/local.json");
+    let local: Value = serde_json::from_slice(&std::fs::read(local).unwrap()).unwrap();
+    let ca = home.path().join("ca.pem");
+    std::fs::copy(local["ca_file"].as_str().unwrap(), &ca).unwrap();
+    let login = ["login", "--api-url", up.said("base_url")];
+    let token = ["--token", up.said("token")];
+    let first = [&login[..], &token, &["--ca-file", "ca.pem"]].concat();
+    for args in [&first[..], &[&login[..], &token].concat()] {
+        let ended = home.run(args).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(kept(&home)["ca_file"], ca.to_str().unwrap());
+    }
+    // It is used for the approval, too.
+    std::fs::remove_file(&ca).unwrap();
+    let ended = home.run(&login).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(
+        ended.stderr.contains("cannot read the CA file"),
+        "{ended:?}"
+    );
+    let elsewhere = platform(1, None).await;
+    let ended = home.run(&["login", "--api-url", &elsewhere]).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("nobody approved"), "{ended:?}");
+}
