@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{
+    Args,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use client::{Config, HostPort, Token, Trust};
 
 use crate::{
@@ -28,7 +31,7 @@ pub(crate) struct Connection {
     pub(crate) token: Option<String>,
 
     /// The CA that vouches for the engine (PEM); without it, those of the system
-    #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true)]
+    #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true, value_parser = path())]
     pub(crate) ca_file: Option<PathBuf>,
 
     /// The context that fills in what is not given
@@ -36,7 +39,7 @@ pub(crate) struct Connection {
     pub(crate) context: Option<String>,
 
     /// The directory of the configuration
-    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true)]
+    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     pub(crate) config: Option<PathBuf>,
 }
 
@@ -70,6 +73,11 @@ impl Connection {
         };
         let (_name, context) = context::pick(&directory, self.context.as_deref())?;
         Ok(context)
+    }
+
+    /// The CA, where one is given.
+    pub(crate) fn ca_file(&self) -> Option<&PathBuf> {
+        given_path(self.ca_file.as_ref())
     }
 
     fn merge(&self, context: Option<Context>) -> Result<Config, Failure> {
@@ -106,7 +114,7 @@ impl Connection {
             }
         };
         let mut config = Config::new(engine, token);
-        if let Some(path) = self.ca_file.clone().or(kept_ca.flatten()) {
+        if let Some(path) = self.ca_file().cloned().or(kept_ca.flatten()) {
             config.trust = Trust::CaFile(path);
         }
         "svc".clone_into(&mut config.details.agent);
@@ -115,9 +123,21 @@ impl Connection {
     }
 }
 
+/// Reads a path that may be empty, which clap's own reader of paths refuses.
+pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+/// A variable that is set to nothing is as good as none.
+pub(crate) fn given_path(path: Option<&PathBuf>) -> Option<&PathBuf> {
+    path.filter(|path| !path.as_os_str().is_empty())
+}
+
 /// Where contexts are kept: as given, or `svc` in the place that the XDG specification names.
 pub(crate) fn config_directory(given: Option<&PathBuf>) -> Option<PathBuf> {
-    given.cloned().or_else(|| xdg("XDG_CONFIG_HOME", ".config"))
+    given_path(given)
+        .cloned()
+        .or_else(|| xdg("XDG_CONFIG_HOME", ".config"))
 }
 
 /// Where `svc up` keeps what it makes.

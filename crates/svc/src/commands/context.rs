@@ -13,7 +13,7 @@ use self::{effective::Settings, token::KeptToken};
 use super::login::read;
 use crate::{
     cli::Format,
-    connection::{Connection, config_directory},
+    connection::{Connection, config_directory, given_path, path},
     context::{self, Context, Kept},
     failure::{Code, Failure},
     output,
@@ -47,7 +47,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 struct Place {
     /// The directory of the configuration
-    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true)]
+    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     config: Option<PathBuf>,
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct SetArgs {
     token: Option<String>,
 
     /// Read the token from a file
-    #[arg(long, value_name = "FILE", group = "of_token")]
+    #[arg(long, value_name = "FILE", group = "of_token", value_parser = path())]
     token_file: Option<PathBuf>,
 
     /// Read the token from standard input, or ask for it at a terminal
@@ -139,7 +139,7 @@ pub(crate) struct SetArgs {
     token_stdin: bool,
 
     /// The CA that vouches for both (PEM)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path())]
     ca_file: Option<PathBuf>,
 
     /// Use it from now on where no context is named
@@ -305,8 +305,7 @@ fn set(args: &SetArgs) -> Result<(), Failure> {
             std::path::absolute(path)
                 .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
         };
-        let given = (!path.as_os_str().is_empty()).then_some(path);
-        context.ca_file = given.map(absolute).transpose()?;
+        context.ca_file = given_path(Some(path)).map(absolute).transpose()?;
     }
     if let Some(token) = token {
         if let Some(account) = context.token.account() {
@@ -347,9 +346,11 @@ fn given_token(args: &SetArgs) -> Result<Option<String>, Failure> {
     let text = if let Some(token) = &args.token {
         token.clone()
     } else if let Some(path) = &args.token_file {
-        let file = std::fs::File::open(path)
-            .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))?;
-        read(file)?
+        given_path(Some(path)).map_or(Ok(String::new()), |path| {
+            let file = std::fs::File::open(path)
+                .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))?;
+            read(file)
+        })?
     } else if args.token_stdin && prompt::is_possible() {
         prompt::secret("token (it is not shown): ")?
     } else if args.token_stdin {

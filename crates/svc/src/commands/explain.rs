@@ -28,7 +28,7 @@ use self::{
 };
 use crate::{
     cli::Format,
-    connection::config_directory,
+    connection::{config_directory, given_path, path},
     context::{self, Context},
     failure::Failure,
     output,
@@ -80,6 +80,7 @@ pub(crate) struct Args {
         env = "SVC_CA_FILE",
         value_name = "FILE",
         hide_env_values = true,
+        value_parser = path(),
         help_heading = "Platform"
     )]
     ca_file: Option<PathBuf>,
@@ -100,6 +101,7 @@ pub(crate) struct Args {
         env = "SVC_CONFIG",
         value_name = "DIR",
         hide_env_values = true,
+        value_parser = path(),
         help_heading = "Platform"
     )]
     config: Option<PathBuf>,
@@ -182,7 +184,7 @@ async fn explain_address(args: &Args, url: &Url) -> Result<Telling, Failure> {
         url,
         token: args.token.as_deref().map(str::trim),
         headers: &args.headers,
-        ca_file: args.ca_file.clone().or_else(|| {
+        ca_file: given_path(args.ca_file.as_ref()).cloned().or_else(|| {
             let context = context.as_ref()?;
             let is_theirs = visit::is_of_engine(url, context.engine.as_deref()?);
             context.ca_file.clone().filter(|_| is_theirs)

@@ -14,7 +14,7 @@ use types::permission::Permissions;
 
 use crate::{
     cli::Format,
-    connection::config_directory,
+    connection::{config_directory, given_path},
     context::{self, Context, Kept},
     failure::{Code, Failure},
     keyring::{self, Account},
@@ -100,7 +100,9 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         Failure::usage("no platform is named").hint("give --api-url (or SVC_API_URL)")
     })?;
     let address = parse(&api_url)?;
-    let given_ca = args.flags.ca_file.as_deref().map(absolute).transpose()?;
+    let given_ca = given_path(args.flags.ca_file.as_ref())
+        .map(absolute)
+        .transpose()?;
     let kept_ca = same(before.as_ref(), &address).and_then(|same| same.ca_file.clone());
     let place = Place {
         directory,
@@ -318,7 +320,7 @@ pub(super) fn read(source: impl Read) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn absolute(path: &std::path::Path) -> Result<PathBuf, Failure> {
+fn absolute(path: &PathBuf) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
         .map_err(|error| Failure::of(&format!("{} is no file", path.display()), error))
 }

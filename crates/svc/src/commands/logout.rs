@@ -6,7 +6,7 @@ use api::control::whoami::{WHOAMI, Whoami};
 use clap::Parser;
 
 use crate::{
-    connection::config_directory,
+    connection::{config_directory, path},
     context::{self, Context},
     failure::{Code, Failure},
     output,
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     context: Option<String>,
 
     /// The directory of the configuration
-    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true)]
+    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     config: Option<PathBuf>,
 }
 

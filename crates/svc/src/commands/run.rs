@@ -44,7 +44,11 @@ use self::{
     tunnel::Told,
 };
 use crate::{
-    cli::Format, connection::Connection, descriptors, failure::Failure, output, signals, supervisor,
+    cli::Format,
+    connection::{Connection, given_path, path},
+    descriptors,
+    failure::Failure,
+    output, signals, supervisor,
 };
 
 /// The flags of `svc run`.
@@ -75,7 +79,8 @@ pub(crate) struct Args {
         long,
         env = "SVC_TOKEN_FILE",
         value_name = "FILE",
-        hide_env_values = true
+        hide_env_values = true,
+        value_parser = path()
     )]
     token_file: Option<PathBuf>,
 
@@ -276,7 +281,7 @@ impl Running {
     async fn load(&mut self, mut contents: Contents) -> Result<Loaded, Vec<ConfigError>> {
         let read = self.read_plan(&contents);
         if let Ok(plan) = &read {
-            let given = self.args.token_file.clone();
+            let given = given_path(self.args.token_file.as_ref()).cloned();
             let paths = self.file.iter().cloned().chain(given);
             let paths: Vec<_> = paths.chain(plan.token_files()).collect();
             if !paths.iter().all(|path| contents.contains_key(path)) {

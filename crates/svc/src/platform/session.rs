@@ -7,7 +7,7 @@ use client::Token;
 
 use super::{ApiUrl, Platform};
 use crate::{
-    connection::config_directory,
+    connection::{config_directory, given_path, path},
     context::{self, Context},
     failure::Failure,
 };
@@ -25,7 +25,7 @@ pub(crate) struct SessionFlags {
     pub(crate) token: Option<String>,
 
     /// The CA that vouches for the platform (PEM); without it, those of the system
-    #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true)]
+    #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true, value_parser = path())]
     pub(crate) ca_file: Option<PathBuf>,
 
     /// The context that fills in what is not given
@@ -33,7 +33,7 @@ pub(crate) struct SessionFlags {
     pub(crate) context: Option<String>,
 
     /// The directory of the configuration
-    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true)]
+    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     pub(crate) config: Option<PathBuf>,
 }
 
@@ -112,7 +112,7 @@ impl SessionFlags {
         };
         let kept_ca = kept.and_then(|context| context.ca_file.clone());
         Ok(Access {
-            ca_file: self.ca_file.clone().or(kept_ca),
+            ca_file: given_path(self.ca_file.as_ref()).cloned().or(kept_ca),
             address,
             token,
             context,

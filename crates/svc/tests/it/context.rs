@@ -71,6 +71,58 @@ async fn contexts_are_made_listed_selected_renamed_and_removed() {
     assert_eq!(left[0]["in_use"], false);
 }
 
+#[tokio::test]
+async fn an_empty_value_takes_away_what_is_kept() {
+    let home = Home::new();
+    let token = home.run(&["token", "mint", "--secret", SECRET]).await;
+    std::fs::write(home.path().join("token"), token.stdout).unwrap();
+    let set = ["context", "set", "work", "--engine", "e.example:1"];
+    let files = ["--ca-file", "ca.pem", "--token-file", "token"];
+    let nothing = ["--ca-file", "", "--token-file="];
+    for (rest, is_kept) in [(&files[..], true), (&nothing, false)] {
+        let ended = home.run(&[&set[..], rest].concat()).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let show = ["context", "show", "work", "-o", "json"];
+        let shown = home.run(&show).await.json();
+        for name in ["ca_file", "token"] {
+            let is_there = setting(&shown, name)["source"]["kind"] == "context";
+            assert_eq!(is_there, is_kept, "{name}: {shown}");
+        }
+    }
+}
+
+/// Shells and CI systems set variables to nothing where they mean none.
+#[tokio::test]
+async fn an_empty_variable_is_as_good_as_none() {
+    let home = Home::new();
+    let set = ["context", "set", "work", "--engine", "e.example:1"];
+    assert_eq!(home.run(&set).await.code, Some(0));
+    std::fs::write(home.path().join("svc.yaml"), "tunnels: {}\n").unwrap();
+    let show = ["context", "show", "work", "-o", "json"];
+    // Nobody listens there, and the file of an authority would be read before.
+    let platform = ["--api-url", "http://127.0.0.1:9", "--token", "a.b.c"];
+    let engine = ["--engine", "127.0.0.1:9", "--token", "a.b.c"];
+    for args in [
+        &show[..],
+        &["context", "list", "-o", "json"],
+        &[&["whoami"], &platform[..]].concat(),
+        &[&["tunnels"], &engine[..]].concat(),
+        &["explain", "https://127.0.0.1:9/", "--context", "work"],
+        &["logout", "--context", "nothing"],
+        &["run", "--check"],
+    ] {
+        let plain = home.run(args).await;
+        let mut command = home.command(args);
+        for name in ["SVC_CA_FILE", "SVC_CONFIG", "SVC_TOKEN_FILE"] {
+            command.env(name, "");
+        }
+        let ended = Ended::of_command(command).await;
+        assert_eq!(ended.code, plain.code, "{args:?} {ended:?}");
+        assert_eq!(ended.stdout, plain.stdout, "{args:?}");
+        assert_eq!(ended.stderr, plain.stderr, "{args:?}");
+    }
+}
+
 /// A token that moved to another place by a slip would be shown there.
 #[tokio::test]
 async fn a_token_does_not_move_with_an_address() {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{ShowArgs, token::KeptToken};
 use crate::{
-    connection::config_directory,
+    connection::{config_directory, given_path},
     context::{self, Context, Why},
     failure::Failure,
 };
@@ -117,7 +117,7 @@ impl Settings {
         let Some(directory) = config_directory(connection.config.as_ref()) else {
             return Err(Failure::usage("there is no home directory").hint("give --config"));
         };
-        let of_directory = match connection.config {
+        let of_directory = match given_path(connection.config.as_ref()) {
             Some(_) => args.sources.of("config"),
             None => Source::Default,
         };

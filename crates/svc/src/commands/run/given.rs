@@ -15,7 +15,7 @@ use super::{
     plan::{Plan, Wanted},
 };
 use crate::{
-    connection::{Connection, config_directory},
+    connection::{Connection, config_directory, given_path},
     failure::Failure,
 };
 
@@ -90,7 +90,7 @@ impl Args {
         let is_other = engine.is_some() && section.engine.is_some() && engine != section.engine;
         let nothing = EngineSection::default();
         let section = if is_other { &nothing } else { section };
-        let token_file = match &self.token_file {
+        let token_file = match given_path(self.token_file.as_ref()) {
             Some(path) => Some(path.display().to_string()),
             None => section.token_file.clone(),
         };
@@ -102,7 +102,7 @@ impl Args {
         Ok(Connection {
             engine: engine.or(of_file.engine),
             token: token.or(of_file.token),
-            ca_file: self.connection.ca_file.clone().or(of_file.ca_file),
+            ca_file: self.connection.ca_file().cloned().or(of_file.ca_file),
             context: given(&self.connection.context).or(of_file.context),
             config: of_file.config,
         })

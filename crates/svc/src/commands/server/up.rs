@@ -31,7 +31,7 @@ use self::{
 };
 use crate::{
     cli::Format,
-    connection::{config_directory, data_directory},
+    connection::{config_directory, data_directory, path},
     context::{self, Context, Kept, SelectedProject, Written},
     descriptors,
     failure::{Code, Failure},
@@ -94,7 +94,7 @@ pub(crate) struct Args {
     output: Format,
 
     /// The directory of the configuration, where the context for other terminals is written
-    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true)]
+    #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     config: Option<PathBuf>,
 }
 

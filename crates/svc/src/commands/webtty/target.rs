@@ -141,7 +141,7 @@ impl Reach {
     }
 
     fn ca_file(&self) -> Result<Option<PathBuf>, Failure> {
-        if let Some(path) = &self.connection.ca_file {
+        if let Some(path) = self.connection.ca_file() {
             return Ok(Some(path.clone()));
         }
         let context = self.connection.read_context()?;
