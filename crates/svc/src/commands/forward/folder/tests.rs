@@ -1,4 +1,8 @@
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    time::{Duration, SystemTime},
+};
 
 use axum::body::to_bytes;
 use tempfile::TempDir;
@@ -172,6 +176,67 @@ async fn ranges_conditions_and_heads_are_answered() {
         (status.as_u16(), &headers[header::ALLOW]),
         (405, &HeaderValue::from_static("GET, HEAD"))
     );
+}
+
+/// RFC 9110 sections 13.1.5 and 14.2: what is no single range of bytes of any version is ignored.
+#[tokio::test]
+async fn a_part_is_sent_to_who_asks_for_one_and_no_version_of_it() {
+    let outer = files();
+    let ask = async |method: &Method, fields: &[(&str, &str)]| {
+        let mut request = Request::builder().method(method).uri("/sub/page.html");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        let (status, headers, body) = ask(&outer, Options::default(), request).await;
+        (status.as_u16(), headers, body)
+    };
+    let (_, headers, _) = ask(&Method::GET, &[]).await;
+    let date = headers[header::LAST_MODIFIED].to_str().unwrap().to_owned();
+    let one = ("range", "bytes=1-2");
+    for fields in [
+        &[one, ("if-range", "\"other\"")][..],
+        &[one, ("if-range", &date)],
+        &[("range", "bytes=0-1,3-4")],
+        &[one, ("range", "bytes=3-4")],
+        &[("range", "lines=1-2")],
+    ] {
+        let (status, headers, body) = ask(&Method::GET, fields).await;
+        assert_eq!((status, body.as_str()), (200, "<p>page"), "{fields:?}");
+        assert!(!headers.contains_key(header::CONTENT_RANGE), "{fields:?}");
+    }
+    let (status, headers, _) = ask(&Method::HEAD, &[one]).await;
+    assert_eq!(status, 200);
+    assert_eq!(headers[header::CONTENT_LENGTH], "7");
+    for (range, status) in [("bytes=1-2", 206), ("bytes=-3", 206), ("bytes=7-", 416)] {
+        assert_eq!(ask(&Method::GET, &[("range", range)]).await.0, status);
+    }
+    let fresh = ask(&Method::GET, &[one, ("if-modified-since", &date)]).await;
+    assert_eq!((fresh.0, fresh.2.as_str()), (304, ""));
+}
+
+#[tokio::test]
+async fn an_older_file_in_the_place_of_another_is_sent() {
+    let outer = files();
+    let get = |since: &HeaderValue| {
+        let request = Request::get("/sub/page.html").header("if-modified-since", since);
+        request.body(Body::empty()).unwrap()
+    };
+    let (_, before, _) = ask(&outer, Options::default(), self::get("/sub/page.html")).await;
+    let file = fs::File::options()
+        .write(true)
+        .open(outer.path().join("www/sub/page.html"))
+        .unwrap();
+    let older = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    file.set_modified(older).unwrap();
+    let since = &before[header::LAST_MODIFIED];
+    let (status, now, _) = ask(&outer, Options::default(), get(since)).await;
+    assert_eq!(status, 200);
+    let since = &now[header::LAST_MODIFIED];
+    assert_eq!(since, "Sun, 09 Sep 2001 01:46:40 GMT");
+    let (status, again, body) = ask(&outer, Options::default(), get(since)).await;
+    assert_eq!((status.as_u16(), body.as_str()), (304, ""));
+    assert_eq!(&again[header::LAST_MODIFIED], since);
 }
 
 #[tokio::test]
