@@ -60,7 +60,7 @@ pub(crate) struct Http2 {
 #[derive(Debug)]
 pub(crate) struct Turn(Arc<Load>);
 
-/// How many requests a connection carries, and how many the service lets it carry.
+/// How many requests a connection carries, and how many it may carry.
 #[derive(Debug)]
 struct Load {
     active: AtomicUsize,
@@ -70,8 +70,16 @@ struct Load {
     answered: Notify,
 }
 
-/// What is assumed of a service that has not said it yet, as the library does.
-const STREAMS: usize = 100;
+/// Most requests that share a connection, whatever the service lets it carry: each of them has its
+/// part of [`CONNECTION_WINDOW`].
+const PLACES: usize = 32;
+
+/// As much of an answer as may be under way on a line of 50 MB/s and 20 ms.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+
+/// As much as all [`PLACES`] may have under way. What is under way counts until its visitor takes
+/// it, so with less a few visitors who do not read would hold up all others.
+const CONNECTION_WINDOW: u32 = 32 * STREAM_WINDOW;
 
 /// A connection that is ready for a request.
 pub(crate) enum Connection {
@@ -350,9 +358,8 @@ async fn open(
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        // As much as a busy stream may have under way on a line of 100 MB/s and 20 ms.
-        .initial_stream_window_size(2 * 1024 * 1024)
-        .initial_connection_window_size(8 * 1024 * 1024)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(
             u32::try_from(worker.core.config.limits.header_bytes).unwrap_or(u32::MAX),
         );
@@ -363,7 +370,7 @@ async fn open(
         .map_err(ConnectError::Http2)?;
     let load = Arc::new(Load {
         active: AtomicUsize::new(0),
-        most: AtomicUsize::new(STREAMS),
+        most: AtomicUsize::new(PLACES),
         known: AtomicBool::new(false),
         answered: Notify::new(),
     });
@@ -379,7 +386,7 @@ async fn open(
                 () = learns.answered.notified() => {}
             }
             let most = connection.current_max_send_streams();
-            learns.most.store(most, Ordering::Relaxed);
+            learns.most.store(most.min(PLACES), Ordering::Relaxed);
         }
     });
     let shared = Shared {

@@ -4,13 +4,18 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use client::{Properties, Target};
-use http_body_util::Full;
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
-use testing::{TestEngine, TestTunnel, Upstream};
+use testing::{TestEngine, TestTunnel, Upstream, within};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 #[tokio::test]
 async fn connections_that_wait_make_room_for_a_visitor() {
@@ -114,4 +119,70 @@ async fn a_visitor_beyond_what_a_connection_carries_gets_another() {
     }
     assert_eq!(service.accepted(), 3);
     drop(under_way);
+}
+
+/// A service that answers `/held` with [`HELD`] bytes, of which it counts those that have gone.
+async fn counts_what_goes(gone: watch::Sender<usize>) -> Upstream {
+    Upstream::start(move |stream, _| {
+        let gone = gone.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let gone = gone.clone();
+            let body: UnsyncBoxBody<Bytes, Infallible> = if request.uri().path() == "/held" {
+                let frames = stream::iter((0..HELD / FRAME).map(move |_| {
+                    gone.send_modify(|gone| *gone += FRAME);
+                    Ok(Frame::data(Bytes::from_static(&[7; FRAME])))
+                }));
+                StreamBody::new(frames).boxed_unsync()
+            } else {
+                Full::from("small").boxed_unsync()
+            };
+            std::future::ready(Ok::<_, Infallible>(Response::new(body)))
+        });
+        async move {
+            hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), service)
+                .await
+                .ok();
+        }
+    })
+    .await
+}
+
+/// What is on its way to a visitor who does not read.
+const HELD: usize = 1024 * 1024;
+const FRAME: usize = 16 * 1024;
+
+#[tokio::test]
+async fn visitors_who_do_not_read_hold_up_nobody_else() {
+    const VISITORS: usize = 24;
+    let engine = TestEngine::start().await;
+    let (gone, mut seen) = watch::channel(0);
+    let service = counts_what_goes(gone).await;
+    let tunnel = engine.publish_h2c(service.addr()).await;
+    let host = tunnel.hostname();
+    // One connection, so that it is one worker's; each of its streams takes little.
+    let stream = engine.visitor();
+    let stream = stream.connect(host, &engine.ca().client(&["h2"])).await;
+    let (mut visitor, connection) = h2::client::Builder::new()
+        .initial_connection_window_size(16 * 1024 * 1024)
+        .handshake::<_, Bytes>(stream)
+        .await
+        .unwrap();
+    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
+    let mut get = async |path: &str| {
+        let request = Request::get(format!("https://{host}{path}")).body(());
+        visitor = visitor.clone().ready().await.unwrap();
+        let (answer, _) = visitor.send_request(request.unwrap(), true).unwrap();
+        within("answer", answer).await.unwrap()
+    };
+    let mut held = Vec::new();
+    for _ in 0..VISITORS {
+        held.push(get("/held").await);
+    }
+    let all = seen.wait_for(|gone| *gone == VISITORS * HELD);
+    within("room for what nobody reads", all).await.unwrap();
+    let mut small = get("/").await.into_body();
+    let data = within("body", small.data()).await.unwrap().unwrap();
+    assert_eq!(data, "small");
+    assert_eq!(service.accepted(), 1, "they share a connection");
 }
