@@ -64,6 +64,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http
         let answer = match answering.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
             Poll::Pending if uploaded.is_err() => Poll::Ready(None),
+            Poll::Pending if upload.poll_hang_up(cx, visitor).is_ready() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         };
         (answer, moved.progress())
@@ -135,6 +136,15 @@ enum Moved {
 impl Up {
     fn is_whole(&self) -> bool {
         matches!(self, Self::Whole)
+    }
+
+    /// Ready when the visitor has closed behind its request.
+    fn poll_hang_up(&self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Poll<()> {
+        if self.is_whole() {
+            visitor.poll_hang_up(cx)
+        } else {
+            Poll::Pending
+        }
     }
 
     /// Moves what there is of the body. An error is the visitor's: it broke off.
@@ -218,6 +228,9 @@ async fn respond(
         upload.poll(cx, visitor).ok();
         let polled = download.poll(cx, &mut visitor.io.io, &mut written);
         record.bytes(0, written);
+        if polled.is_pending() && upload.poll_hang_up(cx, visitor).is_ready() {
+            return Poll::Ready(Err(Broken::Visitor));
+        }
         polled
     });
     let copied = copied.await;

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use http1::{BodyReader, Limits, ResponseBody, Slots, may_complete, parse_response};
 use tokio::io::AsyncWrite;
@@ -272,7 +272,7 @@ impl<'v> Exchange<'v> {
                 Poll::Pending => break,
             }
         }
-        if self.up_state != Up::Sending && self.poll_hang_up(cx).is_ready() {
+        if self.up_state != Up::Sending && self.visitor.poll_hang_up(cx).is_ready() {
             return Poll::Ready(Answered::VisitorGone);
         }
         Poll::Pending
@@ -317,17 +317,6 @@ impl<'v> Exchange<'v> {
             }
         }
         Ok(())
-    }
-
-    /// Ready when the visitor has closed. A next request that it sends already is kept unread.
-    fn poll_hang_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.visitor.io.unread().is_empty() {
-            return Poll::Pending;
-        }
-        match ready!(self.visitor.io.poll_more(cx)) {
-            Ok(true) => Poll::Pending,
-            Ok(false) | Err(_) => Poll::Ready(()),
-        }
     }
 
     /// Takes a head off the service's bytes. `None`: not whole yet, or an interim one.
@@ -403,7 +392,9 @@ impl<'v> Exchange<'v> {
             }
             let copied = down.poll(cx, &mut self.upstream, &mut self.visitor.io.io);
             self.request.record.bytes(self.up.written(), down.written());
-            if copied.is_pending() && self.up_state == Up::Sent && self.poll_hang_up(cx).is_ready()
+            if copied.is_pending()
+                && self.up_state == Up::Sent
+                && self.visitor.poll_hang_up(cx).is_ready()
             {
                 return Poll::Ready(Err(CopyError::Sink));
             }

@@ -1,12 +1,17 @@
 //! What breaks off never looks complete, and is sent again only where that is safe.
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, StreamBody};
+use hyper::Response;
 use hyper::body::Frame;
-use testing::{Answer, Gate, H2Visitor, Report, ScriptedUpstream, Step, TestEngine, Upstream};
+use testing::{
+    Answer, Gate, H2Visitor, Report, ScriptedUpstream, Step, TestEngine, Upstream, within,
+};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 async fn over_both(upstream: &ScriptedUpstream) -> [Answer; 2] {
@@ -165,6 +170,49 @@ async fn a_visitor_who_gives_up_ends_the_request_at_the_service() {
     answer.abort();
     assert_eq!(upstream.report().await, Report::Bytes(Vec::new()));
     assert_eq!(upstream.report().await, Report::Closed);
+}
+
+/// The same where the service speaks HTTP/2, before the head of its answer and behind it.
+#[tokio::test]
+async fn a_visitor_who_gives_up_ends_the_request_at_an_http_2_service() {
+    let engine = TestEngine::start().await;
+    let (told, mut heard) = mpsc::unbounded_channel();
+    let service = Upstream::start(move |stream, _| {
+        let told = told.clone();
+        async move {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            let mut requests = JoinSet::new();
+            while let Some(Ok((request, mut answer))) = connection.accept().await {
+                let told = told.clone();
+                requests.spawn(async move {
+                    told.send("asked").ok();
+                    let reset = if request.uri().path() == "/behind" {
+                        let mut body = answer.send_response(Response::new(()), false).unwrap();
+                        body.send_data(Bytes::from("first"), false).unwrap();
+                        poll_fn(|cx| body.poll_reset(cx)).await
+                    } else {
+                        poll_fn(|cx| answer.poll_reset(cx)).await
+                    };
+                    assert_eq!(reset.unwrap(), h2::Reason::CANCEL);
+                    told.send("reset").ok();
+                });
+            }
+        }
+    })
+    .await;
+    let tunnel = engine.publish_h2c(service.addr()).await;
+    let host = tunnel.hostname();
+    for path in ["/before", "/behind"] {
+        let mut visitor = engine.visitor().http1(host).await;
+        visitor.request("GET", path, host, "").await;
+        assert_eq!(within("request", heard.recv()).await, Some("asked"));
+        if path == "/behind" {
+            assert_eq!(visitor.head().await.status, 200);
+            assert_eq!(visitor.chunk().await.unwrap(), b"first");
+        }
+        drop(visitor);
+        assert_eq!(within("reset", heard.recv()).await, Some("reset"), "{path}");
+    }
 }
 
 #[tokio::test]
