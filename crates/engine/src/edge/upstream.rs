@@ -173,7 +173,7 @@ impl Upstreams {
         }
         while let Some((mut io, _)) = waiting.http1.pop() {
             self.idle = self.idle.saturating_sub(1);
-            if io.is_quiet() {
+            if may_go_on(&mut io) {
                 return Some(Connection::Http1(io));
             }
         }
@@ -258,6 +258,15 @@ impl Upstreams {
         self.idle = self.idle.saturating_sub(out.len());
         out
     }
+}
+
+/// Whether a connection that has waited may be used again. While the speed of its tunnel is used
+/// up, a read would say nothing about it.
+fn may_go_on(io: &mut Http1) -> bool {
+    io.io.shaped().hold_back(false);
+    let is_quiet = io.is_quiet();
+    io.io.shaped().hold_back(true);
+    is_quiet
 }
 
 /// Gets a connection for a request of a visitor at `source`: one that waits, unless `fresh`, or a
@@ -539,6 +548,13 @@ impl UpIo {
         match self {
             Self::Plain(stream) => stream.get_ref(),
             Self::Tls(stream) => stream.get_ref().0.get_ref(),
+        }
+    }
+
+    fn shaped(&mut self) -> &mut Shaped<TunnelStream> {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_mut().0,
         }
     }
 

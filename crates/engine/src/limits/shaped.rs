@@ -26,6 +26,8 @@ pub(crate) struct Shaped<S> {
     io: S,
     /// `None`: there are no limits here, and will be none.
     lanes: Option<Box<Lanes>>,
+    /// Whether the limits hold now.
+    held_back: bool,
 }
 
 #[derive(Debug)]
@@ -78,7 +80,17 @@ impl<S> Shaped<S> {
                 down: Lane::default(),
             })
         });
-        Self { io, lanes }
+        Self {
+            io,
+            lanes,
+            held_back: true,
+        }
+    }
+
+    /// Whether the limits hold from now on, as they do from the beginning: a look at what waits
+    /// here must not be told to wait itself.
+    pub(crate) fn hold_back(&mut self, held_back: bool) {
+        self.held_back = held_back;
     }
 
     /// The stream itself.
@@ -193,8 +205,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Shaped<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { io, lanes } = self.get_mut();
-        let Some(lanes) = lanes else {
+        let Self {
+            io,
+            lanes,
+            held_back,
+        } = self.get_mut();
+        let Some(lanes) = lanes.as_mut().filter(|_| *held_back) else {
             return Pin::new(io).poll_read(cx, buf);
         };
         let most = buf.remaining();
@@ -220,8 +236,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Shaped<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let Self { io, lanes } = self.get_mut();
-        let Some(lanes) = lanes else {
+        let Self {
+            io,
+            lanes,
+            held_back,
+        } = self.get_mut();
+        let Some(lanes) = lanes.as_mut().filter(|_| *held_back) else {
             return Pin::new(io).poll_write(cx, buf);
         };
         if buf.is_empty() {
@@ -254,6 +274,7 @@ mod tests {
 
     use super::*;
     use crate::directory::Directory;
+    use crate::edge::Buffered;
 
     const RATE: u64 = 100_000;
 
@@ -386,5 +407,32 @@ mod tests {
         drop(waiting);
         let time = time_to_read(&mut stream, 100_000).await;
         assert!(time < Duration::from_millis(1500), "{time:?}");
+    }
+
+    /// What waits on a stream is seen while nothing may pass, or a connection that has ended
+    /// would be used again.
+    #[tokio::test(start_paused = true)]
+    async fn a_look_at_a_stream_sees_what_the_speed_holds_back() {
+        let project = project(limits(Some(RATE), None));
+        let tunnel = Arc::default();
+        let mut busy = endless(&project, &tunnel);
+        busy.read_exact(&mut vec![0; 100_000]).await.unwrap();
+        let look = |stream: Shaped<DuplexStream>| {
+            let mut stream = Buffered::new(stream);
+            let shaped = stream.is_quiet();
+            stream.io.hold_back(false);
+            let free = stream.is_quiet();
+            stream.io.hold_back(true);
+            (shaped, free)
+        };
+        let (near, far) = duplex(64);
+        assert_eq!(look(Shaped::with(near, &tunnel, &project)), (true, true));
+        drop(far);
+        let (near, far) = duplex(64);
+        drop(far);
+        assert_eq!(look(Shaped::with(near, &tunnel, &project)), (true, false));
+        let (near, mut far) = duplex(64);
+        far.write_all(b"unasked").await.unwrap();
+        assert_eq!(look(Shaped::with(near, &tunnel, &project)), (true, false));
     }
 }
