@@ -53,6 +53,12 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http
         )
         .await;
     };
+    // The service's own interim answers are not to be had from the library, so the edge asks for
+    // the body. Where the connection has gone already there is nobody to take it.
+    let awaited = request.expects_continue && !upload.is_whole() && visitor.io.unread().is_empty();
+    if awaited && send.ready().await.is_ok() && visitor.ask_for_body().await.is_err() {
+        return Next::Abort;
+    }
     let period = Patience::of(&visitor.worker.core.config);
     let answering = async {
         send.ready().await?;

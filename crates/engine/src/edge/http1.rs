@@ -1,6 +1,7 @@
 //! HTTP/1.1 visitors: one task a connection, one request after another.
 
 use std::future::poll_fn;
+use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -75,6 +76,7 @@ pub(super) struct Arrived {
     pub(super) body: BodyLength,
     pub(super) down: Downward,
     is_head: bool,
+    expects_continue: bool,
     pub(super) record: Record,
 }
 
@@ -155,6 +157,7 @@ impl Visitor {
                         body: head.body,
                         down,
                         is_head,
+                        expects_continue: head.expect_continue,
                         record,
                     },
                     head_len,
@@ -176,6 +179,7 @@ impl Visitor {
                         body,
                         down,
                         is_head: false,
+                        expects_continue: false,
                         record,
                     },
                     0,
@@ -192,6 +196,7 @@ impl Visitor {
             body,
             down,
             is_head,
+            expects_continue,
             record,
         } = arrived;
         match verdict {
@@ -200,6 +205,7 @@ impl Visitor {
                     forward,
                     body,
                     down,
+                    expects_continue,
                     record,
                 };
                 if request.forward.terminal.is_some() {
@@ -242,15 +248,27 @@ impl Visitor {
         keep_alive: bool,
     ) -> Next {
         let bytes = answer.to_http1(is_head, !keep_alive);
+        match self.write(&bytes).await {
+            Ok(()) if keep_alive => Next::Request,
+            Ok(()) => Next::Close,
+            Err(_) => Next::Abort,
+        }
+    }
+
+    /// Asks for the body of a request whose visitor waits until it is wanted.
+    ///
+    /// # Errors
+    /// The visitor has gone.
+    pub(super) async fn ask_for_body(&mut self) -> io::Result<()> {
+        self.write(b"HTTP/1.1 100 Continue\r\n\r\n").await
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let writing = async {
-            self.io.io.write_all(&bytes).await?;
+            self.io.io.write_all(bytes).await?;
             self.io.io.flush().await
         };
-        match timeout(HEAD_DEADLINE, writing).await {
-            Ok(Ok(())) if keep_alive => Next::Request,
-            Ok(Ok(())) => Next::Close,
-            Ok(Err(_)) | Err(_) => Next::Abort,
-        }
+        timeout(HEAD_DEADLINE, writing).await?
     }
 }
 
@@ -273,5 +291,7 @@ pub(super) struct Request {
     pub(super) forward: Forward,
     pub(super) body: BodyLength,
     pub(super) down: Downward,
+    /// The visitor may wait with its body until it is asked for (RFC 9110, 10.1.1).
+    pub(super) expects_continue: bool,
     pub(super) record: Record,
 }

@@ -125,6 +125,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
         forward,
         body,
         down,
+        expects_continue,
         record,
     } = request;
     let opener = Opener::of(
@@ -144,6 +145,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
                 forward,
                 body,
                 down,
+                expects_continue,
                 record,
             };
             return refuse(visitor, request, &problem).await;

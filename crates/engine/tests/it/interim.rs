@@ -1,6 +1,6 @@
 //! Interim answers and what they lead to.
 
-use testing::{Gate, Report, ScriptedUpstream, Step, TestEngine};
+use testing::{Gate, Report, ScriptedUpstream, Step, TestEngine, Upstream};
 
 #[tokio::test]
 async fn a_body_that_waits_for_continue_is_asked_for() {
@@ -60,6 +60,40 @@ async fn a_service_can_refuse_a_body_that_waits_for_continue() {
     assert_eq!(head.status, 401);
     assert_eq!(visitor.body(head).await.text(), "no");
     upstream.head().await;
+}
+
+/// A service that speaks HTTP/2 need not, so the edge does.
+#[tokio::test]
+async fn a_body_for_an_http_2_service_that_waits_for_continue_is_asked_for() {
+    let engine = TestEngine::start().await;
+    let service = Upstream::h2c().await;
+    let tunnel = engine.publish_h2c(service.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    let fields = "Content-Length: 4\r\nExpect: 100-continue\r\n";
+    visitor.request("PUT", "/", host, fields).await;
+    assert_eq!(visitor.head().await.status, 100);
+    visitor.send("body").await;
+    let answer = visitor.answer().await;
+    assert_eq!(
+        (answer.status, &answer.json()["body"]),
+        (200, &"body".into())
+    );
+
+    // None where the body is there already, and none to an older client (RFC 9110, 10.1.1).
+    for version in ["1.1", "1.0"] {
+        let head = format!("PUT / HTTP/{version}\r\nHost: {host}\r\n{fields}\r\n");
+        let mut visitor = engine.visitor().http1(host).await;
+        if version == "1.1" {
+            visitor.send(head + "body").await;
+        } else {
+            visitor.send(head).await;
+            visitor.send("body").await;
+        }
+        let head = visitor.head().await;
+        assert_eq!(head.status, 200, "{version}");
+        assert_eq!(visitor.body(head).await.json()["body"], "body");
+    }
 }
 
 #[tokio::test]
