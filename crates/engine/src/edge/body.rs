@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -39,17 +39,28 @@ pub(crate) struct Counted {
     moved: Moved,
 }
 
-/// The count of a [`Counted`] body, in bytes.
+/// How far a [`Counted`] body is.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Moved(Arc<AtomicU64>);
+pub(crate) struct Moved(Arc<Count>);
+
+#[derive(Debug, Default)]
+struct Count {
+    bytes: AtomicU64,
+    broken: AtomicBool,
+}
 
 impl Moved {
     /// Whatever its rate: gRPC sends a message when there is one.
     pub(super) fn progress(&self) -> Progress {
         Progress {
-            moved: self.0.load(Ordering::Relaxed),
+            moved: self.0.bytes.load(Ordering::Relaxed),
             is_timed: false,
         }
+    }
+
+    /// The visitor broke it off.
+    pub(super) fn is_broken(&self) -> bool {
+        self.0.broken.load(Ordering::Relaxed)
     }
 }
 
@@ -73,9 +84,14 @@ impl Body for Counted {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame {
-            let bytes = frame.data_ref().map_or(1, |data| data.len() as u64);
-            self.moved.0.fetch_add(bytes, Ordering::Relaxed);
+        let count = &self.moved.0;
+        match &frame {
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(1, |data| data.len() as u64);
+                count.bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
+            Some(Err(_)) => count.broken.store(true, Ordering::Relaxed),
+            None => {}
         }
         Poll::Ready(frame)
     }

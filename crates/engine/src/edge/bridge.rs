@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
-use http1::{BodyReader, BodyState, FieldKind};
+use http1::{BodyLength, BodyReader, BodyState, FieldKind};
 use hyper::body::Incoming;
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc;
@@ -17,6 +17,7 @@ use types::problem::Problem;
 
 use super::body::{Counted, Piece, UpBody};
 use super::copy::Framing;
+use super::exchange::Ended;
 use super::forwarding::add_field;
 use super::http1::{Next, Request, Visitor};
 use super::patience::{Patience, patience};
@@ -27,37 +28,37 @@ use super::upstream::{self, Http2};
 /// Pieces of a body between the two tasks. One: what the service does not take is not read.
 const PIECES: usize = 1;
 
-/// Serves one request to its end.
-pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http2) -> Next {
+/// Serves one request, which was `begun` some time ago.
+pub(super) async fn run(
+    visitor: &mut Visitor,
+    request: &mut Request,
+    http2: Http2,
+    begun: Instant,
+) -> Ended {
     let Http2 { mut send, turn } = http2;
     let reader = BodyReader::from(request.body);
-    let (body, mut upload) = if reader.is_done() {
-        (UpBody::Empty, Up::Whole)
-    } else {
+    let has_body = !reader.is_done();
+    let (body, mut upload) = if has_body {
         let (sender, receiver) = mpsc::channel(PIECES);
         let upload = Upload {
             reader,
             sender: PollSender::new(sender),
         };
         (UpBody::Http1(receiver), Up::Sending(upload))
+    } else {
+        (UpBody::Empty, Up::Whole)
     };
     let forward = &request.forward;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
     let (body, moved) = Counted::new(body);
     let Some(outgoing) = translate::request(&forward.head, tls, forward.trailers, body) else {
-        return refuse(
-            visitor,
-            request,
-            upload.is_whole(),
-            &Problem::upstream_unreachable(),
-        )
-        .await;
+        return Ended::Refused(Problem::upstream_unreachable());
     };
     // The service's own interim answers are not to be had from the library, so the edge asks for
     // the body. Where the connection has gone already there is nobody to take it.
     let awaited = request.expects_continue && !upload.is_whole() && visitor.io.unread().is_empty();
     if awaited && send.ready().await.is_ok() && visitor.ask_for_body().await.is_err() {
-        return Next::Abort;
+        return Ended::Next(Next::Abort);
     }
     let period = Patience::of(&visitor.worker.core.config);
     let answering = async {
@@ -65,7 +66,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http
         send.send_request(outgoing).await
     };
     tokio::pin!(answering);
-    let answered = patience(Instant::now(), period, |cx| {
+    let answered = patience(begun, period, |cx| {
         let uploaded = upload.poll(cx, visitor);
         let answer = match answering.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
@@ -75,47 +76,32 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request, http2: Http
         };
         (answer, moved.progress())
     });
-    match answered.await {
+    let answered = answered.await;
+    if upload.is_whole() {
+        // Behind an answer of ours the next request can begin.
+        request.body = BodyLength::Empty;
+    }
+    match answered {
         Some(Some(Ok(response))) => {
             turn.answered();
-            respond(visitor, request, response, upload).await
+            Ended::Next(respond(visitor, request, response, upload).await)
         }
         Some(Some(Err(error))) => {
-            request.record.failed(error.to_string());
-            refuse(
-                visitor,
-                request,
-                upload.is_whole(),
-                &Problem::upstream_unreachable(),
-            )
-            .await
+            let reason = error.to_string();
+            if request.forward.idempotent && !has_body {
+                return Ended::Retry(std::mem::take(&mut request.forward.head), reason);
+            }
+            request.forward.tunnel.health.failed();
+            request.record.failed(reason);
+            Ended::Refused(Problem::upstream_unreachable())
         }
-        Some(None) => Next::Abort,
+        Some(None) => Ended::Next(Next::Abort),
         None => {
             upstream::distrust(&visitor.worker, &request.forward.tunnel, &turn);
             request.record.failed("no answer in time");
-            refuse(
-                visitor,
-                request,
-                upload.is_whole(),
-                &Problem::upstream_timeout(),
-            )
-            .await
+            Ended::Refused(Problem::upstream_timeout())
         }
     }
-}
-
-async fn refuse(
-    visitor: &mut Visitor,
-    mut request: Request,
-    whole: bool,
-    problem: &Problem,
-) -> Next {
-    let answer = request.record.answer(problem, request.forward.form);
-    let keep_alive = request.down.keep_alive && whole;
-    visitor
-        .write_answer(&answer, request.forward.is_head, keep_alive)
-        .await
 }
 
 /// How far the request's body is.
@@ -203,10 +189,11 @@ impl Upload {
 /// Sends the response, while the rest of the request still goes out.
 async fn respond(
     visitor: &mut Visitor,
-    mut request: Request,
+    request: &mut Request,
     response: Response<Incoming>,
     mut upload: Up,
 ) -> Next {
+    request.forward.tunnel.health.served();
     let record = &mut request.record;
     record.first_byte();
     record.status(response.status().as_u16());

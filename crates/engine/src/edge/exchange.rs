@@ -39,14 +39,14 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
             }
         };
         request.record.opened();
-        let upstream = match connection {
-            Connection::Http1(io) => io,
-            Connection::Http2(send) => return bridge::run(visitor, request, send).await,
+        let ended = match connection {
+            Connection::Http1(io) => {
+                let exchange = Exchange::begin(visitor, &mut request, io);
+                exchange.run(begun).await
+            }
+            Connection::Http2(http2) => bridge::run(visitor, &mut request, http2, begun).await,
         };
-        match Exchange::begin(visitor, &mut request, upstream)
-            .run(begun)
-            .await
-        {
+        match ended {
             Ended::Next(next) => return next,
             Ended::Upgraded(upstream, head) => {
                 return upgrade::run(visitor, request, upstream, head).await;
@@ -60,7 +60,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
                     return refuse(visitor, request, &Problem::upstream_unreachable()).await;
                 }
             }
-            Ended::Retry(whole) => {
+            Ended::Retry(whole, reason) => {
                 request.forward.head = whole;
                 request.body = http1::BodyLength::Empty;
                 // Once: a second failure is not chance, and another agent's turn.
@@ -69,6 +69,7 @@ pub(super) async fn run(visitor: &mut Visitor, mut request: Request) -> Next {
                 } else if request.turn_elsewhere(&visitor.worker) {
                     fresh = false;
                 } else {
+                    request.record.failed(reason);
                     return refuse(visitor, request, &Problem::upstream_unreachable()).await;
                 }
             }
@@ -136,15 +137,16 @@ enum Up {
     Broken,
 }
 
-enum Ended {
+/// How a request ended on one connection to a service.
+pub(super) enum Ended {
     Next(Next),
     Upgraded(Http1, Vec<u8>),
     Refused(Problem),
     /// The agent says that no service got the request, of which this is all; and why.
     Untouched(Vec<u8>, String),
     /// The connection ended before it brought anything, and the request may be sent again: this
-    /// is all of it.
-    Retry(Vec<u8>),
+    /// is all of it. And how the connection ended.
+    Retry(Vec<u8>, String),
 }
 
 /// What came of waiting for a response head.
@@ -234,7 +236,7 @@ impl<'v> Exchange<'v> {
             && self.request.forward.idempotent
             && let Some(whole) = self.up.into_whole()
         {
-            return Ended::Retry(whole);
+            return Ended::Retry(whole, reason);
         }
         self.request.record.failed(reason);
         Ended::Refused(Problem::upstream_unreachable())

@@ -31,7 +31,7 @@ use super::plan::Forward;
 use super::raw;
 use super::record::{Outcome, Record};
 use super::translate;
-use super::upstream::{self, Connection, Http1, Http2};
+use super::upstream::{self, Connection, Http1, Http2, Turn};
 use crate::agents::random_bytes;
 use crate::core::Worker;
 
@@ -62,9 +62,26 @@ pub(super) async fn run(
         record.opened();
         let mut upstream = match connection {
             Connection::Http1(io) => io,
-            Connection::Http2(send) => {
+            Connection::Http2(http2) => {
                 let body = upload.body.take();
-                return through_http2(worker, forward, body, send, begun, record).await;
+                let again = forward.idempotent && body.is_none();
+                let asked = ask_http2(worker, &forward, body, http2, begun, &mut record).await;
+                let reason = match asked {
+                    Ok((response, turn)) => return pass(&forward, response, turn, record),
+                    Err(NoHead::Refused(problem)) => return refuse(&forward, record, &problem),
+                    Err(NoHead::Broken(reason)) => reason,
+                };
+                if again && !fresh {
+                    fresh = true;
+                    continue;
+                }
+                if again && forward.turn_elsewhere(&worker.core, &mut record) {
+                    fresh = false;
+                    continue;
+                }
+                forward.tunnel.health.failed();
+                record.failed(reason);
+                return refuse(&forward, record, &Problem::upstream_unreachable());
             }
         };
         let mut awaited = Awaited::new(forward.is_head);
@@ -119,20 +136,27 @@ fn refuse(forward: &Forward, mut record: Record, problem: &Problem) -> Response<
     refusal(record.answer(problem, forward.form), forward.is_head)
 }
 
+/// Why there is no head of an answer over HTTP/2.
+enum NoHead {
+    /// The service broke off, in its own words.
+    Broken(String),
+    Refused(Problem),
+}
+
 /// Both ends speak HTTP/2: heads are translated once, bodies pass as they are.
-async fn through_http2(
+async fn ask_http2(
     worker: &Worker,
-    forward: Forward,
+    forward: &Forward,
     body: Option<Incoming>,
     http2: Http2,
     begun: Instant,
-    mut record: Record,
-) -> Response<DownBody> {
+    record: &mut Record,
+) -> Result<(Response<Incoming>, Turn), NoHead> {
     let Http2 { mut send, turn } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
     let (body, moved) = Counted::new(body.map_or(UpBody::Empty, UpBody::Http2));
     let Some(request) = translate::request(&forward.head, tls, forward.trailers, body) else {
-        return refuse(&forward, record, &Problem::upstream_unreachable());
+        return Err(NoHead::Refused(Problem::upstream_unreachable()));
     };
     let answering = async {
         send.ready().await?;
@@ -146,34 +170,43 @@ async fn through_http2(
     match answering.await {
         Some(Ok(response)) => {
             turn.answered();
-            record.first_byte();
-            record.status(response.status().as_u16());
-            if response.body().is_end_stream() {
-                record.ended(Outcome::Served);
-            }
-            let (mut parts, body) = response.into_parts();
-            translate::strip_response_fields(&mut parts.headers);
-            add_timing(forward.timing, &record, &mut parts.headers);
-            Response::from_parts(
-                parts,
-                DownBody::Http2(Box::new(PassedBody {
-                    body,
-                    record,
-                    bytes: 0,
-                    _turn: turn,
-                })),
-            )
+            Ok((response, turn))
         }
-        Some(Err(error)) => {
-            record.failed(error.to_string());
-            refuse(&forward, record, &Problem::upstream_unreachable())
-        }
+        Some(Err(_)) if moved.is_broken() => Err(NoHead::Refused(Problem::conflict())),
+        Some(Err(error)) => Err(NoHead::Broken(error.to_string())),
         None => {
             upstream::distrust(worker, &forward.tunnel, &turn);
             record.failed("no answer in time");
-            refuse(&forward, record, &Problem::upstream_timeout())
+            Err(NoHead::Refused(Problem::upstream_timeout()))
         }
     }
+}
+
+/// Hands on the response of a service that speaks HTTP/2.
+fn pass(
+    forward: &Forward,
+    response: Response<Incoming>,
+    turn: Turn,
+    mut record: Record,
+) -> Response<DownBody> {
+    forward.tunnel.health.served();
+    record.first_byte();
+    record.status(response.status().as_u16());
+    if response.body().is_end_stream() {
+        record.ended(Outcome::Served);
+    }
+    let (mut parts, body) = response.into_parts();
+    translate::strip_response_fields(&mut parts.headers);
+    add_timing(forward.timing, &record, &mut parts.headers);
+    Response::from_parts(
+        parts,
+        DownBody::Http2(Box::new(PassedBody {
+            body,
+            record,
+            bytes: 0,
+            _turn: turn,
+        })),
+    )
 }
 
 /// Serves an extended CONNECT (RFC 8441): an upgrade towards the service, a stream towards the

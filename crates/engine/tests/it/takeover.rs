@@ -1,12 +1,19 @@
 //! Identity, names, take-over: who holds a name, and what becomes of the one who held it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use client::agent::AgentStatus;
 use client::tunnel::Closed;
 use client::{Agent, Properties, RefusalKind, Status, Target};
 use engine::clock::ManualClock;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use testing::{EventSource, RawVisitor, TestEngine, TestTunnel, Upstream, within};
@@ -50,6 +57,20 @@ async fn named_service(name: &'static str) -> Upstream {
         );
         stream.write_all(answer.as_bytes()).await.ok();
         stream.shutdown().await.ok();
+    })
+    .await
+}
+
+/// The same over HTTP/2.
+async fn named_h2c_service(name: &'static str) -> Upstream {
+    Upstream::start(move |stream, _| async move {
+        let service = service_fn(move |_: Request<Incoming>| async move {
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(name)))
+        });
+        hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .serve_connection(TokioIo::new(stream), service)
+            .await
+            .ok();
     })
     .await
 }
@@ -425,11 +446,26 @@ async fn expect(visitor: &mut RawVisitor, event: &str) {
 /// service is down.
 #[tokio::test]
 async fn agents_that_share_a_name_serve_it_together() {
-    let engine = TestEngine::start().await;
     let services = (named_service("one").await, named_service("two").await);
+    serve_it_together(None, services).await;
+}
+
+#[tokio::test]
+async fn agents_of_http_2_services_that_share_a_name_serve_it_together() {
+    let services = (
+        named_h2c_service("one").await,
+        named_h2c_service("two").await,
+    );
+    serve_it_together(Some("h2c"), services).await;
+}
+
+/// Services `one` and `two` have the same name, and the first of them dies.
+async fn serve_it_together(http_version: Option<&str>, services: (Upstream, Upstream)) {
+    let engine = TestEngine::start().await;
     let asked = || Properties {
         name: Some("web".to_owned()),
         share: Some(true),
+        http_version: http_version.map(str::to_owned),
         ..Properties::http()
     };
     let one = engine.publish_as(asked(), services.0.addr()).await;
@@ -455,6 +491,41 @@ async fn agents_that_share_a_name_serve_it_together() {
     }
     one.close().await;
     assert_eq!(get(&engine, two.hostname()).await, of("two"));
+}
+
+/// What must not be sent twice goes to the service that is well, once the other has failed.
+#[tokio::test]
+async fn an_http_2_service_that_failed_is_not_asked_again_at_once() {
+    let engine = TestEngine::start().await;
+    let (well, dead) = (
+        named_h2c_service("well").await,
+        named_h2c_service("dead").await,
+    );
+    let asked = || Properties {
+        name: Some("web".to_owned()),
+        share: Some(true),
+        http_version: Some("h2c".to_owned()),
+        ..Properties::http()
+    };
+    let tunnel = engine.publish_as(asked(), well.addr()).await;
+    let _other = engine.publish_as(asked(), dead.addr()).await;
+    drop(dead);
+    let host = tunnel.hostname();
+    let mut failed = [0, 0];
+    for _ in 0..8 {
+        let mut visitor = engine.visitor().http1(host).await;
+        visitor
+            .request("POST", "/", host, "Content-Length: 4\r\n")
+            .await;
+        visitor.send("body").await;
+        failed[0] += usize::from(visitor.answer().await.status == 502);
+        let request = Request::post(format!("https://{host}/"))
+            .body(testing::H2Visitor::full("body"))
+            .unwrap();
+        let answer = engine.visitor().h2(host).await.send(request).await.unwrap();
+        failed[1] += usize::from(answer.status().as_u16() == 502);
+    }
+    assert!(failed[0] + failed[1] <= 1, "{failed:?}");
 }
 
 /// A visitor whose token reaches one of the tunnels is not served by the other when that one is
@@ -489,7 +560,7 @@ async fn a_boundary_reaches_each_tunnel_of_a_shared_name_or_not() {
             visitor.request("GET", "/", host, &bearer).await;
             statuses.insert(visitor.answer().await.status);
             let mut visitor = engine.visitor().h2(host).await;
-            let request = hyper::Request::get(format!("https://{host}/"))
+            let request = Request::get(format!("https://{host}/"))
                 .header("authorization", format!("Bearer {token}"))
                 .body(testing::H2Visitor::empty());
             let response = visitor.send(request.unwrap()).await.unwrap();
