@@ -45,6 +45,7 @@ pub(crate) struct Moved(Arc<Count>);
 
 #[derive(Debug, Default)]
 struct Count {
+    frames: AtomicU64,
     bytes: AtomicU64,
     broken: AtomicBool,
 }
@@ -53,9 +54,13 @@ impl Moved {
     /// Whatever its rate: gRPC sends a message when there is one.
     pub(super) fn progress(&self) -> Progress {
         Progress {
-            moved: self.0.bytes.load(Ordering::Relaxed),
+            moved: self.0.frames.load(Ordering::Relaxed),
             is_timed: false,
         }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// The visitor broke it off.
@@ -87,7 +92,8 @@ impl Body for Counted {
         let count = &self.moved.0;
         match &frame {
             Some(Ok(frame)) => {
-                let bytes = frame.data_ref().map_or(1, |data| data.len() as u64);
+                let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+                count.frames.fetch_add(1, Ordering::Relaxed);
                 count.bytes.fetch_add(bytes, Ordering::Relaxed);
             }
             Some(Err(_)) => count.broken.store(true, Ordering::Relaxed),

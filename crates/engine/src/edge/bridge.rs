@@ -54,6 +54,7 @@ pub(super) async fn run(
     let Some(outgoing) = translate::request(&forward.head, tls, forward.trailers, body) else {
         return Ended::Refused(Problem::upstream_unreachable());
     };
+    request.record.sends(moved.clone());
     // The service's own interim answers are not to be had from the library, so the edge asks for
     // the body. Where the connection has gone already there is nobody to take it.
     let awaited = request.expects_continue && !upload.is_whole() && visitor.io.unread().is_empty();
@@ -74,6 +75,7 @@ pub(super) async fn run(
             Poll::Pending if upload.poll_hang_up(cx, visitor).is_ready() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         };
+        request.record.bytes_back(0);
         (answer, moved.progress())
     });
     let answered = answered.await;
@@ -220,7 +222,7 @@ async fn respond(
         // One that breaks off its request still gets the answer that is under way.
         upload.poll(cx, visitor).ok();
         let polled = download.poll(cx, &mut visitor.io.io, &mut written);
-        record.bytes(0, written);
+        record.bytes_back(written);
         if polled.is_pending() && upload.poll_hang_up(cx, visitor).is_ready() {
             return Poll::Ready(Err(Broken::Visitor));
         }

@@ -192,6 +192,7 @@ impl<'v> Exchange<'v> {
         let period = Patience::of(&self.visitor.worker.core.config);
         let waiting = patience(begun, period, |cx| {
             let answer = self.poll_answer(cx);
+            self.request.record.bytes(self.up.written(), 0);
             let progress = Progress {
                 moved: self.up.written(),
                 is_timed: self.up_state == Up::Sending && !self.up.waits_for_sink(),

@@ -14,6 +14,7 @@ use types::problem::Problem;
 use types::tunnel::{Country, Tunnel};
 
 use super::answer::Answer;
+use super::body::Moved;
 use super::form::Form;
 use super::hold::{Cut, Hold};
 use super::idle::{Activity, Occupied};
@@ -40,6 +41,8 @@ pub(crate) struct Record {
     place: Option<Place>,
     /// The visit keeps its connection from being idle.
     occupied: Option<Occupied>,
+    /// What goes to the service, where another task sends it.
+    sent: Option<Moved>,
     /// When the stream to the service was there.
     opened: Option<Duration>,
     first_byte: Option<Duration>,
@@ -171,6 +174,7 @@ impl Record {
             hold: None,
             place: None,
             occupied: None,
+            sent: None,
             opened: None,
             first_byte: None,
         }
@@ -345,6 +349,18 @@ impl Record {
         }
     }
 
+    /// The body of the request goes to the service by another task, which counts it here.
+    pub(crate) fn sends(&mut self, moved: Moved) {
+        self.sent = Some(moved);
+    }
+
+    /// As [`Self::bytes`], with what another task [sends](Self::sends).
+    pub(crate) fn bytes_back(&mut self, to_visitor: u64) {
+        let sent = self.sent.as_ref().map_or(0, Moved::bytes);
+        // The request may have gone by two ways, one after the other.
+        self.bytes(self.line.bytes_in.max(sent), to_visitor);
+    }
+
     /// Tells the platform of a visit that is over after `total`, where it was one to a project.
     fn report(&mut self, total: Duration) {
         let core = &self.worker.core;
@@ -432,6 +448,8 @@ impl Drop for Record {
         if self.forgotten {
             return;
         }
+        // The other task may have come further since it was looked at.
+        self.bytes_back(self.line.bytes_out);
         let total = self.begun.elapsed();
         let metrics = &self.worker.core.metrics;
         metrics.visit_ended(

@@ -87,6 +87,7 @@ pub(super) async fn run(
         let mut awaited = Awaited::new(forward.is_head);
         let answering = patience(begun, period, |cx| {
             let answer = awaited.poll(cx, &mut upload, &mut upstream);
+            record.bytes(upload.written, 0);
             let progress = Progress {
                 moved: upload.written,
                 is_timed: upload.waits_for_visitor(),
@@ -164,7 +165,9 @@ async fn ask_http2(
     };
     tokio::pin!(answering);
     let period = Patience::of(&worker.core.config);
+    record.sends(moved.clone());
     let answering = patience(begun, period, |cx| {
+        record.bytes_back(0);
         (answering.as_mut().poll(cx), moved.progress())
     });
     match answering.await {

@@ -1,9 +1,15 @@
 //! The access log: what a record says, and what it never says.
 
+use bytes::Bytes;
 use client::Properties;
+use futures_util::StreamExt;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
 use serde_json::{Value, json};
-use testing::{TestEngine, Upstream, within};
+use testing::{H2Visitor, ScriptedUpstream, Step, TestEngine, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use crate::support::{READ, STREAMS};
 use crate::wired;
@@ -185,4 +191,105 @@ async fn each_dial_leaves_one_record_with_the_rule_that_decided() {
     said.sort_unstable();
     expected.sort_unstable();
     assert_eq!(said, expected);
+}
+
+/// Bytes of a body in the tests below.
+const SENT: usize = 200_000;
+
+/// A service that speaks HTTP/2, tells when it has got so much of a body, and never answers.
+async fn takes_and_tells(told: mpsc::UnboundedSender<()>) -> Upstream {
+    Upstream::start(move |stream, _| {
+        let told = told.clone();
+        async move {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            let mut requests = JoinSet::new();
+            while let Some(Ok((request, answer))) = connection.accept().await {
+                let told = told.clone();
+                requests.spawn(async move {
+                    let mut body = request.into_body();
+                    let mut seen = 0;
+                    while let Some(Ok(data)) = body.data().await {
+                        seen += data.len();
+                        body.flow_control().release_capacity(data.len()).unwrap();
+                        if seen == SENT {
+                            told.send(()).ok();
+                        }
+                    }
+                    drop(answer);
+                });
+            }
+        }
+    })
+    .await
+}
+
+/// Sends a part of a body, and leaves once the service has got it.
+async fn leave_in_the_middle(engine: &TestEngine, host: &str, got: impl AsyncFn()) {
+    let length = SENT + 1;
+    let mut visitor = engine.visitor().http1(host).await;
+    let field = format!("Content-Length: {length}\r\n");
+    visitor.request("POST", "/http1", host, &field).await;
+    visitor.send(vec![7; SENT]).await;
+    got().await;
+    drop(visitor);
+
+    let (frames, mut body) = mpsc::unbounded_channel();
+    frames
+        .send(Frame::data(Bytes::from(vec![7; SENT])))
+        .unwrap();
+    let body = futures_util::stream::poll_fn(move |cx| body.poll_recv(cx)).map(Ok);
+    let request = hyper::Request::post(format!("https://{host}/h2"))
+        .header("content-length", length)
+        .body(StreamBody::new(body).boxed_unsync());
+    let mut visitor = engine.visitor().h2(host).await;
+    let answer = tokio::spawn(async move { visitor.send(request.unwrap()).await });
+    got().await;
+    answer.abort();
+}
+
+/// What a service has got is counted, whichever version it came in and whatever becomes of it.
+#[tokio::test]
+async fn bytes_to_a_service_are_written_down_with_an_answer_and_without() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("access.log");
+    let engine = TestEngine::start_with(&format!("access_log: {{path: {log:?}}}\n")).await;
+    let answers = Upstream::h2c().await;
+    let answers = engine.publish_h2c(answers.addr()).await;
+    let host = answers.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    let field = format!("Content-Length: {SENT}\r\n");
+    visitor.request("POST", "/http1", host, &field).await;
+    visitor.send(vec![b'7'; SENT]).await;
+    assert_eq!(visitor.answer().await.status, 200);
+    let request = hyper::Request::post(format!("https://{host}/h2"))
+        .body(H2Visitor::full(vec![b'7'; SENT]))
+        .unwrap();
+    let answer = engine.visitor().h2(host).await.send(request).await;
+    assert!(H2Visitor::collect(answer.unwrap()).await.whole);
+
+    let (told, heard) = mpsc::unbounded_channel();
+    let takes = takes_and_tells(told).await;
+    let tunnel = engine.publish_h2c(takes.addr()).await;
+    let heard = tokio::sync::Mutex::new(heard);
+    let got = async || within("the body", heard.lock().await.recv()).await.unwrap();
+    leave_in_the_middle(&engine, tunnel.hostname(), got).await;
+    let script = vec![Step::ReadHead, Step::ReadBytes(SENT), Step::Hold];
+    let takes = ScriptedUpstream::start(move |_| script.clone()).await;
+    let tunnel = engine.publish(takes.addr()).await;
+    let got = async || {
+        takes.head().await;
+        takes.report().await;
+    };
+    leave_in_the_middle(&engine, tunnel.hostname(), got).await;
+
+    engine.stop().await;
+    let text = std::fs::read_to_string(log).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let records: Vec<Value> = records.collect();
+    assert_eq!(records.len(), 6, "{text}");
+    for record in records {
+        // The head is counted where it is written in HTTP/1.1.
+        let bytes = record["bytes_in"].as_u64().unwrap();
+        assert!((200_000..201_000).contains(&bytes), "{record}");
+    }
 }

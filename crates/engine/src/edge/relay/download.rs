@@ -294,7 +294,7 @@ impl DownBody {
                     ..
                 } = &mut **passed;
                 if record.poll_cut(cx).is_ready() {
-                    record.bytes(0, *bytes);
+                    record.bytes_back(*bytes);
                     return Poll::Ready(Some(Err(io::ErrorKind::PermissionDenied.into())));
                 }
                 let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
@@ -309,7 +309,7 @@ impl DownBody {
                     Some(Err(error)) => record.failed(error.to_string()),
                     None => record.ended(Outcome::Served),
                 }
-                record.bytes(0, *bytes);
+                record.bytes_back(*bytes);
                 Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
             }
         }

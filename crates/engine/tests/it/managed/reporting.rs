@@ -7,7 +7,7 @@ use client::Properties;
 use engine::clock::ManualClock;
 use jiff::Timestamp;
 use serde_json::json;
-use testing::{FakePlatform, RawVisitor, TestEngine, Upstream, within};
+use testing::{FakePlatform, H2Visitor, RawVisitor, TestEngine, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{A, Two, publish, visit};
@@ -166,6 +166,39 @@ async fn usage_is_told_while_a_long_stream_runs_and_adds_up() {
     assert_eq!(sum(|usage| usage.failed_streams), 0);
     assert_eq!(sum(|usage| usage.upstream_bytes), 200_000);
     assert_eq!(sum(|usage| usage.downstream_bytes), 200_000);
+}
+
+/// What the library sends in its own task is metered like the rest.
+#[tokio::test]
+async fn usage_of_uploads_to_an_http_2_service_adds_up() {
+    const SENT: usize = 200_000;
+    let Two { platform, ann, .. } = Two::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let service = Upstream::h2c().await;
+    let agent = engine.agent_at(A, &ann).await;
+    let h2c = Properties {
+        http_version: Some("h2c".to_owned()),
+        ..Properties::http()
+    };
+    let tunnel = publish(agent, h2c, &service).await;
+    let host = tunnel.hostname();
+    let body = vec![b'7'; SENT];
+    let mut visitor = engine.visitor().http1(host).await;
+    let length = format!("Content-Length: {SENT}\r\n");
+    visitor.request("POST", "/mirror", host, &length).await;
+    let mirrored = visitor.exchange(&body).await;
+    assert_eq!(mirrored.body.len(), SENT);
+    let request = hyper::Request::post(format!("https://{host}/mirror"));
+    let request = request.body(H2Visitor::full(body)).unwrap();
+    let answer = engine.visitor().h2(host).await.send(request).await;
+    let mirrored = H2Visitor::collect(answer.unwrap()).await;
+    assert_eq!(mirrored.body.len(), SENT);
+    engine.stop().await;
+    let sent: u64 = usage(&platform)
+        .iter()
+        .map(|usage| usage.upstream_bytes)
+        .sum();
+    assert_eq!(sent, 2 * SENT as u64);
 }
 
 #[tokio::test]
