@@ -250,7 +250,10 @@ pub(super) async fn upgrade(
             record.failed("the service did not answer the upgrade");
             return refuse(&forward, record, &Problem::upstream_unreachable());
         }
-        Err(_) => return refuse(&forward, record, &Problem::upstream_timeout()),
+        Err(_) => {
+            record.failed("no answer in time");
+            return refuse(&forward, record, &Problem::upstream_timeout());
+        }
     };
     if !answer.changed {
         // Not an upgrade: the service's own answer, which the visitor gets like any other.

@@ -293,3 +293,37 @@ async fn bytes_to_a_service_are_written_down_with_an_answer_and_without() {
         assert!((200_000..201_000).contains(&bytes), "{record}");
     }
 }
+
+/// A service that fails is not a visitor who left.
+#[tokio::test]
+async fn what_a_service_failed_to_answer_is_written_down_as_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("access.log");
+    let sections =
+        format!("access_log: {{path: {log:?}}}\ntimeouts: {{stream_request_seconds: 1}}\n");
+    let engine = TestEngine::start_with(&sections).await;
+    let service = ScriptedUpstream::closes_unanswered().await;
+    let tunnel = engine.publish(service.addr()).await;
+    let host = tunnel.hostname();
+    let answer = engine.visitor().http1(host).await.get("/", host).await;
+    assert_eq!(answer.status, 502);
+    let service = ScriptedUpstream::never_answers().await;
+    let tunnel = engine.publish(service.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().h2(host).await;
+    // Its answer comes behind the settings of the edge, which allow a WebSocket.
+    assert_eq!(visitor.get("/", host).await.status, 504);
+    let refused = visitor.websocket("/", host).await.unwrap_err();
+    assert_eq!(refused.as_u16(), 504);
+
+    engine.stop().await;
+    let text = std::fs::read_to_string(log).unwrap();
+    let said = text.lines().map(|line| {
+        let record: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(record["outcome"], "failed", "{record}");
+        record["reason"].as_str().unwrap().to_owned()
+    });
+    let said: Vec<_> = said.collect();
+    let late = "no answer in time";
+    assert_eq!(said, ["the service closed", late, late]);
+}
