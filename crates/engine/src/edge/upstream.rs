@@ -1,22 +1,21 @@
 //! Connections to services through their tunnels, kept for the next request.
 
+mod tls;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use types::id::TunnelId;
 use types::tunnel::HttpVersion;
@@ -313,7 +312,9 @@ pub(crate) async fn connect_http1(
 ) -> Result<Http1, ConnectError> {
     let stream = open_stream(worker, tunnel, source, Purpose::Bytes).await?;
     let io = if tunnel.view.properties.upstream_tls == Some(true) {
-        UpIo::Tls(Box::new(tls(stream, tunnel, &HTTP1_ONLY).await?))
+        UpIo::Tls(Box::new(
+            tls::connect(stream, tunnel, &tls::HTTP1_ONLY).await?,
+        ))
     } else {
         UpIo::Plain(stream)
     };
@@ -332,9 +333,9 @@ pub(super) async fn connect_raw(
     if tunnel.view.properties.upstream_tls != Some(true) {
         return Ok(UpIo::Plain(stream));
     }
-    let mut config = ClientConfig::clone(&NO_PROTOCOL);
+    let mut config = ClientConfig::clone(&tls::NO_PROTOCOL);
     config.alpn_protocols = protocol.map(<[u8]>::to_vec).into_iter().collect();
-    let stream = tls(stream, tunnel, &Arc::new(config)).await?;
+    let stream = tls::connect(stream, tunnel, &Arc::new(config)).await?;
     Ok(UpIo::Tls(Box::new(stream)))
 }
 
@@ -355,7 +356,7 @@ async fn open(
     };
     let stream = open_stream(worker, tunnel, source, purpose).await?;
     let (io, http2) = if tunnel.view.properties.upstream_tls == Some(true) {
-        let stream = tls(stream, tunnel, &EITHER).await?;
+        let stream = tls::connect(stream, tunnel, &tls::EITHER).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         (UpIo::Tls(Box::new(stream)), http2)
     } else {
@@ -443,92 +444,6 @@ async fn open_stream(
 /// another, which may lead to a service that is well.
 pub(super) fn distrust(worker: &Worker, tunnel: &LiveTunnel<Agent>, turn: &Turn) {
     worker.upstreams.lock().forget_http2(tunnel.view.id, turn);
-}
-
-async fn tls(
-    stream: Shaped<TunnelStream>,
-    tunnel: &LiveTunnel<Agent>,
-    config: &Arc<ClientConfig>,
-) -> Result<TlsStream<Shaped<TunnelStream>>, ConnectError> {
-    let name = tunnel
-        .view
-        .properties
-        .hostname
-        .as_ref()
-        .map_or("localhost", |name| name.as_str());
-    let name = ServerName::try_from(name.to_owned())
-        .map_err(|error| ConnectError::Tls(io::Error::other(error)))?;
-    let handshake = TlsConnector::from(Arc::clone(config)).connect(name, stream);
-    tokio::time::timeout(HANDSHAKE_DEADLINE, handshake)
-        .await
-        .map_err(|_| ConnectError::Deadline)?
-        .map_err(ConnectError::Tls)
-}
-
-static EITHER: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| client_config(&[b"h2", b"http/1.1"]));
-static NO_PROTOCOL: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| client_config(&[]));
-static HTTP1_ONLY: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| client_config(&[b"http/1.1"]));
-
-fn client_config(alpn: &[&[u8]]) -> Arc<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(daemon::tls::provider());
-    #[expect(
-        clippy::expect_used,
-        reason = "the provider has suites of both versions"
-    )]
-    let builder = builder
-        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-        .expect("the provider supports both versions");
-    let mut config = builder
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
-        .with_no_client_auth();
-    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-    Arc::new(config)
-}
-
-/// Accepts whatever certificate a service shows. Who the service is has been proven already: it
-/// is what the agent, authenticated by its token, chose to publish, under a name that only the
-/// agent's own network knows. Signatures are still checked, so the handshake itself is sound.
-#[derive(Debug)]
-struct AnyCertificate;
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &daemon::tls::provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &daemon::tls::provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        daemon::tls::provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
 }
 
 /// A stream to a service, with or without TLS of the service's own.
