@@ -512,7 +512,7 @@ async fn an_http_2_service_that_failed_is_not_asked_again_at_once() {
     drop(dead);
     let host = tunnel.hostname();
     let mut failed = [0, 0];
-    for _ in 0..8 {
+    for _ in 0..4 {
         let mut visitor = engine.visitor().http1(host).await;
         visitor
             .request("POST", "/", host, "Content-Length: 4\r\n")

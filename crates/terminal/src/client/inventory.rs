@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use client::{Config, Token};
 use serde::Serialize;
 use serde_json::Value;
+use types::id::{TunnelId, WebttyServerId};
 use types::webtty::Transport;
 
 use super::endpoint::{Endpoint, Url};
@@ -353,7 +354,9 @@ pub fn servers(tunnels: &[Value]) -> Vec<Server> {
 pub fn find<'a>(servers: &'a [Server], wanted: &str) -> Result<&'a Server, FindError> {
     let by_id = |server: &&Server| server.server_id == wanted || server.tunnel_id == wanted;
     let mut called: Vec<_> = servers.iter().filter(by_id).collect();
-    if called.is_empty() {
+    // Nor is one that is away anybody whose tunnel is named like it.
+    let is_id = wanted.parse::<WebttyServerId>().is_ok() || wanted.parse::<TunnelId>().is_ok();
+    if called.is_empty() && !is_id {
         called = servers
             .iter()
             .filter(|server| server.is_called(wanted))

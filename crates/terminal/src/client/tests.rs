@@ -165,11 +165,17 @@ fn a_name_means_one_server_that_is_there() {
         tunnel("tun_4", "tun_1", "online"),
         tunnel("tun_5", "moved", "offline"),
         tunnel("tun_6", "moved", "online"),
+        tunnel("tun_7", "wsv_01kdvdna00e00800000000000f", "online"),
     ]);
     let id = |wanted: &str| find(&all, wanted).map(|server| server.tunnel_id.as_str());
     assert_eq!(id("tun_2"), Ok("tun_2"));
     // An id is not taken for a name that somebody chose to look like it.
     assert_eq!(id("tun_1"), Ok("tun_1"));
+    assert_eq!(
+        id("wsv_01kdvdna00e00800000000000f").ok(),
+        None,
+        "nor one that is away"
+    );
     assert_eq!(id("moved"), Ok("tun_6"));
     assert_eq!(id("old"), Err(FindError::Offline("old".to_owned())));
     assert_eq!(id("none"), Err(FindError::Unknown("none".to_owned())));

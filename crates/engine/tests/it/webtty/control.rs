@@ -44,6 +44,9 @@ async fn en_8_control_is_asked_for_granted_and_taken_back() {
     bob.notice(NoticeKind::Granted).await;
     bob.types("bob was here\r").await;
     ann.types("and ann was not").await;
+    // What is answered comes behind that, so it was heard before control is taken back.
+    ann.send(decision(&request, true)).await;
+    ann.notice(NoticeKind::Unspecified).await;
     shell.gets("bob was here\r").await;
 
     let path = format!("/api/webtty/sessions/{id}/control-requests");
