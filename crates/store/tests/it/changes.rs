@@ -75,6 +75,7 @@ const SILENT: &[&str] = &[
     "users::confirm_totp",
     "users::insert",
     "users::link_identity",
+    "users::lock",
     "users::set_email",
     "users::set_name",
     "users::set_recovery_codes",
