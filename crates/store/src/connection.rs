@@ -153,6 +153,18 @@ impl Tx {
         })
     }
 
+    /// Locks the row that `statement` selects by `id`, on PostgreSQL: SQLite has no such words, and
+    /// one writer alone.
+    pub(crate) async fn lock(&mut self, statement: &'static str, id: &str) -> Result<(), Error> {
+        let deadline = self.deadline();
+        if let Db::Postgres(connection) = self.db()? {
+            let lock = sqlx::query(statement).bind(id);
+            let locked = within(deadline, lock.execute(connection)).await;
+            self.after(locked)?;
+        }
+        Ok(())
+    }
+
     /// Notes that something changed that engines know. What is committed is told; saying it once
     /// too often costs a line on the wire, forgetting it lets a revoked credential in.
     pub(crate) fn note(&mut self, change: Change, at: Timestamp) {

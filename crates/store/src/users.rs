@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use types::id::UserId;
 
 use crate::changes::Change;
-use crate::connection::{Conn, Db, Tx, within};
+use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::page::{Order, Paged, Paging, fold, pattern};
 use crate::row::{record, words};
@@ -282,13 +282,7 @@ pub async fn verify_email(
 /// Keeps every other transaction that asks for the same lock, or changes this person, out until this
 /// one ends. On SQLite a write transaction has this for the whole database.
 pub async fn lock(tx: &mut Tx, id: UserId) -> Result<(), Error> {
-    let deadline = tx.deadline();
-    if let Db::Postgres(connection) = tx.db()? {
-        let lock = sqlx::query(LOCK).bind(id.as_str());
-        let locked = within(deadline, lock.execute(connection)).await;
-        tx.after(locked)?;
-    }
-    Ok(())
+    tx.lock(LOCK, id.as_str()).await
 }
 
 /// PostgreSQL's alone.

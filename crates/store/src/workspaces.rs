@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use types::id::{UserId, WorkspaceId};
 
 use crate::changes::Change;
-use crate::connection::{Conn, Db, Tx, within};
+use crate::connection::{Conn, Tx};
 use crate::error::Error;
 use crate::members;
 use crate::page::{Order, Paged, Paging, fold, pattern};
@@ -216,13 +216,7 @@ pub async fn list(
 /// what is read and decided after it still holds when it is written: the last owner, the state of
 /// billing. On SQLite a write transaction has this for the whole database.
 pub async fn lock(tx: &mut Tx, id: WorkspaceId) -> Result<(), Error> {
-    let deadline = tx.deadline();
-    if let Db::Postgres(connection) = tx.db()? {
-        let lock = sqlx::query(LOCK).bind(id.as_str());
-        let locked = within(deadline, lock.execute(connection)).await;
-        tx.after(locked)?;
-    }
-    Ok(())
+    tx.lock(LOCK, id.as_str()).await
 }
 
 /// Changes the name.

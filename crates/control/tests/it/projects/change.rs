@@ -160,8 +160,8 @@ async fn a_transfer_needs_both_workspaces(control: TestControl) {
     }
 }
 
-/// CP-4e: what is paid for moves from one subscription to the other, or stays.
-async fn a_paid_project_goes_where_it_is_paid_for(control: TestControl) {
+/// Somebody with a project that is paid for, and a second workspace of theirs without a subscription.
+async fn paid(control: TestControl) -> (TestControl, [Person; 2], Value) {
     let control = control
         .configured(json!({"catalog": {"plans": [{"plan": "pro", "monthly_price": 3000}]}}))
         .await;
@@ -170,6 +170,12 @@ async fn a_paid_project_goes_where_it_is_paid_for(control: TestControl) {
     control.subscribe(person.workspace).await;
     let order = order(&preview(&control, &person, "pro").await);
     let project = place(&control, &person, &order).await.expect(201);
+    (control, [person, other], project)
+}
+
+/// CP-4e: what is paid for moves from one subscription to the other, or stays.
+async fn a_paid_project_goes_where_it_is_paid_for(control: TestControl) {
+    let (control, [person, other], project) = paid(control).await;
     let token = &person.token;
     let body = json!({"workspaceId": other.workspace});
     let transfer = format!("{}/transfer", path(&project));
@@ -207,14 +213,7 @@ async fn a_paid_project_goes_where_it_is_paid_for(control: TestControl) {
 /// Whoever has subscriptions that begin on different days moves no project past the days on which
 /// either is charged.
 async fn a_project_that_moves_is_paid_for_day_by_day(control: TestControl) {
-    let control = control
-        .configured(json!({"catalog": {"plans": [{"plan": "pro", "monthly_price": 3000}]}}))
-        .await;
-    let (person, other) = (control.person("ada").await, control.person("eve").await);
-    control.join(&person, other.workspace, Role::Owner).await;
-    control.subscribe(person.workspace).await;
-    let order = order(&preview(&control, &person, "pro").await);
-    let project = place(&control, &person, &order).await.expect(201);
+    let (control, [person, other], project) = paid(control).await;
     let transfer = format!("{}/transfer", path(&project));
     let charged = async |workspace| {
         let mut conn = control.app.store.read().await.unwrap();
