@@ -108,8 +108,8 @@ impl<C> Moving<C> {
             Poll::Pending => Err(ready!(lane.poll_abandoned(&mut cx))),
             Poll::Ready(moved) => moved,
         };
+        // Whoever waits beside was woken by what made it ready.
         self.halves.set(half, None);
-        waker.wake();
         Poll::Ready(moved)
     }
 }

@@ -1,5 +1,10 @@
 //! Streams that are to leave their lane, and what becomes of those that cannot.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake};
+
+use tokio::sync::oneshot;
+
 use super::*;
 
 /// The end that chooses the connection, and finds none.
@@ -104,32 +109,55 @@ async fn an_end_that_waits_to_move_hears_that_its_peer_has_gone() {
     assert_eq!(gave_up.kind(), io::ErrorKind::ConnectionReset);
 }
 
+/// The end whose connection comes when the test says so.
+struct ToLater(Mutex<Option<oneshot::Receiver<DuplexStream>>>);
+
+impl Mover for ToLater {
+    type Connection = DuplexStream;
+
+    const CHOOSES: bool = false;
+
+    fn connect(&self) -> Connecting<DuplexStream> {
+        let later = self.0.lock().take().unwrap();
+        Box::pin(async { Ok(later.await.unwrap()) })
+    }
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Two tasks may have a stream's halves; both go on when it has arrived.
 #[tokio::test]
 async fn a_move_wakes_both_halves() {
     let mut pair = pair(64 * 1024).await;
-    let [(mut near, mut near_moved), (far, mut far_moved)] = pair.stream().await;
-    let (mut reading, mut writing) = tokio::io::split(far);
-    let reader = tokio::spawn(async move { reading.read_u8().await });
-    let all = body(DOWN_LIMIT + 1, 9);
-    let expected = all.clone();
-    let writer = tokio::spawn(async move {
-        writing.write_all(&all).await.unwrap();
-        writing
-    });
-    let joining = tokio::spawn(async move {
-        let (mut a, mut b) = (
-            near_moved.recv().await.unwrap(),
-            far_moved.recv().await.unwrap(),
-        );
-        tokio::io::copy_bidirectional(&mut a, &mut b).await.ok();
-    });
-    let mut got = vec![0; expected.len()];
-    near.read_exact(&mut got).await.unwrap();
-    assert!(got == expected);
-    near.write_all(b"?").await.unwrap();
-    near.flush().await.unwrap();
-    assert_eq!(reader.await.unwrap().unwrap(), b'?');
-    drop(writer.await.unwrap());
-    joining.abort();
+    let (mut near, _near_moved) = carrying(pair.lane.open(&opening("s")).unwrap(), 1);
+    near.write_all(b"!?").await.unwrap();
+    let far = pair.agent.recv().await.unwrap();
+    let (arrival, later) = oneshot::channel();
+    let to = ToLater(Mutex::new(Some(later)));
+    let mut far = Carried::new(far, to, Budget::exchanges(DOWN_LIMIT));
+    assert_eq!(far.read_u8().await.unwrap(), b'!');
+    let halves = [(); 2].map(|()| Arc::new(Woken::default()));
+    let [reader, writer] = [0, 1].map(|half: usize| Waker::from(Arc::clone(&halves[half])));
+    let mut bytes = [0; 1];
+    // Until the mark has come, and then until the connection has.
+    while !far.is_moved() {
+        let mut cx = Context::from_waker(&reader);
+        let reading = Pin::new(&mut far).poll_read(&mut cx, &mut ReadBuf::new(&mut bytes));
+        assert!(reading.is_pending());
+        tokio::task::yield_now().await;
+    }
+    let mut cx = Context::from_waker(&writer);
+    assert!(Pin::new(&mut far).poll_write(&mut cx, b"x").is_pending());
+    halves[0].0.store(false, Ordering::Relaxed);
+    arrival.send(duplex(64).0).unwrap();
+    for half in halves {
+        assert!(half.0.load(Ordering::Relaxed));
+    }
 }
