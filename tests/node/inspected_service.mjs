@@ -56,8 +56,10 @@ sockets.on("connection", (socket) => {
 });
 
 const calls = createHttp2Server();
-calls.on("stream", (stream, headers) => {
-  stream.on("data", () => {});
+calls.on("stream", async (stream, headers) => {
+  // The whole call before its answer, as a server of unary calls reads it: which message the
+  // inspector sees first is then no race.
+  await once(stream.resume(), "end");
   stream.respond(
     { ":status": 200, "content-type": headers["content-type"] },
     { waitForTrailers: true },
