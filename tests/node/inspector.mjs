@@ -23,6 +23,7 @@ await drive(async (world) => {
   await list(page);
   await reading(page);
   await messages(page);
+  await hurried(page);
   await masked(page);
   await repeated(page);
   await keyboard(page);
@@ -129,6 +130,28 @@ async function messages(page) {
   assert.equal(await items.count(), 3);
 }
 
+/** What is done before the chosen request is here is meant for it, not for the one before. */
+async function hurried(page) {
+  const details = /\/api\/exchanges\/\d+\?reveal=/;
+  const held = Promise.withResolvers();
+  await page.route(details, async (route) => {
+    await held.promise;
+    await route.continue();
+  });
+  await row(page, "/login").click();
+  // The events are still shown, and their parts can be clicked.
+  await page.getByRole("button", { name: "Request", exact: true }).click();
+  await page.getByRole("button", { name: "Edit and replay" }).click();
+  held.resolve();
+  const editor = page.getByRole("dialog", { name: "Edit and replay" });
+  await editor.waitFor();
+  assert.equal(await editor.getByLabel("Path").inputValue(), "/login");
+  await editor.getByRole("button", { name: "Cancel" }).click();
+  await editor.waitFor({ state: "hidden" });
+  await page.getByRole("row", { name: "password [masked]" }).waitFor();
+  await page.unroute(details);
+}
+
 async function masked(page) {
   await row(page, "/login").click();
   await page.getByRole("button", { name: "Response", exact: true }).click();
@@ -181,6 +204,7 @@ async function repeated(page) {
   await editor.getByRole("button", { name: "Send" }).click();
   await editor.getByRole("alert").filter({ hasText: "Name: value" }).waitFor();
   await editor.getByRole("button", { name: "Cancel" }).click();
+  await editor.waitFor({ state: "hidden" });
 }
 
 /** Keys are the page's own again when the dialog is gone, which is a moment later. */
@@ -205,11 +229,12 @@ async function keyboard(page) {
   await page.keyboard.press("Escape");
   await page.waitForFunction(() => document.querySelectorAll("#list li").length === 1);
   await page.keyboard.press("j");
-  await page.locator("#facts", { hasText: "404" }).waitFor();
+  await page.locator("#facts", { hasText: "404 Not Found" }).waitFor();
   await page.keyboard.press("r");
   await page.getByText("Sent again.").waitFor();
   await page.waitForFunction(() => document.querySelectorAll("#list li").length === 2);
-  await page.locator("#facts", { hasText: "404" }).waitFor();
+  // The same status as before, of another request.
+  await page.locator("#facts", { hasText: /404 Not Found.*replayed from #/ }).waitFor();
   await page.keyboard.press("c");
   await page.getByText("Copied; secrets are masked.").waitFor();
   await page.keyboard.press("e");
@@ -313,7 +338,7 @@ async function looks(world, web, look, options) {
   await see("list");
   for (const [path, name] of [["/json", "json"], ["/echo", "messages"], ["/refused", "hint"]]) {
     await row(page, path).first().click();
-    await page.locator("#part > *").first().waitFor();
+    await page.locator("#what", { hasText: path }).waitFor();
     await see(name);
     if (await page.getByRole("button", { name: "Back" }).isVisible()) {
       await page.getByRole("button", { name: "Back" }).click();

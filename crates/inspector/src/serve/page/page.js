@@ -116,7 +116,9 @@ function take(event, data) {
       showHead();
       break;
   }
-  if (state.chosen !== null && !state.exchanges.has(state.chosen)) choose(null);
+  // One that was just sent again may be chosen before it is told of.
+  const isGone = event === "gone" ? state.chosen <= data.up_to : !state.exchanges.has(state.chosen);
+  if (state.chosen !== null && ["gone", "snapshot"].includes(event) && isGone) choose(null);
   soon();
 }
 
@@ -305,15 +307,19 @@ async function choose(id) {
   await refresh();
 }
 
-/** Loads what is shown again: once at a time, and once more where it changed meanwhile. */
-let loading = false;
+/**
+ * Loads what is shown again: once at a time, and once more where it changed meanwhile. Ends when all
+ * of it is here.
+ */
+let loading;
 let again = false;
-async function refresh() {
-  if (loading) {
-    again = true;
-    return;
-  }
-  loading = true;
+function refresh() {
+  if (loading) again = true;
+  else if (state.chosen !== null) loading = reload();
+  return loading;
+}
+
+async function reload() {
   do {
     again = false;
     const id = state.chosen;
@@ -336,7 +342,17 @@ async function refresh() {
       else if (id === state.chosen) choose(null);
     }
   } while (again);
-  loading = false;
+  loading = undefined;
+}
+
+/**
+ * The chosen exchange, once it is here: until then the page shows the one before, and what a person
+ * does is meant for the one that they chose. Nothing where they chose another meanwhile.
+ */
+async function arrived() {
+  const id = state.chosen;
+  if (!state.detail) await (loading ?? refresh());
+  return id === state.chosen ? state.detail : null;
 }
 
 async function newMessages(id) {
@@ -374,9 +390,12 @@ function showDetail() {
   showPart();
 }
 
+const tabs = ({ kind }) => ["Request", "Response", ...(kind === "http" ? [] : ["Messages"])];
+
 function showTabs() {
-  const names = ["Request", "Response", ...(state.detail.kind === "http" ? [] : ["Messages"])];
-  choice(at("tabs"), names, state.tab, (name) => {
+  choice(at("tabs"), tabs(state.detail), state.tab, async (name) => {
+    const detail = await arrived();
+    if (!detail || !tabs(detail).includes(name)) return;
     state.tab = name;
     showTabs();
     showPart();
@@ -422,6 +441,8 @@ function bodyOf(head) {
   const way = all.includes(state.way[state.tab]) ? state.way[state.tab] : all[0];
   const group = element("div", { class: "choice", role: "group", "aria-label": "How it is shown" });
   choice(group, all, way, (name) => {
+    // Of a body that is about to go.
+    if (!state.detail) return;
     state.way[state.tab] = name;
     showPart();
     const pressed = at("part").querySelector(".choice [aria-pressed=true]");
@@ -476,8 +497,8 @@ async function replay(changes = {}) {
   await choose(id);
 }
 
-function edit() {
-  const { detail } = state;
+async function edit() {
+  const detail = await arrived();
   if (!detail || at("edit").disabled) return;
   const { request } = detail;
   at("edit-method").value = detail.method;
@@ -573,7 +594,7 @@ at("filter").addEventListener("search", filter);
 at("deep").addEventListener("change", filter);
 at("back").addEventListener("click", () => choose(null));
 at("replay").addEventListener("click", guarded(() => replay()));
-at("edit").addEventListener("click", edit);
+at("edit").addEventListener("click", guarded(edit));
 at("curl").addEventListener("click", guarded(copyCurl));
 at("one-har").addEventListener("click", guarded(() => saveHar(state.chosen)));
 at("edit-send").addEventListener("click", sendEdited);
@@ -582,9 +603,9 @@ const KEYS = {
   j: () => step(1),
   k: () => step(-1),
   r: guarded(async () => {
-    if (state.detail && !at("replay").disabled) await replay();
+    if ((await arrived()) && !at("replay").disabled) await replay();
   }),
-  e: edit,
+  e: guarded(edit),
   c: guarded(copyCurl),
   p: guarded(pause),
   "?": () => at("keys").showModal(),
