@@ -17,6 +17,9 @@ const require = createRequire(`${process.env.SVC_TEST_NODE_PACKAGES}/`);
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
+/** Milliseconds for what must come: machines that build beside the test are slow, too. */
+export const PATIENCE = 60_000;
+
 /** Runs the script in a browser, and ends the process: with its error, if there is one. */
 export async function drive(script) {
   const given = JSON.parse(process.env.SVC_TEST_WORLD);
@@ -51,7 +54,7 @@ class World {
    */
   async open({ expected = [], ...options } = {}) {
     const context = await this.browser.newContext({ baseURL: this.url, ...options });
-    context.setDefaultTimeout(15_000);
+    context.setDefaultTimeout(PATIENCE);
     const page = await context.newPage();
     // The one session of the debugger: when another ended, virtual authenticators ended with it.
     page.devtools = await context.newCDPSession(page);
@@ -86,7 +89,7 @@ class World {
         .flatMap((name) => readFileSync(join(this.mail, name), "utf8").split(/\s+/))
         .find((word) => word.startsWith(`${this.url}${path}`));
     let found = find();
-    const until = Date.now() + 15_000;
+    const until = Date.now() + PATIENCE;
     while (!found && Date.now() < until) {
       await pause(50);
       found = find();
@@ -119,6 +122,31 @@ class World {
 export async function focused(page, label) {
   const field = await page.getByLabel(label).first().elementHandle();
   await page.waitForFunction((node) => node === document.activeElement, field);
+}
+
+/** Sends the form with Enter, and waits for the page that answers: what the one before says is old. */
+export async function submitted(page) {
+  await page.evaluate(() => (document.documentElement.dataset.before = ""));
+  await page.keyboard.press("Enter");
+  await page.locator("html:not([data-before]) body").waitFor();
+}
+
+/**
+ * Begins to watch the page, and gives what waits until an element says this, if only for a moment: a
+ * look now and then might miss it.
+ */
+export async function watched(page, selector, text) {
+  await page.evaluate(
+    ([selector, text]) => {
+      const node = document.querySelector(selector);
+      const said = (window.said ??= {});
+      said[text] = false;
+      const look = () => (said[text] ||= node.textContent.includes(text));
+      new MutationObserver(look).observe(node, { childList: true, characterData: true, subtree: true });
+    },
+    [selector, text],
+  );
+  return () => page.waitForFunction((text) => window.said[text], text);
 }
 
 /** axe-core finds nothing on the page. */

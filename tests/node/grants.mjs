@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 
-import { drive, focused } from "./browser.mjs";
+import { drive, focused, submitted } from "./browser.mjs";
 import { LOOKS, lookAt, signIn } from "./looks.mjs";
 
 const READ = "account.projects.read-only";
@@ -93,7 +93,7 @@ async function device(world, options, look, person) {
   await page.getByRole("link", { name: "Enter another code" }).press("Enter");
   for (let attempt = 0; attempt < 5; attempt += 1) {
     await page.getByLabel("Code").fill("BCDF-GHJK");
-    await page.keyboard.press("Enter");
+    await submitted(page);
     await page.getByRole("alert").waitFor();
     if (await page.getByText("Too many attempts").count()) break;
   }
@@ -153,12 +153,14 @@ async function begin(world, page) {
  */
 async function decide(world, page, button) {
   const returned = page.waitForRequest((request) => request.url().startsWith(world.given.callback));
+  // The browser shows its own page about a name that there is not.
+  const predicate = () => page.url().startsWith("chrome-error:");
+  const shown = page.waitForEvent("load", { predicate });
   await press(page, button);
   const back = new URL((await returned).url());
   assert.equal(back.searchParams.get("state"), "xyz");
   assert.equal(back.searchParams.get("iss"), world.url);
-  // The browser shows its own page about a name that there is not.
-  await page.waitForEvent("load");
+  await shown;
   return back.searchParams;
 }
 

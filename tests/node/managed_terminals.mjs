@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as pause } from "node:timers/promises";
 
-import { drive } from "./browser.mjs";
+import { PATIENCE, drive } from "./browser.mjs";
 import { seen, signIn } from "./looks.mjs";
 
 await drive(async (world) => {
@@ -47,8 +47,11 @@ await drive(async (world) => {
   await colleague.getByRole("button", { name: "Ask for control" }).click();
   await watching.getByRole("button", { name: "Grant control to Colleague" }).click();
   await state(colleague, "You have control");
+  await state(admin, "Colleague has control.");
   await watching.getByRole("button", { name: "Take control back" }).click();
   await state(colleague, "Control went back.");
+  // Until the page has heard of it, nothing that is typed there goes anywhere.
+  await state(admin, "You have control.");
   await watching.close();
   await typed(admin, "exit 7");
   for (const page of [admin, colleague]) await state(page, "The session ended with 7.");
@@ -108,7 +111,7 @@ async function lines(page) {
 }
 
 async function shows(page, line) {
-  const until = Date.now() + 15_000;
+  const until = Date.now() + PATIENCE;
   while (!(await lines(page)).includes(line)) {
     assert.ok(Date.now() < until, `${line} is not in ${JSON.stringify(await lines(page))}`);
     await pause(50);

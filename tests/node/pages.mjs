@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 
-import { drive, focused } from "./browser.mjs";
+import { drive, focused, submitted } from "./browser.mjs";
 import { LOOKS, lookAt, signIn } from "./looks.mjs";
 
 await drive(async (world) => {
@@ -49,7 +49,8 @@ async function prepare(world) {
   await focused(grace, "The code that it shows now");
   await grace.keyboard.type(world.code(key, -1));
   await grace.keyboard.press("Enter");
-  await grace.getByRole("heading", { name: "Keep these codes" }).waitFor();
+  // The link stands after the codes: then all of them are here.
+  await grace.getByRole("link", { name: "I have kept them" }).waitFor();
   const codes = await grace.locator("code").allTextContents();
 
   await page.goto("/reset");
@@ -86,7 +87,7 @@ async function strangers(world, options, look, links) {
   for (let attempt = 0; attempt < 7; attempt += 1) {
     await page.getByLabel("Email").fill("nobody@example.com");
     await page.getByLabel("Password").fill("guess");
-    await page.keyboard.press("Enter");
+    await submitted(page);
     await page.getByRole("alert").first().waitFor();
     if (await page.getByText("Too many attempts").count()) break;
   }

@@ -44,6 +44,8 @@ await drive(async (world) => {
   await page.keyboard.type("Laptop");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Keep these codes" }).waitFor();
+  // It stands after the codes: then all of them are here.
+  await page.getByRole("link", { name: "I have kept them" }).waitFor();
   assert.equal(await page.locator("code").count(), 8);
   await accessible(page, "recovery codes");
   await world.shoot(page, "recovery-codes");

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { setTimeout as pause } from "node:timers/promises";
 
-import { drive } from "./browser.mjs";
+import { PATIENCE, drive, watched } from "./browser.mjs";
 import { FakeEngine } from "./fake_engine.mjs";
 import { LOOKS, seen, signIn } from "./looks.mjs";
 
@@ -62,7 +62,7 @@ async function lines(page) {
 }
 
 async function shows(page, line) {
-  const until = Date.now() + 15_000;
+  const until = Date.now() + PATIENCE;
   while (!(await lines(page)).includes(line)) {
     assert.ok(Date.now() < until, `${line} is not in ${JSON.stringify(await lines(page))}`);
     await pause(50);
@@ -155,6 +155,8 @@ async function story(world, engine, look, options) {
   // Once more, and given back by who had it.
   await press(grace, "Ask for control");
   await press(ada, "Grant control to Grace");
+  // Before she has it again, which the page says in the words that are there already.
+  await ada.state("Grace has control.");
   await grace.state("You have control");
   await into(grace);
   await grace.keyboard.press("Control+Shift+Enter");
@@ -193,10 +195,11 @@ async function removed(engine, ada, grace, world) {
   await press(grace, "Watch again");
   await grace.state("You watch.");
   // The connection breaks: it is joined anew.
+  const tryingAgain = await watched(grace, "#state", "Trying again");
   for (const { socket, user } of engine.sessions.get(session).people.values()) {
     if (user === world.given.people.grace) socket?.terminate();
   }
-  await grace.state("Trying again");
+  await tryingAgain();
   await grace.state("You watch.");
   await press(ada, "End the session");
   await grace.state("The session ended with 143.");
@@ -260,8 +263,9 @@ async function replay(world, engine, page, session, look) {
   await page.waitForFunction(() => document.querySelector("#position").value === "0");
   for (const key of [">", ">", ">"]) await page.keyboard.press(key);
   assert.equal(await page.getByLabel("Speed").inputValue(), "16");
+  const plays = await watched(page, "#play", "Pause");
   await page.keyboard.press(" ");
-  await page.getByRole("button", { name: "Pause" }).waitFor();
+  await plays();
   await page.state("The recording is at its end.");
   await shows(page, wanted.at(-1));
   assert.deepEqual(await lines(page), wanted);
@@ -326,6 +330,8 @@ async function attacks(world, engine) {
     await dialog.dismiss();
   });
   const row = page.locator(".xterm-rows > div").filter({ hasText: "trap link" });
+  // The session can be ended for everybody once the page knows its name.
+  await page.getByRole("link", { name: "Page for those who watch" }).waitFor();
   const box = await row.boundingBox();
   const letter = box.width / engine.sessions.get([...engine.sessions.keys()].at(-1)).size.col;
   const click = async (column) => {
