@@ -23,7 +23,7 @@ export class FakeEngine {
   }
 
   async start() {
-    const { certificate, key, port } = this.given;
+    const { certificate, key } = this.given;
     const server = createServer({ cert: certificate, key }, (request, response) => {
       this.#answer(request, response).catch((error) => {
         console.error(error);
@@ -34,7 +34,8 @@ export class FakeEngine {
     server.on("upgrade", (request, socket, head) => {
       sockets.handleUpgrade(request, socket, head, (opened) => this.#stream(request, opened));
     });
-    await new Promise((listening) => server.listen(port, "127.0.0.1", listening));
+    // Its port is held by the test, which told the platform of it, and comes as the standard input.
+    await new Promise((listening) => server.listen({ fd: 0 }, listening));
     this.server = server;
   }
 

@@ -7,6 +7,7 @@
 //! authenticator app for the step before, this one, and the next.
 
 use std::ops::Deref;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -53,6 +54,16 @@ impl Site {
     /// Runs `tests/node/<script>`. It finds the site's address, the moment at which the clock
     /// stands, the folder of sent mails, a folder for screenshots, and what is `given`.
     pub(crate) async fn run(&self, script: &str, given: Value) {
+        self.run_with(Stdio::null(), script, given).await;
+    }
+
+    /// The same with a socket that listens, which the script has as its standard input.
+    pub(crate) async fn run_on(&self, listener: std::net::TcpListener, script: &str, given: Value) {
+        let socket = Stdio::from(OwnedFd::from(listener));
+        self.run_with(socket, script, given).await;
+    }
+
+    async fn run_with(&self, stdin: Stdio, script: &str, given: Value) {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/node");
         let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).join(script);
         let world = json!({
@@ -68,7 +79,7 @@ impl Site {
             .env("SVC_TEST_NODE_PACKAGES", variable("SVC_TEST_NODE_PACKAGES"))
             .env("SVC_TEST_CHROMIUM", variable("SVC_TEST_CHROMIUM"))
             .env("SVC_TEST_WORLD", world.to_string())
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .kill_on_drop(true);
         let output = tokio::time::timeout(PATIENCE, command.output()).await;
         let output = output.expect("the script does not end").unwrap();

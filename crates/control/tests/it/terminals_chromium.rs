@@ -11,11 +11,9 @@ use crate::support::PASSWORD;
 /// ED-1e: the address that opens a terminal has a token for one tunnel and path, and for a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_terminal_is_opened_watched_handed_over_and_replayed() {
-    // Free a moment ago: the platform has to know the engine's port before there is an engine.
-    let port = {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    // The platform has to know the engine's port before there is an engine.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
     // Browsers know that names below `localhost` are this machine.
     let domain = "engine.localhost";
     let engines = json!([{"cluster_domain": domain}]);
@@ -43,10 +41,9 @@ async fn a_terminal_is_opened_watched_handed_over_and_replayed() {
         "project": project.id,
         "endpoint": project.endpoint,
         "domain": domain,
-        "port": port,
         "certificate": made.cert.pem(),
         "key": made.signing_key.serialize_pem(),
         "people": {"ada": ada.user, "grace": grace.user, "linus": linus.user},
     });
-    site.run("terminals.mjs", given).await;
+    site.run_on(listener, "terminals.mjs", given).await;
 }
