@@ -197,7 +197,7 @@ mod tests {
     use tempfile::TempDir;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpListener,
+        net::{TcpListener, TcpSocket},
     };
     use tokio_rustls::TlsAcceptor;
 
@@ -365,9 +365,10 @@ mod tests {
         let told = system.carry(&engine.address, request()).await;
         assert_eq!(problem(&told), unreachable);
         assert_eq!(*engine.heads.lock().unwrap(), Vec::<String>::new());
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
+        // A port that is held and does not listen.
+        let held = TcpSocket::new_v4().unwrap();
+        held.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let port = held.local_addr().unwrap().port();
         let nobody = HostPort::new("abcd1234.engine.localhost", port).unwrap();
         let told = system.carry(&nobody, request()).await;
         assert_eq!(problem(&told), unreachable);

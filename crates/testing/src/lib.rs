@@ -8,7 +8,7 @@
 //! * [`TestEngine`], [`TestTunnel`]: an engine, and a service that is published by it.
 //! * [`FakePlatform`]: what a managed engine follows and reports to.
 //! * [`Upstream`]: servers that answer well, over HTTP/1.1, h2c, TLS, WebSocket and gRPC.
-//! * [`ScriptedUpstream`]: HTTP/1.1 servers that do not.
+//! * [`ScriptedUpstream`]: HTTP/1.1 servers that do not; [`Nobody`]: none at all.
 //! * [`Visitor`]: a client of an edge, raw ([`RawVisitor`]), over HTTP/2 ([`H2Visitor`]) or as any
 //!   TLS client.
 //! * [`grpc`]: a service with all four kinds of calls, and its client.
@@ -25,6 +25,7 @@
 mod certificate;
 mod engine;
 pub mod grpc;
+mod nobody;
 mod patience;
 mod platform;
 mod tunnel;
@@ -33,6 +34,7 @@ mod visitor;
 
 pub use certificate::{Issued, TestCa};
 pub use engine::TestEngine;
+pub use nobody::Nobody;
 pub use patience::within;
 pub use platform::{FakePlatform, TestApp};
 pub use tunnel::TestTunnel;

@@ -2,7 +2,8 @@ use std::env;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{self, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -185,18 +186,20 @@ impl Svc {
     }
 }
 
-/// The first and last port of `count` in a row that are free now, for `tcp.port_range`.
+/// The first and last port of `count` in a row that are free: for programs that have to be told a port
+/// before they take it. They are below those that systems give to whoever asks for any, so that nobody
+/// takes them by chance meanwhile, and each call gives others.
 ///
 /// # Errors
 /// None such was found in a hundred tries.
 pub fn free_ports(count: u16) -> Result<(u16, u16)> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..100 {
-        let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
-            .local_addr()?
-            .port();
-        let Some(last) = first.checked_add(count - 1) else {
-            continue;
-        };
+        let next = NEXT.fetch_add(count.into(), Ordering::Relaxed);
+        // Processes that run at the same time begin apart.
+        let offset = (process::id() % 200 * 100 + next) % 20_000;
+        let first = 12_000 + u16::try_from(offset)?;
+        let last = first + count - 1;
         if (first..=last).all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()) {
             return Ok((first, last));
         }

@@ -45,9 +45,3 @@ async fn echo_service() -> u16 {
     });
     port
 }
-
-/// A port on which nobody listens.
-async fn closed_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap().port()
-}

@@ -3,6 +3,7 @@
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use client::{Agent, Connection, Destination, Properties, ProxyProtocol, Status, Target, Tunnel};
+use testing::Nobody;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixListener,
@@ -18,7 +19,7 @@ use wire::{
 };
 
 use super::{
-    closed_port, echo_service,
+    echo_service,
     fake::{FakeEngine, Peer, SOON},
     until,
 };
@@ -181,7 +182,8 @@ async fn a_unix_socket_is_a_service_too() {
 #[tokio::test]
 async fn a_visitor_is_refused_when_the_service_is_down() {
     let engine = FakeEngine::start().await;
-    let (_agent, mut channel, _) = forwarding(&engine, closed_port().await).await;
+    let nobody = Nobody::new();
+    let (_agent, mut channel, _) = forwarding(&engine, nobody.addr().port()).await;
     channel.send(visitor()).await;
     let answer = answer(&mut channel).await;
     assert_eq!(answer.error.unwrap().kind(), ErrorCode::ServiceUnavailable);
@@ -190,7 +192,8 @@ async fn a_visitor_is_refused_when_the_service_is_down() {
 #[tokio::test]
 async fn a_visitor_of_an_unknown_tunnel_is_refused() {
     let engine = FakeEngine::start().await;
-    let (_agent, mut channel, _) = forwarding(&engine, closed_port().await).await;
+    let nobody = Nobody::new();
+    let (_agent, mut channel, _) = forwarding(&engine, nobody.addr().port()).await;
     let Kind::ProxyConnReq(mut request) = visitor() else {
         unreachable!()
     };
@@ -250,7 +253,8 @@ async fn a_standing_connection_carries_one_stream_after_another() {
 #[tokio::test]
 async fn a_stream_is_reset_when_the_service_is_down_and_its_connection_stays() {
     let engine = FakeEngine::start().await;
-    let (_agent, mut channel, _) = forwarding(&engine, closed_port().await).await;
+    let nobody = Nobody::new();
+    let (_agent, mut channel, _) = forwarding(&engine, nobody.addr().port()).await;
     let mut standing = standing(&engine, &mut channel).await;
     for _ in 0..2 {
         let mut stream = standing.open(&open(STREAM)).unwrap();

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use client::dial::dial_zero_rtt;
 use client::{Agent, ConnectError, Properties, RefusalKind, Token};
 use serde_json::{Value, json};
-use testing::{TestEngine, Upstream, within};
+use testing::{Nobody, TestEngine, Upstream, within};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use wire::ErrorCode;
 use wire::message::{BoolValue, StreamReq};
@@ -244,8 +244,10 @@ async fn en_11_a_datagram_channel_is_not_available() {
 #[tokio::test]
 async fn a_service_that_is_down_resets_the_dialler() {
     let engine = TestEngine::start().await;
-    let gone = Upstream::tcp().await.addr();
-    let _tunnel = engine.publish_as(Properties::private("db"), gone).await;
+    let nobody = Nobody::new();
+    let _tunnel = engine
+        .publish_as(Properties::private("db"), nobody.addr())
+        .await;
     let dialler: Agent = engine.agent().await;
     let mut stream = within("stream", dialler.dial("db")).await.unwrap();
     let mut bytes = Vec::new();

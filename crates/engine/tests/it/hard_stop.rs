@@ -7,9 +7,11 @@ use testing::{ScriptedUpstream, Step, TestEngine, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::tcp::free_ports;
+
 #[tokio::test]
 async fn a_visitor_of_a_tcp_tunnel_is_reset() {
-    let port = free_port();
+    let port = free_ports(1);
     let engine = TestEngine::start_with(&format!("tcp: {{port_range: '{port}-{port}'}}")).await;
     let service = Upstream::tcp().await;
     let _tunnel = engine.publish_as(Properties::tcp(), service.addr()).await;
@@ -48,9 +50,4 @@ async fn an_answer_to_http_1_0_is_reset() {
     drop(engine);
     let read = within("end", stream.read(&mut [0; 1])).await;
     assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }

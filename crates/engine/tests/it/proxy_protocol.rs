@@ -7,9 +7,11 @@ use rustls::pki_types::ServerName;
 use serde_json::Value;
 use testing::{RawVisitor, TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use transport::proxy_protocol::write_v2;
+
+use crate::tcp::free_ports;
 
 /// Where the trusted proxy connects from; everybody else here is 127.0.0.1.
 const PROXY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -180,9 +182,7 @@ async fn the_plain_listener_takes_a_header_off() {
 
 /// A TCP tunnel whose service sends back what it gets, told by PROXY headers who visits.
 async fn tcp_tunnel() -> (TestEngine, TestTunnel, Upstream, SocketAddr) {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = free_ports(1);
     let engine =
         TestEngine::start_with(&format!("{TRUST}tcp: {{port_range: {port}-{port}}}\n")).await;
     let service = Upstream::tcp().await;

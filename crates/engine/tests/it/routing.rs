@@ -1,6 +1,6 @@
 //! Where a request goes, and what is said where it cannot go.
 
-use testing::{H2Visitor, RawVisitor, TestEngine, Upstream};
+use testing::{H2Visitor, Nobody, RawVisitor, TestEngine, Upstream};
 
 async fn refused(engine: &TestEngine, host: &str, bytes: impl AsRef<[u8]>) -> (u16, String) {
     let mut visitor = engine.visitor().http1(host).await;
@@ -175,8 +175,8 @@ async fn a_name_whose_agent_has_gone_is_offline() {
 #[tokio::test]
 async fn a_service_that_is_not_there_is_unreachable() {
     let engine = TestEngine::start().await;
-    let gone = Upstream::http1().await.addr();
-    let tunnel = engine.publish(gone).await;
+    let nobody = Nobody::new();
+    let tunnel = engine.publish(nobody.addr()).await;
     let host = tunnel.hostname();
     for answer in [
         engine.visitor().http1(host).await.get("/", host).await,

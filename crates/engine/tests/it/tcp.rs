@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use client::tunnel::Online;
 use client::{Agent, ConnectError, Properties, RefusalKind, Target, Token};
 use serde_json::json;
-use testing::{TestEngine, TestTunnel, Upstream, within};
+use testing::{Nobody, TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -20,16 +20,21 @@ async fn engine(ports: u16) -> TestEngine {
     TestEngine::start_with(&format!("tcp: {{port_range: '{}'}}", free_range(ports))).await
 }
 
-/// Ports below those that systems give to outgoing connections, so that nobody takes them by
-/// chance; each test gets others.
 fn free_range(count: u16) -> String {
+    let low = free_ports(count);
+    format!("{low}-{}", low + count - 1)
+}
+
+/// The first of ports below those that systems give to whoever asks for any, so that nobody takes them
+/// by chance; each test gets others.
+pub(crate) fn free_ports(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let offset = u16::try_from(std::process::id() % 100).unwrap() * 100;
     loop {
         let low = 20_000 + (offset + NEXT.fetch_add(count, Ordering::Relaxed)) % 10_000;
         let is_free = |port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
         if (low..low + count).all(is_free) {
-            return format!("{low}-{}", low + count - 1);
+            return low;
         }
     }
 }
@@ -398,8 +403,8 @@ async fn a_range_that_is_used_up_is_a_lack_of_capacity_that_passes() {
 #[tokio::test]
 async fn a_service_that_is_down_is_seen_as_a_reset() {
     let engine = engine(1).await;
-    let gone = Upstream::tcp().await.addr();
-    let tunnel = engine.publish_as(Properties::tcp(), gone).await;
+    let nobody = Nobody::new();
+    let tunnel = engine.publish_as(Properties::tcp(), nobody.addr()).await;
     assert!(is_reset(&tunnel).await);
 }
 

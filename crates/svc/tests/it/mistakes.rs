@@ -1,10 +1,8 @@
 //! Mistakes of somebody who is new here: each has a code, a cause and a next step, the same in text
 //! and in JSON, and an exit code.
 
-use std::net::TcpListener;
-
 use super::{
-    installed::{Up, alone},
+    installed::{Up, alone, free_port},
     program::{Ended, Home},
 };
 
@@ -223,6 +221,5 @@ async fn minted(home: &Home, up: &Up, more: &[&str]) -> String {
 
 /// A port on which nobody listens.
 fn closed_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("engine.localhost:{}", listener.local_addr().unwrap().port())
+    format!("engine.localhost:{}", free_port())
 }

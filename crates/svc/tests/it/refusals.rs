@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use nix::sys::signal::Signal;
 
-use super::program::Home;
+use super::{installed::free_port, program::Home};
 
 #[tokio::test]
 async fn without_an_engine_the_next_step_is_told() {
@@ -29,7 +29,7 @@ async fn without_an_engine_the_next_step_is_told() {
 #[tokio::test]
 async fn an_engine_that_does_not_answer_is_told() {
     let home = Home::new();
-    let engine = free_port();
+    let engine = nobody();
     let list = home
         .run(&["tunnels", "--engine", &engine, "--token", "a.b.c"])
         .await;
@@ -41,7 +41,7 @@ async fn an_engine_that_does_not_answer_is_told() {
 #[tokio::test]
 async fn an_agent_goes_on_trying_and_ends_with_zero_when_it_is_stopped() {
     let home = Home::new();
-    let engine = free_port();
+    let engine = nobody();
     let args = [
         "forward", "3000", "--engine", &engine, "--token", "a.b.c", "--output", "json",
     ];
@@ -113,9 +113,9 @@ async fn the_schema_is_printed_for_editors() {
     );
 }
 
-fn free_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("127.0.0.1:{}", listener.local_addr().unwrap().port())
+/// Where nobody listens.
+fn nobody() -> String {
+    format!("127.0.0.1:{}", free_port())
 }
 
 #[tokio::test]

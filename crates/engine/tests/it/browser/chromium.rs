@@ -1,6 +1,5 @@
 //! Sessions, challenges and refusals in a real browser.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use api::link::Limits;
 use client::{Properties, Target};
 use serde_json::{Value, json};
-use testing::{TestTunnel, Upstream};
+use testing::{Nobody, TestTunnel, Upstream};
 use tokio::process::Command;
 
 use super::{Site, with_sessions};
@@ -51,9 +50,8 @@ async fn people_learn_why_they_are_not_served_in_chromium() {
         drop(kept);
     })
     .await;
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let down: Target = nobody.local_addr().unwrap().to_string().parse().unwrap();
-    drop(nobody);
+    let nobody = Nobody::new();
+    let down: Target = nobody.addr().to_string().parse().unwrap();
 
     let offline = world.publish(Properties::http(), &service).await;
     let timeout = world.publish(Properties::http(), &silent).await;
@@ -123,4 +121,4 @@ fn variable(name: &str) -> PathBuf {
 }
 
 /// A script that takes longer than this hangs.
-const PATIENCE: Duration = Duration::from_mins(5);
+const PATIENCE: Duration = Duration::from_mins(10);

@@ -10,6 +10,7 @@ use testing::{RawVisitor, TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{A, B, Two};
+use crate::tcp::free_ports;
 
 /// A service that begins an answer and never ends it. Behind an upgrade it sends back what comes;
 /// what is not HTTP it reads and does not answer.
@@ -270,11 +271,9 @@ trait Duplex: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send {}
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send> Duplex for S {}
 
-/// A range of ports that is free now: the engine tries them one by one.
 fn tcp_ports() -> String {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port().min(65_000);
-    format!("tcp: {{port_range: '{port}-{}'}}", port + 20)
+    let port = free_ports(20);
+    format!("tcp: {{port_range: '{port}-{}'}}", port + 19)
 }
 
 async fn tcp_visitor(engine: &TestEngine, tunnel: &TestTunnel) -> tokio::net::TcpStream {
@@ -294,9 +293,7 @@ async fn a_reserved_port_is_given_to_its_project_and_taken_back() {
     } = Two::start().await;
     platform.add_project(B);
     platform.add_member("usr_ann", &[A, B]);
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = free_ports(1);
     let reserve = |project: &mut api::link::Project| {
         project.addresses = vec![api::link::Address {
             id: "adr_1".to_owned(),
