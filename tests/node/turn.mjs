@@ -44,7 +44,7 @@ async function meet(iceServer) {
   const text = new Promise((resolve, reject) => {
     channel.onopen = () => channel.send("good day");
     channel.onmessage = ({ data }) => resolve(data);
-    setTimeout(() => reject(new Error(`no answer; candidates: ${[...kinds]}`)), 30_000);
+    setTimeout(() => reject(new Error(`no answer; candidates: ${[...kinds]}`)), 60_000);
   });
   await one.setLocalDescription(await one.createOffer());
   await other.setRemoteDescription(one.localDescription);

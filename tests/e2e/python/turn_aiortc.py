@@ -24,7 +24,7 @@ async def main():
     await other.setRemoteDescription(one.localDescription)
     await other.setLocalDescription(await other.createAnswer())
     await one.setRemoteDescription(other.localDescription)
-    text = await asyncio.wait_for(answered, 30)
+    text = await asyncio.wait_for(answered, 60)
     sdp = one.localDescription.sdp + other.localDescription.sdp
     kinds = {line.split(" typ ")[1].split()[0] for line in sdp.splitlines() if " typ " in line}
     await asyncio.gather(one.close(), other.close())

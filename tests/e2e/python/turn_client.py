@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 MAGIC = 0x2112A442
 HOST, PORT, TLS_PORT = os.environ["TURN_HOST"], int(os.environ["TURN_PORT"]), int(os.environ["TURN_TLS_PORT"])
-PATIENCE = 10
+PATIENCE = 60
 
 
 def attribute(kind, value):
