@@ -1,6 +1,5 @@
 //! Identity, names, take-over: who holds a name, and what becomes of the one who held it.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use client::agent::AgentStatus;
 use client::tunnel::Closed;
 use client::{Agent, Properties, RefusalKind, Status, Target};
 use engine::clock::ManualClock;
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -64,8 +63,10 @@ async fn named_service(name: &'static str) -> Upstream {
 /// The same over HTTP/2.
 async fn named_h2c_service(name: &'static str) -> Upstream {
     Upstream::start(move |stream, _| async move {
-        let service = service_fn(move |_: Request<Incoming>| async move {
-            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(name)))
+        let service = service_fn(move |request: Request<Incoming>| async move {
+            // All of it before the answer: who breaks the rest off is not what is tested.
+            request.into_body().collect().await?;
+            Ok::<_, hyper::Error>(Response::new(Full::<Bytes>::from(name)))
         });
         hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .serve_connection(TokioIo::new(stream), service)
