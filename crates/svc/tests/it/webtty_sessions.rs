@@ -2,12 +2,13 @@
 //! person at a terminal, somebody who joins, and an AI client who is refused and then let.
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     installed::{Up, up},
     mcp::Client,
     panel::Seen,
-    program::{Ended, Home, Running},
+    program::{Ended, Home, Running, SOON},
 };
 
 /// WT-2: a person watches and is refused, then granted control by who has it; an AI client likewise,
@@ -119,7 +120,14 @@ async fn wt_2_control_is_asked_for_refused_and_granted() {
             clear(&mut owner, 2).await;
         }
     }
-    let screen = agent.good("svc_webtty_session_type", line.clone()).await;
+    let mut screen = agent.good("svc_webtty_session_type", line.clone()).await;
+    // The screen a moment later, which on a busy machine may be before the shell has said it.
+    for _ in 0..4 {
+        if !has_row(&screen, "agent-6") {
+            let wait = of(json!({"wait_seconds": 10}));
+            screen = agent.good("svc_webtty_session_screen", wait).await;
+        }
+    }
     assert!(has_row(&screen, "agent-6"), "{screen}");
     owner.until_text("agent-6").await;
     // One line was granted, and it is over.
@@ -181,10 +189,19 @@ async fn an_agent_runs_a_command_on_a_server() {
 
 /// What the recording of the first test holds, and what is made of it.
 async fn recorded(home: &Home, id: &str, participant: &str) {
-    let events = home
-        .run(&["webtty", "sessions", "events", id, "-o", "json"])
-        .await
-        .json();
+    // The terminal is told of the end before the last of it is stored.
+    let late = Instant::now() + SOON;
+    let events = loop {
+        let events = home
+            .run(&["webtty", "sessions", "events", id, "-o", "json"])
+            .await
+            .json();
+        let mut all = events.as_array().unwrap().iter();
+        if all.any(|event| event["type"] == "close") {
+            break events;
+        }
+        assert!(Instant::now() < late, "{events}");
+    };
     let typed = events
         .as_array()
         .unwrap()
