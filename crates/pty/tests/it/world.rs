@@ -8,7 +8,7 @@ use pty::{Directory, Exit, Output, Process, Size, Spec};
 use tokio::time::timeout;
 
 /// Longer than anything here takes.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(50);
 
 pub(crate) const SIZE: Size = Size { rows: 24, cols: 80 };
 

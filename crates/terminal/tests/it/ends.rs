@@ -19,7 +19,7 @@ use tty::message::{
 use tty::size::Size;
 
 /// Longer than anything here takes.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 /// A server, and what it is told.
 pub(crate) struct Host {
@@ -41,7 +41,8 @@ impl Host {
             },
             limits: Limits {
                 sessions: 8,
-                grace: Duration::from_secs(30),
+                // What does not wait for it is over long before.
+                grace: Duration::from_mins(10),
                 idle: None,
                 duration: None,
             },

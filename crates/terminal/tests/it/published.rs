@@ -52,7 +52,9 @@ async fn a_terminal_has_its_size_and_another_when_told() {
 async fn keys_signal_and_a_signal_is_an_exit_code() {
     let host = Host::new();
     let mut client = host.websocket().await;
-    client.open(script("echo ready; exec sleep 60", true)).await;
+    client
+        .open(script("echo ready; exec sleep 600", true))
+        .await;
     client.until("ready").await;
     client.input("\x03").await;
     assert_eq!(client.finish().await.2.return_code, 130);

@@ -47,7 +47,7 @@ async fn messages_out_of_order_are_refused_and_the_command_ends() {
     ];
     for (kind, told) in while_it_runs {
         let mut client = host.plain();
-        client.open(script("sleep 60", false)).await;
+        client.open(script("sleep 600", false)).await;
         client.send(&kind).await;
         let refused = client.refused().await;
         assert!(refused.contains(told), "{refused}");

@@ -82,7 +82,7 @@ impl Fake {
 
     /// What is seen next.
     pub(super) async fn sees(&mut self) -> String {
-        let seen = tokio::time::timeout(Duration::from_secs(10), self.seen.recv());
+        let seen = tokio::time::timeout(Duration::from_mins(1), self.seen.recv());
         seen.await.unwrap().unwrap()
     }
 
@@ -108,7 +108,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>, mut breaks: watch::Receiv
     };
     let settings = Settings {
         session_id: format!("session-{id}"),
-        grace: Duration::from_secs(10),
+        grace: Duration::from_mins(10),
         idle: None,
         duration: None,
     };

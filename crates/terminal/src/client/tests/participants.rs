@@ -64,7 +64,7 @@ async fn who_takes_part_attaches_first_and_is_shown_the_screen() {
     };
     let (mut participant, input) = Participant::start(endpoint, attachment);
     let mut next = async || {
-        let event = timeout(Duration::from_secs(10), participant.event()).await;
+        let event = timeout(Duration::from_mins(1), participant.event()).await;
         event.unwrap().unwrap()
     };
     assert!(matches!(

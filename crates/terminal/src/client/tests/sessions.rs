@@ -5,7 +5,7 @@ use bytes::Bytes;
 use client::Trust;
 use futures_util::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tty::message::{Config, Options, Signal, Stream};
@@ -42,7 +42,7 @@ fn terminal() -> Request {
 }
 
 async fn next(session: &mut Session) -> Event {
-    let event = timeout(Duration::from_secs(10), session.event()).await;
+    let event = timeout(Duration::from_mins(1), session.event()).await;
     event.unwrap().unwrap()
 }
 
@@ -179,9 +179,10 @@ async fn a_slow_reader_gets_everything() {
 
 #[tokio::test]
 async fn nobody_there_is_an_error() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("ws://{}", listener.local_addr().unwrap());
-    drop(listener);
+    // A port that is held and does not listen.
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("ws://{}", held.local_addr().unwrap());
     let (mut session, _input) = Session::start(endpoint(&url), Request::new(command("true")));
     let (_, ended) = rest(&mut session).await;
     assert!(
