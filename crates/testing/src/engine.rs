@@ -98,6 +98,12 @@ impl TestEngine {
         let directory = directory.unwrap_or_else(|| tempfile::tempdir().expect("a directory"));
         let ca = TestCa::new();
         let names = [BASE_HOST, "*.engine.localhost", "*.t.engine.localhost"];
+        // What a deadline brings about by itself does not happen while a test waits for it.
+        let unhurried = if sections.contains("timeouts:") {
+            ""
+        } else {
+            "timeouts: {stream_request_seconds: 600}"
+        };
         let (cert, key) = ca.issue(&names).write_to(directory.path());
         let file = directory.path().join("engine.yaml");
         let yaml = format!(
@@ -105,6 +111,7 @@ impl TestEngine {
              tls: {{listen_addr: '127.0.0.1:0'}}\n\
              certs: {{static: {{enabled: true, cert_file: '{}', key_file: '{}'}}}}\n\
              {kind}\n\
+             {unhurried}\n\
              {sections}\n",
             cert.display(),
             key.display(),
