@@ -216,4 +216,4 @@ impl Drop for Download {
 }
 
 /// Nothing here takes so long; a test that waits in vain ends with curl's message.
-const MAX_SECONDS: &str = "60";
+const MAX_SECONDS: &str = "120";

@@ -97,7 +97,7 @@ impl Process {
     /// # Errors
     /// It does not end in time.
     pub fn ended(&mut self) -> Result<Option<i32>> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + ENDING;
         // The end of its output is its end: nothing inherits it.
         loop {
             match self.lines.recv_timeout(deadline - Instant::now()) {
@@ -128,4 +128,8 @@ impl Drop for Process {
 const LOG_LINES: usize = 60;
 
 /// A debug build on a busy machine with two processors needs less.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// For the end of a program. No longer than what is under way may go on after the first signal: what the
+/// second one ends is faster.
+const ENDING: Duration = Duration::from_secs(30);

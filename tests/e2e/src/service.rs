@@ -221,4 +221,4 @@ fn read_head(stream: TcpStream) -> Option<Call> {
 }
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);

@@ -28,7 +28,7 @@ use tokio::{
 
 use super::{
     installed::{Up, alone},
-    program::{Home, SOON},
+    program::{DRAIN, Home, SOON},
     up::{shouting_service, visitor, web_service},
 };
 
@@ -256,6 +256,8 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_ends() {
     let mut seen = Seen::start(&home, &["forward", &port, "--tcp"], 80, 20);
     seen.until_text("engine.localhost:").await;
     seen.until_text("online").await;
+    // A later picture: what the address was drawn with is all here.
+    seen.until_text(" ms").await;
     let public = seen.text();
     let public = public
         .lines()
@@ -297,7 +299,9 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_ends() {
     seen.press("q");
     seen.until_text("draining, 1 open").await;
     seen.press("q");
+    let begun = Instant::now();
     assert_eq!(seen.ended().await.0, Some(0));
+    assert!(begun.elapsed() < DRAIN, "{:?}", begun.elapsed());
     up.stop().await;
 }
 

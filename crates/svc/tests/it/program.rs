@@ -17,7 +17,10 @@ use tokio::{
 };
 
 /// Longer than anything here takes, shorter than a person waits.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
+
+/// How long the program lets go on what is under way when it ends. What waits for nothing is faster.
+pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 
 /// A home directory and what runs in it.
 pub(crate) struct Home {

@@ -12,7 +12,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     task::JoinHandle,
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use tokio_tungstenite::{
@@ -22,7 +22,7 @@ use tokio_tungstenite::{
 
 use super::{
     installed::{alone, up},
-    program::{Home, SOON},
+    program::{DRAIN, Home, SOON},
 };
 
 /// A visitor of a published address, on this machine.
@@ -466,6 +466,7 @@ async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
         assert_eq!(agent.json().await["active"], true);
         agent.signal(Signal::SIGTERM);
         events.json().await;
+        let begun = Instant::now();
         // The first one has been taken: two at once would be one.
         if hurry {
             agent.signal(Signal::SIGTERM);
@@ -482,6 +483,7 @@ async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
         );
         assert_eq!(answer, expected);
         assert_eq!(agent.ended().await.code, Some(0));
+        assert!(begun.elapsed() < DRAIN, "{:?}", begun.elapsed());
     }
 }
 

@@ -294,4 +294,4 @@ fn client_certificate(platform: &Platform, name: &str) -> Result<ClientCertifica
 /// Of nobody that the platform knows; long enough for HS256.
 const STRANGERS: &str = "a secret of a stranger, of no worth anywhere at all";
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);

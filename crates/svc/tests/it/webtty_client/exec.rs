@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::super::program::Home;
+use super::super::{installed::free_port, program::Home};
 use super::served::{Options, Served};
 
 /// WT-1: what a command said and how it ended, as one object; the exit code is its own.
@@ -141,7 +141,7 @@ async fn a_command_that_takes_too_long_is_ended() {
         "json",
         "--",
         "sleep",
-        "60",
+        "600",
     ];
     let ended = home.run(&args).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
@@ -181,9 +181,7 @@ async fn what_cannot_be_reached_or_started_is_told() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains("error[webtty_refused]"), "{ended:?}");
 
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = format!("ws://{}", listener.local_addr().unwrap());
-    drop(listener);
+    let nobody = format!("ws://127.0.0.1:{}", free_port());
     let ended = home.run(&["webtty", "exec", &nobody, "--", "true"]).await;
     assert_eq!(ended.code, Some(1));
     assert!(

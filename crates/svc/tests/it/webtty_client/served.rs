@@ -62,7 +62,7 @@ impl Served {
             },
             limits: Limits {
                 sessions: 16,
-                grace: Duration::from_secs(20),
+                grace: Duration::from_mins(10),
                 idle: None,
                 duration: None,
             },

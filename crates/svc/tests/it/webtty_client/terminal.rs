@@ -50,7 +50,7 @@ async fn a_person_hangs_up_with_an_escape() {
     seen.press("~?");
     seen.until_text("~.  hang up").await;
     // A program that drew its own screen is cut off, and the screen is given back.
-    seen.press("printf '\\033[?1049h\\033[?25lfull'; sleep 60\r");
+    seen.press("printf '\\033[?1049h\\033[?25lfull'; sleep 600\r");
     seen.until(|screen| screen.alternate_screen() && screen.hide_cursor())
         .await;
     // What was typed while it sleeps begins a line.
