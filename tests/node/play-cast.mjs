@@ -25,7 +25,7 @@ try {
     const player = AsciinemaPlayer.create({ data }, at, { speed: 100, preload: true });
     const ended = new Promise((resolve) => player.addEventListener("ended", () => resolve(true)));
     await player.play();
-    const late = new Promise((resolve) => setTimeout(() => resolve(false), 15_000));
+    const late = new Promise((resolve) => setTimeout(() => resolve(false), 60_000));
     const isEnded = await Promise.race([ended, late]);
     // What was written last is drawn with the next frame.
     await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));

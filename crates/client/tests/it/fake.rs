@@ -22,7 +22,7 @@ use wire::{
 };
 
 /// Longer than anything here takes, shorter than a person waits.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(45);
 
 pub(crate) struct FakeEngine {
     listener: TcpListener,

@@ -168,7 +168,7 @@ async fn a_command_for_curl_sends_the_request_and_nothing_else() {
     let program = std::env::var("SVC_TEST_CURL").expect("cargo xtask provision sets it");
     let rest = told.strip_prefix("curl ").unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", &format!("'{program}' -sS --max-time 10 {rest}")]);
+    command.args(["-c", &format!("'{program}' -sS --max-time 60 {rest}")]);
     let run = tokio::task::spawn_blocking(move || command.output().unwrap());
     let output = run.await.unwrap();
     assert!(output.status.success(), "{told}\n{output:?}");

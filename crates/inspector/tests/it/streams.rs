@@ -34,7 +34,7 @@ async fn over(inspector: &Inspector) -> Summary {
     if let Some(summary) = subscription.list().into_iter().find(is_over) {
         return summary;
     }
-    let waited = tokio::time::timeout(Duration::from_secs(10), async {
+    let waited = tokio::time::timeout(Duration::from_mins(1), async {
         loop {
             if let Some(Update::Exchange(summary)) = subscription.next().await
                 && is_over(&summary)

@@ -57,7 +57,7 @@ def connect():
     context = ssl.create_default_context(cafile=WORLD["ca_file"])
     context.set_alpn_protocols(["h2"])
     host, port = name.rsplit(":", 1)
-    plain = socket.create_connection(("127.0.0.1", int(port)), timeout=20)
+    plain = socket.create_connection(("127.0.0.1", int(port)), timeout=60)
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return context.wrap_socket(plain, server_hostname=host)
 

@@ -11,6 +11,7 @@ import asyncio
 import json
 import ssl
 import sys
+import time
 import urllib.request
 import uuid
 
@@ -44,7 +45,8 @@ def visit(path, **options):
 async def seen(name):
     """What the service knows of the end, as soon as it knows it."""
     url = f"http://{WORLD['service']}/seen?id={name}"
-    for _ in range(1000):
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
         known = json.loads(await asyncio.to_thread(lambda: urllib.request.urlopen(url).read()))
         if known is not None:
             return known

@@ -23,7 +23,7 @@ import time
 import urllib.request
 
 WORLD = json.loads(sys.argv[1])
-PATIENCE = 20
+PATIENCE = 60
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 MASK = b"\x01\x02\x03\x04"
 
@@ -351,7 +351,8 @@ def handshakes():
 def seen(name):
     """What the service heard, as soon as it knows it."""
     url = f"http://{WORLD['service']}/seen?{name}"
-    for _ in range(1000):
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
         known = json.loads(urllib.request.urlopen(url).read())
         if known is not None:
             return known

@@ -24,6 +24,7 @@ from websockets.frames import CloseCode, Opcode
 from websockets.protocol import CLIENT, Protocol
 
 WORLD = json.loads(sys.argv[1])
+PATIENCE = 60
 HOST, PORT = WORLD["tunnel"].rsplit(":", 1)
 
 ran, wrong = 0, []
@@ -42,7 +43,7 @@ class Visitor:
     def __init__(self):
         context = ssl.create_default_context(cafile=WORLD["ca_file"])
         context.set_alpn_protocols(["h2"])
-        plain = socket.create_connection(("127.0.0.1", int(PORT)), timeout=20)
+        plain = socket.create_connection(("127.0.0.1", int(PORT)), timeout=PATIENCE)
         self.socket = context.wrap_socket(plain, server_hostname=HOST)
         config = h2.config.H2Configuration(client_side=True, validate_outbound_headers=False)
         self.h2 = h2.connection.H2Connection(config)
@@ -141,7 +142,8 @@ class Stream:
 def seen(name):
     """What the service knows of the end, as soon as it knows it."""
     url = f"http://{WORLD['service']}/seen?id={name}"
-    for _ in range(1000):
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
         known = json.loads(urllib.request.urlopen(url).read())
         if known is not None:
             return known

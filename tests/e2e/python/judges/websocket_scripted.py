@@ -22,7 +22,7 @@ HEARD = {}
 
 
 def serve(connection):
-    connection.settimeout(20)
+    connection.settimeout(60)
     head = b""
     while b"\r\n\r\n" not in head:
         more = connection.recv(4096)
