@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 use transport::{Scratch, Stream};
 
@@ -62,6 +62,18 @@ impl<T: Stream> Buffered<T> {
         Poll::Ready(Ok(!buf.filled().is_empty()))
     }
 
+    /// Ready when the peer has closed. What it sends meanwhile is kept unread, once: after that its
+    /// going is seen when something is written.
+    pub(crate) fn poll_hang_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.unread().is_empty() {
+            return Poll::Pending;
+        }
+        match ready!(self.poll_more(cx)) {
+            Ok(true) => Poll::Pending,
+            Ok(false) | Err(_) => Poll::Ready(()),
+        }
+    }
+
     /// Says goodbye, and reads on for a while so that the goodbye is heard.
     pub(crate) async fn close(mut self) {
         let lingering = async {
@@ -93,6 +105,55 @@ impl<T: Stream> Buffered<T> {
     }
 }
 
+/// For whoever reads on in another way: what is unread comes first.
+impl<T: Stream> AsyncRead for Buffered<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let unread = this.unread();
+        if unread.is_empty() {
+            return Pin::new(&mut this.io).poll_read(cx, buf);
+        }
+        let count = unread.len().min(buf.remaining());
+        buf.put_slice(unread.get(..count).unwrap_or_default());
+        this.consume(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: Stream> AsyncWrite for Buffered<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
 /// How long a visitor that still sends is listened to after its last answer, and how much of it
 /// is read: closing with bytes unread would reset the connection and could take the answer with
 /// it (RFC 9112, 9.6).
@@ -121,6 +182,21 @@ mod tests {
         assert_eq!(near.bytes.capacity(), 0);
         drop(far);
         assert!(!poll_fn(|cx| near.poll_more(cx)).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn who_reads_on_gets_what_is_unread_first() {
+        let (near, mut far) = duplex(64);
+        let mut near = Buffered::new(near);
+        near.append(b"abcd");
+        far.write_all(b"ef").await.unwrap();
+        drop(far);
+        let mut piece = [0; 3];
+        near.read_exact(&mut piece).await.unwrap();
+        assert_eq!((&piece, near.unread()), (b"abc", &b"d"[..]));
+        let mut rest = String::new();
+        near.read_to_string(&mut rest).await.unwrap();
+        assert_eq!(rest, "def");
     }
 
     #[tokio::test]

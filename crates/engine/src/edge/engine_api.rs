@@ -14,6 +14,8 @@ use tower::ServiceExt as _;
 use transport::TlsStream;
 use types::problem::Problem;
 
+use super::buffered::Buffered;
+use super::event_stream::{self, Then};
 use super::idle::Activity;
 use crate::core::Worker;
 
@@ -33,7 +35,23 @@ const INFORMED_RETRY: u32 = 5;
 
 /// Serves one connection to its end.
 pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
+    // A watcher who reads nothing for so long is gone, or as good as that.
+    let stall = worker.core.config.timeouts.visitor_stall;
+    stream.get_ref().0.limit_stall(Some(stall));
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let mut io = Buffered::new(stream);
+    if !http2 {
+        let answering = |request| answer(request, &worker);
+        let then = event_stream::serve(&mut io, &worker, HEAD_DEADLINE, answering);
+        // Each on the heap while it lasts: who watches holds no room for the library.
+        if Box::pin(then).await == Then::Over {
+            return;
+        }
+    }
+    Box::pin(serve_requests(io, http2, worker)).await;
+}
+
+async fn serve_requests(stream: Buffered<TlsStream>, http2: bool, worker: Arc<Worker>) {
     let header_bytes = worker.core.config.limits.header_bytes;
     let at = Arc::clone(&worker);
     let activity = Arc::new(Activity::default());

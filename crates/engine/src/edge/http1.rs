@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http1::{BodyLength, Limits, Progress, Slots, Version, may_complete, parse_request};
@@ -231,13 +231,7 @@ impl Visitor {
 
     /// Ready when the visitor has closed. A next request that it sends already is kept unread.
     pub(super) fn poll_hang_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.io.unread().is_empty() {
-            return Poll::Pending;
-        }
-        match ready!(self.io.poll_more(cx)) {
-            Ok(true) => Poll::Pending,
-            Ok(false) | Err(_) => Poll::Ready(()),
-        }
+        self.io.poll_hang_up(cx)
     }
 
     /// Writes an answer of our own.

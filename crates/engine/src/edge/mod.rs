@@ -12,6 +12,7 @@ mod bridge;
 mod buffered;
 mod copy;
 mod engine_api;
+mod event_stream;
 mod exchange;
 mod form;
 mod forwarding;

@@ -27,6 +27,8 @@ mod drain;
 #[cfg(test)]
 mod early;
 #[cfg(test)]
+mod event_stream;
+#[cfg(test)]
 mod geo;
 #[cfg(test)]
 mod grpc;

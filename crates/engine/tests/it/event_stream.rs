@@ -1,0 +1,196 @@
+//! `/api/sse` over real connections to the TLS listener, where its first request is served apart from
+//! the library of HTTP, and every other one by it.
+
+use serde_json::{Value, json};
+use testing::{Answer, RawVisitor, TestEngine, Upstream};
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+/// The next event.
+async fn event(watcher: &mut RawVisitor) -> Value {
+    let chunk = watcher.chunk().await.unwrap();
+    let line = chunk.strip_prefix(b"data: ").unwrap();
+    serde_json::from_slice(line).unwrap()
+}
+
+fn is_a_stream(head: &Answer) {
+    assert_eq!(head.status, 200);
+    assert_eq!(head.header("content-type"), Some("text/event-stream"));
+    assert_eq!(head.header("transfer-encoding"), Some("chunked"));
+    assert_eq!(head.header("content-length"), None);
+    let date = head.header("date").unwrap();
+    assert!(date.ends_with(" GMT") && date.len() == 29, "{date}");
+}
+
+/// EN-3: however the request comes, in one piece or in many.
+#[tokio::test]
+async fn en_3_a_watcher_sees_what_happens() {
+    let engine = TestEngine::start().await;
+    let fields = bearer(&engine.token(json!({})));
+    let mut whole = engine.visitor().http1(engine.host()).await;
+    whole
+        .request("GET", "/api/sse", engine.host(), &fields)
+        .await;
+    let mut pieces = engine.visitor().http1(engine.host()).await;
+    let params = "%7B%22clients%22%3A%7B%22os%22%3A%22none%22%7D%7D";
+    let request = format!(
+        "GET /api/sse?params={params} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n",
+        engine.host()
+    );
+    for byte in request.as_bytes() {
+        pieces.send([*byte]).await;
+    }
+    let mut watchers = [whole, pieces];
+    for watcher in &mut watchers {
+        is_a_stream(&watcher.head().await);
+        assert_eq!(event(watcher).await["type"], "state.initial");
+    }
+    let upstream = Upstream::http1().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let [whole, pieces] = &mut watchers;
+    assert_eq!(event(whole).await["type"], "client.created");
+    // Whose filter the client does not pass.
+    for watcher in [whole, pieces] {
+        assert_eq!(event(watcher).await["type"], "tunnel.created");
+    }
+    tunnel.close().await;
+    for watcher in &mut watchers {
+        assert_eq!(event(watcher).await["type"], "tunnel.deleted");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_goes_on_behind_a_refusal_and_behind_the_end_of_the_stream() {
+    let engine = TestEngine::start().await;
+    let host = engine.host();
+    let good = bearer(&engine.token(json!({})));
+    let mut watcher = engine.visitor().http1(host).await;
+    watcher.request("GET", "/api/sse", host, "").await;
+    let refused = watcher.answer().await;
+    assert_eq!(refused.status, 401);
+    assert_eq!(refused.json()["code"], "unauthenticated");
+    assert!(refused.header("www-authenticate").is_some());
+    watcher.request("GET", "/api/tunnels", host, &good).await;
+    assert_eq!(watcher.answer().await.status, 200);
+    // A later request for the stream is the library's.
+    watcher.request("GET", "/api/sse", host, &good).await;
+    is_a_stream(&watcher.head().await);
+    assert_eq!(event(&mut watcher).await["type"], "state.initial");
+
+    let now = jiff::Timestamp::now().as_second();
+    let short = bearer(&engine.token(json!({"exp": now + 2})));
+    let mut watcher = engine.visitor().http1(host).await;
+    // Both at once: the second waits for its turn.
+    watcher
+        .send(format!(
+            "GET /api/sse HTTP/1.1\r\nHost: {host}\r\n{short}\r\n\
+             GET /api/tunnels HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"
+        ))
+        .await;
+    is_a_stream(&watcher.head().await);
+    assert_eq!(event(&mut watcher).await["type"], "state.initial");
+    let last = watcher.chunk().await.unwrap();
+    assert_eq!(last, b": closed: the token has expired\n\n");
+    assert_eq!(watcher.chunk().await.unwrap(), b"");
+    assert_eq!(watcher.answer().await.status, 200);
+}
+
+#[tokio::test]
+async fn who_asked_for_the_end_of_the_connection_gets_it() {
+    let engine = TestEngine::start().await;
+    let mut watcher = engine.visitor().http1(engine.host()).await;
+    watcher
+        .request("GET", "/api/sse", engine.host(), "Connection: close\r\n")
+        .await;
+    assert_eq!(watcher.answer().await.status, 401);
+    assert_eq!(watcher.read_to_end().await, b"");
+}
+
+/// What is nearly a request for the stream is answered as every other request is.
+#[tokio::test]
+async fn anything_else_is_the_librarys() {
+    let engine = TestEngine::start().await;
+    let host = engine.host();
+    let good = bearer(&engine.token(json!({})));
+    let over = "x".repeat(70_000);
+    for (request, status) in [
+        (
+            format!("POST /api/sse HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"),
+            405,
+        ),
+        (
+            format!("GET /api/sse/ HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"),
+            404,
+        ),
+        (
+            format!("GET /api/ssee HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"),
+            404,
+        ),
+        (
+            format!("GET /api/sse HTTP/1.1\r\nHost: other\r\n{good}\r\n"),
+            421,
+        ),
+        (format!("GET /api/sse HTTP/1.1\r\n{good}\r\n"), 400),
+        (
+            format!("GET /api/sse HTTP/1.1\r\nHost: {host}\r\nHost: {host}\r\n\r\n"),
+            400,
+        ),
+        (
+            format!("GET /api/sse HTTP/1.1\r\nHost: {host}\r\nX-Y : z\r\n{good}\r\n"),
+            400,
+        ),
+        (
+            format!("GET /api/sse HTTP/1.1\r\nHost: {host}\r\nX: {over}\r\n{good}\r\n"),
+            431,
+        ),
+        (
+            format!("GET https://{host}/api/sse HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"),
+            200,
+        ),
+        (
+            format!("GET /api/sse HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n{good}\r\nab"),
+            200,
+        ),
+        (
+            format!("GET /api/sse HTTP/1.0\r\nHost: {host}\r\n{good}\r\n"),
+            200,
+        ),
+    ] {
+        let mut visitor = engine.visitor().http1(host).await;
+        visitor.try_send(&request).await;
+        let head = visitor.head().await;
+        assert_eq!(
+            head.status,
+            status,
+            "{}",
+            request.get(..80).unwrap_or(&request)
+        );
+    }
+}
+
+/// A place is free again when its watcher has gone, also while nothing happens.
+#[tokio::test]
+async fn a_watcher_who_goes_is_noticed() {
+    let engine = TestEngine::start_with("limits:\n  max_watchers: 1\n").await;
+    let host = engine.host();
+    let good = bearer(&engine.token(json!({})));
+    let mut first = engine.visitor().http1(host).await;
+    first.request("GET", "/api/sse", host, &good).await;
+    is_a_stream(&first.head().await);
+    assert_eq!(event(&mut first).await["type"], "state.initial");
+    let mut second = engine.visitor().http1(host).await;
+    second.request("GET", "/api/sse", host, &good).await;
+    assert_eq!(second.answer().await.status, 503);
+    drop(first);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        second.request("GET", "/api/sse", host, &good).await;
+        match second.head().await {
+            head if head.status == 200 => break,
+            head => drop(second.body(head).await),
+        }
+        assert!(std::time::Instant::now() < until, "the place is not free");
+    }
+}
