@@ -22,7 +22,7 @@ mod workers;
 pub use pump::{Both, Pumped, pump};
 pub use scratch::Scratch;
 pub use socket::Socket;
-pub use tls::{TlsStream, accepted, connect};
+pub use tls::{TlsStream, accepted, connect, service_client};
 pub use workers::Workers;
 
 use tokio::io::{AsyncRead, AsyncWrite};

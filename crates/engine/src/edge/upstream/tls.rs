@@ -4,8 +4,7 @@ use std::io;
 use std::sync::{Arc, LazyLock};
 
 use rustls::ClientConfig;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -42,63 +41,11 @@ pub(super) static HTTP1_ONLY: LazyLock<Arc<ClientConfig>> =
     LazyLock::new(|| client_config(&[b"http/1.1"]));
 
 fn client_config(alpn: &[&[u8]]) -> Arc<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(daemon::tls::provider());
     #[expect(
         clippy::expect_used,
         reason = "the provider has suites of both versions"
     )]
-    let builder = builder
-        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+    let config = transport::service_client(daemon::tls::provider(), alpn)
         .expect("the provider supports both versions");
-    let mut config = builder
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
-        .with_no_client_auth();
-    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     Arc::new(config)
-}
-
-/// Accepts whatever certificate a service shows. Who the service is has been proven already: it
-/// is what the agent, authenticated by its token, chose to publish, under a name that only the
-/// agent's own network knows. Signatures are still checked, so the handshake itself is sound.
-#[derive(Debug)]
-struct AnyCertificate;
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &daemon::tls::provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &daemon::tls::provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        daemon::tls::provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
 }
