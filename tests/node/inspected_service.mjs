@@ -7,9 +7,11 @@
 //     /refused          what Vite answers to a name that it does not know
 //     /echo, upgraded   says back what it hears
 //     h2c: /test.Echo/Say   gRPC, one message each way
+//     secure: TLS, with h2c's over HTTP/2 and a page beside it, and /echo over HTTP/1.1
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
-import { createServer as createHttp2Server } from "node:http2";
+import { createServer as createHttp2Server, createSecureServer } from "node:http2";
 import { createRequire } from "node:module";
 import { gzipSync } from "node:zlib";
 
@@ -50,13 +52,14 @@ const server = createServer(async (request, response) => {
   }
 });
 
-const sockets = new WebSocketServer({ server, perMessageDeflate: { threshold: 0 } });
-sockets.on("connection", (socket) => {
-  socket.on("message", (data, binary) => socket.send(data, { binary }));
-});
+function echo(server) {
+  const sockets = new WebSocketServer({ server, perMessageDeflate: { threshold: 0 } });
+  sockets.on("connection", (socket) => {
+    socket.on("message", (data, binary) => socket.send(data, { binary }));
+  });
+}
 
-const calls = createHttp2Server();
-calls.on("stream", async (stream, headers) => {
+async function call(stream, headers) {
   // The whole call before its answer, as a server of unary calls reads it: which message the
   // inspector sees first is then no race.
   await once(stream.resume(), "end");
@@ -68,8 +71,30 @@ calls.on("stream", async (stream, headers) => {
   // A message: field 1 is "hi", field 2 has a message of its own.
   const message = Buffer.from([0x0a, 2, 0x68, 0x69, 0x12, 3, 0x08, 0x96, 0x01]);
   stream.end(Buffer.concat([Buffer.from([0, 0, 0, 0, message.length]), message]));
-});
+}
 
-await Promise.all([server, calls].map((one) => once(one.listen(0, "127.0.0.1"), "listening")));
+function page(stream) {
+  stream.respond({ ":status": 200, "content-type": "text/html" });
+  stream.end("<!doctype html><title>Shop</title><h1>Shop</h1>");
+}
+
+/** A key and a certificate that is of another name, and signed by itself. */
+function certificate() {
+  const asked = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
+  const written = ["-nodes", "-days", "1", "-subj", "/CN=elsewhere.test", "-keyout", "-", "-out", "-"];
+  const pem = execFileSync(process.env.SVC_TEST_OPENSSL, [...asked, ...written], { stdio: ["ignore", "pipe", "ignore"] });
+  return { key: pem, cert: pem };
+}
+
+echo(server);
+const calls = createHttp2Server();
+calls.on("stream", call);
+const secure = createSecureServer({ ...certificate(), allowHTTP1: true });
+secure.on("stream", (stream, headers) => (headers[":method"] === "POST" ? call : page)(stream, headers));
+echo(secure);
+
+const all = [server, calls, secure];
+await Promise.all(all.map((one) => once(one.listen(0, "127.0.0.1"), "listening")));
 const address = (one) => `127.0.0.1:${one.address().port}`;
-console.log(JSON.stringify({ address: address(server), h2c: address(calls) }));
+const [web, h2c, tls] = all.map(address);
+console.log(JSON.stringify({ address: web, h2c, secure: `https://${tls}` }));

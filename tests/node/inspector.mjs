@@ -14,7 +14,7 @@ const require = createRequire(`${process.env.SVC_TEST_NODE_PACKAGES}/`);
 const Ajv = require("ajv").default;
 
 await drive(async (world) => {
-  const { web, calls } = world.given;
+  const { web, calls, secure } = world.given;
   const page = await world.open({ permissions: ["clipboard-read", "clipboard-write"], acceptDownloads: true });
   await page.goto(web.inspector);
   await page.getByText("No requests yet").waitFor();
@@ -31,6 +31,8 @@ await drive(async (world) => {
   await pausedAndCleared(page, world, web.forwarding);
   page.clean();
   await grpc(world, calls);
+  await grpc(world, secure);
+  await echoed(world, secure);
   await visits(world, web.forwarding);
   for (const { look, options } of LOOKS) await looks(world, web, look, options);
   await strangers(world, web);
@@ -320,6 +322,29 @@ async function grpc(world, { forwarding, inspector }) {
   await page.getByRole("button", { name: "Replay", exact: true }).click();
   await page.locator("#facts", { hasText: "replayed from #1" }).waitFor();
   await items.filter({ hasText: '1: "hi"' }).waitFor();
+  page.clean();
+  await page.close();
+}
+
+/** A WebSocket to a service that speaks HTTP/2 with others, over TLS. */
+async function echoed(world, { forwarding, inspector }) {
+  const visitor = await world.open({ ignoreHTTPSErrors: true });
+  await visitor.goto(forwarding);
+  await visitor.evaluate(
+    () =>
+      new Promise((done) => {
+        const socket = new WebSocket(`wss://${location.host}/echo`);
+        socket.onopen = () => socket.send("said over TLS");
+        socket.onmessage = () => socket.close();
+        socket.onclose = done;
+      }),
+  );
+  await visitor.close();
+  const page = await world.open();
+  await page.goto(inspector);
+  await row(page, "/echo").getByText("WebSocket").waitFor();
+  await row(page, "/echo").click();
+  await page.locator("#messages li", { hasText: "said over TLS" }).nth(1).waitFor();
   page.clean();
   await page.close();
 }

@@ -4,6 +4,10 @@
 //! socket has taken them, bytes of an answer once they were read from it. It cannot alter them or
 //! hold them back. It is called on the task that moves the bytes, so what it does is time that the
 //! stream waits: a tap appends to memory and never blocks.
+//!
+//! Where the edge speaks TLS with the service, a tap with an [`Opener`] sees what is in it.
+
+mod opener;
 
 use std::{
     io,
@@ -17,6 +21,8 @@ use crate::{
     agent::forward::{SERVICE_DIAL, dial_target},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+pub use opener::Opener;
 
 /// Who visits.
 #[derive(Clone, Debug)]
@@ -32,10 +38,19 @@ pub struct Visit {
 pub trait Tap: Send + Sync {
     /// Whoever looks at this stream. `None` leaves it on the path without a tap, at no cost.
     fn stream(&self, visit: &Visit) -> Option<Box<dyn StreamTap>>;
+
+    /// With what the streams that are looked at are opened, for a tunnel in which the edge speaks
+    /// TLS with the service (`upstream_tls`). Without it they pass as they are.
+    fn opener(&self) -> Option<&Opener> {
+        None
+    }
 }
 
 /// Sees one stream. Dropped without [`ended`](Self::ended) when the agent was stopped meanwhile.
 pub trait StreamTap: Send {
+    /// The edge speaks TLS with the service, which it asks for by this name; what follows is what
+    /// is in it.
+    fn opened(&mut self, _name: &str) {}
     /// Bytes that the service's socket has taken.
     fn to_service(&mut self, bytes: &[u8]);
     /// Bytes that came from the service.
@@ -45,7 +60,7 @@ pub trait StreamTap: Send {
 }
 
 /// A connection to the service behind a target, as the agent opens one for a visitor. Towards a
-/// service with TLS it is the connection beneath it.
+/// service with TLS it is the connection beneath it; [`connect_tls`] has the session, too.
 ///
 /// # Errors
 /// As connecting has them, and `TimedOut` after ten seconds.
@@ -53,6 +68,20 @@ pub async fn connect(to: &Target) -> io::Result<Box<dyn transport::Stream>> {
     let connected = tokio::time::timeout(SERVICE_DIAL, dial_target(to)).await;
     let service = connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))?;
     Ok(service.into_stream())
+}
+
+/// A session with the service behind a target that speaks TLS, as the edge has one through the
+/// agent: it is asked for by `name`, and offered `protocol` (as of ALPN) alone.
+///
+/// # Errors
+/// As [`connect`], or the handshake failed.
+pub async fn connect_tls(
+    to: &Target,
+    name: &str,
+    protocol: &str,
+) -> io::Result<Box<dyn transport::Stream>> {
+    let service = connect(to).await?;
+    Ok(Box::new(opener::connect(name, protocol, service).await?))
 }
 
 /// The service's side of a stream, seen by a tap.

@@ -13,7 +13,8 @@ pub enum Target {
     /// A TCP service; bytes are passed as they are.
     Tcp(HostPort),
     /// A TCP service that speaks TLS on this port. The edge does the TLS towards it, end to end
-    /// through the tunnel (`upstream_tls`); the agent passes bytes.
+    /// through the tunnel (`upstream_tls`); the agent passes bytes, unless a tap
+    /// [opens](crate::tap::Opener) them.
     Tls(HostPort),
     /// A Unix socket on this machine.
     Unix(PathBuf),

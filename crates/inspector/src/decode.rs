@@ -1,6 +1,6 @@
 //! From the bytes of a stream to exchanges. Without IO and without a clock.
 //!
-//! A stream is HTTP/1.1, one request after another, or HTTP/2 without TLS. What cannot be read is
+//! A stream is HTTP/1.1, one request after another, or HTTP/2, in either case out of its TLS. What cannot be read is
 //! told once, where there is an exchange to tell it of; then the decoder takes no more.
 
 mod flow;
@@ -46,6 +46,11 @@ impl Decoder {
                 service_sent: Vec::new(),
             },
         }
+    }
+
+    /// What follows was in TLS, with a service that was asked for by this name.
+    pub(crate) fn opened(&mut self, name: &str) {
+        self.origin.tls = Some(name.into());
     }
 
     pub(crate) fn visitor_sent(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {

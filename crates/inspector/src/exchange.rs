@@ -80,6 +80,8 @@ pub(crate) struct Exchange {
     pub(crate) summary: Summary,
     /// Where the request went.
     pub(crate) to: Arc<Target>,
+    /// The service speaks TLS, and is asked for by this name.
+    pub(crate) tls: Option<Arc<str>>,
     pub(crate) request: Request,
     pub(crate) request_body: Body,
     pub(crate) response: Option<Response>,

@@ -2,7 +2,10 @@
 
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
-use crate::{content, exchange::Exchange};
+use crate::{
+    content,
+    exchange::{Exchange, Version},
+};
 
 /// What an answer says is wrong with how the service is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,6 +14,8 @@ pub enum Hint {
     HostRefused {
         /// Who refused.
         server: &'static str,
+        /// Whether `--host-header` is for services that speak as this one does.
+        rewrite: bool,
     },
 }
 
@@ -18,9 +23,15 @@ impl Hint {
     /// What is wrong and what helps, one line.
     pub fn text(self) -> String {
         match self {
-            Self::HostRefused { server } => format!(
+            Self::HostRefused {
+                server,
+                rewrite: true,
+            } => format!(
                 "{server} refuses the tunnel's host name; with --host-header rewrite it sees its own"
             ),
+            Self::HostRefused { server, .. } => {
+                format!("{server} refuses the tunnel's host name; let it answer to that name, too")
+            }
         }
     }
 
@@ -36,13 +47,17 @@ impl Hint {
         let (_, server) = SIGNS
             .iter()
             .find(|(signs, _)| signs.iter().all(|sign| words.contains(sign)))?;
-        Some(Self::HostRefused { server })
+        let http1 = exchange.request.version != Version::Http2;
+        Some(Self::HostRefused {
+            server,
+            rewrite: http1 && exchange.tls.is_none(),
+        })
     }
 }
 
 impl Serialize for Hint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self::HostRefused { server } = self;
+        let Self::HostRefused { server, .. } = self;
         let mut hint = serializer.serialize_struct("Hint", 3)?;
         hint.serialize_field("code", "host_refused")?;
         hint.serialize_field("server", server)?;

@@ -11,7 +11,7 @@ use std::{
 
 use client::{
     Target,
-    tap::{StreamTap, Tap, Visit},
+    tap::{Opener, StreamTap, Tap, Visit},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -99,9 +99,16 @@ impl Inspector {
 
     /// What the agent of a tunnel to this target is given: [`client::Tunnel::forward_tapped`].
     pub fn tap(&self, to: Target) -> Arc<dyn Tap> {
+        self.tap_opened(to, None)
+    }
+
+    /// The same, for a tunnel in which the edge speaks TLS with the service where there is an
+    /// `opener`.
+    pub fn tap_opened(&self, to: Target, opener: Option<Opener>) -> Arc<dyn Tap> {
         Arc::new(InspectorTap {
             shared: Arc::clone(&self.shared),
             to: Arc::new(to),
+            opener,
         })
     }
 
@@ -239,6 +246,7 @@ impl fmt::Debug for Subscription {
 struct InspectorTap {
     shared: Arc<Shared>,
     to: Arc<Target>,
+    opener: Option<Opener>,
 }
 
 impl Tap for InspectorTap {
@@ -248,10 +256,15 @@ impl Tap for InspectorTap {
         }
         let origin = Origin {
             to: Arc::clone(&self.to),
+            tls: None,
             source_ip: visit.source_ip,
             replay: None,
         };
         Some(Box::new(Recorded::new(&self.shared, origin)))
+    }
+
+    fn opener(&self) -> Option<&Opener> {
+        self.opener.as_ref()
     }
 }
 
@@ -277,6 +290,10 @@ impl Recorded {
 }
 
 impl StreamTap for Recorded {
+    fn opened(&mut self, name: &str) {
+        self.decoder.opened(name);
+    }
+
     fn to_service(&mut self, bytes: &[u8]) {
         let decoder = &mut self.decoder;
         self.shared

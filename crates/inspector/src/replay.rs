@@ -108,12 +108,25 @@ impl Prepared {
         };
         let http2 = was.version == Version::Http2;
         let host = fields.get("host").unwrap_or(&was.host).to_owned();
+        let scheme = if exchange.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
         let id = Arc::new(OnceLock::new());
         Ok(Self {
-            request: request(&method, &path, &host, &fields, body, http2)?,
+            request: request(
+                &method,
+                &path,
+                &host,
+                &fields,
+                body,
+                http2.then_some(scheme),
+            )?,
             http2,
             origin: Origin {
                 to: Arc::clone(&exchange.to),
+                tls: exchange.tls.clone(),
                 source_ip: None,
                 replay: Some(Replay {
                     of: exchange.summary.id,
@@ -135,7 +148,14 @@ impl Prepared {
         let to = Arc::clone(&self.origin.to);
         let unreachable =
             |error| Trouble::Service(format!("the service at {to} is not reachable: {error}"));
-        let stream = client::tap::connect(&to).await.map_err(unreachable)?;
+        let stream = match &self.origin.tls {
+            None => client::tap::connect(&to).await,
+            Some(name) => {
+                let protocol = if self.http2 { "h2" } else { "http/1.1" };
+                client::tap::connect_tls(&to, name, protocol).await
+            }
+        };
+        let stream = stream.map_err(unreachable)?;
         let tap = inspector.replay_tap(self.origin);
         let io = TokioIo::new(Tapped::new(stream, tap));
         let id = Arc::clone(&self.id);
@@ -219,20 +239,21 @@ async fn beside(
     }
 }
 
+/// Over HTTP/2 a request names its scheme.
 fn request(
     method: &str,
     path: &str,
     host: &str,
     fields: &Fields,
     body: Vec<u8>,
-    http2: bool,
+    scheme: Option<&str>,
 ) -> Result<http::Request<Full<Bytes>>, Trouble> {
     let bad = |what: &str| Trouble::Changes(format!("{what} cannot be sent"));
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| bad("the method"))?;
-    let uri = if http2 {
-        format!("http://{host}{path}")
-    } else {
-        path.to_owned()
+    let http2 = scheme.is_some();
+    let uri = match scheme {
+        Some(scheme) => format!("{scheme}://{host}{path}"),
+        None => path.to_owned(),
     };
     let uri: Uri = uri.parse().map_err(|_| bad("the path"))?;
     if !path.starts_with('/') && path != "*" {

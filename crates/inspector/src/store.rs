@@ -33,6 +33,8 @@ pub(crate) struct Store {
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) to: Arc<Target>,
+    /// The service speaks TLS, and is asked for by this name.
+    pub(crate) tls: Option<Arc<str>>,
     pub(crate) source_ip: Option<IpAddr>,
     pub(crate) replay: Option<Replay>,
 }
@@ -85,6 +87,7 @@ impl Store {
         self.exchanges.push_back(Exchange {
             summary,
             to: Arc::clone(&origin.to),
+            tls: origin.tls.clone(),
             request,
             request_body: Body::default(),
             response: None,

@@ -13,7 +13,7 @@ use super::{host::Named, lanes::OnLane};
 use crate::{
     Destination, HostPort, ProxyProtocol, Stream, Target,
     connect::keepalive,
-    tap::{StreamTap, Tap, Tapped},
+    tap::{Opener, StreamTap, Tap, Tapped},
     tunnel::{Connection, Observer},
 };
 
@@ -87,11 +87,14 @@ impl Forward {
         service: Service,
         visitor: &mut S,
     ) -> Pumped {
-        let Some(tap) = self.tap.as_ref().and_then(|tap| tap.stream(visit)) else {
-            return service.carry(visitor).await;
-        };
-        // On the heap: the future beside it, which nearly every stream takes, stays as small.
-        Box::pin(service.carry_tapped(visitor, tap)).await
+        let looked = self.tap.as_deref();
+        let looked = looked.and_then(|tap| Some((tap.stream(visit)?, tap.opener())));
+        // On the heap: the future beside them, which nearly every stream takes, stays as small.
+        match looked {
+            None => service.carry(visitor).await,
+            Some((tap, None)) => Box::pin(service.carry_tapped(visitor, tap)).await,
+            Some((tap, Some(opener))) => Box::pin(service.carry_opened(visitor, tap, opener)).await,
+        }
     }
 
     pub(crate) fn begins(&self, stream: &Visit) {
@@ -193,6 +196,26 @@ impl Service {
                 tapped.end(told(&pumped).as_deref());
                 pumped
             }
+        }
+    }
+
+    /// The same, where the edge speaks TLS with the service.
+    async fn carry_opened<S: transport::Stream>(
+        mut self,
+        visitor: &mut S,
+        tap: Box<dyn StreamTap>,
+        opener: &Opener,
+    ) -> Pumped {
+        match &mut self {
+            Self::Tcp { socket, .. } => {
+                socket.begin_message();
+                let pumped = opener.carry(visitor, &mut *socket, tap).await;
+                if pumped.result.is_ok() {
+                    socket.end_message();
+                }
+                pumped
+            }
+            Self::Unix(service) => opener.carry(visitor, service, tap).await,
         }
     }
 }

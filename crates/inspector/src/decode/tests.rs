@@ -19,6 +19,7 @@ type Passing = Vec<(From, Vec<u8>)>;
 
 fn origin() -> Origin {
     Origin {
+        tls: None,
         to: Arc::new("localhost:3000".parse().unwrap()),
         source_ip: None,
         replay: None,

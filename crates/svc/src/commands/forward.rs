@@ -130,7 +130,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let (target, _folder) = args.target(workers.handles())?;
     let properties = args.tunnel.properties(&target)?;
     let destination = args.destination(target.clone(), &properties)?;
-    let is_readable = is_readable(&properties) && args.inspect != Some(Inspect::Off);
+    let takes_host = speaks_other(&properties).is_none() && args.inspect != Some(Inspect::Off);
     let mut config = args.connection.resolve()?;
     config.labels = args.client_labels.iter().cloned().collect();
     config.heartbeat = args.heartbeat;
@@ -176,7 +176,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         told = mpsc::channel(1).1;
     } else {
         report = report.with_code(args.qr);
-        if args.output == Format::Text && args.host_header.is_none() && is_readable {
+        if args.output == Format::Text && args.host_header.is_none() && takes_host {
             let (advice, own) = Advice::of(&inspection, target);
             look.advice = Some(advice);
             tap = tap.or(own);
@@ -294,11 +294,6 @@ impl Args {
             host_header: self.host_header.clone(),
         })
     }
-}
-
-/// Whether requests can be read in what passes: the edge speaks TLS with a service that wants it.
-fn is_readable(properties: &Properties) -> bool {
-    properties.protocol.as_deref() == Some("http") && properties.upstream_tls != Some(true)
 }
 
 /// Streams are told through a bounded queue: a terminal that does not keep up must not hold

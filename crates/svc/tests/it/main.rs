@@ -17,6 +17,7 @@ mod events;
 mod explain;
 mod forward;
 mod hosted;
+mod inspect_tls;
 mod installation;
 mod installed;
 mod keyring;

@@ -12,7 +12,11 @@ fn a_developer_sees_repeats_and_saves_what_visitors_did() -> Result<()> {
     let h2c = service.ready()["h2c"].as_str().context("no h2c")?;
     let args = ["--name", "calls", "--http-version", "h2c", "--inspect=0"];
     let calls = platform.forward(h2c, &args)?;
-    let given = json!({"web": addresses(&web), "calls": addresses(&calls)});
+    let secure = service.ready()["secure"].as_str().context("no TLS")?;
+    let secure = platform.forward(secure, &["--name", "secure", "--inspect=0"])?;
+    let given = json!({
+        "web": addresses(&web), "calls": addresses(&calls), "secure": addresses(&secure),
+    });
     platform.node_with("inspector.mjs", given)?;
     Ok(())
 }

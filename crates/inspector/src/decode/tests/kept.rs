@@ -20,9 +20,30 @@ fn a_development_server_that_refuses_the_name_is_known_by_its_answer() {
         let hint = store.get(1).unwrap().summary.hint;
         assert_eq!(
             hint,
-            server.map(|server| Hint::HostRefused { server }),
+            server.map(|server| Hint::HostRefused {
+                server,
+                rewrite: true
+            }),
             "{body}"
         );
+    }
+}
+
+/// `--host-header` is for services that speak HTTP/1.1 without TLS.
+#[test]
+fn what_cannot_help_is_not_suggested() {
+    let refused = "HTTP/1.1 403 X\r\nContent-Length: 19\r\n\r\nInvalid Host header";
+    for (tls, suggested) in [(false, true), (true, false)] {
+        let mut store = Store::default();
+        let mut decoder = Decoder::new(origin());
+        if tls {
+            decoder.opened("web.test");
+        }
+        let now = Timestamp::UNIX_EPOCH;
+        decoder.visitor_sent(get("/").as_bytes(), &mut store, now);
+        decoder.service_sent(refused.as_bytes(), &mut store, now);
+        let text = store.get(1).unwrap().summary.hint.unwrap().text();
+        assert_eq!(text.contains("--host-header"), suggested, "{text}");
     }
 }
 

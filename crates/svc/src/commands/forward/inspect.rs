@@ -7,8 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use client::{Properties, Status, Target, tap::Tap};
+use client::{
+    Properties, Status, Target,
+    tap::{Opener, Tap},
+};
 use inspector::{About, Inspector, Serving, Settings, Subscription, When, serve};
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::{cli::Format, failure::Failure, output, random};
 
@@ -50,6 +54,8 @@ struct On {
     inspector: Inspector,
     serving: Serving,
     to: Target,
+    /// Where the edge speaks TLS with the service.
+    opener: Option<Opener>,
     about: About,
 }
 
@@ -84,6 +90,10 @@ impl Inspection {
                  with the token sees the traffic",
             );
         }
+        let opener = match properties.upstream_tls {
+            Some(true) if unseen.is_none() => Some(opener()?),
+            _ => None,
+        };
         let inspector = Inspector::new(When::Always);
         let about = About {
             forwarding: None,
@@ -107,6 +117,7 @@ impl Inspection {
                 inspector,
                 serving,
                 to: to.clone(),
+                opener,
                 about,
             }),
         })
@@ -115,7 +126,8 @@ impl Inspection {
     /// What the agent is given.
     pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
         let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
-        Some(on.inspector.tap(on.to.clone()))
+        let tap = on.inspector.tap_opened(on.to.clone(), on.opener.clone());
+        Some(tap)
     }
 
     /// The requests, for somebody else who shows them.
@@ -157,9 +169,21 @@ fn unseen(properties: &Properties) -> Option<&'static str> {
     if properties.protocol.as_deref() != Some("http") {
         return Some("only http tunnels are inspected");
     }
-    (properties.upstream_tls == Some(true)).then_some(
-        "requests are encrypted end to end, from the edge to the service, so they are not inspected",
+    let private = properties.publish == Some(false);
+    (private && properties.upstream_tls == Some(true)).then_some(
+        "whoever dials a private tunnel speaks TLS with the service, so it is not inspected",
     )
+}
+
+/// What the edge sees of this agent instead of the service: a key of this run, of nobody's name,
+/// since the edge asks for none.
+fn opener() -> Result<Opener, Failure> {
+    let what = "the inspector cannot open TLS";
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
+        .map_err(|error| Failure::of(what, error))?;
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    Opener::new(made.cert.der().clone(), PrivateKeyDer::Pkcs8(key))
+        .map_err(|error| Failure::of(what, error))
 }
 
 #[cfg(test)]

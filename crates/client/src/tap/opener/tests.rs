@@ -1,0 +1,173 @@
+use parking_lot::Mutex;
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+
+/// Writes down what it is told.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<String>>);
+
+impl Notes {
+    fn note(&self, what: &str) {
+        self.0.lock().push_str(what);
+    }
+}
+
+impl StreamTap for Notes {
+    fn opened(&mut self, name: &str) {
+        self.note(&format!("opened {name}\n"));
+    }
+
+    fn to_service(&mut self, bytes: &[u8]) {
+        self.note(&format!("> {}\n", String::from_utf8_lossy(bytes)));
+    }
+
+    fn to_visitor(&mut self, bytes: &[u8]) {
+        self.note(&format!("< {}\n", String::from_utf8_lossy(bytes)));
+    }
+
+    fn ended(self: Box<Self>, error: Option<&str>) {
+        self.note(&format!("ended {error:?}\n"));
+    }
+}
+
+fn certificate(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    (made.cert.der().clone(), key.into())
+}
+
+/// An edge and a service with an opener between them, as it carries what they say.
+struct Between {
+    edge: DuplexStream,
+    service: DuplexStream,
+    notes: Notes,
+    carried: tokio::task::JoinHandle<Pumped>,
+}
+
+impl Between {
+    fn start() -> Self {
+        let (certificate, key) = certificate("anybody");
+        let opener = Opener::new(certificate, key).unwrap();
+        // As much as a ClientHello and more, which a socket takes as well.
+        let (edge, mut near) = duplex(16 * 1024);
+        let (mut far, service) = duplex(16 * 1024);
+        let notes = Notes::default();
+        let tap = Box::new(notes.clone());
+        let carried = tokio::spawn(async move { opener.carry(&mut near, &mut far, tap).await });
+        Self {
+            edge,
+            service,
+            notes,
+            carried,
+        }
+    }
+
+    /// Both sessions, of an edge that offers these protocols to a service that has those.
+    async fn shaken(
+        self,
+        offered: &[&str],
+        has: &[&str],
+    ) -> (TlsStream<DuplexStream>, TlsStream<DuplexStream>, Rest) {
+        let offered: Vec<_> = offered.iter().map(|name| name.as_bytes()).collect();
+        let client = service_client(provider(), &offered).unwrap();
+        let edge = handshake(client, "web.test", self.edge);
+        let (certificate, key) = certificate("elsewhere.test");
+        let mut server = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        server.alpn_protocols = has.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let service = TlsAcceptor::from(Arc::new(server)).accept(self.service);
+        let (edge, service) = tokio::join!(edge, service);
+        let rest = Rest {
+            notes: self.notes,
+            carried: self.carried,
+        };
+        (edge.unwrap(), service.unwrap().into(), rest)
+    }
+}
+
+/// What there is beside the two sessions.
+struct Rest {
+    notes: Notes,
+    carried: tokio::task::JoinHandle<Pumped>,
+}
+
+#[tokio::test]
+async fn each_side_meets_what_the_other_one_asks_for_and_chooses() {
+    for (offered, has, chosen) in [
+        (
+            &["h2", "http/1.1"][..],
+            &["http/1.1", "h2"][..],
+            Some("http/1.1"),
+        ),
+        (&["h2", "http/1.1"], &["h2"], Some("h2")),
+        (&["http/1.1"], &["h2", "http/1.1"], Some("http/1.1")),
+        (&["h2", "http/1.1"], &[], None),
+        (&[], &["h2"], None),
+    ] {
+        let (edge, service, _rest) = Between::start().shaken(offered, has).await;
+        let chosen = chosen.map(str::as_bytes);
+        assert_eq!(edge.get_ref().1.alpn_protocol(), chosen, "{offered:?}");
+        assert_eq!(service.get_ref().1.alpn_protocol(), chosen, "{offered:?}");
+        let TlsStream::Server(service) = service else {
+            panic!("a service is a server");
+        };
+        assert_eq!(service.get_ref().1.server_name(), Some("web.test"));
+    }
+}
+
+#[tokio::test]
+async fn what_passes_is_seen_and_a_session_ends_as_the_other_one_does() {
+    for cut in [false, true] {
+        let (mut edge, mut service, rest) = Between::start().shaken(&[], &[]).await;
+        edge.write_all(b"question").await.unwrap();
+        let mut question = [0; 8];
+        service.read_exact(&mut question).await.unwrap();
+        service.write_all(b"answer").await.unwrap();
+        if cut {
+            service.flush().await.unwrap();
+        } else {
+            service.shutdown().await.unwrap();
+        }
+        drop(service);
+        let mut answer = Vec::new();
+        let read = edge.read_to_end(&mut answer).await;
+        assert_eq!(answer, b"answer");
+        let kind = read.err().map(|error| error.kind());
+        assert_eq!(kind, cut.then_some(io::ErrorKind::UnexpectedEof));
+        // An edge that needs a connection no longer drops it.
+        drop(edge);
+        rest.carried.await.unwrap().result.unwrap();
+        let notes = rest.notes.0.lock();
+        assert_eq!(
+            *notes,
+            "opened web.test\n> question\n< answer\nended None\n"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_service_without_tls_ends_the_session_of_the_edge_before_it_begins() {
+    let mut between = Between::start();
+    between
+        .service
+        .write_all(b"HTTP/1.1 400 Bad\r\n\r\n")
+        .await
+        .unwrap();
+    let client = service_client(provider(), &[]).unwrap();
+    let edge = handshake(client, "web.test", between.edge).await;
+    assert!(edge.is_err());
+    let pumped = between.carried.await.unwrap();
+    let error = pumped.result.unwrap_err().to_string();
+    assert!(
+        error.starts_with("the TLS handshake with the service failed"),
+        "{error}"
+    );
+    assert!(between.notes.0.lock().starts_with("ended Some("));
+}
