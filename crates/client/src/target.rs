@@ -109,7 +109,8 @@ impl From<Target> for Destination {
 }
 
 /// The `Host` of requests at a service that refuses the public name, as development servers do.
-/// An `Origin` that is the public one follows it.
+/// An `Origin` that is the public one follows it, and in answers a `Location` of this host becomes
+/// one of the public name.
 ///
 /// Written `rewrite`, or as the host itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

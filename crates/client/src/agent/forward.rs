@@ -63,7 +63,7 @@ impl Forward {
             })
     }
 
-    /// Carries both directions to their ends, see [`Service::carry`], with another host where one
+    /// Carries both directions to their ends, see [`Service::carry`], under another host where one
     /// is wanted, and shows them to whoever looks at this visit as the service sees them.
     pub(crate) async fn join<S: transport::Stream>(
         &self,
@@ -76,7 +76,12 @@ impl Forward {
             // On the heap: few ask for it, and the others must not keep room for it.
             Some(host) => {
                 let mut named = Named::new(visitor, host);
-                Box::pin(self.join_shown(visit, service, &mut named)).await
+                let pumped = Box::pin(self.join_shown(visit, service, &mut named)).await;
+                if pumped.result.is_err() {
+                    // What the service said before it broke off. A visitor who is gone is no news.
+                    drop(named.flush().await);
+                }
+                pumped
             }
         }
     }

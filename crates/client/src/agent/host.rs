@@ -2,14 +2,16 @@
 //!
 //! Development servers refuse names that they do not know. [`Named`] stands around a visitor's
 //! stream: what is read from it has the `Host` of the service, and an `Origin` that was the public
-//! one becomes the service's too, because that is what such servers compare a WebSocket with. All
-//! else passes as it came, byte for byte.
+//! one becomes the service's too, because that is what such servers compare a WebSocket with. In
+//! answers, addresses of the service become those of the visitor: a redirect to where it believes
+//! to be would lead visitors nowhere. All else passes as it came, byte for byte.
 //!
 //! The stream carries HTTP/1.1 as the engine writes it: requests one behind the other, bodies of a
-//! known length or in chunks, and upgrades. Answers are read along, because only they tell whether
-//! an upgrade was accepted; from there on nothing is looked at any more.
+//! known length or in chunks, and upgrades. Answers tell whether an upgrade was accepted; from there
+//! on nothing is looked at any more.
 
 mod answers;
+mod origin;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,9 @@ pub(super) struct Named<'s, S> {
     /// What is ready for the service, and how much of it went out.
     ready: Vec<u8>,
     taken: usize,
+    /// What is ready for the visitor, and how much of it went out.
+    answer: Vec<u8>,
+    given: usize,
     /// The visitor has said everything.
     ended: bool,
     /// The reader, while it waits for the answer to an upgrade.
@@ -46,10 +51,12 @@ impl<'s, S: transport::Stream> Named<'s, S> {
         Self {
             visitor,
             requests: Requests::new(host),
-            answers: Answers::default(),
+            answers: Answers::new(host),
             raw: Vec::new(),
             ready: Vec::new(),
             taken: 0,
+            answer: Vec::new(),
+            given: 0,
             ended: false,
             waiting: None,
         }
@@ -75,6 +82,34 @@ impl<'s, S: transport::Stream> Named<'s, S> {
         self.raw.truncate(seen + filled);
         ready!(polled)?;
         Poll::Ready(Ok(filled > 0))
+    }
+
+    /// Writes what is ready for the visitor.
+    fn poll_give(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(rest) = self
+            .answer
+            .get(self.given..)
+            .filter(|rest| !rest.is_empty())
+        {
+            let given = ready!(Pin::new(&mut *self.visitor).poll_write(cx, rest))?;
+            if given == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.given += given;
+        }
+        // A chunk of a download is large, and a connection may wait for long behind one.
+        self.answer = Vec::new();
+        self.given = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Lets the reader go on, where it does not have to wait for an answer any more.
+    fn wake(&mut self) {
+        if !self.answers.is_upgrade_open()
+            && let Some(reader) = self.waiting.take()
+        {
+            reader.wake();
+        }
     }
 
     /// Makes something ready for the service; false when there will be nothing any more.
@@ -134,27 +169,30 @@ impl<S: transport::Stream> AsyncWrite for Named<'_, S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        let written = ready!(Pin::new(&mut *this.visitor).poll_write(cx, buf))?;
-        this.answers.advance(buf.get(..written).unwrap_or_default());
-        if !this.answers.is_upgrade_open()
-            && let Some(reader) = this.waiting.take()
-        {
-            reader.wake();
+        ready!(this.poll_give(cx))?;
+        if this.answers.is_over() {
+            return Pin::new(&mut *this.visitor).poll_write(cx, buf);
         }
-        Poll::Ready(Ok(written))
+        this.answers.advance(buf, &mut this.answer);
+        this.wake();
+        // What does not go out now does so with the next write, or when it is flushed.
+        if let Poll::Ready(given) = this.poll_give(cx) {
+            given?;
+        }
+        Poll::Ready(Ok(buf.len()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_give(cx))?;
         Pin::new(&mut *self.visitor).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         // The service has said its last word: whoever waits for its answer waits in vain.
-        this.answers.give_up();
-        if let Some(reader) = this.waiting.take() {
-            reader.wake();
-        }
+        this.answers.end(&mut this.answer);
+        this.wake();
+        ready!(this.poll_give(cx))?;
         Pin::new(&mut *this.visitor).poll_shutdown(cx)
     }
 }

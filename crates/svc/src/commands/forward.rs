@@ -66,7 +66,8 @@ pub(crate) struct Args {
 
     /// What the service sees as its host: `rewrite` for its own
     ///
-    /// An Origin that is the public one follows it. For services that speak HTTP/1.1 without TLS.
+    /// An Origin that is the public one follows it, and redirects to that host lead to the public
+    /// one. For services that speak HTTP/1.1 without TLS.
     #[arg(long, value_name = "HOST", help_heading = SERVICE)]
     host_header: Option<HostHeader>,
 

@@ -102,6 +102,10 @@ async fn development_server() -> u16 {
                     )
                 } else if lower.contains(&format!("\r\norigin: http://localhost:{port}\r\n")) {
                     "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n".to_owned()
+                } else if head.starts_with("GET /old ") {
+                    format!(
+                        "HTTP/1.1 302 Found\r\nlocation: http://localhost:{port}/new\r\ncontent-length: 0\r\n\r\n"
+                    )
                 } else {
                     "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_owned()
                 };
@@ -146,6 +150,9 @@ async fn a_development_server_sees_its_own_name_when_asked_for() {
         .unwrap();
     // It does not read the body, and answers all the same.
     assert_eq!(posted.status(), 200);
+    let moved = client.get(url.join("/old").unwrap()).send().await.unwrap();
+    assert_eq!(moved.url(), &url.join("/new").unwrap());
+    assert_eq!(moved.status(), 200);
     let upgrade = client
         .get(url.clone())
         .header("connection", "upgrade")

@@ -1,11 +1,17 @@
-//! The way of the answers: read along until one of them changes the protocol.
+//! The way of the answers, as a function over bytes: read until one of them changes the protocol.
 
 use std::collections::VecDeque;
 
-use http1::{BodyReader, BodyState, Limits, Progress, Slots, may_complete, parse_response};
+use http1::{
+    BodyReader, BodyState, Limits, Progress, ResponseHead, Slots, may_complete, parse_response,
+};
+
+use super::origin::{self, Origin};
 
 /// What is known of the answers of a stream.
 pub(super) struct Answers {
+    /// Of the service, as it is addressed.
+    own: Option<Origin>,
     asked: VecDeque<Asked>,
     at: At,
     /// The part of a head or of a chunk's framing that was not whole yet.
@@ -15,11 +21,12 @@ pub(super) struct Answers {
     upgrade_open: bool,
 }
 
-/// What must be known of a request to read its answer.
-#[derive(Clone, Copy)]
+/// What must be known of a request to read its answer, and to write it.
 pub(super) struct Asked {
     pub(super) to_head: bool,
     pub(super) upgrade: bool,
+    /// The origin that the visitor has used, where it is known.
+    pub(super) public: Option<String>,
 }
 
 enum At {
@@ -35,9 +42,11 @@ enum At {
     Lost,
 }
 
-impl Default for Answers {
-    fn default() -> Self {
+impl Answers {
+    /// Answers of a service that is addressed by this host.
+    pub(super) fn new(host: &str) -> Self {
         Self {
+            own: Origin::http(host),
             asked: VecDeque::new(),
             at: At::Head { seen: 0 },
             held: Vec::new(),
@@ -45,9 +54,7 @@ impl Default for Answers {
             upgrade_open: false,
         }
     }
-}
 
-impl Answers {
     /// Whether the next bytes of the visitor may be another protocol's: an upgrade was asked for
     /// and is not answered.
     pub(super) fn is_upgrade_open(&self) -> bool {
@@ -82,34 +89,36 @@ impl Answers {
         }
         self.asked.clear();
         self.upgrade_open = false;
-        self.held = Vec::new();
     }
 
-    /// Reads what goes to the visitor.
-    pub(super) fn advance(&mut self, bytes: &[u8]) {
-        if matches!(self.at, At::Upgraded | At::Lost) {
-            return;
-        }
+    /// Whether all that comes passes as it is.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.at, At::Upgraded | At::Lost) && self.held.is_empty()
+    }
+
+    /// Writes what goes to the visitor to `out`, as far as it is known what it is. The rest is kept
+    /// until more comes.
+    pub(super) fn advance(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         if self.held.is_empty() {
-            let used = self.run(bytes);
-            self.hold(bytes.get(used..).unwrap_or_default());
+            let used = self.run(bytes, out);
+            self.held
+                .extend_from_slice(bytes.get(used..).unwrap_or_default());
         } else {
             let mut held = std::mem::take(&mut self.held);
             held.extend_from_slice(bytes);
-            let used = self.run(&held);
+            let used = self.run(&held, out);
             held.drain(..used);
             self.held = held;
         }
-        if matches!(self.at, At::Upgraded | At::Lost) {
-            self.held = Vec::new();
-        }
     }
 
-    fn hold(&mut self, rest: &[u8]) {
-        self.held.extend_from_slice(rest);
+    /// The service has said its last word: what is kept goes out as it is.
+    pub(super) fn end(&mut self, out: &mut Vec<u8>) {
+        self.give_up();
+        out.append(&mut self.held);
     }
 
-    fn run(&mut self, bytes: &[u8]) -> usize {
+    fn run(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let mut used = 0;
         loop {
             let rest = bytes.get(used..).unwrap_or_default();
@@ -121,44 +130,55 @@ impl Answers {
                     *seen = rest.len();
                     return used;
                 }
-                At::Head { .. } => self.head(rest),
+                At::Head { .. } => self.head(rest, out),
                 At::Body { reader } => match reader.advance_verbatim(rest) {
                     Ok(verbatim) => {
+                        out.extend_from_slice(rest.get(..verbatim.consumed).unwrap_or_default());
                         if verbatim.state != BodyState::More {
                             self.at = At::Head { seen: 0 };
                         }
-                        verbatim.consumed
+                        Some(verbatim.consumed).filter(|consumed| *consumed > 0)
                     }
                     Err(_bad) => {
                         self.give_up();
-                        0
+                        Some(0)
                     }
                 },
-                At::Upgraded | At::Lost => return bytes.len(),
+                At::Upgraded | At::Lost => {
+                    out.extend_from_slice(rest);
+                    return bytes.len();
+                }
             };
-            if step == 0 {
+            let Some(step) = step else {
                 return used;
-            }
+            };
             used += step;
         }
     }
 
-    /// Reads a head; 0 while it is not whole.
-    fn head(&mut self, rest: &[u8]) -> usize {
-        let to_head = self.asked.front().is_some_and(|asked| asked.to_head);
+    /// Reads a head, and writes it; nothing while it is not whole.
+    fn head(&mut self, rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+        let asked = self.asked.front();
+        let to_head = asked.is_some_and(|asked| asked.to_head);
         match parse_response(rest, &LIMITS, to_head, &mut self.slots) {
             Ok(Progress::Partial) => {
                 self.at = At::Head { seen: rest.len() };
-                0
+                None
             }
             Ok(Progress::Complete { head, head_len }) => {
+                let whole = rest.get(..head_len).unwrap_or_default();
+                let public = asked.and_then(|asked| asked.public.as_deref());
+                match self.own.as_ref().zip(public) {
+                    Some((own, public)) => relocate(whole, &head, own, public, out),
+                    None => out.extend_from_slice(whole),
+                }
                 let (status, reader) = (head.status, BodyReader::from(head.body));
                 self.answered(status, reader);
-                head_len
+                Some(head_len)
             }
             Err(_bad) => {
                 self.give_up();
-                0
+                Some(0)
             }
         }
     }
@@ -187,6 +207,18 @@ impl Answers {
             }
         };
     }
+}
+
+/// Writes a head in which addresses below the service's own origin are below the public one. A
+/// `Content-Location` is such an address as well: visitors can go there.
+fn relocate(whole: &[u8], head: &ResponseHead<'_>, own: &Origin, public: &str, out: &mut Vec<u8>) {
+    origin::write_head(whole, &head.fields, out, |field| {
+        if !field.is("location") && !field.is("content-location") {
+            return None;
+        }
+        let rest = own.rest_of(field.value)?;
+        Some([public.as_bytes(), rest].concat().into())
+    });
 }
 
 /// As for requests: what a service may send, the engine decides.

@@ -1,19 +1,27 @@
 //! The way of the requests, as a function over bytes.
 
 use http1::{
-    Authority, BadBody, BodyReader, BodyState, FieldKind, Limits, Progress, Refusal, RequestHead,
-    Slots, may_complete, parse_request,
+    BadBody, BodyReader, BodyState, FieldKind, Limits, Progress, Refusal, RequestHead, Slots,
+    may_complete, parse_request,
 };
 
-use super::answers::{Answers, Asked};
+use super::{
+    answers::{Answers, Asked},
+    origin::{self, Origin},
+};
 
 /// Where in the requests of a stream the next byte is.
 pub(super) struct Requests {
-    host: String,
-    /// Of the service, where its requests come from a page of its own.
-    origin: String,
+    names: Names,
     at: At,
     slots: Box<Slots>,
+}
+
+/// Of the service.
+struct Names {
+    host: String,
+    /// Where its requests come from a page of its own.
+    origin: String,
 }
 
 enum At {
@@ -38,8 +46,10 @@ pub(super) enum Unreadable {
 impl Requests {
     pub(super) fn new(host: &str) -> Self {
         Self {
-            host: host.to_owned(),
-            origin: format!("http://{host}"),
+            names: Names {
+                host: host.to_owned(),
+                origin: format!("http://{host}"),
+            },
             at: At::Head { seen: 0 },
             slots: Box::default(),
         }
@@ -99,10 +109,12 @@ impl Requests {
             return Ok(0);
         };
         let whole = rest.get(..head_len).unwrap_or_default();
-        rename(whole, &head, &self.host, &self.origin, out);
+        let public = public_origin(&head);
+        rename(whole, &head, public.as_deref(), &self.names, out);
         answers.expect(Asked {
             to_head: head.method.as_str() == "HEAD",
             upgrade: head.upgrade.is_some(),
+            public,
         });
         let reader = BodyReader::from(head.body);
         self.at = if reader.is_done() {
@@ -115,45 +127,35 @@ impl Requests {
     }
 }
 
-/// Writes a head with another host, and with another origin where it was the public one.
-fn rename(whole: &[u8], head: &RequestHead<'_>, host: &str, origin: &str, out: &mut Vec<u8>) {
-    let public = head.fields.of_kind(FieldKind::Host).next();
-    let public = public.map_or(&[][..], |field| field.value);
-    let proto = head.fields.of_kind(FieldKind::XForwardedProto).next();
-    let proto = proto.map_or(&b"https"[..], |field| field.value);
-    let mut copied = 0;
-    for field in head.fields.iter() {
-        let new = match field.kind {
-            FieldKind::Host => host,
-            FieldKind::Other if field.is("origin") && is_origin_of(field.value, proto, public) => {
-                origin
-            }
-            _ => continue,
-        };
-        // The value lies in `whole`, from where it was parsed.
-        let start = field.value.as_ptr().addr() - whole.as_ptr().addr();
-        out.extend_from_slice(whole.get(copied..start).unwrap_or_default());
-        out.extend_from_slice(new.as_bytes());
-        copied = start + field.value.len();
-    }
-    out.extend_from_slice(whole.get(copied..).unwrap_or_default());
+/// The origin of the page that the visitor has asked for.
+fn public_origin(head: &RequestHead<'_>) -> Option<String> {
+    let value = |kind| Some(head.fields.of_kind(kind).next()?.value);
+    let host = str::from_utf8(value(FieldKind::Host)?).ok()?;
+    let proto = match value(FieldKind::XForwardedProto) {
+        Some(b"http") => "http",
+        _ => "https",
+    };
+    Some(format!("{proto}://{host}"))
 }
 
-/// Whether an `Origin` is that of the pages of a host.
-fn is_origin_of(origin: &[u8], proto: &[u8], host: &[u8]) -> bool {
-    let Some(authority) = origin
-        .strip_prefix(proto)
-        .and_then(|rest| rest.strip_prefix(b"://"))
-    else {
-        return false;
-    };
-    let default = if proto == b"https" { 443 } else { 80 };
-    let read = |text| {
-        let authority = Authority::parse(text)?;
-        let port = authority.port.unwrap_or(default);
-        Some((authority.host.to_ascii_lowercase(), port))
-    };
-    read(authority).is_some_and(|origin| read(host) == Some(origin))
+/// Writes a head with another host, and with another origin where it was the public one.
+fn rename(
+    whole: &[u8],
+    head: &RequestHead<'_>,
+    public: Option<&str>,
+    to: &Names,
+    out: &mut Vec<u8>,
+) {
+    let public = public.and_then(|public| Origin::parse(public.as_bytes()));
+    origin::write_head(whole, &head.fields, out, |field| {
+        let is_public = || public.is_some() && Origin::parse(field.value) == public;
+        let new = match field.kind {
+            FieldKind::Host => &to.host,
+            FieldKind::Other if field.is("origin") && is_public() => &to.origin,
+            _ => return None,
+        };
+        Some(new.as_bytes().into())
+    });
 }
 
 /// The engine adds fields of its own to a head that kept its limits.

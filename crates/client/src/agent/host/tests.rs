@@ -138,6 +138,122 @@ async fn an_upgrade_that_is_never_answered_holds_nobody() {
     assert!(got.starts_with(b"GET /ws HTTP/1.1\r\nHost: a:1\r\n"));
 }
 
+/// What a visitor of this host gets of an answer that the service writes in pieces of this length,
+/// and ends with.
+async fn answered(host: &str, answer: &str, pieces: usize) -> String {
+    let (mut far, mut near) = duplex(100);
+    let mut named = Named::new(&mut near, "localhost:5173");
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-Proto: https\r\n\r\n");
+    far.write_all(request.as_bytes()).await.unwrap();
+    assert!(named.read(&mut [0; 512]).await.unwrap() > 0);
+    let given = async {
+        for piece in answer.as_bytes().chunks(pieces) {
+            named.write_all(piece).await.unwrap();
+        }
+        named.shutdown().await.unwrap();
+    };
+    let mut got = String::new();
+    let ((), read) = tokio::join!(given, far.read_to_string(&mut got));
+    read.unwrap();
+    got
+}
+
+#[tokio::test]
+async fn a_redirect_to_the_service_leads_to_the_public_address() {
+    let public = "https://web.test:8443";
+    for (location, shown) in [
+        (
+            "http://localhost:5173/login?a#b",
+            "https://web.test:8443/login?a#b",
+        ),
+        ("HTTP://LocalHost:5173/", "https://web.test:8443/"),
+        ("http://localhost:5173", public),
+        ("http://localhost:5173?a", "https://web.test:8443?a"),
+        ("//localhost:5173/a", "https://web.test:8443/a"),
+        ("/login", "/login"),
+        ("login", "login"),
+        ("https://localhost:5173/", "https://localhost:5173/"),
+        ("http://localhost/", "http://localhost/"),
+        ("http://localhost:51730/", "http://localhost:51730/"),
+        ("http://localhost:5173.test/", "http://localhost:5173.test/"),
+        ("http://a@localhost:5173/", "http://a@localhost:5173/"),
+        (
+            "http://localhost:5173@other.test/",
+            "http://localhost:5173@other.test/",
+        ),
+        ("http://127.0.0.1:5173/", "http://127.0.0.1:5173/"),
+        (
+            "https://other.test/?to=http://localhost:5173/",
+            "https://other.test/?to=http://localhost:5173/",
+        ),
+        ("", ""),
+    ] {
+        for field in ["Location", "content-location"] {
+            let answer = |value: &str| {
+                format!(
+                    "HTTP/1.1 302 Found\r\nX-A:  1 \r\n{field}: {value}\r\n\
+                     Link: <http://localhost:5173/>\r\nContent-Length: 2\r\n\r\nhi"
+                )
+            };
+            for pieces in [1, 7, usize::MAX] {
+                let got = answered("web.test:8443", &answer(location), pieces).await;
+                assert_eq!(got, answer(shown), "in pieces of {pieces}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_answers_that_are_no_head_stay_as_they_are() {
+    let redirect = "HTTP/1.1 302 Found\r\nLocation: http://localhost:5173/\r\n\r\n";
+    for answer in [
+        // A body that looks like a head.
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{redirect}",
+            redirect.len()
+        ),
+        format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{redirect}\r\n0\r\n\r\n",
+            redirect.len()
+        ),
+        format!("HTTP/1.1 200 OK\r\n\r\n{redirect}"),
+        // What cannot be read, and what breaks off.
+        format!("HTTP/9 200 OK\r\n\r\n{redirect}"),
+        format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{redirect}"),
+        "HTTP/1.1 302 Found\r\nLocation: http://localhost:5173/\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5".to_owned(),
+    ] {
+        for pieces in [1, 7, usize::MAX] {
+            let got = answered("web.test", &answer, pieces).await;
+            assert_eq!(got, answer, "in pieces of {pieces}");
+        }
+    }
+}
+
+/// Every request is answered under the name by which it came.
+#[tokio::test]
+async fn each_visitor_is_led_to_the_name_that_they_use() {
+    let (mut far, mut near) = duplex(4096);
+    let mut named = Named::new(&mut near, "localhost:5173");
+    let requests = "GET / HTTP/1.1\r\nHost: one.test\r\nX-Forwarded-Proto: https\r\n\r\n\
+        GET / HTTP/1.1\r\nHost: two.test\r\nX-Forwarded-Proto: http\r\n\r\n";
+    far.write_all(requests.as_bytes()).await.unwrap();
+    assert!(named.read(&mut [0; 512]).await.unwrap() > 0);
+    let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+    let redirect =
+        |to: &str| format!("HTTP/1.1 301 Moved\r\nLocation: {to}/a\r\nContent-Length: 0\r\n\r\n");
+    let own = redirect("http://localhost:5173");
+    named
+        .write_all(format!("{early}{own}{own}").as_bytes())
+        .await
+        .unwrap();
+    named.shutdown().await.unwrap();
+    let mut got = String::new();
+    far.read_to_string(&mut got).await.unwrap();
+    let shown = [redirect("https://one.test"), redirect("http://two.test")].concat();
+    assert_eq!(got, format!("{early}{shown}"));
+}
+
 /// A request with any framing of its body, as it is sent and as the service shall see it.
 fn request() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let body = prop::collection::vec(any::<u8>(), 0..600);
@@ -189,7 +305,7 @@ proptest! {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(sent.len())).collect();
         cuts.sort_unstable();
         cuts.push(sent.len());
-        let (mut machine, mut answers) = (Requests::new("localhost:5173"), Answers::default());
+        let (mut machine, mut answers) = (Requests::new("localhost:5173"), Answers::new("localhost:5173"));
         let (mut raw, mut got, mut from) = (Vec::new(), Vec::new(), 0);
         for cut in cuts {
             raw.extend_from_slice(&sent[from..cut]);
