@@ -16,6 +16,7 @@
 
 mod debian;
 mod go;
+mod managers;
 mod node;
 mod postgres;
 mod python;
@@ -27,6 +28,7 @@ use std::{env, io};
 
 use anyhow::{Context as _, Result, bail};
 
+use self::managers::{MANAGERS, Manager};
 use crate::program;
 use crate::repository::Repository;
 use crate::web;
@@ -272,128 +274,6 @@ impl Need {
         }
     }
 }
-
-/// A package manager: the program, how it installs, and its packages in the order of `Need::ALL`.
-struct Manager {
-    program: &'static str,
-    install: &'static str,
-    packages: [&'static str; 15],
-}
-
-/// The first that is found is the system's. `test` drives apt-get itself; with the others
-/// the line is for the person.
-const MANAGERS: [Manager; 5] = [
-    Manager {
-        program: "apt-get",
-        install: "apt-get install --no-install-recommends",
-        // Without recommended packages gcc comes without the C library's headers.
-        packages: [
-            "gcc libc6-dev",
-            "curl",
-            "openssl",
-            "nginx-light",
-            "python3 python3-venv",
-            "postgresql",
-            "nodejs npm",
-            "chromium",
-            // A bus without the user session of systemd, which gnome-keyring would bring.
-            "gnome-keyring dbus-x11",
-            "coturn",
-            "nghttp2-client nghttp2-server",
-            "slowhttptest",
-            "systemd",
-            "prometheus",
-            "asciinema",
-        ],
-    },
-    Manager {
-        program: "dnf",
-        install: "dnf install",
-        packages: [
-            "gcc",
-            "curl",
-            "openssl",
-            "nginx",
-            "python3",
-            "postgresql-server",
-            "nodejs npm",
-            "chromium",
-            "gnome-keyring dbus-daemon",
-            "coturn-utils",
-            "nghttp2",
-            "slowhttptest",
-            "systemd",
-            "golang-github-prometheus",
-            "asciinema",
-        ],
-    },
-    Manager {
-        program: "pacman",
-        install: "pacman -S --needed",
-        packages: [
-            "gcc",
-            "curl",
-            "openssl",
-            "nginx",
-            "python",
-            "postgresql",
-            "nodejs npm",
-            "chromium",
-            "gnome-keyring dbus",
-            "coturn",
-            "nghttp2",
-            "slowhttptest",
-            "systemd",
-            "prometheus",
-            "asciinema",
-        ],
-    },
-    Manager {
-        program: "apk",
-        install: "apk add",
-        packages: [
-            "gcc musl-dev",
-            "curl",
-            "openssl",
-            "nginx",
-            "python3",
-            "postgresql",
-            "nodejs npm",
-            "chromium",
-            "gnome-keyring dbus",
-            "coturn",
-            "nghttp2",
-            "slowhttptest",
-            // Never missing there, as below.
-            "",
-            "prometheus",
-            "asciinema",
-        ],
-    },
-    Manager {
-        program: "brew",
-        install: "brew install",
-        packages: [
-            "gcc",
-            "curl",
-            "openssl",
-            "nginx",
-            "python",
-            "postgresql",
-            "node",
-            "chromium",
-            // Never missing there.
-            "",
-            "coturn",
-            "nghttp2",
-            "slowhttptest",
-            // Never missing there.
-            "",
-            "prometheus",
-            "asciinema",
-        ],
-    },
-];
 
 fn install(missing: &[Need], directory: &Path, yes: bool) -> Result<()> {
     let Some(manager) = MANAGERS

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::{Manager, Need};
+use super::{Need, managers::Manager};
 use crate::program;
 
 /// Installs what is missing with apt-get; nginx and promtool are unpacked under `directory` instead, and

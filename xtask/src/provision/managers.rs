@@ -1,0 +1,123 @@
+//! What the systems call the packages that meet the needs of the tests.
+
+/// A package manager: the program, how it installs, and its packages in the order of `Need::ALL`.
+pub(super) struct Manager {
+    pub(super) program: &'static str,
+    pub(super) install: &'static str,
+    pub(super) packages: [&'static str; 15],
+}
+
+/// The first that is found is the system's. `test` drives apt-get itself; with the others
+/// the line is for the person.
+pub(super) const MANAGERS: [Manager; 5] = [
+    Manager {
+        program: "apt-get",
+        install: "apt-get install --no-install-recommends",
+        // Without recommended packages gcc comes without the C library's headers.
+        packages: [
+            "gcc libc6-dev",
+            "curl",
+            "openssl",
+            "nginx-light",
+            "python3 python3-venv",
+            "postgresql",
+            "nodejs npm",
+            "chromium",
+            // A bus without the user session of systemd, which gnome-keyring would bring.
+            "gnome-keyring dbus-x11",
+            "coturn",
+            "nghttp2-client nghttp2-server",
+            "slowhttptest",
+            "systemd",
+            "prometheus",
+            "asciinema",
+        ],
+    },
+    Manager {
+        program: "dnf",
+        install: "dnf install",
+        packages: [
+            "gcc",
+            "curl",
+            "openssl",
+            "nginx",
+            "python3",
+            "postgresql-server",
+            "nodejs npm",
+            "chromium",
+            "gnome-keyring dbus-daemon",
+            "coturn-utils",
+            "nghttp2",
+            "slowhttptest",
+            "systemd",
+            "golang-github-prometheus",
+            "asciinema",
+        ],
+    },
+    Manager {
+        program: "pacman",
+        install: "pacman -S --needed",
+        packages: [
+            "gcc",
+            "curl",
+            "openssl",
+            "nginx",
+            "python",
+            "postgresql",
+            "nodejs npm",
+            "chromium",
+            "gnome-keyring dbus",
+            "coturn",
+            "nghttp2",
+            "slowhttptest",
+            "systemd",
+            "prometheus",
+            "asciinema",
+        ],
+    },
+    Manager {
+        program: "apk",
+        install: "apk add",
+        packages: [
+            "gcc musl-dev",
+            "curl",
+            "openssl",
+            "nginx",
+            "python3",
+            "postgresql",
+            "nodejs npm",
+            "chromium",
+            "gnome-keyring dbus",
+            "coturn",
+            "nghttp2",
+            "slowhttptest",
+            // Never missing there, as below.
+            "",
+            "prometheus",
+            "asciinema",
+        ],
+    },
+    Manager {
+        program: "brew",
+        install: "brew install",
+        packages: [
+            "gcc",
+            "curl",
+            "openssl",
+            "nginx",
+            "python",
+            "postgresql",
+            "node",
+            "chromium",
+            // Never missing there.
+            "",
+            "coturn",
+            "nghttp2",
+            "slowhttptest",
+            // Never missing there.
+            "",
+            "prometheus",
+            "asciinema",
+        ],
+    },
+];
