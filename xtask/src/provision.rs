@@ -4,8 +4,8 @@
 //! visitor, the Python SDK as an agent, PostgreSQL as the platform's database, Chromium as a
 //! person's browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's
 //! programs as visitors that judge or attack, systemd's verifier of units, Prometheus' checker of
-//! metrics and rules, asciinema as a player of recorded terminals, and judges and peers written in
-//! Python and for Node.
+//! metrics and rules, asciinema as a player of recorded terminals, zsh and fish as shells that complete
+//! command lines, and judges and peers written in Python and for Node.
 //! Programs that are there already are used as they are.
 //! The Python packages live in a virtual environment under the target directory, the Node packages
 //! in a directory beside it, and so do an nginx and a promtool that we fetched: their Debian packages
@@ -58,6 +58,8 @@ pub(crate) struct Provisions {
     promtool: PathBuf,
     /// A player of recorded terminals.
     asciinema: PathBuf,
+    zsh: PathBuf,
+    fish: PathBuf,
     /// The one program that may be missing: it needs Go.
     h2spec: Option<PathBuf>,
 }
@@ -81,6 +83,8 @@ impl Provisions {
             ("SVC_TEST_SLOWHTTPTEST", &self.slowhttptest),
             ("SVC_TEST_PROMTOOL", &self.promtool),
             ("SVC_TEST_ASCIINEMA", &self.asciinema),
+            ("SVC_TEST_ZSH", &self.zsh),
+            ("SVC_TEST_FISH", &self.fish),
         ];
         if let Some(analyze) = &self.systemd_analyze {
             environment.push(("SVC_TEST_SYSTEMD_ANALYZE", analyze));
@@ -132,6 +136,8 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         systemd_analyze: program::find(ANALYZE),
         promtool: debian::promtool(&directory).context("promtool is gone")?,
         asciinema: program::find("asciinema").context("asciinema is gone")?,
+        zsh: program::find("zsh").context("zsh is gone")?,
+        fish: program::find("fish").context("fish is gone")?,
         h2spec: go::h2spec(repository, &directory.join("go"))?,
     };
     for (name, path) in provisions.environment() {
@@ -188,10 +194,12 @@ enum Need {
     Prometheus,
     /// The player and recorder of terminals; it is used to play.
     Asciinema,
+    /// zsh and fish; bash is everywhere.
+    Shells,
 }
 
 impl Need {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::CCompiler,
         Self::Curl,
         Self::Openssl,
@@ -207,6 +215,7 @@ impl Need {
         Self::Systemd,
         Self::Prometheus,
         Self::Asciinema,
+        Self::Shells,
     ];
 
     fn is_met(self, directory: &Path) -> bool {
@@ -230,6 +239,9 @@ impl Need {
                 .any(|name| program::find(name).is_some()),
             Self::Prometheus => debian::promtool(directory).is_some(),
             Self::Asciinema => program::find("asciinema").is_some(),
+            Self::Shells => ["zsh", "fish"]
+                .into_iter()
+                .all(|name| program::find(name).is_some()),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -254,6 +266,7 @@ impl Need {
             systemd,
             prometheus,
             asciinema,
+            shells,
         ] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
@@ -271,6 +284,7 @@ impl Need {
             Self::Systemd => systemd,
             Self::Prometheus => prometheus,
             Self::Asciinema => asciinema,
+            Self::Shells => shells,
         }
     }
 }

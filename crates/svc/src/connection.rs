@@ -6,6 +6,7 @@ use clap::{
     Args,
     builder::{OsStringValueParser, TypedValueParser},
 };
+use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use client::{Config, HostPort, Token, Trust};
 
 use crate::{
@@ -35,7 +36,13 @@ pub(crate) struct Connection {
     pub(crate) ca_file: Option<PathBuf>,
 
     /// The context that fills in what is not given
-    #[arg(long, env = "SVC_CONTEXT", value_name = "NAME", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "SVC_CONTEXT",
+        value_name = "NAME",
+        hide_env_values = true,
+        add = contexts()
+    )]
     pub(crate) context: Option<String>,
 
     /// The directory of the configuration
@@ -131,6 +138,17 @@ pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
 /// A variable that is set to nothing is as good as none.
 pub(crate) fn given_path(path: Option<&PathBuf>) -> Option<&PathBuf> {
     path.filter(|path| !path.as_os_str().is_empty())
+}
+
+/// Lets shells complete the name of a context.
+pub(crate) fn contexts() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let given = std::env::var_os("SVC_CONFIG").map(PathBuf::from);
+        let names = config_directory(given.as_ref())
+            .and_then(|directory| context::names(&directory).ok())
+            .unwrap_or_default();
+        names.into_iter().map(CompletionCandidate::new).collect()
+    })
 }
 
 /// Where contexts are kept: as given, or `svc` in the place that the XDG specification names.

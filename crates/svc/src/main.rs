@@ -39,6 +39,9 @@ use std::process::ExitCode;
 use crate::{cli::Cli, failure::Failure};
 
 fn main() -> ExitCode {
+    if let Some(code) = commands::completions::answer() {
+        return code;
+    }
     let (cli, format) = match cli::read() {
         Ok(read) => read,
         Err(code) => return code,

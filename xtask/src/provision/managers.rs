@@ -4,7 +4,7 @@
 pub(super) struct Manager {
     pub(super) program: &'static str,
     pub(super) install: &'static str,
-    pub(super) packages: [&'static str; 15],
+    pub(super) packages: [&'static str; 16],
 }
 
 /// The first that is found is the system's. `test` drives apt-get itself; with the others
@@ -31,6 +31,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "systemd",
             "prometheus",
             "asciinema",
+            "zsh fish",
         ],
     },
     Manager {
@@ -52,6 +53,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "systemd",
             "golang-github-prometheus",
             "asciinema",
+            "zsh fish",
         ],
     },
     Manager {
@@ -73,6 +75,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "systemd",
             "prometheus",
             "asciinema",
+            "zsh fish",
         ],
     },
     Manager {
@@ -95,6 +98,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "",
             "prometheus",
             "asciinema",
+            "zsh fish",
         ],
     },
     Manager {
@@ -118,6 +122,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "",
             "prometheus",
             "asciinema",
+            "zsh fish",
         ],
     },
 ];

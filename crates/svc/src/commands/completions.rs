@@ -1,9 +1,15 @@
-//! `svc completions`: what makes a shell complete commands and flags.
+//! `svc completions`: what makes a shell complete commands, flags and names.
+//!
+//! The script asks the program itself how a line goes on, so it knows what is there at that moment,
+//! contexts too.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use clap::{CommandFactory, Parser};
-use clap_complete::Shell;
+use clap_complete::{CompleteEnv, Shell, env::Shells};
 
 use crate::{cli::Cli, failure::Failure, output};
 
@@ -14,7 +20,9 @@ use crate::{cli::Cli, failure::Failure, output};
   svc completions zsh > ~/.zfunc/_svc           (with ~/.zfunc in fpath)
   svc completions fish > ~/.config/fish/completions/svc.fish
   svc completions powershell >> $PROFILE
-  svc completions elvish > ~/.config/elvish/lib/svc.elv   (and `use svc`)")]
+  svc completions elvish > ~/.config/elvish/lib/svc.elv   (and `use svc`)
+
+The script asks `svc` itself what comes next. Write it anew when another version is installed.")]
 pub(crate) struct Args {
     /// The shell
     #[arg(value_enum)]
@@ -23,10 +31,46 @@ pub(crate) struct Args {
 
 /// Prints the script.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let shells = Shells::builtins();
+    let name = args.shell.to_string();
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "svc", &mut script);
+    let written = match shells.completer(&name) {
+        Some(shell) => shell.write_registration(ASKED, PROGRAM, PROGRAM, PROGRAM, &mut script),
+        None => Err(io::ErrorKind::Unsupported.into()),
+    };
+    written.map_err(|error| Failure::of(&format!("there is no script for {name}"), error))?;
+    if args.shell == Shell::Zsh {
+        script.extend_from_slice(WHERE_AUTOLOADED.as_bytes());
+    }
     io::stdout()
         .lock()
         .write_all(&script)
         .map_err(output::closed)
 }
+
+/// Answers a shell that asks how a command line goes on. Nothing where no shell does.
+pub(crate) fn answer() -> Option<ExitCode> {
+    let here = std::env::current_dir().ok();
+    let asked = CompleteEnv::with_factory(Cli::command)
+        .var(ASKED)
+        .try_complete(std::env::args_os(), here.as_deref());
+    match asked {
+        Ok(false) => None,
+        Ok(true) => Some(ExitCode::SUCCESS),
+        // The line on which somebody types is no place for a message.
+        Err(_unknown) => Some(ExitCode::FAILURE),
+    }
+}
+
+/// What shells call.
+const PROGRAM: &str = "svc";
+
+/// The variable in which the script of a shell says which one it is.
+const ASKED: &str = "SVC_COMPLETE";
+
+/// zsh takes the script for the function itself when it first needs it, from a file in `fpath`.
+const WHERE_AUTOLOADED: &str = r#"
+if [ "$funcstack[1]" = "_svc" ]; then
+    _clap_dynamic_completer_svc "$@"
+fi
+"#;

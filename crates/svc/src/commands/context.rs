@@ -13,7 +13,7 @@ use self::{effective::Settings, token::KeptToken};
 use super::login::read;
 use crate::{
     cli::Format,
-    connection::{Connection, config_directory, given_path, path},
+    connection::{Connection, config_directory, contexts, given_path, path},
     context::{self, Context, Kept},
     failure::{Code, Failure},
     output,
@@ -81,7 +81,7 @@ pub(crate) struct ShowArgs {
     sources: effective::Sources,
 
     /// The context; without it, the one that is used
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = contexts())]
     name: Option<String>,
 
     /// The platform, `https://host`
@@ -101,7 +101,7 @@ pub(crate) struct ShowArgs {
 #[command(after_help = "Example:\n  svc context use work")]
 pub(crate) struct UseArgs {
     /// The context
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = contexts())]
     name: Option<String>,
 
     #[command(flatten)]
@@ -115,7 +115,7 @@ pub(crate) struct UseArgs {
   svc context set work --ca-file ''      (an empty value takes it away)")]
 pub(crate) struct SetArgs {
     /// The context
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = contexts())]
     name: String,
 
     /// The engine, `host:port`
@@ -155,7 +155,7 @@ pub(crate) struct SetArgs {
 #[command(after_help = "Example:\n  svc context rename default work")]
 pub(crate) struct RenameArgs {
     /// The context
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = contexts())]
     from: String,
 
     /// What it is called from now on
@@ -171,7 +171,7 @@ pub(crate) struct RenameArgs {
 #[command(after_help = "Example:\n  svc context delete work")]
 pub(crate) struct DeleteArgs {
     /// The context
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = contexts())]
     name: String,
 
     #[command(flatten)]

@@ -28,7 +28,7 @@ use self::{
 };
 use crate::{
     cli::Format,
-    connection::{config_directory, given_path, path},
+    connection::{config_directory, contexts, given_path, path},
     context::{self, Context},
     failure::Failure,
     output,
@@ -91,6 +91,7 @@ pub(crate) struct Args {
         env = "SVC_CONTEXT",
         value_name = "NAME",
         hide_env_values = true,
+        add = contexts(),
         help_heading = "Platform"
     )]
     context: Option<String>,

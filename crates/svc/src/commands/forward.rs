@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use clap::Parser;
+use clap::{Parser, ValueHint};
 use client::{
     Agent, Closed, Connection as StreamEvent, Destination, HostHeader, Properties, ProxyProtocol,
     Target, tap::Tap, tunnel::Observer,
@@ -58,7 +58,7 @@ use crate::{
 `svc help forward` has the rest: labels, more visitors' rules, TLS, what the service speaks.")]
 pub(crate) struct Args {
     /// The service: `PORT`, `HOST:PORT`, `https://HOST:PORT`, `unix:/PATH` or a folder
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_hint = ValueHint::AnyPath)]
     source: Source,
 
     #[command(flatten)]

@@ -6,7 +6,7 @@ use api::control::whoami::{WHOAMI, Whoami};
 use clap::Parser;
 
 use crate::{
-    connection::{config_directory, path},
+    connection::{config_directory, contexts, path},
     context::{self, Context},
     failure::{Code, Failure},
     output,
@@ -19,7 +19,13 @@ use crate::{
   svc logout")]
 pub(crate) struct Args {
     /// The context to forget; without it, the selected one, else `default`
-    #[arg(long, env = "SVC_CONTEXT", value_name = "NAME", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "SVC_CONTEXT",
+        value_name = "NAME",
+        hide_env_values = true,
+        add = contexts()
+    )]
     context: Option<String>,
 
     /// The directory of the configuration

@@ -7,7 +7,7 @@ use client::Token;
 
 use super::{ApiUrl, Platform};
 use crate::{
-    connection::{config_directory, given_path, path},
+    connection::{config_directory, contexts, given_path, path},
     context::{self, Context},
     failure::Failure,
 };
@@ -29,7 +29,13 @@ pub(crate) struct SessionFlags {
     pub(crate) ca_file: Option<PathBuf>,
 
     /// The context that fills in what is not given
-    #[arg(long, env = "SVC_CONTEXT", value_name = "NAME", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "SVC_CONTEXT",
+        value_name = "NAME",
+        hide_env_values = true,
+        add = contexts()
+    )]
     pub(crate) context: Option<String>,
 
     /// The directory of the configuration

@@ -1,32 +1,127 @@
 //! `svc completions`, `svc man`, and help.
 
-use super::program::Home;
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
+
+use tokio::{process::Command, time::timeout};
+
+use super::{
+    panel::Seen,
+    program::{Home, SOON},
+};
+
+/// A home with two contexts, and with the script of a shell in this file.
+async fn home_with(shell: &str, file: &str) -> Home {
+    let home = Home::new();
+    for name in ["work", "home"] {
+        let set = ["context", "set", name, "--engine", "engine.example.com:443"];
+        let ended = home.run(&set).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let ended = home.run(&["completions", shell]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    std::fs::write(home.path().join(file), ended.stdout).unwrap();
+    home
+}
+
+/// A shell of the system that finds the program by its name.
+fn shell(home: &Home, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    let here = Path::new(env!("CARGO_BIN_EXE_svc")).parent().unwrap();
+    let path = format!("{}:{}", here.display(), std::env::var("PATH").unwrap());
+    command
+        .env_clear()
+        .env("HOME", home.path())
+        .env("PATH", path)
+        .env("TERM", "xterm")
+        .current_dir(home.path())
+        .kill_on_drop(true);
+    command
+}
+
+/// A program that `cargo xtask test` finds.
+fn provided(variable: &str) -> OsString {
+    std::env::var_os(variable)
+        .unwrap_or_else(|| panic!("{variable} names a shell; cargo xtask test sets it"))
+}
+
+/// What people type up to the key that completes it, and how the line goes on.
+const LINES: [(&str, &str); 4] = [
+    ("svc context use w", "work"),
+    ("svc context delete h", "home"),
+    ("svc tunnels --context w", "work"),
+    ("svc tun", "tunnels"),
+];
+
+/// Types each line at a shell on a terminal, and waits until it goes on. `before` is what the shell
+/// is told first.
+async fn completes(home: &Home, shell: &[&str], before: &str) {
+    for (line, end) in LINES {
+        let mut command = self::shell(home, shell[0]);
+        let mut terminal = Seen::spawn(command.args(&shell[1..]), 100, 30);
+        // What is typed is not yet what is asked for: the quotes are still in it.
+        terminal.press(&format!("{before}; PS1='rea''dy> '\n"));
+        terminal.until_text("ready> ").await;
+        terminal.press(&format!("{line}\t"));
+        let typed = line.trim_end_matches(|letter| letter != ' ');
+        terminal.until_text(&format!("ready> {typed}{end}")).await;
+    }
+}
 
 #[tokio::test]
-async fn every_shell_gets_a_script_that_knows_the_commands() {
+async fn bash_completes_names_of_contexts() {
+    let home = home_with("bash", "svc.bash").await;
+    let bash = ["bash", "--norc", "--noprofile", "-i"];
+    completes(&home, &bash, "source ./svc.bash").await;
+}
+
+#[tokio::test]
+async fn zsh_completes_names_of_contexts() {
+    let home = home_with("zsh", "_svc").await;
+    let zsh = provided("SVC_TEST_ZSH").into_string().unwrap();
+    let zsh = [&zsh, "-f", "-i"];
+    let setup = "autoload -Uz compinit; compinit -u -D";
+    // Found when it is first needed, and sourced.
+    completes(&home, &zsh, &format!("fpath=($PWD $fpath); {setup}")).await;
+    completes(&home, &zsh, &format!("{setup}; source ./_svc")).await;
+}
+
+#[tokio::test]
+async fn fish_completes_names_of_contexts() {
+    let home = home_with("fish", "svc.fish").await;
+    for (line, end) in LINES {
+        let mut fish = shell(&home, provided("SVC_TEST_FISH"));
+        let asked = format!("source ./svc.fish; complete -C '{line}'");
+        let fish = fish.args(["--no-config", "-c", &asked]).output();
+        let fish = timeout(SOON, fish).await.unwrap().unwrap();
+        let said = String::from_utf8(fish.stdout.clone()).unwrap();
+        let names = said.lines().filter_map(|line| line.split('\t').next());
+        let names: Vec<_> = names.collect();
+        assert_eq!(names, [end], "{line}: {fish:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_shell_gets_a_script() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let ended = home.run(&["completions", shell]).await;
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        for command in ["tunnels", "context", "doctor"] {
-            assert!(ended.stdout.contains(command), "{shell} lacks {command}");
-        }
+        assert!(ended.stdout.contains("SVC_COMPLETE"), "{ended:?}");
     }
-    // The one shell that is everywhere reads it, and offers what begins so.
-    let script = home.run(&["completions", "bash"]).await.stdout;
-    std::fs::write(home.path().join("svc.bash"), script).unwrap();
-    let asked = "source ./svc.bash; COMP_WORDS=(svc tun); COMP_CWORD=1; _svc svc tun svc; \
-                 echo \"${COMPREPLY[@]}\"";
-    let bash = tokio::process::Command::new("bash")
-        .args(["--norc", "-c", asked])
-        .current_dir(home.path())
+    // What a shell asks that nobody knows is answered by nothing.
+    let asked = home
+        .command(&[])
+        .env("SVC_COMPLETE", "unknown")
         .output()
-        .await
-        .unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&bash.stdout).trim(),
-        "tunnels",
-        "{bash:?}"
+        .await;
+    let asked = asked.unwrap();
+    assert_eq!(asked.status.code(), Some(1));
+    assert!(
+        asked.stdout.is_empty() && asked.stderr.is_empty(),
+        "{asked:?}"
     );
 }
 

@@ -21,7 +21,7 @@ use nix::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    process::Child,
+    process::{Child, Command},
     sync::mpsc,
     time::{Instant, timeout, timeout_at},
 };
@@ -56,6 +56,12 @@ impl Seen {
         rows: u16,
         environment: &[(&str, &str)],
     ) -> Self {
+        let mut command = home.command(args);
+        Self::spawn(command.envs(environment.iter().copied()), columns, rows)
+    }
+
+    /// Any program.
+    pub(super) fn spawn(command: &mut Command, columns: u16, rows: u16) -> Self {
         let size = Winsize {
             ws_row: rows,
             ws_col: columns,
@@ -68,9 +74,7 @@ impl Seen {
             fcntl(side, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
         }
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
-        let child = home
-            .command(args)
-            .envs(environment.iter().copied())
+        let child = command
             // What stops the job must not stop the test.
             .process_group(0)
             .stdin(end())
