@@ -8,6 +8,7 @@ mod listing;
 mod place;
 #[cfg(test)]
 mod tests;
+mod undated;
 
 use std::{
     io,
@@ -109,6 +110,8 @@ struct Files {
 enum Answer {
     /// As much of this file as is asked for.
     File(PathBuf),
+    /// The whole of this one.
+    Undated(PathBuf),
     Whole(Response),
 }
 
@@ -121,6 +124,7 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
     let uri = request.uri().clone();
     // The file system may be slow.
     let looked = tokio::task::spawn_blocking(move || match files.find(uri.path()) {
+        Found::File(path) if undated::is_undated(&path) => Answer::Undated(path),
         Found::File(path) => Answer::File(path),
         Found::Folder { path, at } => Answer::Whole(listing::page(&path, &at, &files.place)),
         Found::Moved(path) => Answer::Whole(moved(&path, uri.query())),
@@ -128,6 +132,11 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
     });
     let mut response = match looked.await {
         Ok(Answer::File(path)) => file(&path, request).await,
+        Ok(Answer::Undated(path)) => {
+            let mut response = undated::send(&path, request.method()).await;
+            say_encoding(response.headers_mut());
+            response
+        }
         Ok(Answer::Whole(response)) => response,
         Err(_stopped) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     };

@@ -240,6 +240,38 @@ async fn an_older_file_in_the_place_of_another_is_sent() {
 }
 
 #[tokio::test]
+async fn a_file_whose_date_cannot_be_told_is_sent_whole() {
+    let outer = files();
+    let file = fs::File::options()
+        .write(true)
+        .open(outer.path().join("www/sub/page.html"))
+        .unwrap();
+    let second = Duration::from_secs(1);
+    let epoch = SystemTime::UNIX_EPOCH;
+    for date in [epoch - second, epoch - 1_000_000_000 * second] {
+        file.set_modified(date).unwrap();
+        for (method, body) in [(Method::GET, "<p>page"), (Method::HEAD, "")] {
+            let request = Request::builder().method(method).uri("/sub/page.html");
+            let request = request.header("range", "bytes=1-2");
+            let request = request.header("if-modified-since", "Thu, 01 Jan 1970 00:00:00 GMT");
+            let request = request.body(Body::empty()).unwrap();
+            let (status, headers, got) = ask(&outer, Options::default(), request).await;
+            assert_eq!((status.as_u16(), got.as_str()), (200, body));
+            assert_eq!(headers[header::CONTENT_LENGTH], "7");
+            assert_eq!(headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
+            assert!(!headers.contains_key(header::LAST_MODIFIED));
+        }
+    }
+    file.set_modified(epoch).unwrap();
+    let (status, headers, _) = ask(&outer, Options::default(), get("/sub/page.html")).await;
+    assert_eq!(status, 200);
+    assert_eq!(
+        headers[header::LAST_MODIFIED],
+        "Thu, 01 Jan 1970 00:00:00 GMT"
+    );
+}
+
+#[tokio::test]
 async fn routes_of_an_application_get_its_index() {
     let outer = files();
     fs::write(outer.path().join("www/index.html"), "<p>spa").unwrap();
