@@ -6,7 +6,7 @@
 //!
 //! - **One types.** Whoever opened the session has control at first. Somebody else gets it when the
 //!   one who has it, or an owner, grants a request; it goes back when it is revoked, runs out, or
-//!   its holder goes. What others type does not pass: it is dropped without a word, because who has
+//!   its holder goes. Who opened the session and comes back over another stream is who opened it. What others type does not pass: it is dropped without a word, because who has
 //!   just lost control cannot know yet.
 //! - **Each key has an owner.** Every input that passes is recorded with its participant.
 //! - **Nobody is slowed by who watches.** A viewer's queue is bounded; one who falls behind loses

@@ -263,11 +263,7 @@ impl Session {
             self.answer(request, ControlStatus::Revoked, None, None, now);
         }
         let initiator = self.initiator;
-        let back = controller.participant != initiator
-            && self
-                .participants
-                .get(&initiator)
-                .is_some_and(super::Participant::is_connected);
+        let back = controller.participant != initiator && self.is_connected(initiator);
         self.set_controller(
             back.then_some(Controller {
                 participant: initiator,

@@ -37,6 +37,8 @@ pub struct NewParticipant {
     pub person: Person,
     /// Fresh random bytes, which they show when they attach.
     pub grant: [u8; GRANT_LEN],
+    /// What let them in may ask for control, too: others only watch.
+    pub may_control: bool,
 }
 
 impl fmt::Debug for NewParticipant {
@@ -57,6 +59,7 @@ pub struct Participant {
     /// When they went, or were made to.
     pub detached_at: Option<Timestamp>,
     pub(super) grant: Option<Grant>,
+    pub(super) may_control: bool,
     pub(super) viewer: Option<Viewer>,
 }
 

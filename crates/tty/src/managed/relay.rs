@@ -1,14 +1,16 @@
 //! What participants and the server say, and where it goes.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use jiff::Timestamp;
 use types::id::{ControlRequestId, ParticipantId};
 use types::webtty::{ControlAction, RecordDirection, RecordType, SessionStatus, StreamType};
 
 use super::control::Approver;
-use super::participant::{Participant, notice, of_kind};
+use super::participant::{notice, of_kind};
 use super::session::Session;
-use super::{ANSWER_DEADLINE, Command, Ending, Event, SERVER_LOST, after};
+use super::{ABANDONED, ANSWER_DEADLINE, Command, Ending, Event, SERVER_LOST, after};
 use crate::message::{
     Data, Feature, Heartbeat, Kind, Notice, NoticeKind, Open, Parameter, ParameterKind, Payload,
     Signal, Stream,
@@ -21,11 +23,7 @@ impl Session {
     /// A participant said something.
     pub fn on_message(&mut self, from: ParticipantId, kind: Kind, now: Timestamp) {
         self.expire(now);
-        if !self
-            .participants
-            .get(&from)
-            .is_some_and(Participant::is_connected)
-        {
+        if !self.is_connected(from) {
             return;
         }
         let controls = self.controller_id() == Some(from);
@@ -80,8 +78,12 @@ impl Session {
                 self.status = SessionStatus::Active;
                 self.begin_by = None;
                 if let Some(session) = &mut ack.session {
-                    // The client knows it by the name that the Engine API has for it.
+                    // The client knows it by the name that the Engine API has for it, and comes
+                    // back to it there.
                     session.session_id = self.id.to_string();
+                    let returns = self.terminal && !self.sealed;
+                    let grace = if returns { ABANDONED } else { Duration::ZERO };
+                    session.grace_seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
                 }
                 self.screen = (self.terminal && !self.sealed)
                     .then(|| LazyScreen::new(self.size))

@@ -27,6 +27,7 @@ pub struct Session {
     pub(super) ended_at: Option<Timestamp>,
     pub(super) exit_code: Option<i32>,
     pub(super) error: Option<String>,
+    /// Who opened it, over the stream that they have now or had last.
     pub(super) initiator: ParticipantId,
     pub(super) participants: BTreeMap<ParticipantId, Participant>,
     pub(super) requests: BTreeMap<ControlRequestId, ControlRequest>,
@@ -68,6 +69,7 @@ impl Session {
             attached_at: now,
             detached_at: None,
             grant: None,
+            may_control: true,
             viewer: Some(Viewer::default()),
         };
         let mut session = Self {
@@ -220,6 +222,7 @@ impl Session {
                 attached_at: now,
                 detached_at: None,
                 grant: Some(Grant::new(&new.grant, expires_at)),
+                may_control: new.may_control,
                 viewer: None,
             },
         );
@@ -264,7 +267,11 @@ impl Session {
         // Used: whoever shows it again has stolen it.
         participant.grant = None;
         participant.viewer = Some(Viewer::late());
-        let name = participant.person.name.clone();
+        let (name, may_control) = (participant.person.name.clone(), participant.may_control);
+        if may_control && !self.is_connected(self.initiator) && self.opened_by(id) {
+            // Back over another stream: what others are lent comes back to this one.
+            self.initiator = id;
+        }
         self.commands.push_back(Command::Wake(id));
         self.record(RecordType::Participant, Some(id), "attached");
         self.event(Event::ParticipantAttached(id));
@@ -481,6 +488,11 @@ impl Session {
             };
             self.participants.remove(&oldest);
         }
+    }
+
+    pub(super) fn is_connected(&self, id: ParticipantId) -> bool {
+        let participant = self.participants.get(&id);
+        participant.is_some_and(Participant::is_connected)
     }
 
     /// Whether this participant is who opened the session, over whichever stream.

@@ -82,6 +82,7 @@ fn join(session: &mut Session, n: u8, now: Timestamp) {
         id: person(n),
         person: who(n),
         grant: [n; GRANT_LEN],
+        may_control: true,
     };
     session.attach(new, now).unwrap();
     session.connect(&attach(n), now).unwrap();
@@ -261,6 +262,7 @@ fn the_end_reaches_everybody_after_the_output() {
         id: person(5),
         person: who(5),
         grant: [5; 32],
+        may_control: true,
     };
     assert_eq!(session.attach(new, at(2)), Err(Refused::NotActive));
 }
@@ -360,6 +362,7 @@ fn a_sealed_session_has_no_spectators_and_no_clear_bytes() {
         id: person(1),
         person: who(1),
         grant: [1; 32],
+        may_control: true,
     };
     assert_eq!(session.attach(new, at(0)), Err(Refused::Sealed));
     type_(&mut session, 0, "in clear", at(0));

@@ -65,6 +65,14 @@ pub(super) async fn attach<A: Load>(
             browser_id: asked.browser_id,
         },
         grant,
+        may_control: api
+            .tenancy
+            .require(
+                &caller.token,
+                &caller.project,
+                Permission::WebttySessionsReadWrite,
+            )
+            .is_ok(),
     };
     let attached = session.attach(new, Box::new(lifetime)).map_err(refused)?;
     let (mut participant, expires_at) = attached;

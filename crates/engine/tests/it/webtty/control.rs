@@ -216,3 +216,46 @@ async fn who_opened_a_session_comes_back_to_it() {
     ann.types("back\r").await;
     shell.gets("back\r").await;
 }
+
+/// The page of who opened a session was loaded anew while somebody else had control: it comes back
+/// to the new stream. A token that only watches has no part in that, whoever's it is.
+#[tokio::test]
+async fn control_that_was_lent_comes_back_to_the_stream_that_took_the_first_ones_place() {
+    for may in [true, false] {
+        let mut world = World::start().await;
+        let (ann, mut shell, id) = world.session().await;
+        shell.shows("ready");
+        let (bob, participant) = world.watches(&id, &world.bob).await;
+        let (_, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+        let grant = json!({"action": "grant"});
+        let (status, _) = world.resolves(&id, &request, &world.ann, grant).await;
+        assert_eq!(status, 200);
+        drop(ann);
+        world
+            .is_so(&id, |shown| shown["live"]["participant_count"] == 1)
+            .await;
+        let token = if may {
+            world.ann.clone()
+        } else {
+            let claims = json!({"userId": "usr_ann", "permissions": ["webtty.sessions.read-only"]});
+            world.platform.mint(claims)
+        };
+        let (mut ann, anns) = world.watches(&id, &token).await;
+        ann.sees("ready").await;
+        drop(bob);
+        let wanted = may.then_some(anns);
+        world
+            .is_so(&id, |shown| {
+                let controller = &shown["live"]["controller_participant_id"];
+                shown["live"]["participant_count"] == 1 && *controller == json!(wanted)
+            })
+            .await;
+        ann.types("mine\r").await;
+        if may {
+            ann.notice(NoticeKind::Granted).await;
+            shell.gets("mine\r").await;
+        } else {
+            ann.is_quiet("who only watches types nothing").await;
+        }
+    }
+}

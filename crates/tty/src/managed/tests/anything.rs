@@ -50,7 +50,13 @@ proptest! {
             drain(&mut session);
             match step {
                 Step::Join(n) => {
-                    let new = NewParticipant { id: person(n), person: who(n), grant: [n; 32] };
+                    // The last of them opened the session, too.
+                    let new = NewParticipant {
+                        id: person(n),
+                        person: who(n % 4),
+                        grant: [n; 32],
+                        may_control: true,
+                    };
                     if session.attach(new, now).is_ok() {
                         session.connect(&attach(n), now).unwrap();
                     }

@@ -9,6 +9,7 @@ fn a_grant_attaches_once_in_time_to_its_session_for_its_participant() {
         id: person(n),
         person: who(n),
         grant: [n; GRANT_LEN],
+        may_control: true,
     };
     let expires_at = session.attach(new(1), at(0)).unwrap();
     assert_eq!(expires_at, at(30));
@@ -97,6 +98,7 @@ fn who_joins_late_gets_the_screen_and_then_what_follows() {
         id: person(1),
         person: who(1),
         grant: [1; 32],
+        may_control: true,
     };
     session.attach(new, at(1)).unwrap();
     session.connect(&attach(1), at(1)).unwrap();
@@ -185,6 +187,7 @@ fn there_is_a_limit_to_who_takes_part_and_to_what_waits() {
         id: ParticipantId::new(1, [1; 10]),
         person: who(1),
         grant: [1; 32],
+        may_control: true,
     };
     assert_eq!(session.attach(new, at(0)), Err(Refused::TooMany));
 }

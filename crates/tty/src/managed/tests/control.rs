@@ -233,6 +233,7 @@ fn who_has_control_and_goes_gives_it_back_and_nobody_left_ends_the_session() {
         id: person(3),
         person: who(0),
         grant: [3; 32],
+        may_control: true,
     };
     session.attach(new, at(20)).unwrap();
     session.connect(&attach(3), at(20)).unwrap();
@@ -257,4 +258,47 @@ fn who_has_control_and_goes_gives_it_back_and_nobody_left_ends_the_session() {
     session.on_server_lost(at(150));
     assert_eq!(session.status(), SessionStatus::Closed);
     assert_eq!(session.deadline(), None);
+}
+
+#[test]
+fn what_was_lent_comes_back_to_who_opened_the_session_over_another_stream() {
+    for (name, by, may_control, back) in [
+        ("the same person", 0, true, Some(person(2))),
+        ("the same person, who may only watch", 0, false, None),
+        ("somebody else", 5, true, None),
+    ] {
+        let mut session = active();
+        join(&mut session, 1, at(0));
+        ask(&mut session, 1, 1, at(0)).unwrap();
+        resolve(&mut session, 1, &OWNER, ControlAction::Grant, at(0)).unwrap();
+        session.on_lost(person(0), at(1));
+        let new = NewParticipant {
+            id: person(2),
+            person: who(by),
+            grant: [2; 32],
+            may_control,
+        };
+        session.attach(new, at(2)).unwrap();
+        session.connect(&attach(2), at(2)).unwrap();
+        assert_eq!(session.controller_id(), Some(person(1)), "{name}");
+        session.on_lost(person(1), at(3));
+        assert_eq!(session.controller_id(), back, "{name}");
+        let told = notices(&mut session, 2);
+        let is_told = told.contains(&NoticeKind::Granted);
+        assert_eq!(is_told, back.is_some(), "{name}: {told:?}");
+    }
+    // A stream that is still there keeps its place.
+    let mut session = active();
+    let new = NewParticipant {
+        id: person(2),
+        person: who(0),
+        grant: [2; 32],
+        may_control: true,
+    };
+    session.attach(new, at(0)).unwrap();
+    session.connect(&attach(2), at(0)).unwrap();
+    ask(&mut session, 1, 2, at(0)).unwrap();
+    resolve(&mut session, 1, &OWNER, ControlAction::Grant, at(0)).unwrap();
+    session.on_lost(person(2), at(1));
+    assert_eq!(session.controller_id(), Some(person(0)));
 }
