@@ -142,16 +142,35 @@ pub(crate) async fn serve(
             () = shared.kill.cancelled() => return,
         }
     }
-    let upgrade: Option<OnUpgrade> = upgrade.lock().take();
-    let Some(upgrade) = upgrade else { return };
+    let upgrade: Option<Upgrade> = upgrade.lock().take();
+    let Some(Upgrade { upgrade, account }) = upgrade else {
+        return;
+    };
     let Ok(upgraded) = upgrade.await else { return };
     let carrier = Carrier::websocket(Box::new(TokioIo::new(upgraded)), permit).await;
-    Session::new(shared, carrier, from).run().await;
+    let session = Session::new(shared, carrier, from);
+    session.of_account(account).run().await;
+}
+
+/// A request that becomes a session.
+struct Upgrade {
+    upgrade: OnUpgrade,
+    account: Option<String>,
+}
+
+/// The account for which an engine vouches. Who comes without an engine may say anything: all that
+/// follows is who is kept from a session.
+fn account(headers: &HeaderMap) -> Option<String> {
+    let mut given = headers.get_all(ACCOUNT).iter();
+    let (Some(account), None) = (given.next(), given.next()) else {
+        return None;
+    };
+    account.to_str().ok().map(str::to_owned)
 }
 
 async fn answer(
     shared: &Shared,
-    upgrade: &Mutex<Option<OnUpgrade>>,
+    upgrade: &Mutex<Option<Upgrade>>,
     mut request: Request<Incoming>,
 ) -> Response<Body> {
     let web = &shared.web;
@@ -188,7 +207,10 @@ async fn answer(
         );
         return refused;
     };
-    *upgrade.lock() = Some(hyper::upgrade::on(&mut request));
+    *upgrade.lock() = Some(Upgrade {
+        account: account(request.headers()),
+        upgrade: hyper::upgrade::on(&mut request),
+    });
     let mut switching = Response::new(empty());
     *switching.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = switching.headers_mut();
@@ -236,6 +258,9 @@ fn empty() -> Body {
 }
 
 const BEARER: &[u8] = b"Bearer ";
+
+/// What the edge of an engine says of who it let in; visitors cannot say it there.
+const ACCOUNT: &str = "svc-user-id";
 
 /// How long a visitor may take to say what it wants, and how long a connection may wait for its next
 /// request: as long as the edge keeps one.

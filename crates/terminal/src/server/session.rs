@@ -41,6 +41,8 @@ pub(crate) struct Session {
     sealing: Sealing,
     /// Whose session it is, where sessions are sealed.
     owner: Option<PublicKey>,
+    /// Whose it is, where an engine says so.
+    account: Option<String>,
     process: Option<Process>,
     /// What waits to be written to the process.
     input: VecDeque<Bytes>,
@@ -111,6 +113,7 @@ impl Session {
             leaving: None,
             sealing: Sealing::new(shared.seal.as_ref()),
             owner: None,
+            account: None,
             process: None,
             input: VecDeque::new(),
             input_len: 0,
@@ -136,6 +139,12 @@ impl Session {
             exit: None,
             shared,
         }
+    }
+
+    /// Says for whom an engine vouches: nobody else comes back to the session.
+    pub(crate) fn of_account(mut self, account: Option<String>) -> Self {
+        self.account = account;
+        self
     }
 
     /// Serves it until it is over.

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tty::frame;
 use tty::message::{
     self, Config, Environment, Feature, Kind, Open, OpenSession, Options, Payload, Stream, Workdir,
@@ -89,10 +90,18 @@ impl Host {
     }
 
     pub(crate) async fn websocket(&self) -> Client {
+        self.websocket_with(&[]).await
+    }
+
+    /// One with these heads beside what a WebSocket has.
+    pub(crate) async fn websocket_with(&self, heads: &[(&'static str, &str)]) -> Client {
         let stream = self.stream(Transport::WebSocket);
-        let (socket, _) = tokio_tungstenite::client_async("ws://host/", stream)
-            .await
-            .unwrap();
+        let mut request = "ws://host/".into_client_request().unwrap();
+        for (name, value) in heads {
+            request.headers_mut().append(*name, value.parse().unwrap());
+        }
+        let opening = tokio_tungstenite::client_async(request, stream);
+        let (socket, _) = opening.await.unwrap();
         Client::WebSocket(Box::new(socket))
     }
 

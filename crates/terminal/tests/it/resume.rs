@@ -92,6 +92,30 @@ async fn a_forged_token_opens_nothing() {
     client.finish().await;
 }
 
+/// A browser keeps a token, and another account may sign in there.
+#[tokio::test]
+async fn who_comes_back_is_the_account_that_opened() {
+    const ACCOUNT: &str = "svc-user-id";
+    let host = Host::new();
+    let mut ann = host.websocket_with(&[(ACCOUNT, "usr_ann")]).await;
+    let ack = ann.open(ours("read x; echo two $x", true)).await;
+    drop(ann);
+    let twice = [(ACCOUNT, "usr_ann"), (ACCOUNT, "usr_bob")];
+    for heads in [&[(ACCOUNT, "usr_bob")][..], &[], &twice] {
+        let mut other = host.websocket_with(heads).await;
+        other.send(&Kind::Open(Box::new(back(&ack, 0)))).await;
+        assert!(other.refused().await.contains("no session"), "{heads:?}");
+    }
+    let mut other = host.plain();
+    other.send(&Kind::Open(Box::new(back(&ack, 0)))).await;
+    assert!(other.refused().await.contains("no session"));
+    let mut ann = host.websocket_with(&[(ACCOUNT, "usr_ann")]).await;
+    ann.open(back(&ack, 0)).await;
+    ann.input("x\n").await;
+    ann.until("two x").await;
+    ann.finish().await;
+}
+
 #[tokio::test]
 async fn a_client_that_stays_away_loses_its_shell() {
     let host = Host::with(|settings| settings.limits.grace = Duration::from_millis(50));

@@ -15,6 +15,7 @@ use crate::server::sealing::Sealing;
 pub(crate) struct Return {
     pub(crate) carrier: Carrier,
     pub(crate) sealing: Sealing,
+    pub(crate) account: Option<String>,
     pub(crate) open: OpenSession,
 }
 
@@ -53,6 +54,7 @@ impl Session {
         let back = Box::new(Return {
             carrier,
             sealing: std::mem::replace(&mut self.sealing, Sealing::Off),
+            account: self.account.clone(),
             open: session.clone(),
         });
         match found.try_send(back) {
@@ -69,8 +71,11 @@ impl Session {
 
     pub(super) fn come_back(&mut self, mut back: Return, now: Instant) {
         let resume = back.open.resume.clone().unwrap_or_default();
-        // A token can be seen by who is between; a sealed session is its client's alone.
-        let same = self.registered.is_some() && self.client_is(&back.sealing);
+        // A token can be seen by who is between; a sealed session is its client's alone. And it lies
+        // about in a browser, where another account may sign in.
+        let same = self.registered.is_some()
+            && self.account == back.account
+            && self.client_is(&back.sealing);
         let token = self
             .registered
             .as_ref()
