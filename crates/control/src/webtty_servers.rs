@@ -18,6 +18,7 @@ use store::Tx;
 use store::projects::Project;
 use store::webtty_servers::WebttyServer;
 use types::permission::Permission;
+use types::problem::Problem;
 
 use crate::access;
 use crate::app::App;
@@ -39,8 +40,16 @@ pub fn routes() -> Router<Arc<App>> {
 
 /// The project, if the caller may change its servers. Of two changes at once, one comes after the
 /// other.
+///
+/// A token that is confined to tunnels changes none: pages have one with the permission to open a
+/// terminal of a restricted server, and it stands in an address.
 async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Project> {
-    access::locked_project(tx, who, id, Permission::NetworkWebttyServersReadWrite).await
+    let permission = Permission::NetworkWebttyServersReadWrite;
+    let project = access::locked_project(tx, who, id, permission).await?;
+    if !who.boundary.is_of_projects() {
+        return Err(Problem::insufficient_scope(permission).into());
+    }
+    Ok(project)
 }
 
 async fn record(

@@ -132,6 +132,20 @@ impl Boundary {
         .is_ok()
     }
 
+    /// Whether the boundary leaves a whole action, so that it is about a project and not about
+    /// some tunnels or paths of one: who is let near a single tunnel changes nothing else of its
+    /// project.
+    pub fn is_of_projects(&self) -> bool {
+        self.evaluate(|leaf| {
+            if leaf.has_whole_action() {
+                Ok(())
+            } else {
+                Err(Outside::Filters)
+            }
+        })
+        .is_ok()
+    }
+
     /// Whether anything may be listed in the project.
     pub fn may_list(&self, project: &str, workspace: Option<&str>) -> bool {
         self.evaluate(|leaf| leaf.at(project, workspace)?.rule(Action::List).map(drop))
@@ -400,6 +414,20 @@ impl Leaf {
         } else {
             Err(Outside::Place)
         }
+    }
+
+    /// Whether some action is allowed for every tunnel and path.
+    fn has_whole_action(&self) -> bool {
+        let Some(scopes) = &self.scopes else {
+            return true;
+        };
+        let (create, connect) = (scopes.create.as_ref(), scopes.connect.as_ref());
+        create.is_some_and(|create| create.filters.is_none())
+            || connect.is_some_and(|rule| rule.filters.is_none() && rule.path.is_none())
+            || scopes
+                .list
+                .as_ref()
+                .is_some_and(|list| list.filters.is_none())
     }
 
     /// The scopes that allow the action; `None` where the leaf has no scopes and allows all.

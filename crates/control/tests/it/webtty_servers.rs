@@ -13,6 +13,7 @@ both! {
     a_server_has_its_keys_for_good,
     a_list_of_servers_has_pages_and_filters,
     who_may_do_what_with_servers,
+    wt_6_a_token_for_one_restricted_server_manages_none,
 }
 
 struct World {
@@ -359,4 +360,66 @@ async fn who_may_do_what_with_servers(control: TestControl) {
             break;
         }
     }
+}
+
+/// WT-6, ED-1e: pages open a terminal of a restricted server with a token that has the permission to
+/// manage servers, for one tunnel: nobody manages a server with it, or makes another token of it.
+async fn wt_6_a_token_for_one_restricted_server_manages_none(control: TestControl) {
+    let world = World::new(control).await;
+    let restricted = json!({"name": "build", "accessPolicy": "restricted"});
+    let made = world.create(restricted).await.expect(201);
+    let at = world.path(&format!("/{}", made["server"]["id"].as_str().unwrap()));
+    let control = &world.control;
+    let bob = control.person("bob").await;
+    control
+        .join(&bob, world.person.workspace, Role::Member)
+        .await;
+    let manages = "network.webtty-servers.read-write";
+    let of = json!({"filters": {"id": "tun_1"}});
+    let opens = json!({"connect": {"filters": {"id": "tun_1"}, "params": {"path": "/"}}});
+    let joins = json!({"list": of, "connect": of});
+    for (permissions, actions) in [
+        (json!(["tunnels.streams.create-delete", manages]), opens),
+        (json!(["webtty.sessions.read-write", manages]), joins),
+    ] {
+        let scopes = json!({"tunnels": actions});
+        let resources = json!({"tunnels": {"projects": [world.project.id], "scopes": scopes}});
+        let asked = json!({"permissions": permissions, "resources": resources, "ttlSeconds": 60});
+        let token = control.delegated(&world.person, asked.clone()).await;
+        let (list, enroll) = (world.path(""), format!("{at}/enroll"));
+        let keys = keys(&EndpointIdentity::generate().unwrap());
+        for (method, path, body) in [
+            (Method::POST, &list, json!({"name": "mine"})),
+            (
+                Method::PATCH,
+                &at,
+                json!({"accessPolicy": "project_members"}),
+            ),
+            (Method::DELETE, &at, Value::Null),
+            (Method::POST, &enroll, keys),
+            (
+                Method::POST,
+                &"/api/tokens".to_owned(),
+                json!({"permissions": [manages]}),
+            ),
+        ] {
+            let body = (!body.is_null()).then_some(&body);
+            let answer = control.send(method.clone(), path, Some(&token), body).await;
+            let code = answer.problem();
+            assert_eq!(
+                code,
+                (403, "insufficient_scope".to_owned()),
+                "{method} {path}"
+            );
+        }
+        // Whose role does not have the permission has it by no token.
+        let bobs = control.delegated(&bob, asked).await;
+        let patch = json!({"accessPolicy": "project_members"});
+        let answer = control
+            .send(Method::PATCH, &at, Some(&bobs), Some(&patch))
+            .await;
+        assert_eq!(answer.status, 403);
+    }
+    let server = control.get(&at, &world.person.token).await.expect(200);
+    assert_eq!(server["accessPolicy"], "restricted");
 }

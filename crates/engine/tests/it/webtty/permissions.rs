@@ -123,6 +123,79 @@ async fn a_restricted_server_is_for_those_who_manage_servers() {
     assert_eq!(status, 200);
 }
 
+/// ED-1e: a page opens and joins at a restricted server with tokens for this one tunnel, which have
+/// the permission as the person does; without any part of that it does not.
+#[tokio::test]
+async fn ed_1e_a_restricted_server_is_opened_with_a_token_for_it_alone() {
+    let restricted = |told: &mut api::link::WebttyServer| {
+        told.access_policy = "restricted".to_owned();
+    };
+    let world = World::with(restricted, true, "plain").await;
+    let manages = "network.webtty-servers.read-write";
+    let mut admin = super::world::MEMBER.to_vec();
+    admin.push(manages);
+    world.platform.add_person("usr_ann", &[(A, &admin)]);
+    world.engine.informed().await;
+    let filters = json!({"name": super::world::SERVER});
+    let (_, tunnels) = world.get("/api/tunnels", &world.ann).await;
+    let id = tunnels[0]["id"].as_str().unwrap();
+    let opens = |user: &str, permissions: &[&str], id: &str, path: &str| {
+        let connect = json!({"filters": {"id": id}, "params": {"path": path}});
+        let scopes = json!({"tunnels": {"connect": connect}});
+        let resources = json!({"tunnels": {"projects": [format!("prj_{A}")], "scopes": scopes}});
+        let claims = json!({"userId": user, "permissions": permissions, "resources": resources});
+        world.platform.mint(claims)
+    };
+    let both = ["tunnels.streams.create-delete", manages];
+    for (name, token, status) in [
+        (
+            "no permission",
+            opens("usr_ann", &both[..1], id, "/"),
+            Some(403),
+        ),
+        (
+            "another tunnel",
+            opens("usr_ann", &both, "tun_1", "/"),
+            Some(403),
+        ),
+        (
+            "another path",
+            opens("usr_ann", &both, id, "/other"),
+            Some(403),
+        ),
+        ("no role", opens("usr_bob", &both, id, "/"), Some(403)),
+        ("theirs", opens("usr_ann", &both, id, "/"), None),
+    ] {
+        assert_eq!(world.comes("", &token).await.err(), status, "{name}");
+    }
+
+    let mut ann = world.comes("", &world.ann).await.unwrap();
+    ann.open(true).await;
+    let (_, sessions) = world.get("/api/webtty/sessions", &world.ann).await;
+    let path = format!(
+        "/api/webtty/sessions/{}/participants",
+        sessions[0]["id"].as_str().unwrap()
+    );
+    for (permissions, filters, status) in [
+        (vec!["webtty.sessions.read-write"], &filters, 403),
+        (
+            vec!["webtty.sessions.read-write", manages],
+            &json!({"name": "another"}),
+            404,
+        ),
+        (vec!["webtty.sessions.read-write", manages], &filters, 200),
+    ] {
+        let of = json!({"filters": filters});
+        let scopes = json!({"tunnels": {"list": of, "connect": of}});
+        let resources = json!({"tunnels": {"projects": [format!("prj_{A}")], "scopes": scopes}});
+        let claims =
+            json!({"userId": "usr_ann", "permissions": permissions, "resources": resources});
+        let token = world.platform.mint(claims.clone());
+        let (found, _) = world.post(&path, &token, &json!({})).await;
+        assert_eq!(found, status, "{claims}");
+    }
+}
+
 /// Pages of the platform may call, and pages of nobody else.
 #[tokio::test]
 async fn the_platforms_pages_may_call_and_no_others() {

@@ -308,3 +308,38 @@ fn a_place_is_reached_whatever_is_allowed_there() {
     let either = boundary(json!({"OR": [{"projects": ["p1"]}, {"workspaces": ["w1"]}]}));
     assert!(either.reaches_workspace("w1") && !either.reaches_workspace("w2"));
 }
+
+/// Who is let near some tunnels or paths of a project changes nothing else of it.
+#[test]
+fn a_boundary_is_of_projects_when_it_leaves_a_whole_action() {
+    let name = json!({"filters": {"name": "web"}});
+    let scoped = |actions: Value| json!({"projects": ["p1"], "scopes": {"tunnels": actions}});
+    let path = json!({"params": {"path": "/shell"}});
+    for (tunnels, whole) in [
+        (json!({"projects": ["p1"]}), true),
+        (scoped(json!({"list": true})), true),
+        (scoped(json!({"create": true, "connect": name})), true),
+        (scoped(json!({"connect": name})), false),
+        (scoped(json!({"connect": path})), false),
+        (
+            scoped(json!({"list": name, "create": name, "connect": name})),
+            false,
+        ),
+        (
+            json!({"AND": [{"projects": ["p1"]}, scoped(json!({"connect": name}))]}),
+            false,
+        ),
+        (
+            json!({"OR": [{"projects": ["p1"]}, scoped(json!({"connect": name}))]}),
+            true,
+        ),
+    ] {
+        assert_eq!(
+            boundary(tunnels.clone()).is_of_projects(),
+            whole,
+            "{tunnels}"
+        );
+    }
+    assert!(Boundary::none().is_of_projects());
+    assert!(!Boundary::refuse_everything().is_of_projects());
+}
