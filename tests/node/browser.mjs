@@ -55,6 +55,15 @@ class World {
   async open({ expected = [], ...options } = {}) {
     const context = await this.browser.newContext({ baseURL: this.url, ...options });
     context.setDefaultTimeout(PATIENCE);
+    return await this.#page(context, expected);
+  }
+
+  /** Another page of the browser that this one is in. */
+  async beside(page) {
+    return await this.#page(page.context(), []);
+  }
+
+  async #page(context, expected) {
     const page = await context.newPage();
     // The one session of the debugger: when another ended, virtual authenticators ended with it.
     page.devtools = await context.newCDPSession(page);

@@ -91,7 +91,11 @@ export class FakeEngine {
       return [200, [...session.people.values()].map((person) => session.person(person))];
     }
     if (what === "participants" && !which) return [200, session.invite(user, body)];
-    if (what === "participants") return [200, session.leave(which, true)];
+    if (what === "participants") {
+      const person = session.people.get(which);
+      if (!person?.socket) return missing;
+      return [200, session.leave(which, person.user !== user)];
+    }
     if (method === "GET") return [200, [...session.requests.values()]];
     if (!which) return session.ask(body);
     const owns = user === session.user || permissions.includes("webtty.logs.read-only");
@@ -187,7 +191,7 @@ class Session {
       recording_mode: "recorded",
       encryption_mode: "managed",
       started_at: this.started.toISOString(),
-      ...(isLive ? {} : { exit_code: this.code }),
+      ...(isLive ? {} : { exit_code: this.code, ...this.error }),
       live: {
         available: isLive,
         attachable: isLive,
@@ -220,6 +224,8 @@ class Session {
 
   connect(person, socket) {
     person.socket = socket;
+    // Who opened it is in the place of the stream that they lost.
+    if (!this.opener.socket && person.user === this.user) this.opener = person;
     socket.on("message", (bytes) => this.#hear(person, decode(bytes)));
     socket.on("close", () => this.leave(person.id));
     if (person !== this.opener) this.#others(person.id, NOTICE.joined);
@@ -236,8 +242,15 @@ class Session {
     if (kicked) this.#notice(id, { kind: NOTICE.kicked });
     person.socket.close();
     person.socket = undefined;
+    if (this.controller === id) this.#returns();
     this.#others(id, NOTICE.left);
     return this.person(person);
+  }
+
+  /** Nobody comes back any more. */
+  abandon() {
+    this.end(129);
+    this.error = { error_code: "abandoned", error_message: "nobody was there to go on with the session" };
   }
 
   ask({ participant_id: asker, reason, control_seconds: seconds }) {
@@ -256,6 +269,12 @@ class Session {
       updated_at: now,
     };
     this.requests.set(id, request);
+    if (!this.controller && person.user === this.user) {
+      request.status = "granted";
+      this.controller = asker;
+      this.#notice(asker, { kind: NOTICE.granted, participantId: asker, requestId: id });
+      return [201, request];
+    }
     this.#notice(this.controller, {
       kind: NOTICE.requested,
       participantId: asker,
@@ -276,7 +295,7 @@ class Session {
     const asker = request.requester_participant_id;
     const about = { participantId: asker, requestId: id };
     if (action === "grant") {
-      this.#notice(this.controller, { kind: NOTICE.revoked });
+      if (!this.#revokes()) this.#notice(this.controller, { kind: NOTICE.revoked });
       request.status = "granted";
       request.approver_participant_id = participant;
       this.controller = asker;
@@ -286,13 +305,29 @@ class Session {
       request.status = "refused";
       this.#notice(asker, { kind: NOTICE.refused, ...about });
     } else {
-      request.status = "revoked";
-      this.#notice(asker, { kind: NOTICE.revoked, ...about });
-      this.controller = this.opener.id;
-      this.#others(this.opener.id, NOTICE.granted);
-      this.#notice(this.opener.id, { kind: NOTICE.granted, participantId: this.opener.id });
+      this.#returns();
     }
     return [200, request];
+  }
+
+  /** Takes back what a request gave; whether one did. */
+  #revokes() {
+    const held = [...this.requests.values()].find((request) => request.status === "granted");
+    if (!held) return false;
+    held.status = "revoked";
+    const asker = held.requester_participant_id;
+    this.#notice(asker, { kind: NOTICE.revoked, participantId: asker, requestId: held.id });
+    return true;
+  }
+
+  /** Control goes back to who opened the session, where they are there. */
+  #returns() {
+    this.#revokes();
+    const { id, socket } = this.opener;
+    this.controller = socket && this.controller !== id ? id : undefined;
+    if (!this.controller) return;
+    this.#others(id, NOTICE.granted);
+    this.#notice(id, { kind: NOTICE.granted, participantId: id });
   }
 
   #add(user) {
@@ -308,7 +343,7 @@ class Session {
         assert.deepEqual(message.config.options, { interactive: true, allocateTty: true, sendHeartbeat: true });
         this.size = message.session.size;
         this.#event("open", { metadata: { terminal_size: { row: this.size.row, col: this.size.col } } });
-        this.#send(person.id, "ack", { session: { features: [1, 3], sessionId: this.id } });
+        this.#send(person.id, "ack", { session: { features: [1], sessionId: this.id, graceSeconds: 60 } });
         this.#write("$ ");
         break;
       case "data":

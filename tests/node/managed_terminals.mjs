@@ -1,12 +1,15 @@
 // A terminal of a registered server on the pages of a running platform, with its own engine: the
-// administrator opens it, a colleague watches, asks for control and is granted it, and what was
-// recorded plays. Prints the id of the session.
+// administrator opens it and finds it again, a colleague watches, asks for control and is granted it,
+// and what was recorded plays. Prints the id of the session.
 
 import assert from "node:assert/strict";
-import { setTimeout as pause } from "node:timers/promises";
 
-import { PATIENCE, drive } from "./browser.mjs";
+import { drive } from "./browser.mjs";
 import { seen, signIn } from "./looks.mjs";
+import { lines, shows, state, typed } from "./terminal_page.mjs";
+
+const COLLEAGUE = "colleague@example.com";
+const PASSWORD = "a password that nobody guesses";
 
 await drive(async (world) => {
   const { given, url } = world;
@@ -22,6 +25,7 @@ await drive(async (world) => {
   // Nothing but a shell works this out.
   await typed(admin, "echo from-$((40+2))-admin");
   await shows(admin, "from-42-admin");
+  await comesBack(world, admin);
   const watch = admin.getByRole("link", { name: "Page for those who watch" });
   const address = await watch.getAttribute("href");
 
@@ -53,6 +57,14 @@ await drive(async (world) => {
   // Until the page has heard of it, nothing that is typed there goes anywhere.
   await state(admin, "You have control.");
   await watching.close();
+  // To where it was lent from, though that page was loaded anew meanwhile.
+  await colleague.getByRole("button", { name: "Ask for control" }).click();
+  await admin.getByRole("button", { name: "Grant control to Colleague" }).click();
+  await state(colleague, "You have control");
+  await admin.reload();
+  await state(admin, "You are back, and somebody else has control.");
+  await colleague.getByRole("button", { name: "Give control back" }).click();
+  await state(admin, "You have control.");
   await typed(admin, "exit 7");
   for (const page of [admin, colleague]) await state(page, "The session ended with 7.");
   assert.ok(!(await lines(admin)).some((line) => line.includes("not-2-allowed")), "a spectator typed");
@@ -73,47 +85,44 @@ async function open(world) {
   return await world.open({ ignoreHTTPSErrors: true });
 }
 
+/** The page is loaded anew, closed and lost: the shell and its screen are there again. */
+async function comesBack(world, admin) {
+  await typed(admin, "kept=41");
+  await admin.reload();
+  await state(admin, "You have control.");
+  await shows(admin, "from-42-admin");
+  await typed(admin, "echo reloaded-$((kept+1))");
+  await shows(admin, "reloaded-42");
+
+  const next = await world.beside(admin);
+  const address = admin.url();
+  await admin.goto("/account");
+  await next.goto(address);
+  await state(next, "The terminal that you left is still open.");
+  await next.getByRole("button", { name: "Go back to your terminal" }).click();
+  await state(next, "You have control.");
+  await typed(next, "echo next-$((kept+2))");
+  await shows(next, "next-43");
+  // The tab that had it before need not ask.
+  await next.close();
+  await admin.goto(address);
+  await state(admin, "You have control.");
+  await shows(admin, "next-43");
+  next.clean();
+}
+
 /** Somebody is invited, and comes. */
 async function join(world, page) {
   const { given } = world;
   const invited = await fetch(`${world.url}/api/workspaces/${given.workspace}/invitations`, {
     method: "POST",
     headers: { authorization: `Bearer ${given.token}`, "content-type": "application/json" },
-    body: JSON.stringify({ email: "colleague@example.com", role: "member" }),
+    body: JSON.stringify({ email: COLLEAGUE, role: "member" }),
   });
   assert.ok(invited.ok, await invited.clone().text());
   await page.goto((await invited.json()).url);
   await page.getByLabel("Name").fill("Colleague");
-  await page.getByLabel("Password").first().fill("a password that nobody guesses");
+  await page.getByLabel("Password").first().fill(PASSWORD);
   await page.keyboard.press("Enter");
   await page.waitForURL((address) => !address.pathname.startsWith("/invitations/"));
-}
-
-async function state(page, text) {
-  await page.getByRole("status").filter({ hasText: text }).waitFor();
-}
-
-async function typed(page, line) {
-  await page.locator("#terminal").focus();
-  await page.keyboard.press("Enter");
-  await page.waitForFunction(() => document.activeElement?.matches(".xterm-helper-textarea"));
-  await page.keyboard.type(line);
-  await page.keyboard.press("Enter");
-  await page.keyboard.press("Control+Shift+Enter");
-}
-
-async function lines(page) {
-  return await page.evaluate(() =>
-    [...document.querySelectorAll(".xterm-rows > div")].map((row) =>
-      row.textContent.replaceAll("\u00a0", " ").trimEnd(),
-    ),
-  );
-}
-
-async function shows(page, line) {
-  const until = Date.now() + PATIENCE;
-  while (!(await lines(page)).includes(line)) {
-    assert.ok(Date.now() < until, `${line} is not in ${JSON.stringify(await lines(page))}`);
-    await pause(50);
-  }
 }

@@ -6,9 +6,10 @@ import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { setTimeout as pause } from "node:timers/promises";
 
-import { PATIENCE, drive, watched } from "./browser.mjs";
+import { drive, watched } from "./browser.mjs";
 import { FakeEngine } from "./fake_engine.mjs";
-import { LOOKS, seen, signIn } from "./looks.mjs";
+import { LOOKS, seen } from "./looks.mjs";
+import { inTerminal, into, lines, open, press, shows, tabTo } from "./terminal_page.mjs";
 
 const require = createRequire(`${process.env.SVC_TEST_NODE_PACKAGES}/`);
 const { Terminal } = require("@xterm/headless");
@@ -28,57 +29,6 @@ await drive(async (world) => {
     engine.stop();
   }
 });
-
-async function open(world, name, options) {
-  // The engine's certificate is nobody's.
-  const page = await world.open({ ...options, ignoreHTTPSErrors: true });
-  await signIn(world, page, `${name}@example.com`);
-  page.state = (text) => page.getByRole("status").filter({ hasText: text }).waitFor();
-  return page;
-}
-
-/** Presses Tab until this is where the keyboard is. */
-async function tabTo(page, locator) {
-  await locator.waitFor();
-  for (let stop = 0; stop < 60; stop += 1) {
-    if (await locator.evaluate((node) => node === document.activeElement)) return;
-    await page.keyboard.press("Tab");
-  }
-  assert.fail(`the keyboard does not reach ${locator}`);
-}
-
-async function press(page, name) {
-  await tabTo(page, page.getByRole("button", { name, exact: true }));
-  await page.keyboard.press("Enter");
-}
-
-/** Lines of the terminal on a page, without what is empty. */
-async function lines(page) {
-  return await page.evaluate(() =>
-    [...document.querySelectorAll(".xterm-rows > div")]
-      .map((row) => row.textContent.replaceAll("\u00a0", " ").trimEnd())
-      .filter(Boolean),
-  );
-}
-
-async function shows(page, line) {
-  const until = Date.now() + PATIENCE;
-  while (!(await lines(page)).includes(line)) {
-    assert.ok(Date.now() < until, `${line} is not in ${JSON.stringify(await lines(page))}`);
-    await pause(50);
-  }
-}
-
-async function inTerminal(page) {
-  await page.waitForFunction(() => document.activeElement?.matches(".xterm-helper-textarea"));
-}
-
-/** Tab to the terminal, and Enter goes into it. */
-async function into(page) {
-  await tabTo(page, page.locator("#terminal"));
-  await page.keyboard.press("Enter");
-  await inTerminal(page);
-}
 
 async function story(world, engine, look, options) {
   const { project } = world.given;

@@ -38,10 +38,14 @@ pub(super) const fn has_terminal() -> bool {
 /// The files of xterm.js: all of them or none.
 const XTERM: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
 
-const OURS: [(&str, &str); 10] = [
+const OURS: [(&str, &str); 14] = [
     ("webtty.mjs", include_str!("terminal/webtty.mjs")),
     ("engine.mjs", include_str!("terminal/engine.mjs")),
     ("server.mjs", include_str!("terminal/server.mjs")),
+    ("join.mjs", include_str!("terminal/join.mjs")),
+    ("kept.mjs", include_str!("terminal/kept.mjs")),
+    ("returns.mjs", include_str!("terminal/returns.mjs")),
+    ("shell.mjs", include_str!("terminal/shell.mjs")),
     ("stream.mjs", include_str!("terminal/stream.mjs")),
     ("screen.mjs", include_str!("terminal/screen.mjs")),
     ("room.mjs", include_str!("terminal/room.mjs")),

@@ -1,6 +1,6 @@
 //! The pages of terminals as the server makes them: who gets one, and where its script may go.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use store::members::Role;
 
 use crate::node;
@@ -83,10 +83,18 @@ async fn scripts_and_the_licence_of_what_others_made_are_served() {
 /// The pages write and read the messages of `crates/tty`, which has the same vectors.
 #[test]
 fn the_pages_speak_webtty() {
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../tests/node/webtty_codec.mjs"
-    );
-    let done = node::run(&format!("await import({script:?})"), &json!({}));
+    let done = script("webtty_codec.mjs");
     assert!(done["vectors"].as_u64() > Some(15), "{done}");
+}
+
+#[test]
+fn the_pages_come_back_to_a_session_without_loss() {
+    assert_eq!(script("webtty_returns.mjs")["returns"], true);
+}
+
+/// Runs a script of `tests/node`.
+fn script(name: &str) -> Value {
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/node");
+    let path = format!("{scripts}/{name}");
+    node::run(&format!("await import({path:?})"), &json!({}))
 }

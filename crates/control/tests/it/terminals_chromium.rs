@@ -11,6 +11,16 @@ use crate::support::PASSWORD;
 /// ED-1e: the address that opens a terminal has a token for one tunnel and path, and for a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_terminal_is_opened_watched_handed_over_and_replayed() {
+    run("terminals.mjs").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_terminal_is_found_again_by_who_had_it() {
+    run("found_terminals.mjs").await;
+}
+
+/// Runs a script with Ada, who owns a project, and Grace and Linus, who are members.
+async fn run(script: &str) {
     // The platform has to know the engine's port before there is an engine.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -45,5 +55,5 @@ async fn a_terminal_is_opened_watched_handed_over_and_replayed() {
         "key": made.signing_key.serialize_pem(),
         "people": {"ada": ada.user, "grace": grace.user, "linus": linus.user},
     });
-    site.run_on(listener, "terminals.mjs", given).await;
+    site.run_on(listener, script, given).await;
 }

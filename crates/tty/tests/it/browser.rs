@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tty::message::{
     Ack, AckSession, Attach, Close, Config, Data, Decision, Environment, Heartbeat, Kind, Notice,
-    NoticeKind, Open, OpenSession, Options, Signal, Stream, TerminalSize, Termination,
+    NoticeKind, Open, OpenSession, Options, Resume, Signal, Stream, TerminalSize, Termination,
     TerminationReason, decode, encode,
 };
 
@@ -33,6 +33,7 @@ fn kinds() -> Vec<(&'static str, Kind)> {
     };
     vec![
         ("a terminal is opened", open(size(24, 80))),
+        ("a terminal is come back to", back(size(24, 80))),
         ("something is typed", Kind::data(Stream::Stdin, "ls\r")),
         ("something is shown", Kind::data(Stream::Stdout, "\x1b[m")),
         ("nothing is shown", Kind::data(Stream::Stdout, "")),
@@ -44,6 +45,8 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("a refusal", decision(false)),
         ("somebody attaches", attach()),
         ("it runs", ack()),
+        ("it can be come back to", ack_again()),
+        ("so much arrived", received(70_000)),
         ("an error", Kind::error("no such account")),
         ("the end", close(7, None)),
         ("the end by a signal", close(143, Some(termination()))),
@@ -70,8 +73,22 @@ fn open(size: TerminalSize) -> Kind {
             ..Config::default()
         }),
         session: Some(OpenSession {
-            features: vec![1, 3],
+            features: vec![1, 2, 3],
             resume: None,
+            size: Some(size),
+        }),
+        ..Open::default()
+    }))
+}
+
+fn back(size: TerminalSize) -> Kind {
+    Kind::Open(Box::new(Open {
+        session: Some(OpenSession {
+            features: vec![1, 2, 3],
+            resume: Some(Resume {
+                token: vec![7, 0, 0xff],
+                received: 0,
+            }),
             size: Some(size),
         }),
         ..Open::default()
@@ -98,6 +115,26 @@ fn ack() -> Kind {
             grace_seconds: 300,
             ..AckSession::default()
         }),
+    })
+}
+
+fn ack_again() -> Kind {
+    Kind::Ack(Ack {
+        session: Some(AckSession {
+            features: vec![1, 2],
+            session_id: "tty_1".to_owned(),
+            resume_token: vec![7, 0, 0xff],
+            grace_seconds: 30,
+            output_from: Some(0),
+            input_received: 300,
+        }),
+    })
+}
+
+fn received(bytes: u64) -> Kind {
+    Kind::Heartbeat(Heartbeat {
+        received: Some(bytes),
+        ..Heartbeat::default()
     })
 }
 

@@ -1,4 +1,4 @@
-//! Terminals of a registered server, from the pages of `svc up`: all parts are the real ones.
+//! Terminals of registered and other servers, from the pages of `svc up`: all parts are the real ones.
 
 use anyhow::{Context as _, Result};
 use e2e::Platform;
@@ -13,7 +13,7 @@ fn wt_2_a_terminal_is_opened_watched_handed_over_and_replayed_in_browsers() -> R
     let made = platform.svc_json(&create)?;
     let id = made["id"].as_str().context("no id")?;
     let server = ["webtty", "server", "--server-id", id];
-    let _server = platform.agent(&[&server[..], &["--execution-mode", "spawn"]].concat())?;
+    let _server = platform.agent(&[&server[..], SPAWNS].concat())?;
     let given = json!({
         "workspace": platform.ready()["workspace_id"],
         "token": platform.ready()["token"],
@@ -37,3 +37,24 @@ fn wt_2_a_terminal_is_opened_watched_handed_over_and_replayed_in_browsers() -> R
     assert_eq!(verdict["whole"], true, "{verdict}");
     Ok(())
 }
+
+/// A server without sessions waits for a page that comes back, and gives it the same shell.
+#[test]
+fn a_terminal_outlives_its_page_and_is_found_again() -> Result<()> {
+    let platform = Platform::up()?;
+    let server = [
+        "webtty",
+        "server",
+        "--name",
+        "shell",
+        "--shell",
+        "/bin/bash",
+    ];
+    let _server = platform.agent(&[&server[..], SPAWNS].concat())?;
+    let told = platform.node("kept_terminals.mjs")?;
+    assert_eq!(told["kept"], true);
+    Ok(())
+}
+
+/// Commands run as the test does.
+const SPAWNS: &[&str] = &["--execution-mode", "spawn"];

@@ -1,18 +1,21 @@
-// Opens a terminal, and hands control to others and back.
+// Opens a terminal, finds it again, and hands control to others and back.
 
-import { engine, openingAddress, page, path } from "/terminal/engine.mjs";
-import { Room, attempt, complain, ending, knowMembers, nameOf, say } from "/terminal/room.mjs";
+import { engine, page, path } from "/terminal/engine.mjs";
+import { Kept } from "/terminal/kept.mjs";
+import { Room, attempt, complain, knowMembers, nameOf, say } from "/terminal/room.mjs";
 import { Screen } from "/terminal/screen.mjs";
 import { serverOf } from "/terminal/server.mjs";
-import { Stream } from "/terminal/stream.mjs";
-import { FEATURE, NOTICE, SIGNAL, STREAM } from "/terminal/webtty.mjs";
+import { Shell } from "/terminal/shell.mjs";
+import { NOTICE, SIGNAL } from "/terminal/webtty.mjs";
 
 const one = (selector) => document.querySelector(selector);
-const open = one("#open");
+const [open, goBack] = ["#open", "#go-back"].map(one);
 
-let stream;
+let shell;
 let screen;
 let room;
+/** A terminal that a page left which is gone. */
+let left;
 
 async function find() {
   const tunnels = await engine("/api/tunnels", { params: { limit: 1000 } });
@@ -40,67 +43,79 @@ async function find() {
   return { tunnel, at: label("exec.path") ?? "/", isManaged };
 }
 
-async function begin() {
-  const { tunnel, at, isManaged } = await find();
-  const address = await openingAddress(tunnel, at);
-  screen ??= new Screen(one("#terminal"), { typed });
+function make() {
+  const type = (data) => shell.type(data);
+  screen ??= new Screen(one("#terminal"), { typed: type });
   screen.terminal.reset();
+  for (const button of [open, goBack]) button.hidden = true;
+  const full = () => say("There is more output than is drawn.");
+  return new Shell({ find, screen, on: { opened, notice, lost, over, full } });
+}
+
+async function begin() {
+  const server = await find();
+  left?.leave();
+  left = undefined;
+  shell = make();
   say("Connecting …");
-  open.hidden = true;
-  stream = new Stream(address, { opened: () => start(), heard: (message) => hear(message, isManaged), ended });
+  await shell.open(server);
 }
 
-function start() {
-  stream.send("open", {
-    config: {
-      options: { interactive: true, allocateTty: true, sendHeartbeat: true },
-      envVars: [{ key: "TERM", value: "xterm-256color" }],
-    },
-    session: { features: [FEATURE.signals, FEATURE.notices], size: screen.fit() },
-  });
+async function goOn(kept) {
+  left = undefined;
+  shell = make();
+  say("Coming back to your terminal …");
+  await shell.goOn(kept);
 }
 
-function hear(message, isManaged) {
-  switch (message.kind) {
-    case "ack":
-      say("The terminal is open.");
-      control(true);
-      screen.focus();
-      one("#hang-up").hidden = false;
-      if (isManaged) void join(message.session?.sessionId);
-      break;
-    case "data":
-      if (message.data && !screen.write(message.data)) say("There is more output than is drawn.");
-      break;
-    case "heartbeat":
-      if (message.notice) notice(message.notice);
-      break;
-    case "close":
-      finish(ending(message));
-      break;
-    case "error":
-    case "protocolError":
-      complain(message.msg);
-      finish("The session ended.");
-      break;
-    default:
-      break;
+function opened(isAgain) {
+  complain();
+  one("#hang-up").hidden = false;
+  if (isAgain) {
+    say("You are back in your terminal.");
+    // Nobody has pressed anything: so not into the terminal, but where they can go on from.
+    if (document.activeElement === document.body) one("#terminal").focus();
+  } else {
+    say("The terminal is open.");
   }
+  if (shell.isManaged && isAgain) {
+    enter();
+    void takeControl();
+    return;
+  }
+  control(true);
+  if (!isAgain) screen.focus();
+  if (shell.isManaged) void join();
 }
 
 /** Others can come once the session has a name. */
-async function join(named) {
+async function join() {
   try {
-    const session = named?.startsWith("wts_") ? await engine(path("sessions", named)) : await newest();
-    const watch = one("#watch-page");
-    watch.href = `/projects/${page.project}/sessions/${session.id}`;
-    watch.hidden = false;
-    const me = session.live.controller_participant_id;
-    const decide = (requestId, grant) => stream.send("heartbeat", { decision: { requestId, grant } });
-    room = new Room({ session: session.id, me, decide, rules: true });
+    const named = shell.session?.startsWith("wts_");
+    const session = named ? await engine(path("sessions", shell.session)) : await newest();
+    shell.session = session.id;
+    shell.me = session.live.controller_participant_id;
+    enter();
     room.controls = screen.typing;
   } catch (error) {
     // The terminal is there; only nobody can be shown it.
+    complain(error);
+  }
+}
+
+function enter() {
+  const watch = one("#watch-page");
+  watch.href = `/projects/${page.project}/sessions/${shell.session}`;
+  watch.hidden = false;
+  const decide = (requestId, grant) => shell.send("heartbeat", { decision: { requestId, grant } });
+  room = new Room({ session: shell.session, me: shell.me, decide, rules: true });
+}
+
+/** Who comes back has control again, unless somebody else was given it. */
+async function takeControl() {
+  try {
+    if (!(await shell.askForControl())) say("You are back, and somebody else has control.");
+  } catch (error) {
     complain(error);
   }
 }
@@ -126,9 +141,6 @@ function notice(notice) {
     case NOTICE.recorded:
       say("The terminal is open, and recorded.");
       break;
-    case NOTICE.snapshot:
-      screen.reset(notice.size);
-      break;
     case NOTICE.resized:
       if (!screen.typing) screen.resize(notice.size);
       break;
@@ -149,54 +161,57 @@ function control(has) {
   if (room) room.controls = has;
   if (!came || !room) return;
   say("You have control.");
-  stream.send("parameter", { terminalSize: screen.fit() });
+  shell.send("parameter", { terminalSize: screen.fit() });
 }
 
-function typed(data) {
-  for (let at = 0; at < data.length; at += PIECE) {
-    stream.send("data", { type: STREAM.stdin, data: data.subarray(at, at + PIECE) });
-  }
+/** Nobody is connected, for now. */
+function lost() {
+  say("The connection is lost. Coming back …");
+  idle();
 }
 
-function ended(why) {
-  if (why) complain(why);
-  finish(why ? "The connection ended. What runs may go on for a while: the list of sessions has it." : undefined);
-}
-
-function finish(text) {
+function over(text, fault) {
+  complain(fault);
   if (text) say(text);
-  stream.close();
-  screen.setTyping(false);
-  room?.close();
-  room = undefined;
-  for (const id of ["interrupt", "hang-up"]) one(`#${id}`).hidden = true;
+  idle();
   open.textContent = "Open another terminal";
   open.hidden = false;
   if (one("#terminal").contains(document.activeElement) || document.activeElement === document.body) open.focus();
 }
 
-/** Bytes of one message: input of people is small, what they paste need not be. */
-const PIECE = 16 * 1024;
+/** Nothing that is typed or pressed goes anywhere. */
+function idle() {
+  screen.setTyping(false);
+  room?.close();
+  room = undefined;
+  for (const id of ["interrupt", "hang-up"]) one(`#${id}`).hidden = true;
+}
 
-open.addEventListener("click", () =>
-  attempt(open, async () => {
-    try {
-      await begin();
-    } catch (error) {
-      open.hidden = false;
-      throw error;
-    }
-  }),
-);
+/** A button that opens a terminal; it is seen again when it did not. */
+function opens(button, does) {
+  button.addEventListener("click", () =>
+    attempt(button, async () => {
+      try {
+        await does();
+      } catch (error) {
+        open.hidden = false;
+        throw error;
+      }
+    }),
+  );
+}
+
+opens(open, begin);
+opens(goBack, () => goOn(left));
 one("#interrupt").addEventListener("click", () => {
-  stream.send("heartbeat", { signal: SIGNAL.INT });
+  shell.send("heartbeat", { signal: SIGNAL.INT });
   screen.focus();
 });
 one("#hang-up").addEventListener("click", () =>
   attempt(one("#hang-up"), async () => {
     // Over the API even without control; a server without sessions knows only the signal.
     if (room) await engine(path("sessions", room.session), { method: "DELETE" });
-    else stream.send("heartbeat", { signal: SIGNAL.HUP });
+    else shell.send("heartbeat", { signal: SIGNAL.HUP });
   }),
 );
 
@@ -207,22 +222,35 @@ new ResizeObserver(() => {
     if (!screen?.typing) return;
     const before = screen.size();
     const now = screen.fit();
-    if (now.row !== before.row || now.col !== before.col) stream.send("parameter", { terminalSize: now });
+    if (now.row !== before.row || now.col !== before.col) shell.send("parameter", { terminalSize: now });
   }, 100);
 }).observe(one("#terminal"));
 
 addEventListener("beforeunload", (event) => {
   // The shell ends with the page.
-  if (screen?.typing) event.preventDefault();
+  if (screen?.typing && !shell.isKept) event.preventDefault();
 });
 
-// A button that is seen does what it says: nobody clicks before it can.
-open.hidden = false;
+/** A page that was loaded anew goes on by itself; what another page left is offered. */
+async function start() {
+  const mine = Kept.isExpected() ? await Kept.ofThisTab() : undefined;
+  if (mine) {
+    await goOn(mine);
+    return;
+  }
+  // A button that is seen does what it says: nobody clicks before it can.
+  open.hidden = false;
+  await find();
+  const kept = await Kept.left();
+  // They may have been faster.
+  if (open.hidden) {
+    kept?.leave();
+    return;
+  }
+  left = kept;
+  goBack.hidden = !left;
+  say(left ? "The terminal that you left is still open." : "Nothing is open yet.");
+}
+
 void knowMembers();
-find().then(
-  () => {
-    // They may have been faster.
-    if (!open.hidden) say("Nothing is open yet.");
-  },
-  complain,
-);
+start().catch(complain);

@@ -224,6 +224,10 @@ export function ending({ returnCode, termination }) {
   return reason ? `The session ended: ${reason}${signal}.` : `The session ended with ${returnCode}.`;
 }
 
+/** How a session ended that is in the list, as a sentence. */
+export const endOf = ({ exit_code: code }) =>
+  code === undefined ? "The session has ended." : `The session ended with ${code}.`;
+
 const REASONS = {
   2: "a signal ended it",
   3: "its client was gone for too long",

@@ -13,6 +13,7 @@ export class Screen {
     this.node = node;
     this.typing = false;
     this.waiting = 0;
+    this.replaying = 0;
     node.hidden = false;
     const dark = matchMedia("(prefers-color-scheme: dark)");
     this.terminal = new Terminal({
@@ -44,10 +45,12 @@ export class Screen {
       event.preventDefault();
       this.focus();
     });
-    const send = (text) => this.typing && typed(new TextEncoder().encode(text));
-    this.terminal.onData(send);
+    const goesOut = () => this.typing && this.replaying === 0;
+    this.terminal.onData((text) => {
+      if (goesOut()) typed(new TextEncoder().encode(text));
+    });
     this.terminal.onBinary((text) => {
-      if (this.typing) typed(Uint8Array.from(text, (character) => character.charCodeAt(0)));
+      if (goesOut()) typed(Uint8Array.from(text, (character) => character.charCodeAt(0)));
     });
     this.terminal.attachCustomKeyEventHandler((event) => {
       if (event.ctrlKey && event.shiftKey && event.key === "Enter") {
@@ -73,6 +76,12 @@ export class Screen {
     this.waiting += bytes.length;
     this.terminal.write(bytes, () => (this.waiting -= bytes.length));
     return this.waiting < MAX_WAITING;
+  }
+
+  /** Draws what was there before: what it asks was answered then, and is not answered again. */
+  replay(bytes) {
+    this.replaying += 1;
+    this.terminal.write(bytes, () => (this.replaying -= 1));
   }
 
   /** An empty terminal of this size. */

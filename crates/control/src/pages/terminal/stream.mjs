@@ -43,8 +43,8 @@ export class Stream {
     if (message.kind === "heartbeat") {
       // Answered rather than sent by a clock: clocks of pages in the background go slow.
       this.send("heartbeat", {});
-      const { signal, notice, secretInput } = message;
-      if (signal === undefined && notice === undefined && secretInput === undefined) return;
+      const { signal, received, notice, secretInput } = message;
+      if ([signal, received, notice, secretInput].every((said) => said === undefined)) return;
     }
     if (message.kind === "close" || message.kind === "error" || message.kind === "protocolError") {
       this.over = true;

@@ -1,14 +1,14 @@
 // Watches a session, asks for control, and types once it was granted.
 
-import { STREAM_SECONDS, engine, page, path, streamAddress } from "/terminal/engine.mjs";
-import { Room, attempt, complain, ending, isMine, resolve, say } from "/terminal/room.mjs";
+import { engine, page, path } from "/terminal/engine.mjs";
+import { mayAsk, takePart } from "/terminal/join.mjs";
+import { Room, attempt, complain, endOf, ending, isMine, resolve, say } from "/terminal/room.mjs";
 import { Screen } from "/terminal/screen.mjs";
 import { Stream } from "/terminal/stream.mjs";
 import { NOTICE, STREAM } from "/terminal/webtty.mjs";
 
 const one = (selector) => document.querySelector(selector);
 const [ask, giveBack, again, terminate] = ["#ask", "#give-back", "#again", "#terminate"].map(one);
-const mayAsk = page.may.has("webtty.sessions.read-write");
 
 let stream;
 let screen;
@@ -24,7 +24,7 @@ async function begin() {
   const session = await engine(path("sessions", page.subject));
   one("#name").textContent = `of ${new Date(session.started_at).toLocaleString()}`;
   if (!session.live.available) {
-    ended(session.exit_code === undefined ? "The session has ended." : `The session ended with ${session.exit_code}.`);
+    ended(endOf(session));
     return;
   }
   if (!session.live.attachable) {
@@ -32,29 +32,11 @@ async function begin() {
   }
   rules = isMine(session) || page.may.has(OWNERS);
   terminate.hidden = !rules;
-  const participants = path("sessions", page.subject, "participants");
-  const body = { role: "spectator", transport: "websocket" };
-  // The stream lasts for as long as the token with which it was asked for.
-  const mine = await engine(participants, { method: "POST", body, lasting: true });
-  me = mine.id;
-  until = Date.now() + (STREAM_SECONDS - 60) * 1000;
+  const mine = await takePart(session);
+  ({ me, until } = mine);
   screen ??= new Screen(one("#terminal"), { typed });
-  const address = streamAddress(`${participants}/${encodeURIComponent(me)}/stream`);
-  stream = new Stream(address, { opened: () => attach(mine.attach_grant), heard: hear, ended: lost });
-}
-
-function attach(grant) {
-  const attachGrant = Uint8Array.from(atob(grant), (byte) => byte.charCodeAt(0));
-  // As a spectator over a WebSocket, who reads, asks for control and takes it.
-  const capabilities = mayAsk ? [1, 2, 3] : [1];
-  stream.send("attach", {
-    sessionId: page.subject,
-    participantId: me,
-    attachGrant,
-    requestedRole: 1,
-    transport: 2,
-    capabilities,
-  });
+  const opened = () => stream.send("attach", mine.attach);
+  stream = new Stream(mine.address, { opened, heard: hear, ended: lost });
 }
 
 function hear(message) {

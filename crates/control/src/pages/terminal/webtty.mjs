@@ -68,14 +68,22 @@ const CONFIG = [
   [2, "cmdArgs", "text", "many"],
   [3, "envVars", VARIABLE, "many"],
 ];
+const RESUME = [
+  [1, "token", "bytes", "one"],
+  [2, "received", "uint", "one"],
+];
 const OPEN_SESSION = [
   [1, "features", "uint", "many"],
+  [2, "resume", RESUME, "may"],
   [3, "size", SIZE, "may"],
 ];
 const ACK_SESSION = [
   [1, "features", "uint", "many"],
   [2, "sessionId", "text", "one"],
+  [3, "resumeToken", "bytes", "one"],
   [4, "graceSeconds", "uint", "one"],
+  [5, "outputFrom", "uint", "may"],
+  [6, "inputReceived", "uint", "one"],
 ];
 const TERMINATION = [
   [1, "reason", "uint", "one"],
@@ -124,6 +132,7 @@ const MESSAGE = [
     "heartbeat",
     [
       [100, "signal", "uint", "may"],
+      [101, "received", "uint", "may"],
       [102, "notice", NOTICE_FIELDS, "may"],
       [103, "decision", DECISION, "may"],
       [104, "secretInput", "bool", "may"],

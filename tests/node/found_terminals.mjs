@@ -1,0 +1,134 @@
+// Terminals on the pages are found again: by the page that was loaded anew, by the next one of the same
+// person, after the connection was lost.
+
+import assert from "node:assert/strict";
+
+import { drive, watched } from "./browser.mjs";
+import { FakeEngine } from "./fake_engine.mjs";
+import { LOOKS, seen, signIn } from "./looks.mjs";
+import { beside, inTerminal, into, open, press, shows } from "./terminal_page.mjs";
+
+await drive(async (world) => {
+  const engine = new FakeEngine(world);
+  await engine.start();
+  try {
+    const looks = LOOKS.filter(({ look }) => ["light-phone", "dark-desk"].includes(look));
+    for (const { look, options } of looks) await found(world, engine, look, options);
+    await elsewhere(world, engine);
+  } finally {
+    engine.stop();
+  }
+});
+
+/** The session that was opened last. */
+function newest(engine) {
+  return [...engine.sessions.values()].at(-1);
+}
+
+/** A terminal is found again: by the page that was loaded anew, by the next one, after a lost network. */
+async function found(world, engine, look, options) {
+  const at = `/projects/${world.given.project}/terminals/wsv_1`;
+  const ada = await open(world, "ada", options);
+  const grace = await open(world, "grace", options);
+  await ada.goto(at);
+  await press(ada, "Open a terminal");
+  await inTerminal(ada);
+  await ada.keyboard.type("colours");
+  await ada.keyboard.press("Enter");
+  await shows(ada, "red yellow faint reverse blue");
+  await ada.locator("#people").getByText("You have control").waitFor();
+  const session = newest(engine);
+
+  await ada.reload();
+  await ada.state("You have control.");
+  assert.equal(newest(engine), session);
+  await shows(ada, "red yellow faint reverse blue");
+  await ada.waitForFunction(() => document.activeElement?.id === "terminal");
+  await seen(world, ada, `found-${look}`);
+  await into(ada);
+  await ada.keyboard.type("again");
+  await ada.keyboard.press("Enter");
+  await shows(ada, "again: said");
+
+  // What is lent comes back to the page that is there now.
+  await grace.goto(`/projects/${world.given.project}/sessions/${session.id}`);
+  await grace.state("You watch.");
+  await press(grace, "Ask for control");
+  await ada.keyboard.press("Control+Shift+Enter");
+  await press(ada, "Grant control to Grace");
+  await grace.state("You have control");
+  await ada.reload();
+  await ada.state("You are back, and somebody else has control.");
+  await into(grace);
+  await grace.keyboard.press("Control+Shift+Enter");
+  await press(grace, "Give control back");
+  await ada.state("You have control.");
+
+  // The connection breaks, and a copy of the tab takes nothing away meanwhile.
+  const copy = await beside(world, ada);
+  await copy.goto("/account");
+  const kept = await ada.evaluate(() => Object.entries(sessionStorage));
+  await copy.evaluate((kept) => kept.forEach(([key, value]) => sessionStorage.setItem(key, value)), kept);
+  await copy.goto(at);
+  await copy.state("Nothing is open yet.");
+  assert.equal(await copy.getByRole("button", { name: "Go back to your terminal" }).count(), 0);
+  await copy.close();
+  const comesBack = await watched(ada, "#state", "The connection is lost. Coming back …");
+  session.opener.socket.terminate();
+  await comesBack();
+  await ada.state("You have control.");
+  assert.equal(newest(engine), session);
+
+  // The tab is closed, and another one opened.
+  const next = await beside(world, ada);
+  await ada.close();
+  await next.goto(at);
+  await next.state("The terminal that you left is still open.");
+  await seen(world, next, `left-${look}`);
+  await press(next, "Go back to your terminal");
+  await next.state("You have control.");
+  await into(next);
+  await next.keyboard.type("exit");
+  await next.keyboard.press("Enter");
+  for (const page of [next, grace]) await page.state("The session ended with 0.");
+  // Then there is nothing to come back to.
+  await next.reload();
+  await next.state("Nothing is open yet.");
+
+  // Nobody came back in time.
+  await press(next, "Open a terminal");
+  await inTerminal(next);
+  await next.locator("#people").getByText("You have control").waitFor();
+  await next.goto("/account");
+  newest(engine).abandon();
+  await next.goto(at);
+  await next.state("The terminal has ended: nobody came back to it in time.");
+  await seen(world, next, `too-late-${look}`);
+  await next.reload();
+  await next.state("Nothing is open yet.");
+  for (const page of [ada, copy, next, grace]) page.clean();
+  for (const page of [ada, grace]) await page.context().close();
+}
+
+/** What a page keeps is nothing to another account in the same browser. */
+async function elsewhere(world, engine) {
+  const at = `/projects/${world.given.project}/terminals/wsv_1`;
+  const page = await open(world, "ada", {});
+  await page.goto(at);
+  await press(page, "Open a terminal");
+  await inTerminal(page);
+  await page.locator("#people").getByText("You have control").waitFor();
+  const session = newest(engine);
+  await page.goto("/account");
+  const names = () => page.evaluate(() => Object.keys(localStorage).filter((key) => key.startsWith("terminal:")));
+  assert.equal((await names()).length, 1);
+  await page.context().clearCookies();
+  await signIn(world, page, "grace@example.com");
+  await page.goto(at);
+  await page.state("Nothing is open yet.");
+  assert.equal(await page.getByRole("button", { name: "Go back to your terminal" }).count(), 0);
+  assert.deepEqual(await names(), []);
+  session.end(0);
+  page.clean();
+  await page.context().close();
+}

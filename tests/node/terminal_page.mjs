@@ -1,0 +1,89 @@
+// Pages with a terminal, as tests use them: with the keyboard.
+
+import assert from "node:assert/strict";
+import { setTimeout as pause } from "node:timers/promises";
+
+import { PATIENCE } from "./browser.mjs";
+import { signIn } from "./looks.mjs";
+
+/**
+ * A page of somebody who signed in. `access`: the policy of the server, which the platform of this
+ * test does not know.
+ */
+export async function open(world, name, options) {
+  // The engine's certificate is nobody's.
+  const { access, ...looks } = options;
+  const page = await world.open({ ...looks, ignoreHTTPSErrors: true });
+  await signIn(world, page, `${name}@example.com`);
+  return await known(page, access);
+}
+
+/** A page at which the servers that the engine has are registered. */
+async function known(page, accessPolicy = "project_members") {
+  await page.route("**/webtty/servers/*", (route) => route.fulfill({ json: { id: "wsv_1", accessPolicy } }));
+  page.state = (text) => state(page, text);
+  return page;
+}
+
+/** Another page of the same browser. */
+export async function beside(world, page, accessPolicy) {
+  return await known(await world.beside(page), accessPolicy);
+}
+
+/** Waits until the page says that things are so. */
+export async function state(page, text) {
+  await page.getByRole("status").filter({ hasText: text }).waitFor();
+}
+
+/** Presses Tab until this is where the keyboard is. */
+export async function tabTo(page, locator) {
+  await locator.waitFor();
+  for (let stop = 0; stop < 60; stop += 1) {
+    if (await locator.evaluate((node) => node === document.activeElement)) return;
+    await page.keyboard.press("Tab");
+  }
+  assert.fail(`the keyboard does not reach ${locator}`);
+}
+
+export async function press(page, name) {
+  await tabTo(page, page.getByRole("button", { name, exact: true }));
+  await page.keyboard.press("Enter");
+}
+
+/** Lines of the terminal on a page, without what is empty. */
+export async function lines(page) {
+  return await page.evaluate(() =>
+    [...document.querySelectorAll(".xterm-rows > div")]
+      .map((row) => row.textContent.replaceAll("\u00a0", " ").trimEnd())
+      .filter(Boolean),
+  );
+}
+
+export async function shows(page, line) {
+  const until = Date.now() + PATIENCE;
+  while (!(await lines(page)).includes(line)) {
+    assert.ok(Date.now() < until, `${line} is not in ${JSON.stringify(await lines(page))}`);
+    await pause(50);
+  }
+}
+
+export async function inTerminal(page) {
+  await page.waitForFunction(() => document.activeElement?.matches(".xterm-helper-textarea"));
+}
+
+/** Tab to the terminal, and Enter goes into it. */
+export async function into(page) {
+  await tabTo(page, page.locator("#terminal"));
+  await page.keyboard.press("Enter");
+  await inTerminal(page);
+}
+
+/** Types a line into the terminal, wherever the keyboard is, and leaves it. */
+export async function typed(page, line) {
+  await page.locator("#terminal").focus();
+  await page.keyboard.press("Enter");
+  await inTerminal(page);
+  await page.keyboard.type(line);
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Control+Shift+Enter");
+}
