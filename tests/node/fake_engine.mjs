@@ -11,6 +11,7 @@ import { NOTICE, SIGNAL, STREAM, decode, encode } from "../../crates/control/src
 const require = createRequire(`${process.env.SVC_TEST_NODE_PACKAGES}/`);
 const { WebSocketServer } = require("ws");
 
+const MANAGES = "network.webtty-servers.read-write";
 const text = (bytes) => Buffer.from(bytes).toString();
 
 export class FakeEngine {
@@ -66,10 +67,22 @@ export class FakeEngine {
     const { authorization = "" } = request.headers;
     assert.equal(request.headers.cookie, undefined, "a cookie came to the engine");
     const claims = this.#claims(authorization.replace("Bearer ", ""));
+    this.#isJudged(request.url, claims);
     const [status, value] = this.#api(request.method, new URL(request.url, "https://x"), body, claims);
     const type = status < 400 ? "application/json" : "application/problem+json";
     response.writeHead(status, { ...cors, "content-type": type });
     response.end(value === undefined ? "" : JSON.stringify(value));
+  }
+
+  /** Who asks about sessions of a restricted server may, with a token for its tunnel alone. */
+  #isJudged(url, { permissions, resources }) {
+    const manages = permissions.includes(MANAGES);
+    const { scopes } = resources.tunnels;
+    const of = { filters: { id: "tun_1" } };
+    if (manages) assert.deepEqual(scopes, { tunnels: { list: of, connect: of } });
+    else assert.equal(scopes, undefined);
+    const joins = /^\/api\/webtty\/sessions\/[^/]+\/participants/.test(url);
+    if (joins) assert.equal(manages, Boolean(this.restricted), url);
   }
 
   #api(method, url, body, { userId: user, permissions }) {
@@ -135,7 +148,8 @@ export class FakeEngine {
       assert.equal(url.pathname, "/~shell/a%20b%3Fc");
       const connect = { filters: { id: "tun_1" }, params: { path: url.pathname } };
       const scopes = { tunnels: { connect } };
-      assert.deepEqual(claims.permissions, ["tunnels.streams.create-delete"]);
+      const more = this.restricted ? [MANAGES] : [];
+      assert.deepEqual(claims.permissions, [...more, "tunnels.streams.create-delete"]);
       assert.deepEqual(claims.resources, { tunnels: { projects: [this.given.project], scopes } });
       assert.ok(claims.exp - claims.iat <= 60, "a long life for a token in an address");
       const session = new Session(this, claims.userId);

@@ -1,5 +1,5 @@
 // Terminals on the pages are found again: by the page that was loaded anew, by the next one of the same
-// person, after the connection was lost.
+// person, after the connection was lost; and a restricted server is for who manages servers.
 
 import assert from "node:assert/strict";
 
@@ -15,6 +15,7 @@ await drive(async (world) => {
     const looks = LOOKS.filter(({ look }) => ["light-phone", "dark-desk"].includes(look));
     for (const { look, options } of looks) await found(world, engine, look, options);
     await elsewhere(world, engine);
+    await restricted(world, engine);
   } finally {
     engine.stop();
   }
@@ -131,4 +132,33 @@ async function elsewhere(world, engine) {
   session.end(0);
   page.clean();
   await page.context().close();
+}
+
+/** A restricted server is opened, joined and come back to by who manages servers, and by nobody else. */
+async function restricted(world, engine) {
+  const at = `/projects/${world.given.project}/terminals`;
+  engine.restricted = true;
+  const ada = await open(world, "ada", { access: "restricted" });
+  await ada.goto(`${at}/wsv_1`);
+  await press(ada, "Open a terminal");
+  await inTerminal(ada);
+  await ada.locator("#people").getByText("You have control").waitFor();
+  await ada.reload();
+  await ada.state("You have control.");
+  const session = newest(engine);
+  const watching = await beside(world, ada, "restricted");
+  await watching.goto(`/projects/${world.given.project}/sessions/${session.id}`);
+  await watching.state("You watch.");
+  await ada.getByRole("button", { name: "End the session" }).click();
+  for (const page of [ada, watching]) await page.state("The session ended with 143.");
+
+  const grace = await open(world, "grace", { access: "restricted" });
+  const servers = [{ id: "wsv_1", name: "web-1", status: "active", accessPolicy: "restricted" }];
+  await grace.route("**/webtty/servers?*", (route) => route.fulfill({ json: { servers } }));
+  await grace.goto(at);
+  await grace.getByText("Debian · restricted").waitFor();
+  assert.equal(await grace.getByRole("link", { name: "Open web-1" }).count(), 0);
+  await grace.goto(`${at}/wsv_1`);
+  await grace.getByRole("alert").filter({ hasText: "This server is for those who manage servers." }).waitFor();
+  for (const page of [ada, watching, grace]) page.clean();
 }

@@ -76,13 +76,14 @@ await drive(async (world) => {
   await admin.keyboard.press("End");
   await shows(admin, "from-43-colleague");
   await seen(world, admin, "replayed");
+  await restricted(world, admin, colleague);
   for (const page of [admin, colleague]) page.clean();
   console.log(JSON.stringify({ session }));
 });
 
-async function open(world) {
+async function open(world, expected) {
   // The engine's certificate is of the development CA.
-  return await world.open({ ignoreHTTPSErrors: true });
+  return await world.open({ ignoreHTTPSErrors: true, expected });
 }
 
 /** The page is loaded anew, closed and lost: the shell and its screen are there again. */
@@ -109,6 +110,31 @@ async function comesBack(world, admin) {
   await state(admin, "You have control.");
   await shows(admin, "next-43");
   next.clean();
+}
+
+/** A restricted server is for who manages servers, as the administrator does. */
+async function restricted(world, admin, colleague) {
+  const { given } = world;
+  const at = `/projects/${given.project}/terminals`;
+  await admin.goto(`${at}/${given.restricted}`);
+  await admin.getByRole("button", { name: "Open a terminal" }).click();
+  await state(admin, "The terminal is open.");
+  await typed(admin, "echo vault-$((40+2))");
+  await shows(admin, "vault-42");
+  await admin.reload();
+  await state(admin, "You have control.");
+  await shows(admin, "vault-42");
+  const watch = await admin.getByRole("link", { name: "Page for those who watch" }).getAttribute("href");
+
+  await colleague.goto(`${at}/${given.restricted}`);
+  await colleague.getByRole("alert").filter({ hasText: "This server is for those who manage servers." }).waitFor();
+  const refused = await open(world, [403]);
+  await signIn({ ...world, given: { ...given, password: PASSWORD } }, refused, COLLEAGUE);
+  await refused.goto(watch);
+  await refused.getByRole("alert").filter({ hasText: "network.webtty-servers.read-write" }).waitFor();
+  refused.clean();
+  await admin.getByRole("button", { name: "End the session" }).click();
+  await state(admin, /^The session ended/);
 }
 
 /** Somebody is invited, and comes. */

@@ -14,6 +14,8 @@ async fn a_terminal_is_opened_watched_handed_over_and_replayed() {
     run("terminals.mjs").await;
 }
 
+/// ED-1e: so it does at a restricted server, and that token alone has the permission that such a server
+/// asks for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_terminal_is_found_again_by_who_had_it() {
     run("found_terminals.mjs").await;

@@ -14,16 +14,24 @@ fn wt_2_a_terminal_is_opened_watched_handed_over_and_replayed_in_browsers() -> R
     let id = made["id"].as_str().context("no id")?;
     let server = ["webtty", "server", "--server-id", id];
     let _server = platform.agent(&[&server[..], SPAWNS].concat())?;
+    let restricted = ["--access-policy", "restricted", "--enroll"];
+    let create = ["webtty", "server", "create", "vault"];
+    let made = platform.svc_json(&[&create[..], &restricted].concat())?;
+    let vault = made["id"].as_str().context("no id")?;
+    let server = ["webtty", "server", "--server-id", vault];
+    let _vault = platform.agent(&[&server[..], SPAWNS].concat())?;
     let given = json!({
         "workspace": platform.ready()["workspace_id"],
         "token": platform.ready()["token"],
+        "restricted": vault,
     });
     let told = platform.node_with("managed_terminals.mjs", given)?;
     let session = told["session"].as_str().context("no session")?;
 
     let sessions = platform.svc_json(&["webtty", "sessions", "list"])?;
-    let ended = &sessions[0];
-    assert_eq!(ended["id"], session, "{sessions}");
+    let all = sessions.as_array().context("no list")?;
+    let ended = all.iter().find(|shown| shown["id"] == session);
+    let ended = ended.context("the session is not in the list")?;
     assert_eq!(ended["status"], "closed", "{ended}");
     assert_eq!(ended["exit_code"], 7, "{ended}");
     let transcript = platform.svc(&["webtty", "sessions", "export", session])?;

@@ -2,7 +2,9 @@
 //
 // The platform knows the person by the session's cookie and gives short-lived tokens; the engine is
 // asked with those. The one token that stands in an address, because a WebSocket has no other place
-// for one, can open streams of one tunnel at one path for a minute, and nothing else.
+// for one, can open streams of one tunnel at one path for a minute, and nothing else. Tokens for a
+// restricted server have the permission that it asks for, too, and reach its tunnel alone: so they
+// are good for nothing but that server.
 
 // The page says that no script has begun.
 document.querySelector("#state").textContent = "";
@@ -41,7 +43,8 @@ export async function engine(path, { params, lasting, ...options } = {}) {
   const address = new URL(path, page.engine);
   if (params) address.searchParams.set("params", JSON.stringify(params));
   const { headers, ...rest } = json(options);
-  const authorization = `Bearer ${lasting ? await lastingToken() : await apiToken()}`;
+  const near = path.startsWith("/api/webtty/sessions/") ? restricted : undefined;
+  const authorization = `Bearer ${lasting ? await lastingToken(near) : await apiToken(near)}`;
   const sent = { ...rest, headers: { ...headers, authorization }, credentials: "omit" };
   return await answer(await fetch(address, sent));
 }
@@ -51,8 +54,16 @@ export function streamAddress(path) {
   return new URL(path, page.engine.replace("https:", "wss:"));
 }
 
-/** The address at which a published server opens a terminal: the path `at` of its tunnel. */
-export async function openingAddress(tunnel, at) {
+/** What is asked about sessions from now on is asked of a restricted server, through this tunnel. */
+export function restrictTo(tunnel) {
+  restricted = tunnel;
+}
+
+/**
+ * The address at which a published server opens a terminal: the path `at` of its tunnel;
+ * `isRestricted` for who manages servers.
+ */
+export async function openingAddress(tunnel, at, isRestricted) {
   const address = new URL(page.engine.replace("https:", "wss:"));
   address.hostname = tunnel.hostname;
   // A server's label says it: never more than a path, and spelled as the engine judges it.
@@ -61,7 +72,8 @@ export async function openingAddress(tunnel, at) {
   address.searchParams.set("origin", "human");
   address.searchParams.set("initiator_kind", "user");
   const connect = { filters: { id: tunnel.id }, params: { path: address.pathname } };
-  const token = await mint(["tunnels.streams.create-delete"], { connect }, OPENING_SECONDS);
+  const permissions = ["tunnels.streams.create-delete", ...(isRestricted ? [MANAGES] : [])];
+  const token = await mint(permissions, { connect }, OPENING_SECONDS);
   address.searchParams.set("svc.token", token.token);
   return address;
 }
@@ -75,26 +87,32 @@ function unreserved(escape) {
 /** The path of a thing of the Engine API, of parts that are escaped. */
 export const path = (...parts) => `/api/webtty/${parts.map(encodeURIComponent).join("/")}`;
 
-let known;
+let restricted;
 
-async function apiToken() {
-  if (!known || known.until < Date.now()) {
-    const minting = mint(readsAndAsks(), undefined, API_SECONDS);
-    const until = Date.now() + (API_SECONDS / 2) * 1000;
+const known = new Map();
+
+async function apiToken(near) {
+  let token = known.get(near);
+  if (!token || token.until < Date.now()) {
+    const minting = readsAndAsks(near, API_SECONDS);
     // Those who ask at the same time wait for the same one.
-    known = { minting, until };
-    minting.catch(() => (known = undefined));
+    token = { minting, until: Date.now() + (API_SECONDS / 2) * 1000 };
+    known.set(near, token);
+    minting.catch(() => known.delete(near));
   }
-  return (await known.minting).token;
+  return (await token.minting).token;
 }
 
-async function lastingToken() {
-  return (await mint(readsAndAsks(), undefined, STREAM_SECONDS)).token;
+async function lastingToken(near) {
+  return (await readsAndAsks(near, STREAM_SECONDS)).token;
 }
 
-/** What the person may of terminals, and of the list of tunnels. */
-function readsAndAsks() {
-  return [...page.may].filter((may) => /^(webtty|tunnels\.resources)\./.test(may));
+/** A token for what the person may of terminals and of the list of tunnels; `near` one tunnel alone. */
+async function readsAndAsks(near, seconds) {
+  const permissions = [...page.may].filter((may) => /^(webtty|tunnels\.resources)\./.test(may));
+  if (!near) return await mint(permissions, undefined, seconds);
+  const of = { filters: { id: near } };
+  return await mint([...permissions, MANAGES], { list: of, connect: of }, seconds);
 }
 
 async function mint(permissions, actions, ttlSeconds) {
@@ -117,6 +135,9 @@ async function answer(response) {
   if (!response.ok) throw new Refused(response.status, value);
   return value;
 }
+
+/** What a restricted server asks for. */
+export const MANAGES = "network.webtty-servers.read-write";
 
 /** Tokens for requests; they are renewed after half of it. */
 const API_SECONDS = 300;

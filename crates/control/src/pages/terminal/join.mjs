@@ -1,6 +1,7 @@
 // Taking part in a session that runs: asking for a stream, and what the stream begins with.
 
-import { STREAM_SECONDS, engine, page, path, streamAddress } from "/terminal/engine.mjs";
+import { STREAM_SECONDS, engine, page, path, restrictTo, streamAddress } from "/terminal/engine.mjs";
+import { isRestricted, mayManage } from "/terminal/server.mjs";
 
 /** Whether the person may ask for control, and not only watch. */
 export const mayAsk = page.may.has("webtty.sessions.read-write");
@@ -11,6 +12,8 @@ export const mayAsk = page.may.has("webtty.sessions.read-write");
  * that stream may be taken for alive, and then has control.
  */
 export async function takePart(session, before) {
+  const isForThem = mayManage && session.server_id && (await isRestricted(session.server_id));
+  restrictTo(isForThem ? session.tunnel_id : undefined);
   const participants = path("sessions", session.id, "participants");
   if (before) await leave(participants, before);
   const body = { role: "spectator", transport: "websocket" };

@@ -1,7 +1,7 @@
 // What there is: servers that can be opened, sessions that run, sessions that ended.
 
 import { engine, page, path, platform } from "/terminal/engine.mjs";
-import { serverOf } from "/terminal/server.mjs";
+import { mayManage, serverOf } from "/terminal/server.mjs";
 
 const one = (selector) => document.querySelector(selector);
 
@@ -30,8 +30,10 @@ const isThere = (tunnel) => tunnel.status === "online" && serverOf(tunnel) !== u
 function join(registered, tunnels) {
   const known = registered.map((server) => {
     const tunnel = tunnels.find((tunnel) => serverOf(tunnel).id === server.id);
-    const canOpen = tunnel && tunnel.publish !== false && server.status === "active";
-    const detail = tunnel ? system(tunnel) : STATES[server.status] ?? "offline";
+    const isForThem = server.accessPolicy !== "restricted" || mayManage;
+    const canOpen = tunnel && tunnel.publish !== false && server.status === "active" && isForThem;
+    const facts = tunnel ? system(tunnel) : STATES[server.status] ?? "offline";
+    const detail = isForThem ? facts : `${facts} · restricted`;
     return { id: server.id, name: server.name, detail, at: canOpen && server.id };
   });
   const ids = new Set(registered.map((server) => server.id));

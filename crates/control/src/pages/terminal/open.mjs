@@ -1,10 +1,10 @@
 // Opens a terminal, finds it again, and hands control to others and back.
 
-import { engine, page, path } from "/terminal/engine.mjs";
+import { engine, page, path, restrictTo } from "/terminal/engine.mjs";
 import { Kept } from "/terminal/kept.mjs";
 import { Room, attempt, complain, knowMembers, nameOf, say } from "/terminal/room.mjs";
 import { Screen } from "/terminal/screen.mjs";
-import { serverOf } from "/terminal/server.mjs";
+import { isRestricted, mayManage, serverOf } from "/terminal/server.mjs";
 import { Shell } from "/terminal/shell.mjs";
 import { NOTICE, SIGNAL } from "/terminal/webtty.mjs";
 
@@ -40,7 +40,10 @@ async function find() {
     throw new Error("This server takes no browsers: svc webtty client opens it.");
   }
   one("#name").textContent = `on ${server.name ?? tunnel.name ?? page.subject}`;
-  return { tunnel, at: label("exec.path") ?? "/", isManaged };
+  const restricted = isManaged && (await isRestricted(server.id));
+  if (restricted && !mayManage) throw new Error("This server is for those who manage servers.");
+  restrictTo(restricted ? tunnel.id : undefined);
+  return { tunnel, at: label("exec.path") ?? "/", isManaged, isRestricted: restricted };
 }
 
 function make() {

@@ -38,11 +38,11 @@ export class Shell {
   }
 
   /** Opens a new one. */
-  async open({ tunnel, at, isManaged }) {
+  async open({ tunnel, at, isManaged, isRestricted }) {
     try {
       this.isManaged = isManaged;
       this.#kept = await Kept.begin();
-      this.#connect(await openingAddress(tunnel, at), () => this.#begin());
+      this.#connect(await openingAddress(tunnel, at, isRestricted), () => this.#begin());
     } catch (error) {
       this.#stop();
       throw error;
@@ -223,10 +223,10 @@ export class Shell {
       await this.#takePart();
       return;
     }
-    const { tunnel, at } = await this.find();
+    const { tunnel, at, isRestricted } = await this.find();
     const resume = this.#returns.resume();
     const session = { features: FEATURES, resume, size: this.screen.fit() };
-    this.#connect(await openingAddress(tunnel, at), () => this.send("open", { session }));
+    this.#connect(await openingAddress(tunnel, at, isRestricted), () => this.send("open", { session }));
   }
 
   async #takePart() {
