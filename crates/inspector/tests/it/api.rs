@@ -7,7 +7,7 @@ use inspector::{Inspector, Serving, Settings, When, serve};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
 };
 
 const TOKEN: &str = "0123456789abcdef";
@@ -231,12 +231,25 @@ async fn a_replay_goes_to_the_service_with_what_was_changed_and_what_was_masked(
         (&told["replay_of"], &told["status"]),
         (&json!(1), &json!(201))
     );
-    // The service has gone: no exchange, and the reason.
-    let (status, told) = ask(at, "POST", path, &own(at), "{}").await;
+    // Nobody is there: no exchange, and the reason. The port is held, so that it is nobody else's.
+    let nobody = TcpSocket::new_v4().unwrap();
+    nobody.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let gone = nobody.local_addr().unwrap().to_string();
+    recorded(
+        &inspector,
+        &gone,
+        &[(
+            "GET / HTTP/1.1\r\nHost: web.test\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        )],
+    );
+    let (status, told) = ask(at, "POST", "/api/exchanges/3/replay", &own(at), "{}").await;
     assert_eq!(
         (status, &told["error"]["code"]),
         (502, &json!("service_unavailable"))
     );
+    let (status, _) = ask(at, "GET", "/api/exchanges/4", &own(at), "").await;
+    assert_eq!(status, 404);
     for (changes, code) in [
         (json!({"path": "nowhere"}), 422),
         (json!({"method": "A B"}), 422),
