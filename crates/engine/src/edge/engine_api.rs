@@ -42,10 +42,13 @@ pub(crate) async fn serve(stream: TlsStream, worker: Arc<Worker>) {
     let mut io = Buffered::new(stream);
     if !http2 {
         let answering = |request| answer(request, &worker);
-        let then = event_stream::serve(&mut io, &worker, HEAD_DEADLINE, answering);
+        let deadlines = (HEAD_DEADLINE, FAREWELL);
+        let then = event_stream::serve(&mut io, &worker, deadlines, answering);
         // Each on the heap while it lasts: who watches holds no room for the library.
-        if Box::pin(then).await == Then::Over {
-            return;
+        match Box::pin(then).await {
+            Then::Requests => {}
+            Then::Close => return io.close().await,
+            Then::Over => return,
         }
     }
     Box::pin(serve_requests(io, http2, worker)).await;

@@ -28,7 +28,7 @@ use http1::{
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use transport::Stream;
 
 use super::answer::reason;
@@ -40,6 +40,8 @@ use crate::core::Worker;
 pub(super) enum Then {
     /// The library goes on, with what is unread.
     Requests,
+    /// The client is told goodbye: it asked for that.
+    Close,
     /// The client has gone, or was given up.
     Over,
 }
@@ -56,7 +58,7 @@ struct Asked {
 pub(super) async fn serve<T, F>(
     io: &mut Buffered<T>,
     worker: &Worker,
-    head_deadline: Duration,
+    (head_deadline, farewell): (Duration, Duration),
     answer: impl FnOnce(Request) -> F,
 ) -> Then
 where
@@ -94,9 +96,20 @@ where
     };
     io.consume(asked.head_bytes);
     let Ok(response) = answer(asked.request).await;
-    match write(io, response, worker.core.clock.now()).await {
+    let writing = write(io, response, worker.core.clock.now());
+    tokio::pin!(writing);
+    let written = tokio::select! {
+        written = &mut writing => written,
+        // The stream ends by itself then. One who does not read must not hold the others up.
+        () = worker.drain.cancelled() => match timeout(farewell, writing).await {
+            Ok(written) => written,
+            Err(_elapsed) => return Then::Over,
+        },
+    };
+    match written {
         Ok(()) if asked.keep_alive => Then::Requests,
-        Ok(()) | Err(_) => Then::Over,
+        Ok(()) => Then::Close,
+        Err(_) => Then::Over,
     }
 }
 
@@ -177,7 +190,11 @@ async fn write<T: Stream>(
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        if length.is_none() && !data.is_empty() {
+        // As a chunk it would be the last one.
+        if data.is_empty() {
+            continue;
+        }
+        if length.is_none() {
             write_chunk_head(&mut front, data.len());
         }
         let mut out = front.as_slice().chain(data).chain(end);
