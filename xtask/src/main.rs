@@ -2,6 +2,7 @@
 //!
 //! `up` starts the program as a newcomer meets it, `test` runs everything that a change must
 //! pass, `provision` installs what the tests need, `fuzz` feeds the parsers what nobody thought of,
+//! `attack` runs hostile clients against the release program, `deep` runs the long checks,
 //! `bench` measures, `dist` makes packages, `web` fetches the terminal of the pages, `systems` checks
 //! the agent for systems that it is not tested on, `tidy` checks the house rules, and `rules` writes
 //! `docs/rules.md`. The checks of `tidy` and `rules` are also tests of this package, so that a plain
@@ -11,7 +12,9 @@
     reason = "a task talks to the person who started it"
 )]
 
+mod attack;
 mod bench;
+mod deep;
 mod dist;
 mod fuzz;
 mod program;
@@ -55,6 +58,8 @@ fn run(args: &[String]) -> Result<()> {
         "dist" => dist::run(&repository, rest),
         "web" => no_arguments(rest).and_then(|()| web::run(&repository).map(drop)),
         "fuzz" => fuzz::run(&repository, rest),
+        "attack" => attack::run(&repository, rest),
+        "deep" => no_arguments(rest).and_then(|()| deep::run(&repository)),
         "systems" => no_arguments(rest).and_then(|()| systems::run(&repository)),
         "tidy" => no_arguments(rest).and_then(|()| tidy::run(&repository)),
         "rules" => no_arguments(rest).and_then(|()| rules::run(&repository)),
@@ -93,6 +98,9 @@ Usage: cargo xtask <task>
   bench [options]    the engine and the agent beside anchors and peers (--help)
   fuzz [--seconds N] [target…]
                      every target of fuzz/, or those that are named, for N seconds (120)
+  attack [--seconds N] [--seed N] [--only CASE]
+                     hostile clients, services and agents against the release program
+  deep               the long checks: attacks for ten minutes, then every fuzz target
   dist [--out DIR]   the packages: tarballs and .deb of the program and of the small agent
   web                fetch the terminal of the platform's pages, which the next build takes in
   systems            the agent, type-checked for Windows and macOS

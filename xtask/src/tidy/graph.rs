@@ -103,6 +103,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     // Black-box: they see the program and never its crates.
     ("e2e", &[]),
+    ("attack", &["e2e"]),
     ("bench-tools", &[]),
     ("xtask", &[]),
 ];

@@ -1,0 +1,49 @@
+//! Visitors that request much and read nothing.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::http2::{self, END_STREAM, HEADERS};
+use crate::target::{Target, request_fields};
+
+pub(crate) fn run(target: &mut Target, _: Duration, _: &mut fastrand::Rng) -> Result<()> {
+    let host = target.open_host()?.to_owned();
+    target.check()?;
+    let (engine_before, agent_before) = target.memory()?;
+    let mut readers = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let block = http2::encode_fields(&request_fields("GET", "/bytes/1000000", &host));
+        let mut out = Vec::new();
+        // No byte of any response may be sent.
+        http2::write_preface(&mut out, 0);
+        for index in 0..STREAMS {
+            http2::write_headers(&mut out, 2 * index + 1, END_STREAM, &block);
+        }
+        let mut connection = target.connector.tls(&host, b"h2")?;
+        connection.write_all(&out)?;
+        // Waits for the head of the first response: the services have begun to answer.
+        http2::read_until(&mut connection, |frame| frame.kind == HEADERS)?;
+        readers.push(connection);
+        target.check()?;
+    }
+    let (engine, agent) = target.memory()?;
+    ensure!(
+        engine < engine_before + MAX_GROWTH && agent < agent_before + MAX_GROWTH,
+        "{CONNECTIONS} connections of {STREAMS} streams that do not read: memory grew from {engine_before} \
+         to {engine} at the engine, from {agent_before} to {agent} at the agent"
+    );
+    drop(readers);
+    Ok(())
+}
+
+/// As many as one household has.
+const CONNECTIONS: u32 = 20;
+
+/// More than the engine allows on a connection; it refuses those beyond.
+const STREAMS: u32 = 250;
+
+/// What all visitors together may cause at an agent or an engine, with room for what an allocator
+/// keeps (docs/security.md).
+const MAX_GROWTH: u64 = 256 * 1024 * 1024;

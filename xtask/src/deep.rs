@@ -1,0 +1,14 @@
+//! `cargo xtask deep`: the checks that take longer than a change can wait for.
+
+use anyhow::Result;
+
+use crate::attack;
+use crate::fuzz;
+use crate::repository::Repository;
+
+/// Attacks the release program for ten minutes, then fuzzes every target.
+pub(crate) fn run(repository: &Repository) -> Result<()> {
+    let seconds = ["--seconds", "600"].map(str::to_owned);
+    attack::run(repository, &seconds)?;
+    fuzz::run(repository, &[])
+}
