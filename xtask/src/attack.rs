@@ -31,5 +31,8 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
 
 /// The part of it that every change must pass.
 pub(crate) fn briefly(repository: &Repository) -> Result<()> {
-    run(repository, &["--seconds".to_owned(), GATE_SECONDS.to_owned()])
+    run(
+        repository,
+        &["--seconds".to_owned(), GATE_SECONDS.to_owned()],
+    )
 }

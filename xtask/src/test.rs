@@ -6,17 +6,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::attack;
 use crate::fuzz;
 use crate::program;
 use crate::provision::{self, Provisions};
 use crate::repository::Repository;
 use crate::tidy;
 
-/// What `svc` leaves out unless it is asked for.
-const KEYRING: &str = "svc/keyring";
+/// What `svc` leaves out by default. Lint and test steps select it together with everything else: a
+/// second set of features would compile the dependencies once more, and back again in the next run.
+const FEATURES: [&str; 2] = ["--features", "svc/keyring"];
 
-/// Provisions the machine and runs every step. A failure names the step it happened in. The last
-/// step's own last line is the last line of a good run.
+/// Provisions the machine and runs every step. A failure names the step it happened in.
 pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     let mut steps = Steps {
         started: Instant::now(),
@@ -28,19 +29,14 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     steps.step("rustfmt", || {
         run_cargo(repository, &["fmt", "--all", "--check"])
     })?;
-    steps.step("clippy", || clippy(repository, &[]))?;
-    steps.step("clippy, with a keyring", || {
-        clippy(repository, &["--features", KEYRING])
-    })?;
+    steps.step("clippy", || clippy(repository))?;
     steps.step("clippy, of a small agent", || small_agent(repository))?;
     steps.step("tidy", || tidy::run(repository))?;
     steps.step("fuzz, briefly", || fuzz::briefly(repository))?;
-    steps.step("cargo test", || tests(repository, &provisions, &[]))?;
-    // Last, because it puts another `svc` in the place of the one that the tests above run.
-    steps.step("the keyring", || {
-        let named = ["--features", KEYRING, "--test", "it", "--", "keyring::"];
-        tests(repository, &provisions, &named)
-    })
+    steps.step("cargo test", || tests(repository, &provisions))?;
+    steps.step("attack", || attack::briefly(repository))?;
+    steps.finish();
+    Ok(())
 }
 
 /// The two parts of a Rust installation that a minimal one leaves out.
@@ -59,11 +55,11 @@ fn components() -> Result<()> {
     )
 }
 
-fn clippy(repository: &Repository, features: &[&str]) -> Result<()> {
+fn clippy(repository: &Repository) -> Result<()> {
     let mut cargo = in_repository(repository);
     cargo
         .args(["clippy", "--workspace", "--all-targets", "--locked"])
-        .args(features)
+        .args(FEATURES)
         .args(["--", "-D", "warnings"]);
     program::run(&mut cargo)
 }
@@ -81,7 +77,7 @@ fn small_agent(repository: &Repository) -> Result<()> {
 
 /// The whole workspace each time: cargo unites the features of what is selected, and another
 /// selection would compile the dependencies once more.
-fn tests(repository: &Repository, provisions: &Provisions, more: &[&str]) -> Result<()> {
+fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
     let svc = repository.target_directory()?.join("debug").join("svc");
     let mut cargo = in_repository(repository);
     if let Some(watched) = watched(repository)? {
@@ -90,7 +86,7 @@ fn tests(repository: &Repository, provisions: &Provisions, more: &[&str]) -> Res
     cargo
         // One broken test must not hide those of the packages after it.
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
-        .args(more)
+        .args(FEATURES)
         .env("SVC_BIN", svc);
     for (name, value) in provisions.environment() {
         cargo.env(name, value);
@@ -143,6 +139,11 @@ impl Steps {
         eprintln!("\n==> {}. {name}", self.done);
         self.started = Instant::now();
         work().with_context(|| format!("failed at step `{name}`"))
+    }
+
+    /// Prints the time of the last step.
+    fn finish(self) {
+        eprintln!("    took {:.1} s", self.started.elapsed().as_secs_f32());
     }
 }
 

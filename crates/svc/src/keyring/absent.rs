@@ -32,3 +32,28 @@ fn absent() -> Failure {
         "this build cannot keep tokens in a keyring",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_refused_before_it_begins() {
+        for refused in [ready(), keep("account", "a.b.c")] {
+            let failure = refused.unwrap_err();
+            assert_eq!(failure.code(), Code::NotAvailable);
+            let next = failure.next_step().unwrap_or_default();
+            assert!(next.contains("--token-storage"), "{next}");
+        }
+    }
+
+    #[test]
+    fn a_context_of_another_build_names_the_way_to_pass_its_token() {
+        for refused in [read("account").map(drop), forget("account")] {
+            let failure = refused.unwrap_err();
+            assert_eq!(failure.code(), Code::NotAvailable);
+            let next = failure.next_step().unwrap_or_default();
+            assert!(next.contains("SVC_TOKEN"), "{next}");
+        }
+    }
+}

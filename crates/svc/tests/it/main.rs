@@ -20,6 +20,7 @@ mod hosted;
 mod inspect_tls;
 mod installation;
 mod installed;
+#[cfg(all(feature = "keyring", target_os = "linux"))]
 mod keyring;
 mod lists;
 mod login;
