@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use daemon::access_log::AccessLog;
 use daemon::shutdown::Shutdown;
+use http1::FieldValueBuf;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +43,8 @@ pub(crate) struct Core {
     /// Browser sessions and challenges; `None` on a community engine.
     pub(crate) browsers: Option<Browsers>,
     pub(crate) namespace: Namespace,
+    /// The engine's host, as requests that go on tell it (RFC 8586).
+    pub(crate) node: FieldValueBuf,
     pub(crate) arrivals: Arrivals,
     pub(crate) tls: crate::listen::TlsConfigs,
     pub(crate) handshakes: Handshakes,

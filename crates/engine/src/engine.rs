@@ -12,6 +12,7 @@ use daemon::config::ConfigError;
 use daemon::metrics::{MetricsError, MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
 use daemon::tls::{ReloadingCert, TlsError};
+use http1::FieldValueBuf;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -163,6 +164,8 @@ pub async fn start_with_clock(
         .map_err(|error| StartError::Host(format!("{error}")))?;
     let namespace = Namespace::new(base)
         .map_err(|error: HostnameRefused| StartError::Host(error.to_string()))?;
+    let node = FieldValueBuf::parse(config.host.clone().into_bytes())
+        .ok_or_else(|| StartError::Host("it is not ASCII".to_owned()))?;
     // Before anything that is counted: what is said without a recorder is lost.
     let recorder = daemon::metrics::recorder()?;
     let readiness = Readiness::default();
@@ -244,6 +247,7 @@ pub async fn start_with_clock(
         terminals,
         browsers,
         namespace,
+        node,
         arrivals: Arrivals::default(),
         tls,
         countries,

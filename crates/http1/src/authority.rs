@@ -5,11 +5,9 @@ use std::net::Ipv6Addr;
 /// Host and port of a `Host` field or of an HTTP/2 `:authority`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Authority<'b> {
-    /// A DNS name without a final dot, an IPv4 address, or an IPv6 address in brackets. As sent:
-    /// compare it without regard to case.
-    pub host: &'b str,
-    /// The port, where one was sent.
-    pub port: Option<u16>,
+    text: &'b str,
+    host: &'b str,
+    port: Option<u16>,
 }
 
 impl<'b> Authority<'b> {
@@ -33,7 +31,23 @@ impl<'b> Authority<'b> {
             None if rest.is_empty() => None,
             None => return None,
         };
-        Some(Self { host, port })
+        Some(Self { text, host, port })
+    }
+
+    /// All of it as sent.
+    pub fn as_str(self) -> &'b str {
+        self.text
+    }
+
+    /// A DNS name without a final dot, an IPv4 address, or an IPv6 address in brackets. As sent:
+    /// compare it without regard to case.
+    pub fn host(self) -> &'b str {
+        self.host
+    }
+
+    /// The port, where one was sent.
+    pub fn port(self) -> Option<u16> {
+        self.port
     }
 }
 
@@ -87,11 +101,9 @@ mod tests {
             ("[::1]", "[::1]", None),
             ("[2001:db8::1]:8443", "[2001:db8::1]", Some(8443)),
         ] {
-            assert_eq!(
-                Authority::parse(text.as_bytes()),
-                Some(Authority { host, port }),
-                "{text}"
-            );
+            let authority = Authority::parse(text.as_bytes()).unwrap();
+            assert_eq!((authority.host(), authority.port()), (host, port), "{text}");
+            assert_eq!(authority.as_str(), text);
         }
     }
 

@@ -4,6 +4,8 @@ use httparse::Header;
 
 use crate::fields::{Slot, Slots};
 use crate::kind::FieldKind;
+use crate::protocol::Protocols;
+use crate::value::is_token_byte;
 
 /// What the fields say about the message itself.
 #[derive(Default)]
@@ -16,7 +18,7 @@ pub(crate) struct Facts<'b> {
     pub(crate) keep_alive: bool,
     pub(crate) expect_continue: bool,
     /// The value of `Upgrade`, whether or not `Connection` names it.
-    pub(crate) upgrade: Option<&'b str>,
+    pub(crate) upgrade: Option<Protocols<'b>>,
     /// `Connection` names `upgrade`.
     pub(crate) upgrade_named: bool,
 }
@@ -53,7 +55,8 @@ impl<'b> Facts<'b> {
                 }
                 FieldKind::Connection => options.read(value, &mut facts)?,
                 FieldKind::Upgrade => {
-                    once(&mut facts.upgrade, protocols(value)?, "Upgrade is repeated")?;
+                    let protocols = Protocols::parse(value).ok_or("Upgrade is malformed")?;
+                    once(&mut facts.upgrade, protocols, "Upgrade is repeated")?;
                 }
                 FieldKind::Expect => {
                     facts.expect_continue |= value.eq_ignore_ascii_case(b"100-continue");
@@ -125,17 +128,6 @@ fn content_length(value: &[u8]) -> Result<u64, &'static str> {
         .ok_or("Content-Length is not a number that can be counted")
 }
 
-fn protocols(value: &[u8]) -> Result<&str, &'static str> {
-    if value.is_empty()
-        || !value
-            .iter()
-            .all(|byte| byte.is_ascii_graphic() || *byte == b' ')
-    {
-        return Err("Upgrade is malformed");
-    }
-    std::str::from_utf8(value).map_err(|_| "Upgrade is malformed")
-}
-
 #[derive(Default)]
 struct ConnectionOptions {
     count: usize,
@@ -194,11 +186,6 @@ fn mark_named(head: &[u8], slots: &mut Slots) {
                 removable && options(value).any(|option| option.eq_ignore_ascii_case(name));
         }
     }
-}
-
-/// RFC 9110 §5.6.2.
-fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// A reason shared by heads and trailers.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::kind::FieldKind;
+use crate::value::{FieldName, FieldValue};
 
 /// The largest number of fields in a head, whatever the limits say. More than a visitor may send
 /// ([`Limits::default`](crate::Limits)), so that a head to which the edge has added its own fields
@@ -100,11 +101,10 @@ impl Slot {
 /// `Debug` shows the name alone: values may be credentials.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Field<'b> {
-    /// The name as sent, a token.
-    pub name: &'b [u8],
-    /// The value as sent without the whitespace around it: visible ASCII, spaces, tabs, and bytes
-    /// from 0x80.
-    pub value: &'b [u8],
+    /// The name as sent.
+    pub name: FieldName<'b>,
+    /// The value as sent without the whitespace around it.
+    pub value: FieldValue<'b>,
     /// What the name means.
     pub kind: FieldKind,
     /// Whether it ends here: by its kind or because `Connection` names it (RFC 9110 §7.6.1).
@@ -115,13 +115,13 @@ pub struct Field<'b> {
 impl Field<'_> {
     /// Whether the field has this name, without regard to case.
     pub fn is(&self, name: &str) -> bool {
-        self.name.eq_ignore_ascii_case(name.as_bytes())
+        self.name.is(name)
     }
 }
 
 impl fmt::Debug for Field<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: …", self.name.escape_ascii())
+        write!(f, "{:?}: …", self.name)
     }
 }
 
@@ -147,8 +147,8 @@ impl<'b> Fields<'b> {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Field<'b>> + use<'b> {
         let buf = self.buf;
         self.slots.iter().map(move |slot| Field {
-            name: slot.name(buf),
-            value: slot.value(buf),
+            name: FieldName::parsed(slot.name(buf)),
+            value: FieldValue::parsed(slot.value(buf)),
             kind: slot.kind,
             hop_by_hop: slot.hop_by_hop,
         })
@@ -165,7 +165,7 @@ impl<'b> Fields<'b> {
     }
 
     /// The value of the first field with this name, without regard to case.
-    pub fn get(&self, name: &str) -> Option<&'b [u8]> {
+    pub fn get(&self, name: &str) -> Option<FieldValue<'b>> {
         self.iter()
             .find(|field| field.is(name))
             .map(|field| field.value)

@@ -13,7 +13,8 @@
 //!   tells whether it is worth calling again after more bytes arrived.
 //! * [`BodyReader`]: where the payload lies in the bytes that follow the head, and where it ends.
 //! * [`write_request_line`], [`write_status_line`], [`write_field`], [`write_chunk_head`]: the
-//!   way out.
+//!   way out. It takes [`Method`], [`Target`], [`FieldName`] and [`FieldValue`] alone, which cannot
+//!   hold a line ending.
 //! * [`Target::parse`], [`Authority::parse`]: the same rules for what HTTP/2 carries in pseudo
 //!   fields.
 //!
@@ -27,10 +28,12 @@ mod fields;
 mod head;
 mod kind;
 mod method;
+mod protocol;
 mod request;
 mod response;
 mod target;
 mod trailers;
+mod value;
 mod write;
 
 pub use authority::Authority;
@@ -39,11 +42,13 @@ pub use chunk::ChunkScanner;
 pub use fields::{Field, Fields, MAX_FIELDS, Slots};
 pub use head::{Limits, METHOD_BYTES, Progress, Version, may_complete};
 pub use kind::FieldKind;
-pub use method::Method;
+pub use method::{BadMethod, Method, OtherMethod};
+pub use protocol::{Protocol, Protocols};
 pub use request::{BodyLength, Refusal, RequestHead, parse_request};
 pub use response::{BadResponse, ResponseBody, ResponseHead, parse_response};
 pub use target::Target;
-pub use trailers::{TRAILER_BYTES, parse_trailers};
+pub use trailers::{TRAILER_BYTES, may_be_trailer, parse_trailers};
+pub use value::{FieldName, FieldValue, FieldValueBuf};
 pub use write::{
     CHUNK_END, HEAD_END, LAST_CHUNK, write_chunk_head, write_field, write_request_line,
     write_status_line,

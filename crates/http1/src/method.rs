@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::head::METHOD_BYTES;
+use crate::value::is_token;
+
 /// Method of a request. Methods are case-sensitive (RFC 9110 §9.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method<'b> {
@@ -21,14 +24,27 @@ pub enum Method<'b> {
     Patch,
     /// `TRACE`
     Trace,
-    /// Any other token, never `CONNECT`.
-    Other(&'b str),
+    /// Any other one.
+    Other(OtherMethod<'b>),
+}
+
+/// A method without a name of its own here: a token, never `CONNECT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OtherMethod<'b>(&'b str);
+
+/// Why a method is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadMethod {
+    /// It is not a token.
+    Malformed,
+    /// `CONNECT`, or longer than any that is registered ([`METHOD_BYTES`]).
+    NotImplemented,
 }
 
 impl<'b> Method<'b> {
-    /// Reads a token that the tokenizer has already checked.
-    pub fn of(token: &'b str) -> Self {
-        match token {
+    /// Reads a method.
+    pub fn parse(token: &'b str) -> Result<Self, BadMethod> {
+        Ok(match token {
             "GET" => Self::Get,
             "HEAD" => Self::Head,
             "POST" => Self::Post,
@@ -37,8 +53,11 @@ impl<'b> Method<'b> {
             "OPTIONS" => Self::Options,
             "PATCH" => Self::Patch,
             "TRACE" => Self::Trace,
-            other => Self::Other(other),
-        }
+            "CONNECT" => return Err(BadMethod::NotImplemented),
+            other if other.len() > METHOD_BYTES => return Err(BadMethod::NotImplemented),
+            other if is_token(other.as_bytes()) => Self::Other(OtherMethod(other)),
+            _ => return Err(BadMethod::Malformed),
+        })
     }
 
     /// The token as sent.
@@ -52,7 +71,7 @@ impl<'b> Method<'b> {
             Self::Options => "OPTIONS",
             Self::Patch => "PATCH",
             Self::Trace => "TRACE",
-            Self::Other(token) => token,
+            Self::Other(OtherMethod(token)) => token,
         }
     }
 

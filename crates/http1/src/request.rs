@@ -8,7 +8,8 @@ use crate::authority::Authority;
 use crate::facts::{BARE_LINE_FEED, Facts};
 use crate::fields::{Fields, MAX_FIELDS, Slots};
 use crate::head::{Limits, METHOD_BYTES, Progress, Version};
-use crate::method::Method;
+use crate::method::{BadMethod, Method};
+use crate::protocol::Protocols;
 use crate::target::Target;
 
 /// The head of a request that can be understood in one way only.
@@ -18,10 +19,8 @@ pub struct RequestHead<'b> {
     pub method: Method<'b>,
     /// Path and query; the absolute form is already reduced to them.
     pub target: Target<'b>,
-    /// The host without its port, see [`Authority::host`].
-    pub host: &'b str,
-    /// The port of the `Host` field.
-    pub port: Option<u16>,
+    /// The value of the `Host` field.
+    pub authority: Authority<'b>,
     /// The client's version.
     pub version: Version,
     /// All fields, those of this connection included.
@@ -32,7 +31,7 @@ pub struct RequestHead<'b> {
     pub keep_alive: bool,
     /// The value of `Upgrade` where `Connection` names it and the version is 1.1 (RFC 9110 §7.8).
     /// The body, if there is one, comes before the other protocol begins.
-    pub upgrade: Option<&'b str>,
+    pub upgrade: Option<Protocols<'b>>,
     /// The client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
     pub expect_continue: bool,
 }
@@ -164,11 +163,10 @@ fn understand<'b>(
         return Err(Refusal::invalid(BARE_LINE_FEED));
     }
     let facts = Facts::gather(message, tokens.headers, slots).map_err(Refusal::invalid)?;
-    let method = tokens.method.unwrap_or_default();
-    if method == "CONNECT" {
-        return Err(Refusal::not_implemented("CONNECT is not served here"));
-    }
-    let method = Method::of(method);
+    let method = Method::parse(tokens.method.unwrap_or_default()).map_err(|bad| match bad {
+        BadMethod::Malformed => Refusal::invalid("the method is malformed"),
+        BadMethod::NotImplemented => Refusal::not_implemented("the method is not served here"),
+    })?;
     if facts.host_repeated {
         return Err(Refusal::invalid("more than one Host"));
     }
@@ -189,8 +187,7 @@ fn understand<'b>(
     Ok(RequestHead {
         method,
         target,
-        host: authority.host,
-        port: authority.port,
+        authority,
         version,
         fields: slots.view(message),
         body,

@@ -7,6 +7,8 @@ use httparse::Status;
 use crate::facts::{BARE_LINE_FEED, Facts};
 use crate::fields::{Fields, MAX_FIELDS, Slots};
 use crate::head::{Limits, Progress, Version};
+use crate::protocol::Protocols;
+use crate::value::FieldValue;
 
 /// The head of a response that can be understood in one way only.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +16,7 @@ pub struct ResponseHead<'b> {
     /// 100 to 999. Below 200 another head follows, except after 101.
     pub status: u16,
     /// The reason phrase; empty where there is none or where it is not ASCII.
-    pub reason: &'b str,
+    pub reason: FieldValue<'b>,
     /// The server's version.
     pub version: Version,
     /// All fields, those of this connection included.
@@ -27,7 +29,7 @@ pub struct ResponseHead<'b> {
     pub keep_alive: bool,
     /// The value of `Upgrade` whose `Connection` names it: what a 101 changes to (RFC 9110
     /// §15.2.2), or what a 426 asks for (§15.5.22).
-    pub upgrade: Option<&'b str>,
+    pub upgrade: Option<Protocols<'b>>,
 }
 
 /// How the body of a response is framed (RFC 9112 §6.3).
@@ -129,7 +131,7 @@ fn understand<'b>(
     keep_alive &= body != ResponseBody::UntilClose;
     Ok(ResponseHead {
         status,
-        reason: tokens.reason.unwrap_or_default(),
+        reason: FieldValue::parsed(tokens.reason.unwrap_or_default().as_bytes()),
         version,
         fields: slots.view(message),
         body,

@@ -10,10 +10,8 @@ use crate::method::Method;
 /// `Debug` shows the path alone: a query may carry a credential.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Target<'b> {
-    /// Begins with `/`, or is `*` for a server-wide `OPTIONS`. Byte for byte as sent.
-    pub path: &'b str,
-    /// What follows the first `?`, which may be nothing.
-    pub query: Option<&'b str>,
+    path: &'b str,
+    query: Option<&'b str>,
 }
 
 impl<'b> Target<'b> {
@@ -83,6 +81,40 @@ impl<'b> Target<'b> {
         Ok(Self { path, ..target })
     }
 
+    /// Begins with `/`, or is `*` for a server-wide `OPTIONS`. Byte for byte as sent.
+    pub fn path(self) -> &'b str {
+        self.path
+    }
+
+    /// What follows the first `?`, which may be nothing.
+    pub fn query(self) -> Option<&'b str> {
+        self.query
+    }
+
+    /// The target with another path; `None` where that is none.
+    pub fn with_path(self, path: &'b str) -> Option<Self> {
+        let valid = path.starts_with('/') && !path.contains('?') && is_visible(path.as_bytes());
+        valid.then_some(Self { path, ..self })
+    }
+
+    /// The target without its query.
+    #[must_use]
+    pub fn without_query(self) -> Self {
+        Self {
+            query: None,
+            ..self
+        }
+    }
+
+    /// The target with another query; `None` where that is none.
+    pub fn with_query(self, query: &'b str) -> Option<Self> {
+        let query = is_visible(query.as_bytes()).then_some(query)?;
+        Some(Self {
+            query: Some(query),
+            ..self
+        })
+    }
+
     fn split(raw: &'b str) -> Self {
         match raw.split_once('?') {
             Some((path, query)) => Self {
@@ -104,11 +136,13 @@ impl fmt::Debug for Target<'_> {
     }
 }
 
-fn visible_ascii(raw: &[u8]) -> Result<&str, &'static str> {
-    if !raw
-        .iter()
+fn is_visible(raw: &[u8]) -> bool {
+    raw.iter()
         .all(|byte| byte.is_ascii_graphic() && *byte != b'#')
-    {
+}
+
+fn visible_ascii(raw: &[u8]) -> Result<&str, &'static str> {
+    if !is_visible(raw) {
         return Err("the target has a fragment or a byte that is not visible ASCII");
     }
     std::str::from_utf8(raw).map_err(|_| "the target is not ASCII")

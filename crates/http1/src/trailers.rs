@@ -31,7 +31,7 @@ pub fn parse_trailers<'b>(section: &'b [u8], slots: &'b mut Slots) -> Result<Fie
     for (index, header) in headers.iter().enumerate() {
         // The first line follows the last chunk, whose line ending is not part of the section.
         let slot = locate(section, header, index == 0).map_err(BadBody::Malformed)?;
-        if may_be_trailer(slot.kind, header.name) && !slots.push(slot) {
+        if may_be_trailer(header.name.as_bytes()) && !slots.push(slot) {
             return Err(BadBody::Malformed(
                 "the trailer section has too many fields",
             ));
@@ -40,11 +40,13 @@ pub fn parse_trailers<'b>(section: &'b [u8], slots: &'b mut Slots) -> Result<Fie
     Ok(slots.view(section))
 }
 
-fn may_be_trailer(kind: FieldKind, name: &str) -> bool {
-    kind == FieldKind::Other
+/// Whether a field may be passed on as a trailer, see [`parse_trailers`]. The one rule for all
+/// versions of HTTP, and both directions.
+pub fn may_be_trailer(name: &[u8]) -> bool {
+    FieldKind::of(name) == FieldKind::Other
         && !FORBIDDEN
             .iter()
-            .any(|forbidden| name.eq_ignore_ascii_case(forbidden))
+            .any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes()))
 }
 
 /// Names that have no [`FieldKind`] of their own.

@@ -1,10 +1,12 @@
 //! The way out: first lines, fields and chunk heads, written into the caller's buffer.
 //!
-//! A head is a first line, fields and [`HEAD_END`]. What is written is not checked again: names
-//! and values come from a parsed [`Field`](crate::Field), from a type that cannot hold a line
-//! ending (`http::HeaderValue`), or from the program itself.
+//! A head is a first line, fields and [`HEAD_END`]. Whatever is written has a type that cannot hold
+//! a line ending, in every build: a value that came over the network is one of these types, or it
+//! cannot be written.
 
+use crate::method::Method;
 use crate::target::Target;
+use crate::value::{FieldName, FieldValue};
 
 /// Ends a head or a trailer section.
 pub const HEAD_END: &[u8] = b"\r\n";
@@ -16,11 +18,11 @@ pub const CHUNK_END: &[u8] = b"\r\n";
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// Writes `method target HTTP/1.1`.
-pub fn write_request_line(out: &mut Vec<u8>, method: &str, target: Target<'_>) {
-    out.extend_from_slice(method.as_bytes());
+pub fn write_request_line(out: &mut Vec<u8>, method: Method<'_>, target: Target<'_>) {
+    out.extend_from_slice(method.as_str().as_bytes());
     out.push(b' ');
-    out.extend_from_slice(target.path.as_bytes());
-    if let Some(query) = target.query {
+    out.extend_from_slice(target.path().as_bytes());
+    if let Some(query) = target.query() {
         out.push(b'?');
         out.extend_from_slice(query.as_bytes());
     }
@@ -28,29 +30,23 @@ pub fn write_request_line(out: &mut Vec<u8>, method: &str, target: Target<'_>) {
 }
 
 /// Writes `HTTP/1.1 status reason`.
-pub fn write_status_line(out: &mut Vec<u8>, status: u16, reason: &str) {
+pub fn write_status_line(out: &mut Vec<u8>, status: u16, reason: FieldValue<'_>) {
     out.extend_from_slice(b"HTTP/1.1 ");
     for unit in [100, 10, 1] {
         out.push(decimal_digit(status / unit % 10));
     }
     // The space stays where there is no reason (RFC 9112 §4).
     out.push(b' ');
-    out.extend_from_slice(reason.as_bytes());
+    out.extend_from_slice(&reason);
     out.extend_from_slice(b"\r\n");
 }
 
 /// Writes `name: value`.
-pub fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    debug_assert!(
-        !name
-            .iter()
-            .chain(value)
-            .any(|byte| matches!(byte, b'\r' | b'\n' | 0))
-    );
+pub fn write_field(out: &mut Vec<u8>, name: FieldName<'_>, value: FieldValue<'_>) {
     out.reserve(name.len() + value.len() + 4);
-    out.extend_from_slice(name);
+    out.extend_from_slice(&name);
     out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
+    out.extend_from_slice(&value);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -73,29 +69,24 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 #[cfg(test)]
 mod tests {
     use super::{Target, write_chunk_head, write_field, write_request_line, write_status_line};
+    use crate::{FieldValue, Method, field_name, field_value};
 
     #[test]
     fn heads_are_written() {
         let mut out = Vec::new();
         write_request_line(
             &mut out,
-            "GET",
-            Target {
-                path: "/a",
-                query: Some("b=c"),
-            },
+            Method::Get,
+            Target::parse(Method::Get, b"/a?b=c").unwrap(),
         );
         write_request_line(
             &mut out,
-            "OPTIONS",
-            Target {
-                path: "*",
-                query: None,
-            },
+            Method::Options,
+            Target::parse(Method::Options, b"*").unwrap(),
         );
-        write_status_line(&mut out, 200, "OK");
-        write_status_line(&mut out, 599, "");
-        write_field(&mut out, b"Host", b"a");
+        write_status_line(&mut out, 200, field_value!("OK"));
+        write_status_line(&mut out, 599, FieldValue::default());
+        write_field(&mut out, field_name!("Host"), field_value!("a"));
         assert_eq!(
             out.escape_ascii().to_string(),
             r"GET /a?b=c HTTP/1.1\r\nOPTIONS * HTTP/1.1\r\nHTTP/1.1 200 OK\r\nHTTP/1.1 599 \r\nHost: a\r\n"

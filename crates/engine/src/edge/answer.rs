@@ -1,16 +1,23 @@
 //! Answers of our own on a tunnel's host: JSON for programs, a small page for people.
 
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY,
+    RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use http::{HeaderName, HeaderValue};
+use http1::{FieldValue, FieldValueBuf, field_name, field_value, write_field};
 use types::problem::{MEDIA_TYPE, Problem};
 
 use super::form::Form;
+use super::forwarding::CONNECTION;
 use crate::browser::{Page, in_text};
 
 /// An answer, independent of the HTTP version that carries it.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Name and value; the length is the body's.
-    pub(crate) fields: Vec<(&'static str, String)>,
+    /// The length is the body's.
+    pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
     pub(crate) body: String,
 }
 
@@ -25,69 +32,59 @@ impl Answer {
             Form::Text => ("text/plain; charset=utf-8", in_text(problem), None),
             Form::Json => (MEDIA_TYPE, problem.to_json(), None),
         };
-        let mut fields = vec![
-            ("content-type", media_type.to_owned()),
-            ("cache-control", "no-store".to_owned()),
+        let fields = vec![
+            (CONTENT_TYPE, HeaderValue::from_static(media_type)),
+            NO_STORE,
         ];
-        if let Some(challenge) = problem.www_authenticate(None) {
-            fields.push(("www-authenticate", challenge));
-        }
-        if let Some(seconds) = problem.retry_after {
-            fields.push(("retry-after", seconds.to_string()));
-        }
-        if let Some(methods) = problem.allow {
-            fields.push(("allow", methods.to_owned()));
-        }
-        if let Some(reference) = &problem.reference {
-            fields.push(("svc-reference", reference.clone()));
-        }
-        if let Some(policy) = policy {
-            fields.push(("content-security-policy", policy.to_owned()));
-        }
-        Self {
+        let mut answer = Self {
             status: problem.status,
             fields,
             body,
+        };
+        if let Some(challenge) = problem.www_authenticate(None) {
+            answer = answer.with(WWW_AUTHENTICATE, challenge);
         }
+        if let Some(seconds) = problem.retry_after {
+            answer = answer.with(RETRY_AFTER, seconds.to_string());
+        }
+        if let Some(methods) = problem.allow {
+            answer = answer.with(ALLOW, methods);
+        }
+        if let Some(reference) = &problem.reference {
+            answer = answer.with(REFERENCE, reference.as_str());
+        }
+        if let Some(policy) = policy {
+            answer = answer.with(CONTENT_SECURITY_POLICY, policy);
+        }
+        answer
     }
 
     /// A page of ours.
     pub(crate) fn page(page: Page) -> Self {
-        Self {
+        let answer = Self {
             status: 200,
-            fields: vec![
-                ("content-type", HTML.to_owned()),
-                ("cache-control", "no-store".to_owned()),
-                ("content-security-policy", page.policy.to_owned()),
-                // With none, forms would say that they come from nowhere (`Origin: null`).
-                ("referrer-policy", "same-origin".to_owned()),
-            ],
+            fields: vec![(CONTENT_TYPE, HeaderValue::from_static(HTML)), NO_STORE],
             body: page.html,
-        }
+        };
+        answer
+            .with(CONTENT_SECURITY_POLICY, page.policy)
+            // With none, forms would say that they come from nowhere (`Origin: null`).
+            .with(REFERRER_POLICY, "same-origin")
     }
 
     /// Sends a browser elsewhere, with a `GET`.
     pub(crate) fn redirect(status: u16, location: String) -> Self {
-        Self {
-            status,
-            fields: vec![
-                ("location", location),
-                ("cache-control", "no-store".to_owned()),
-                // Addresses of ours that hold codes are nobody's to learn.
-                ("referrer-policy", "no-referrer".to_owned()),
-            ],
-            body: String::new(),
-        }
+        Self::empty(status)
+            .with(LOCATION, location)
+            // Addresses of ours that hold codes are nobody's to learn.
+            .with(REFERRER_POLICY, "no-referrer")
     }
 
     /// A value for programs.
     pub(crate) fn json(value: &impl serde::Serialize) -> Self {
         Self {
             status: 200,
-            fields: vec![
-                ("content-type", "application/json".to_owned()),
-                ("cache-control", "no-store".to_owned()),
-            ],
+            fields: vec![(CONTENT_TYPE, JSON), NO_STORE],
             // Only shapes of ours, which always serialise.
             body: serde_json::to_string(value).unwrap_or_default(),
         }
@@ -95,17 +92,24 @@ impl Answer {
 
     /// Nothing to say.
     pub(crate) fn no_content() -> Self {
+        Self::empty(204)
+    }
+
+    /// A status without a body.
+    pub(crate) fn empty(status: u16) -> Self {
         Self {
-            status: 204,
-            fields: vec![("cache-control", "no-store".to_owned())],
+            status,
+            fields: vec![NO_STORE],
             body: String::new(),
         }
     }
 
-    /// The answer with a further field.
+    /// The answer with a further field. A value that a field cannot carry is left out.
     #[must_use]
-    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.fields.push((name, value.into()));
+    pub(crate) fn with(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
+        if let Ok(value) = value.try_into() {
+            self.fields.push((name, value));
+        }
         self
     }
 
@@ -114,15 +118,16 @@ impl Answer {
         let mut out = Vec::with_capacity(256 + self.body.len());
         http1::write_status_line(&mut out, self.status, reason(self.status));
         for (name, value) in &self.fields {
-            http1::write_field(&mut out, name.as_bytes(), value.as_bytes());
+            write_field(&mut out, name.into(), value.into());
         }
         // RFC 9110, 8.6: none with 204.
         if self.status != 204 {
-            let length = self.body.len().to_string();
-            http1::write_field(&mut out, b"content-length", length.as_bytes());
+            let mut length = FieldValueBuf::new();
+            length.push_number(self.body.len() as u64);
+            write_field(&mut out, field_name!("content-length"), length.as_value());
         }
         if close {
-            http1::write_field(&mut out, b"connection", b"close");
+            write_field(&mut out, CONNECTION, field_value!("close"));
         }
         out.extend_from_slice(http1::HEAD_END);
         if !head {
@@ -133,12 +138,16 @@ impl Answer {
 }
 
 const HTML: &str = "text/html; charset=utf-8";
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const NO_STORE: (HeaderName, HeaderValue) = (CACHE_CONTROL, HeaderValue::from_static("no-store"));
+const REFERENCE: HeaderName = HeaderName::from_static("svc-reference");
 
 /// The registered reason phrase; empty for a status without one.
-pub(crate) fn reason(status: u16) -> &'static str {
+pub(crate) fn reason(status: u16) -> FieldValue<'static> {
     http::StatusCode::from_u16(status)
         .ok()
         .and_then(|status| status.canonical_reason())
+        .and_then(|reason| FieldValue::parse(reason.as_bytes()))
         .unwrap_or_default()
 }
 
@@ -151,7 +160,10 @@ mod tests {
         let problem = Problem::tunnel_offline(5);
         let page = Answer::problem(&problem, Form::Page);
         assert!(page.body.starts_with("<!doctype html>"));
-        assert!(page.fields.contains(&("retry-after", "5".to_owned())));
+        assert!(
+            page.fields
+                .contains(&(RETRY_AFTER, HeaderValue::from_static("5")))
+        );
         let text = Answer::problem(&problem, Form::Text);
         assert!(
             text.body

@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
 use super::patience::Progress;
+use super::trailers;
 
 /// A request body, whichever HTTP version it came in.
 #[derive(Debug)]
@@ -123,7 +124,9 @@ impl Body for UpBody {
             Self::Empty => Poll::Ready(None),
             Self::Http2(incoming) => {
                 let frame = ready!(Pin::new(incoming).poll_frame(cx));
-                Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+                Poll::Ready(
+                    frame.map(|frame| frame.map(trailers::filter).map_err(io::Error::other)),
+                )
             }
             Self::Http1(pieces) => Poll::Ready(match ready!(pieces.poll_recv(cx)) {
                 Some(Piece::Data(data)) => Some(Ok(Frame::data(data))),

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
-use http1::{BodyLength, BodyReader, BodyState, FieldKind};
+use http1::{BodyLength, BodyReader, BodyState};
 use hyper::body::Incoming;
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc;
@@ -18,10 +18,11 @@ use types::problem::Problem;
 use super::body::{Counted, Piece, UpBody};
 use super::copy::Framing;
 use super::exchange::Ended;
-use super::forwarding::add_field;
+use super::forwarding::add_timing;
 use super::http1::{Next, Request, Visitor};
 use super::patience::{Patience, patience};
 use super::record::Outcome;
+use super::trailers;
 use super::translate;
 use super::upstream::{self, Http2};
 
@@ -204,11 +205,7 @@ async fn respond(
     let (framing, keep_alive) =
         translate::write_response(&mut out, &response, is_head, request.down);
     if request.forward.timing {
-        add_field(
-            &mut out,
-            b"server-timing",
-            record.server_timing().as_bytes(),
-        );
+        add_timing(&mut out, record);
     }
     let mut download = Download {
         body: response.into_body(),
@@ -316,21 +313,14 @@ impl Download {
             }
             Ok(data) => self.out.extend_from_slice(&data),
             Err(frame) => {
-                let Ok(trailers) = frame.into_trailers() else {
+                let Ok(fields) = frame.into_trailers() else {
                     return;
                 };
                 self.ended = true;
                 if self.framing != Some(Framing::Chunks) {
                     return;
                 }
-                self.out.extend_from_slice(b"0\r\n");
-                for (name, value) in &trailers {
-                    let name = name.as_str().as_bytes();
-                    if FieldKind::of(name) == FieldKind::Other {
-                        http1::write_field(&mut self.out, name, value.as_bytes());
-                    }
-                }
-                self.out.extend_from_slice(http1::HEAD_END);
+                trailers::write(&mut self.out, &fields);
             }
         }
     }

@@ -142,5 +142,5 @@ fn host(request: &Request) -> Result<&str, &'static str> {
         (None, None) => return Err("no Host"),
     };
     let authority = http1::Authority::parse(authority).ok_or("Host is malformed")?;
-    Ok(authority.host)
+    Ok(authority.host())
 }

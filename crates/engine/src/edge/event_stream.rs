@@ -22,8 +22,9 @@ use http::{HeaderName, HeaderValue};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use http1::{
-    BodyLength, CHUNK_END, HEAD_END, LAST_CHUNK, Limits, Method, Progress, RequestHead, Slots,
-    Version, may_complete, parse_request, write_chunk_head, write_field, write_status_line,
+    BodyLength, CHUNK_END, FieldValue, FieldValueBuf, HEAD_END, LAST_CHUNK, Limits, Method,
+    Progress, RequestHead, Slots, Version, field_name, may_complete, parse_request,
+    write_chunk_head, write_field, write_status_line,
 };
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
@@ -33,6 +34,7 @@ use transport::Stream;
 
 use super::answer::reason;
 use super::buffered::Buffered;
+use super::forwarding::{CHUNKED, TRANSFER_ENCODING};
 use crate::core::Worker;
 
 /// What becomes of the connection.
@@ -147,18 +149,18 @@ fn request(head: &RequestHead<'_>) -> Option<Request> {
         && head.body == BodyLength::Empty
         && head.upgrade.is_none()
         && !head.expect_continue;
-    if !plain || head.target.path != SSE {
+    if !plain || head.target.path() != SSE {
         return None;
     }
-    let target = match head.target.query {
+    let target = match head.target.query() {
         Some(query) => PathAndQuery::try_from(format!("{SSE}?{query}")).ok()?,
         None => PathAndQuery::from_static(SSE),
     };
     let mut request = Request::new(Body::empty());
     *request.uri_mut() = target.into();
     for field in head.fields.iter() {
-        let name = HeaderName::from_bytes(field.name).ok()?;
-        let value = HeaderValue::from_bytes(field.value).ok()?;
+        let name = HeaderName::from_bytes(&field.name).ok()?;
+        let value = HeaderValue::from_bytes(&field.value).ok()?;
         request.headers_mut().append(name, value);
     }
     Some(request)
@@ -218,16 +220,22 @@ fn head(parts: &Parts, length: Option<u64>, now: Timestamp) -> Vec<u8> {
     for (name, value) in &parts.headers {
         // The body's own length is known better here.
         if name != CONTENT_LENGTH {
-            write_field(&mut head, name.as_str().as_bytes(), value.as_bytes());
+            write_field(&mut head, name.into(), value.into());
         }
     }
-    match length.map(|length| length.to_string()) {
-        Some(length) => write_field(&mut head, b"content-length", length.as_bytes()),
-        None => write_field(&mut head, b"transfer-encoding", b"chunked"),
+    match length {
+        Some(length) => {
+            let mut value = FieldValueBuf::new();
+            value.push_number(length);
+            write_field(&mut head, field_name!("content-length"), value.as_value());
+        }
+        None => write_field(&mut head, TRANSFER_ENCODING, CHUNKED),
     }
     // RFC 9110, 6.6.1. A year that it cannot say is no reason to say nothing else.
-    if let Ok(date) = DateTimePrinter::new().timestamp_to_rfc9110_string(&now) {
-        write_field(&mut head, b"date", date.as_bytes());
+    if let Ok(date) = DateTimePrinter::new().timestamp_to_rfc9110_string(&now)
+        && let Some(date) = FieldValue::parse(date.as_bytes())
+    {
+        write_field(&mut head, field_name!("date"), date);
     }
     head.extend_from_slice(HEAD_END);
     head

@@ -11,7 +11,7 @@ use types::problem::Problem;
 
 use super::bridge;
 use super::copy::{BodyCopy, CopyError, Framing};
-use super::forwarding::{add_field, write_interim, write_response};
+use super::forwarding::{add_timing, write_interim, write_response};
 use super::http1::{Next, Request, Visitor};
 use super::patience::{Patience, Progress, patience};
 use super::record::Outcome;
@@ -360,8 +360,7 @@ impl<'v> Exchange<'v> {
                 self.early_sent = 0;
                 let (framing, keep_alive) = write_response(&mut out, &head, self.request.down);
                 if self.request.forward.timing {
-                    let timing = self.request.record.server_timing();
-                    add_field(&mut out, b"server-timing", timing.as_bytes());
+                    add_timing(&mut out, &self.request.record);
                 }
                 self.request.record.status(status);
                 Some(Answered::Final(Response {

@@ -1,31 +1,34 @@
 //! The heads that go on: to the service, and back to the visitor.
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use http1::{BodyLength, Field, FieldKind, ResponseBody, ResponseHead, Target, Version};
+use http1::{
+    Authority, BodyLength, Field, FieldKind, FieldName, FieldValue, FieldValueBuf, Method,
+    Protocol, ResponseBody, ResponseHead, Target, Version, field_name, field_value, write_field,
+};
 use types::query_credential;
 
 use super::answer::reason;
 use super::copy::Framing;
 use super::loops;
+use super::record::Record;
 use crate::access::Proof;
 use crate::browser;
 
 /// A request on its way to the service.
 #[derive(Debug)]
 pub(crate) struct Onward<'a> {
-    pub(crate) method: &'a str,
+    pub(crate) method: Method<'a>,
     /// With the edge's credential cut out, and the path exactly as it was judged (ED-7).
     pub(crate) target: Target<'a>,
     /// Host and port as the visitor wrote them.
-    pub(crate) authority: &'a str,
+    pub(crate) authority: Authority<'a>,
     pub(crate) source: IpAddr,
     /// The engine's host.
-    pub(crate) engine: &'a str,
+    pub(crate) engine: FieldValue<'a>,
     pub(crate) body: BodyLength,
     /// The protocol that the connection is to change to.
-    pub(crate) upgrade: Option<&'a str>,
+    pub(crate) upgrade: Option<Protocol<'a>>,
     pub(crate) proof: Option<&'a Proof>,
     /// `Authorization` was the edge's credential.
     pub(crate) strip_authorization: bool,
@@ -38,8 +41,8 @@ impl Onward<'_> {
     /// fields are rebuilt, so that nothing in them is the visitor's word.
     pub(crate) fn write<'f>(&self, out: &mut Vec<u8>, fields: impl Iterator<Item = Field<'f>>) {
         http1::write_request_line(out, self.method, self.target);
-        http1::write_field(out, b"host", self.authority.as_bytes());
-        let mut cookies = Vec::new();
+        write_field(out, field_name!("host"), self.authority.into());
+        let mut cookies = FieldValueBuf::new();
         for field in fields {
             match field.kind {
                 _ if field.hop_by_hop => {}
@@ -48,56 +51,61 @@ impl Onward<'_> {
                 FieldKind::Cookie => join_cookies(&mut cookies, field.value),
                 FieldKind::Referer => self.write_referer(out, &field),
                 kind if kind.is_set_by_edge() => {}
-                _ => http1::write_field(out, field.name, field.value),
+                _ => write_field(out, field.name, field.value),
             }
         }
         if !cookies.is_empty() {
-            http1::write_field(out, b"Cookie", &cookies);
+            write_field(out, field_name!("Cookie"), cookies.as_value());
         }
         if self.body == BodyLength::Chunked {
-            http1::write_field(out, b"transfer-encoding", b"chunked");
+            write_field(out, TRANSFER_ENCODING, CHUNKED);
         }
         if let Some(upgrade) = self.upgrade {
-            write_upgrade(out, upgrade);
+            write_upgrade(out, upgrade.into());
         }
         self.write_forwarding(out);
         out.extend_from_slice(http1::HEAD_END);
     }
 
     fn write_referer(&self, out: &mut Vec<u8>, field: &Field<'_>) {
-        let stripped = std::str::from_utf8(field.value)
+        let stripped = std::str::from_utf8(&field.value)
             .ok()
             .and_then(|referer| query_credential::strip_referer(referer, self.reserved));
-        let value = stripped
-            .as_ref()
-            .map_or(field.value, |referer| referer.as_bytes());
-        http1::write_field(out, field.name, value);
+        let Some(stripped) = stripped else {
+            return write_field(out, field.name, field.value);
+        };
+        if let Some(value) = FieldValue::parse(stripped.as_bytes()) {
+            write_field(out, field.name, value);
+        }
     }
 
     fn write_forwarding(&self, out: &mut Vec<u8>) {
-        let source = self.source.to_string();
-        http1::write_field(out, b"x-forwarded-for", source.as_bytes());
-        http1::write_field(out, b"x-forwarded-proto", b"https");
-        http1::write_field(out, b"x-forwarded-host", self.authority.as_bytes());
-        let mut forwarded = String::with_capacity(48 + self.authority.len());
-        // RFC 7239, 6: an IPv6 address is bracketed and quoted. Writing to a string cannot fail.
-        match self.source {
-            IpAddr::V4(v4) => write!(forwarded, "for={v4}").ok(),
-            IpAddr::V6(v6) => write!(forwarded, "for=\"[{v6}]\"").ok(),
+        let mut value = FieldValueBuf::new();
+        value.push_ip(self.source);
+        write_field(out, field_name!("x-forwarded-for"), value.as_value());
+        write_field(out, field_name!("x-forwarded-proto"), HTTPS);
+        write_field(out, field_name!("x-forwarded-host"), self.authority.into());
+        // RFC 7239, 6: an IPv6 address is bracketed and quoted.
+        let (before, behind) = match self.source {
+            IpAddr::V4(_) => (field_value!("for="), field_value!(";host=\"")),
+            IpAddr::V6(_) => (field_value!("for=\"["), field_value!("]\";host=\"")),
         };
-        write!(forwarded, ";host=\"{}\";proto=https", self.authority).ok();
-        http1::write_field(out, b"forwarded", forwarded.as_bytes());
-        http1::write_field(out, loops::FIELD, self.engine.as_bytes());
+        value.clear();
+        value.push(before).push_ip(self.source).push(behind);
+        value.push(self.authority.into());
+        value.push(field_value!("\";proto=https"));
+        write_field(out, field_name!("forwarded"), value.as_value());
+        write_field(out, loops::FIELD, self.engine);
         if let Some(proof) = self.proof {
             let facts = [
-                ("svc-user-id", proof.user_id()),
-                ("svc-credential-id", proof.credential_id()),
-                ("svc-auth-method", Some(proof.method())),
+                (field_name!("svc-user-id"), proof.user_id()),
+                (field_name!("svc-credential-id"), proof.credential_id()),
+                (field_name!("svc-auth-method"), Some(proof.method())),
             ];
             for (name, value) in facts {
                 // A claim with bytes that a field cannot carry is left out, never changed.
-                if let Some(value) = value.filter(|value| is_field_text(value)) {
-                    http1::write_field(out, name.as_bytes(), value.as_bytes());
+                if let Some(value) = value.and_then(printable) {
+                    write_field(out, name, value);
                 }
             }
         }
@@ -106,32 +114,40 @@ impl Onward<'_> {
 
 /// Adds a field's cookies to those before it: HTTP/2 may send each in a field of its own, and
 /// HTTP/1.1 has one field (RFC 9113, 8.2.3). Cookies of the edge itself are not the service's to see.
-fn join_cookies(joined: &mut Vec<u8>, value: &[u8]) {
-    for pair in browser::pairs(value).filter(|pair| !browser::is_edge_pair(pair)) {
+fn join_cookies(joined: &mut FieldValueBuf, value: FieldValue<'_>) {
+    let pairs = browser::pairs(&value).filter(|pair| !browser::is_edge_pair(pair));
+    for pair in pairs.filter_map(|pair| value.part(pair)) {
         if !joined.is_empty() {
-            joined.extend_from_slice(b"; ");
+            joined.push(field_value!("; "));
         }
-        joined.extend_from_slice(pair);
+        joined.push(pair);
     }
 }
 
-fn is_field_text(value: &str) -> bool {
-    !value.is_empty()
-        && value
-            .bytes()
-            .all(|byte| (0x21..0x7f).contains(&byte) || byte == b' ')
+/// Text of visible ASCII and spaces, as a value.
+fn printable(text: &str) -> Option<FieldValue<'_>> {
+    let printable = !text.is_empty() && text.bytes().all(|byte| (b' '..0x7f).contains(&byte));
+    FieldValue::parse(text.as_bytes()).filter(|_| printable)
 }
 
 /// Whether a service's field goes on to the visitor: all but cookies that would be the edge's own.
 pub(crate) fn passes_back(field: &Field<'_>) -> bool {
-    field.kind != FieldKind::SetCookie || !browser::sets_edge_cookie(field.value)
+    field.kind != FieldKind::SetCookie || !browser::sets_edge_cookie(&field.value)
 }
 
 /// Puts a further field at the end of a head that is whole.
-pub(crate) fn add_field(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub(crate) fn add_field(head: &mut Vec<u8>, name: FieldName<'_>, value: FieldValue<'_>) {
     head.truncate(head.len().saturating_sub(http1::HEAD_END.len()));
-    http1::write_field(head, name, value);
+    write_field(head, name, value);
     head.extend_from_slice(http1::HEAD_END);
+}
+
+/// Says in a head that is whole how long the edge and the service took.
+pub(crate) fn add_timing(head: &mut Vec<u8>, record: &Record) {
+    let timing = record.server_timing();
+    if let Some(timing) = FieldValue::parse(timing.as_bytes()) {
+        add_field(head, field_name!("server-timing"), timing);
+    }
 }
 
 /// The visitor's connection, as far as it decides about a response.
@@ -157,26 +173,21 @@ pub(crate) fn write_response(
         ResponseBody::Chunked | ResponseBody::UntilClose => (Framing::Bare, false),
     };
     let keep_alive = down.keep_alive && bounded;
-    let phrase = if head.reason.is_empty() {
-        reason(head.status)
-    } else {
-        head.reason
-    };
-    http1::write_status_line(out, head.status, phrase);
+    http1::write_status_line(out, head.status, phrase_of(head));
     for field in head.fields.end_to_end().filter(passes_back) {
-        http1::write_field(out, field.name, field.value);
+        write_field(out, field.name, field.value);
     }
     if modern && matches!(head.body, ResponseBody::Chunked | ResponseBody::UntilClose) {
-        http1::write_field(out, b"transfer-encoding", b"chunked");
+        write_field(out, TRANSFER_ENCODING, CHUNKED);
     }
     // What a 426 asks for: without it the answer says nothing (RFC 9110, 15.5.22).
     if let Some(upgrade) = head.upgrade.filter(|_| modern) {
-        write_upgrade(out, upgrade);
+        write_upgrade(out, upgrade.into());
     }
     if !keep_alive {
-        http1::write_field(out, b"connection", b"close");
+        write_field(out, CONNECTION, field_value!("close"));
     } else if down.version == Version::Http10 {
-        http1::write_field(out, b"connection", b"keep-alive");
+        write_field(out, CONNECTION, field_value!("keep-alive"));
     }
     out.extend_from_slice(http1::HEAD_END);
     (framing, keep_alive)
@@ -184,25 +195,35 @@ pub(crate) fn write_response(
 
 /// Writes an interim response (RFC 9110, 15.2) or the one that changes protocols.
 pub(crate) fn write_interim(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
-    let phrase = if head.reason.is_empty() {
-        reason(head.status)
-    } else {
-        head.reason
-    };
-    http1::write_status_line(out, head.status, phrase);
+    http1::write_status_line(out, head.status, phrase_of(head));
     for field in head.fields.end_to_end().filter(passes_back) {
-        http1::write_field(out, field.name, field.value);
+        write_field(out, field.name, field.value);
     }
     if let Some(upgrade) = head.upgrade {
-        write_upgrade(out, upgrade);
+        write_upgrade(out, upgrade.into());
     }
     out.extend_from_slice(http1::HEAD_END);
 }
 
-fn write_upgrade(out: &mut Vec<u8>, protocol: &str) {
-    http1::write_field(out, b"connection", b"Upgrade");
-    http1::write_field(out, b"upgrade", protocol.as_bytes());
+fn phrase_of<'b>(head: &ResponseHead<'b>) -> FieldValue<'b> {
+    if head.reason.is_empty() {
+        reason(head.status)
+    } else {
+        head.reason
+    }
 }
+
+fn write_upgrade(out: &mut Vec<u8>, protocol: FieldValue<'_>) {
+    write_field(out, CONNECTION, field_value!("Upgrade"));
+    write_field(out, field_name!("upgrade"), protocol);
+}
+
+/// Names and values that several heads have.
+pub(super) const CONNECTION: FieldName<'static> = FieldName::from_static("connection");
+pub(super) const TRANSFER_ENCODING: FieldName<'static> =
+    FieldName::from_static("transfer-encoding");
+pub(super) const CHUNKED: FieldValue<'static> = FieldValue::from_static("chunked");
+const HTTPS: FieldValue<'static> = FieldValue::from_static("https");
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http1::{BodyLength, Limits, Progress, Slots, Version, may_complete, parse_request};
+use http1::{BodyLength, Limits, Progress, Protocols, Slots, Version, may_complete, parse_request};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout, timeout_at};
 use transport::TlsStream;
@@ -134,14 +134,12 @@ impl Visitor {
                 return None;
             }
             Ok(Progress::Complete { head, head_len }) => {
-                let authority = authority(head.host, head.port);
                 let inbound = Inbound {
                     method: head.method,
                     target: head.target,
-                    host: head.host,
-                    authority: &authority,
+                    authority: head.authority,
                     body: head.body,
-                    upgrade: head.upgrade,
+                    upgrade: head.upgrade.and_then(Protocols::only),
                     seen: &self.seen,
                 };
                 let verdict = plan(&inbound, &head.fields, &self.worker.core, &mut record);
@@ -263,13 +261,6 @@ impl Visitor {
             self.io.io.flush().await
         };
         timeout(HEAD_DEADLINE, writing).await?
-    }
-}
-
-fn authority(host: &str, port: Option<u16>) -> String {
-    match port {
-        Some(port) => format!("{host}:{port}"),
-        None => host.to_owned(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
-use http1::{Authority, BodyLength, METHOD_BYTES, Target};
+use http1::{Authority, BadMethod, BodyLength, Target};
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::Protocol;
 use hyper::server::conn::http2;
@@ -156,16 +156,19 @@ impl Visitor {
         let invalid = |reason: &'static str| Problem::invalid_request(reason);
         // Extended CONNECT is how HTTP/2 says what an upgrade says in HTTP/1.1 (RFC 8441).
         let method = match (request.method(), protocol) {
-            (&Method::CONNECT, Some(_)) => "GET",
-            (&Method::CONNECT, None) => {
-                return Err(malformed(record, &Problem::not_implemented()));
-            }
-            (method, _) if method.as_str().len() > METHOD_BYTES => {
-                return Err(malformed(record, &Problem::not_implemented()));
-            }
-            (method, _) => method.as_str(),
+            (&Method::CONNECT, Some(_)) => Ok(http1::Method::Get),
+            (method, _) => http1::Method::parse(method.as_str()),
         };
-        let method = http1::Method::of(method);
+        let method = method.map_err(|bad| match bad {
+            BadMethod::Malformed => malformed(record, &invalid("the method is malformed")),
+            BadMethod::NotImplemented => malformed(record, &Problem::not_implemented()),
+        })?;
+        // The library takes any text.
+        let upgrade = match protocol.map(|protocol| http1::Protocol::parse(protocol.as_bytes())) {
+            Some(None) => return Err(malformed(record, &invalid("the protocol is malformed"))),
+            Some(protocol) => protocol,
+            None => None,
+        };
         let raw = request
             .uri()
             .path_and_query()
@@ -177,19 +180,18 @@ impl Visitor {
             .map_err(|reason| malformed(record, &invalid(reason)))?;
         let authority = authority(request).map_err(|reason| malformed(record, &invalid(reason)))?;
         check_length(request).map_err(|reason| malformed(record, &invalid(reason)))?;
-        let parsed = Authority::parse(authority.as_bytes())
+        let authority = Authority::parse(authority.as_bytes())
             .ok_or_else(|| malformed(record, &invalid("the authority is malformed")))?;
         let inbound = Inbound {
             method,
             target,
-            host: parsed.host,
             authority,
             body: if protocol.is_some() {
                 BodyLength::Empty
             } else {
                 body_length(request)
             },
-            upgrade: protocol,
+            upgrade,
             seen: &self.seen,
         };
         plan(&inbound, request.headers(), &self.worker.core, record)
@@ -252,9 +254,7 @@ pub(super) fn refusal(answer: Answer, is_head: bool) -> Response<DownBody> {
     let mut response = Response::new(DownBody::Full(Some(body)));
     *response.status_mut() = status;
     for (name, value) in answer.fields {
-        if let Ok(value) = value.parse() {
-            response.headers_mut().append(name, value);
-        }
+        response.headers_mut().append(name, value);
     }
     response
 }

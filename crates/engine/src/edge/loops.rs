@@ -3,8 +3,10 @@
 //! Every request on its way to a service has a field of it with the engine's host, behind those
 //! that the visitor sent.
 
+use http1::FieldName;
+
 /// The name of the field.
-pub(super) const FIELD: &[u8] = b"cdn-loop";
+pub(super) const FIELD: FieldName<'static> = FieldName::from_static("cdn-loop");
 
 /// How often a request may have been here before. Services behind one engine that call each other
 /// by their public names, and pass on what they were sent, do so a few times.

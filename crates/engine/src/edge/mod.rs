@@ -31,6 +31,7 @@ mod seen;
 mod stall;
 mod summary;
 mod terminal;
+mod trailers;
 mod translate;
 mod upgrade;
 mod upstream;

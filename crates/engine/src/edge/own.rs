@@ -1,6 +1,7 @@
 //! The edge's own routes on a tunnel's host, below `/.well-known/svc/`: what session there is,
 //! signing out, the way back from signing in, and the challenge. They are never the service's.
 
+use http::header::SET_COOKIE;
 use serde::Serialize;
 use types::form::Form;
 use types::problem::Problem;
@@ -102,10 +103,10 @@ const RULE: &str = "edge";
 
 /// The visitor's side of an address: lower case, and without the port that goes without saying.
 pub(super) fn authority(inbound: &Inbound<'_>) -> String {
-    let authority = inbound.authority.to_ascii_lowercase();
-    match authority.strip_suffix(":443") {
-        Some(host) => host.to_owned(),
-        None => authority,
+    let host = inbound.authority.host().to_ascii_lowercase();
+    match inbound.authority.port() {
+        None | Some(443) => host,
+        Some(port) => format!("{host}:{port}"),
     }
 }
 
@@ -126,7 +127,7 @@ pub(super) fn to_sign_in(
     let departure = departure.ok_or_else(unavailable)?;
     let answer = Answer::redirect(302, departure.location);
     Ok(match departure.set_cookie {
-        Some(cookie) => answer.with("set-cookie", cookie),
+        Some(cookie) => answer.with(SET_COOKIE, cookie),
         None => answer,
     })
 }
@@ -232,7 +233,7 @@ impl Visit<'_, '_> {
         } else {
             Answer::no_content()
         };
-        Ok(answer.with("set-cookie", Session::clear_cookie()))
+        Ok(answer.with(SET_COOKIE, Session::clear_cookie()))
     }
 
     fn callback(
@@ -266,7 +267,7 @@ impl Visit<'_, '_> {
                 let signed_in = &tunnel.project.signed_in;
                 signed_in.note(self.request.host, publisher, now);
                 let answer = Answer::redirect(302, location);
-                let with = |answer: Answer, cookie| answer.with("set-cookie", cookie);
+                let with = |answer: Answer, cookie| answer.with(SET_COOKIE, cookie);
                 Ok(set_cookies.into_iter().fold(answer, with))
             }
             Err(refused) => {
@@ -327,7 +328,7 @@ impl Visit<'_, '_> {
             .challenges
             .solve(solution, from, project, &browsers.seals, now);
         match solved {
-            Ok(cookie) => Ok(Answer::no_content().with("set-cookie", cookie)),
+            Ok(cookie) => Ok(Answer::no_content().with(SET_COOKIE, cookie)),
             Err(unsolved) => {
                 record.decided(RULE, Some(unsolved.to_string().into()));
                 let detail = "The challenge was not passed.";
@@ -358,7 +359,7 @@ impl Visit<'_, '_> {
                 host.eq_ignore_ascii_case(ours.as_bytes())
                     && matches!(rest.first(), None | Some(b'/' | b'?'))
             } else {
-                !is("sec-fetch-site") || matches!(field.value, b"same-origin" | b"none")
+                !is("sec-fetch-site") || matches!(field.value.as_bytes(), b"same-origin" | b"none")
             }
         });
         if is_ours {

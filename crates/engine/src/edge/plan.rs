@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use http1::{BodyLength, Field, FieldKind, Fields, Method, Target};
+use http1::{Authority, BodyLength, Field, FieldKind, Fields, Method, Protocol, Target};
 use types::path::NormalPath;
 use types::problem::Problem;
 use types::query_credential;
-use types::tunnel::Protocol;
+use types::tunnel;
 
 use super::answer::Answer;
 use super::form::Form;
@@ -30,13 +30,11 @@ use crate::webtty;
 pub(crate) struct Inbound<'b> {
     pub(crate) method: Method<'b>,
     pub(crate) target: Target<'b>,
-    /// Without port; compared without regard to case.
-    pub(crate) host: &'b str,
-    /// With port, as it came.
-    pub(crate) authority: &'b str,
+    /// Its host is compared without regard to case.
+    pub(crate) authority: Authority<'b>,
     pub(crate) body: BodyLength,
     /// The protocol that the visitor wants to change to.
-    pub(crate) upgrade: Option<&'b str>,
+    pub(crate) upgrade: Option<Protocol<'b>>,
     pub(crate) seen: &'b Seen,
 }
 
@@ -55,11 +53,10 @@ impl Heads for Fields<'_> {
 impl Heads for HeaderMap {
     fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         self.iter().map(|(name, value)| {
-            let name = name.as_str().as_bytes();
-            let kind = FieldKind::of(name);
+            let kind = FieldKind::of(name.as_str().as_bytes());
             Field {
-                name,
-                value: value.as_bytes(),
+                name: name.into(),
+                value: value.into(),
                 kind,
                 hop_by_hop: kind.is_hop_by_hop(),
             }
@@ -141,9 +138,10 @@ pub(crate) fn plan<H: Heads>(
         let accepts = heads
             .fields()
             .filter(|field| field.kind == FieldKind::Accept);
-        Form::asked(accepts.map(|field| field.value))
+        Form::asked(accepts.map(|field| field.value.as_bytes()))
     };
-    record.request(inbound.method.as_str(), inbound.host, inbound.target.path);
+    let host = inbound.authority.host();
+    record.request(inbound.method.as_str(), host, inbound.target.path());
     judge(inbound, heads, core, record, form).map_err(|instead| {
         record.ended(Outcome::Refused);
         match instead {
@@ -182,7 +180,11 @@ fn judge<H: Heads>(
     form: Form,
 ) -> Result<Forward, Instead> {
     let seen = inbound.seen;
-    if !inbound.host.eq_ignore_ascii_case(&seen.server_name) {
+    if !inbound
+        .authority
+        .host()
+        .eq_ignore_ascii_case(&seen.server_name)
+    {
         record.decided("host", None);
         return Err(Problem::misdirected_request().into());
     }
@@ -204,7 +206,7 @@ fn judge<H: Heads>(
     };
     record.tunnel(&tunnel);
     let is_terminal = webtty::is_at(&tunnel.view);
-    if tunnel.view.properties.protocol != Some(Protocol::Http) && !is_terminal {
+    if tunnel.view.properties.protocol != Some(tunnel::Protocol::Http) && !is_terminal {
         // The name was another kind of tunnel's when the handshake was made, or is one now.
         record.decided("host", None);
         return Err(Problem::misdirected_request().into());
@@ -225,12 +227,12 @@ fn judge<H: Heads>(
     } else {
         query_credential::NAMES
     };
-    let own = OwnRoute::of(inbound.target.path, core.config.compat_rstream);
+    let own = OwnRoute::of(inbound.target.path(), core.config.compat_rstream);
     let cookies = if own.is_some() || tunnel.policy.reads_cookies() {
         let cookies = heads
             .fields()
             .filter(|field| field.kind == FieldKind::Cookie);
-        EdgeCookies::among(cookies.map(|field| field.value))
+        EdgeCookies::among(cookies.map(|field| field.value.as_bytes()))
     } else {
         EdgeCookies::default()
     };
@@ -249,9 +251,9 @@ fn judge<H: Heads>(
         host: &seen.server_name,
         cookies,
         navigation: form == Form::Page && is_get && inbound.upgrade.is_none(),
-        bearer: Bearer::among(authorization.map(|field| field.value)),
-        path: inbound.target.path,
-        query: inbound.target.query,
+        bearer: Bearer::among(authorization.map(|field| field.value.as_bytes())),
+        path: inbound.target.path(),
+        query: inbound.target.query(),
         reserved,
     };
     if let Some(own) = own {
@@ -278,18 +280,27 @@ fn judge<H: Heads>(
     if let Some(proof) = &allowed.proof {
         record.proof(proof);
     }
-    let query = match &allowed.query {
+    let target = match &allowed.query {
         // Nothing is left of it: the question mark goes too.
-        Some(rest) if rest.is_empty() => None,
-        Some(rest) => Some(rest.as_str()),
-        None => inbound.target.query,
+        Some(rest) if rest.is_empty() => Some(inbound.target.without_query()),
+        Some(rest) => inbound.target.with_query(rest),
+        None => Some(inbound.target),
     };
-    let terminal = is_terminal.then(|| Terminal::asked(inbound, heads, query));
+    let target = match &allowed.path {
+        Some(path) => target.and_then(|target| target.with_path(path.as_str())),
+        None => target,
+    };
+    let target = target.ok_or_else(Problem::internal)?;
+    let terminal = is_terminal.then(|| Terminal::asked(inbound, heads, target.query()));
     let terminal = terminal.transpose()?.map(Box::new);
     let before = heads
         .fields()
         .filter(|field| field.kind == FieldKind::CdnLoop);
-    if loops::passes(before.map(|field| field.value), &core.config.host) >= loops::MOST {
+    if loops::passes(
+        before.map(|field| field.value.as_bytes()),
+        &core.config.host,
+    ) >= loops::MOST
+    {
         record.decided("loop", None);
         return Err(Problem::loop_detected().into());
     }
@@ -299,17 +310,13 @@ fn judge<H: Heads>(
     })?;
     record.enter(&tunnel.project).map_err(Problem::from)?;
     record.admitted(&tunnel, visitor, allowed.proof.as_ref());
-    let path = allowed
-        .path
-        .as_ref()
-        .map_or(inbound.target.path, |path| path.as_str());
-    let upgrade = inbound.upgrade.filter(|upgrade| may_upgrade_to(upgrade));
+    let upgrade = inbound.upgrade.filter(|upgrade| may_upgrade_to(*upgrade));
     let onward = Onward {
-        method: inbound.method.as_str(),
-        target: Target { path, query },
+        method: inbound.method,
+        target,
         authority: inbound.authority,
         source: seen.source,
-        engine: &core.config.host,
+        engine: core.node.as_value(),
         body: inbound.body,
         upgrade,
         proof: allowed.proof.as_ref(),
@@ -337,13 +344,13 @@ fn judge<H: Heads>(
 
 /// `svc-debug: timing` of a visitor who proved who it is: the answer says in `Server-Timing` how
 /// long the edge and the service took. Like all names of ours, it does not travel on.
-const DEBUG: &[u8] = b"svc-debug";
+const DEBUG: &str = "svc-debug";
 
 fn wants_timing<H: Heads>(heads: &H) -> bool {
     heads.fields().any(|field| {
         field.kind == FieldKind::SvcReserved
-            && field.name.eq_ignore_ascii_case(DEBUG)
-            && field.value == b"timing"
+            && field.is(DEBUG)
+            && field.value.as_bytes() == b"timing"
     })
 }
 
@@ -354,10 +361,8 @@ const OFFLINE_RETRY: u32 = 5;
 /// Most heads fit without growing.
 const HEAD_CAPACITY: usize = 1024;
 
-fn may_upgrade_to(protocol: &str) -> bool {
-    let name = protocol.split('/').next().unwrap_or_default().trim();
-    !protocol.contains(',')
-        && !NOT_TUNNELLED
-            .iter()
-            .any(|not| name.eq_ignore_ascii_case(not))
+fn may_upgrade_to(protocol: Protocol<'_>) -> bool {
+    !NOT_TUNNELLED
+        .iter()
+        .any(|not| protocol.name().eq_ignore_ascii_case(not))
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use http::{HeaderMap, Response};
-use http1::{BodyLength, BodyReader};
+use http1::{BodyLength, BodyReader, FieldValue, field_name};
 use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -297,7 +297,9 @@ pub(super) async fn upgrade(
 /// An upgrade in HTTP/1.1 needs a key, which extended CONNECT has not (RFC 8441, 5.1).
 fn add_websocket_key(head: &mut Vec<u8>) {
     let key = base64::engine::general_purpose::STANDARD.encode(random_bytes::<16>());
-    add_field(head, b"sec-websocket-key", key.as_bytes());
+    if let Some(key) = FieldValue::parse(key.as_bytes()) {
+        add_field(head, field_name!("sec-websocket-key"), key);
+    }
 }
 
 /// Hands the response to the library, which takes its body as fast as the visitor does.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http1::{BodyLength, FieldKind, Method};
+use http1::{
+    BodyLength, FieldKind, FieldValueBuf, Method, Protocol, field_name, field_value, write_field,
+};
 use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -13,7 +15,9 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use types::problem::Problem;
 use types::webtty::Transport;
 
+use super::answer::reason;
 use super::exchange::{problem_of, refuse};
+use super::forwarding::CONNECTION;
 use super::http1::{Next, Request, Visitor};
 use super::plan::{Heads, Inbound};
 use super::upstream::{self, ConnectError};
@@ -28,7 +32,7 @@ pub(super) const HTTP1: &str = "A terminal is opened with a WebSocket over HTTP/
 #[derive(Debug)]
 pub(crate) struct Terminal {
     /// What the handshake is answered with (RFC 6455, 4.2.2).
-    accept: String,
+    accept: FieldValueBuf,
     stated: Stated,
 }
 
@@ -40,7 +44,7 @@ impl Terminal {
         heads: &H,
         query: Option<&str>,
     ) -> Result<Self, Box<Problem>> {
-        let asks = |upgrade: &str| upgrade.eq_ignore_ascii_case("websocket");
+        let asks = |upgrade: Protocol<'_>| upgrade.as_str().eq_ignore_ascii_case("websocket");
         if !inbound.upgrade.is_some_and(asks) {
             return Err(Problem::upgrade_required().with_detail(HTTP1).into());
         }
@@ -49,20 +53,25 @@ impl Terminal {
         }
         let mut versions = heads
             .fields()
-            .filter(|field| field.name.eq_ignore_ascii_case(b"sec-websocket-version"));
-        if versions.next().is_none_or(|field| field.value != b"13") || versions.next().is_some() {
+            .filter(|field| field.is("sec-websocket-version"));
+        if versions
+            .next()
+            .is_none_or(|field| field.value.as_bytes() != b"13")
+            || versions.next().is_some()
+        {
             return Err(Problem::invalid_request("Sec-WebSocket-Version is not 13").into());
         }
         let mut keys = heads
             .fields()
             .filter(|field| field.kind == FieldKind::SecWebSocketKey);
-        let key = keys.next().map(|field| field.value);
+        let key = keys.next().map(|field| field.value.as_bytes());
         let key = key.filter(|key| STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == 16));
         let (Some(key), None) = (key, keys.next()) else {
             return Err(Problem::invalid_request("Sec-WebSocket-Key is malformed").into());
         };
+        let accept = FieldValueBuf::parse(derive_accept_key(key).into_bytes());
         Ok(Self {
-            accept: derive_accept_key(key),
+            accept: accept.ok_or_else(Problem::internal)?,
             stated: Stated::read(query.unwrap_or_default()).map_err(Problem::from)?,
         })
     }
@@ -180,12 +189,16 @@ async fn connect(visitor: &Visitor, request: &Request) -> Result<Server, Failed>
     Ok(Server::reach(io, &tunnel.view, proof, source).await?)
 }
 
-fn answer(accept: &str) -> Vec<u8> {
+fn answer(accept: &FieldValueBuf) -> Vec<u8> {
     let mut head = Vec::with_capacity(160);
-    http1::write_status_line(&mut head, 101, "Switching Protocols");
-    http1::write_field(&mut head, b"upgrade", b"websocket");
-    http1::write_field(&mut head, b"connection", b"Upgrade");
-    http1::write_field(&mut head, b"sec-websocket-accept", accept.as_bytes());
+    http1::write_status_line(&mut head, 101, reason(101));
+    write_field(&mut head, field_name!("upgrade"), field_value!("websocket"));
+    write_field(&mut head, CONNECTION, field_value!("Upgrade"));
+    write_field(
+        &mut head,
+        field_name!("sec-websocket-accept"),
+        accept.as_value(),
+    );
     head.extend_from_slice(http1::HEAD_END);
     head
 }

@@ -8,11 +8,14 @@ use http::header::SET_COOKIE;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
 };
-use http1::{FieldKind, Limits, Progress, ResponseHead, Slots, parse_request};
+use http1::{
+    FieldKind, Limits, Progress, ResponseHead, Slots, field_name, field_value, parse_request,
+    write_field,
+};
 
 use super::answer::reason;
 use super::copy::Framing;
-use super::forwarding::{Downward, passes_back};
+use super::forwarding::{CHUNKED, CONNECTION, Downward, TRANSFER_ENCODING, passes_back};
 use crate::browser::sets_edge_cookie;
 
 /// Makes an HTTP/2 request of a head that [`super::plan`] wrote. `None` for a head that HTTP/2
@@ -28,14 +31,14 @@ pub(crate) fn request<B>(head: &[u8], tls: bool, trailers: bool, body: B) -> Opt
     let Ok(Progress::Complete { head, .. }) = parse_request(head, &limits, &mut slots) else {
         return None;
     };
-    let path = match head.target.query {
-        Some(query) => format!("{}?{query}", head.target.path),
-        None => head.target.path.to_owned(),
+    let path = match head.target.query() {
+        Some(query) => format!("{}?{query}", head.target.path()),
+        None => head.target.path().to_owned(),
     };
     let authority = head.fields.of_kind(FieldKind::Host).next()?.value;
     let uri = Uri::builder()
         .scheme(if tls { "https" } else { "http" })
-        .authority(authority)
+        .authority(authority.as_bytes())
         .path_and_query(path)
         .build()
         .ok()?;
@@ -47,8 +50,8 @@ pub(crate) fn request<B>(head: &[u8], tls: bool, trailers: bool, body: B) -> Opt
         if field.kind == FieldKind::Host || field.kind == FieldKind::Expect {
             continue;
         }
-        let name = HeaderName::from_bytes(field.name).ok()?;
-        let value = HeaderValue::from_bytes(field.value).ok()?;
+        let name = HeaderName::from_bytes(&field.name).ok()?;
+        let value = HeaderValue::from_bytes(&field.value).ok()?;
         request.headers_mut().append(name, value);
     }
     if trailers {
@@ -64,8 +67,8 @@ pub(crate) fn response(head: &ResponseHead<'_>) -> Option<Response<()>> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(head.status).ok()?;
     for field in head.fields.end_to_end().filter(passes_back) {
-        let name = HeaderName::from_bytes(field.name).ok()?;
-        let value = HeaderValue::from_bytes(field.value).ok()?;
+        let name = HeaderName::from_bytes(&field.name).ok()?;
+        let value = HeaderValue::from_bytes(&field.value).ok()?;
         response.headers_mut().append(name, value);
     }
     Some(response)
@@ -118,25 +121,24 @@ pub(crate) fn write_response<B>(
     let keep_alive = down.keep_alive && framing != Some(Framing::Bare);
     http1::write_status_line(out, status, reason(status));
     for (name, value) in response.headers() {
-        let name = name.as_str().as_bytes();
-        let kind = FieldKind::of(name);
+        let kind = FieldKind::of(name.as_str().as_bytes());
         let is_ours = kind == FieldKind::SetCookie && sets_edge_cookie(value.as_bytes());
         if !kind.is_hop_by_hop() && kind != FieldKind::ContentLength && !is_ours {
-            http1::write_field(out, name, value.as_bytes());
+            write_field(out, name.into(), value.into());
         }
     }
     // The first is the one that the library has compared with the body; a second would be
     // another reading of where the body ends.
     if let Some(length) = response.headers().get(http::header::CONTENT_LENGTH) {
-        http1::write_field(out, b"content-length", length.as_bytes());
+        write_field(out, field_name!("content-length"), length.into());
     }
     if framing == Some(Framing::Chunks) {
-        http1::write_field(out, b"transfer-encoding", b"chunked");
+        write_field(out, TRANSFER_ENCODING, CHUNKED);
     }
     if !keep_alive {
-        http1::write_field(out, b"connection", b"close");
+        write_field(out, CONNECTION, field_value!("close"));
     } else if down.version == http1::Version::Http10 {
-        http1::write_field(out, b"connection", b"keep-alive");
+        write_field(out, CONNECTION, field_value!("keep-alive"));
     }
     out.extend_from_slice(http1::HEAD_END);
     (framing, keep_alive)

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::LOCATION;
 use http1::{FieldKind, Limits, Method, Progress, RequestHead, Slots, may_complete, parse_request};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -92,12 +93,12 @@ async fn read(io: &mut Buffered<Socket>, worker: &Worker) -> io::Result<Option<V
 /// ED-1e: a token in the address has already travelled in clear once; it is not sent a second
 /// time, so the answer names no location.
 fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
-    let query = head.target.query.unwrap_or_default();
+    let query = head.target.query().unwrap_or_default();
     let accepts = head
         .fields
         .iter()
         .filter(|field| field.kind == FieldKind::Accept);
-    let form = Form::asked(accepts.map(|field| field.value));
+    let form = Form::asked(accepts.map(|field| field.value.as_bytes()));
     let refuse = |problem: Problem| Answer::problem(&problem, form);
     if query_credential::is_present(query, query_credential::COMPAT_NAMES) {
         return refuse(Problem::token_in_clear());
@@ -110,19 +111,12 @@ fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
         443 => String::new(),
         port => format!(":{port}"),
     };
-    let query = head.target.query.map(|query| format!("?{query}"));
+    let query = head.target.query().map(|query| format!("?{query}"));
     let location = format!(
         "https://{}{port}{}{}",
-        head.host.to_ascii_lowercase(),
-        head.target.path,
+        head.authority.host().to_ascii_lowercase(),
+        head.target.path(),
         query.unwrap_or_default(),
     );
-    Answer {
-        status: 308,
-        fields: vec![
-            ("location", location),
-            ("cache-control", "no-store".to_owned()),
-        ],
-        body: String::new(),
-    }
+    Answer::empty(308).with(LOCATION, location)
 }

@@ -245,7 +245,7 @@ fn trailers_are_read_and_forbidden_ones_left_out() {
         let fields = parse_trailers(&read_section, &mut slots).unwrap();
         let fields: Vec<_> = fields
             .iter()
-            .map(|field| (field.name, field.value))
+            .map(|field| (field.name.as_bytes(), field.value.as_bytes()))
             .collect();
         assert_eq!(
             fields,

@@ -42,17 +42,20 @@ fn a_common_head_is_read() {
     accept(bytes, |head| {
         assert_eq!(head.method, Method::Get);
         assert_eq!(
-            (head.target.path, head.target.query),
+            (head.target.path(), head.target.query()),
             ("/a/b", Some("c=d?e"))
         );
-        assert_eq!((head.host, head.port), ("Example.com", Some(8443)));
+        assert_eq!(
+            (head.authority.host(), head.authority.port()),
+            ("Example.com", Some(8443))
+        );
         assert_eq!(head.version, Version::Http11);
         assert_eq!(head.body, BodyLength::Empty);
         assert!(head.keep_alive && head.upgrade.is_none() && !head.expect_continue);
         let fields: Vec<_> = head
             .fields
             .iter()
-            .map(|field| (field.name, field.value))
+            .map(|field| (field.name.as_bytes(), field.value.as_bytes()))
             .collect();
         let expected: [(&[u8], &[u8]); 4] = [
             (b"Host", b"Example.com:8443"),
@@ -61,7 +64,10 @@ fn a_common_head_is_read() {
             (b"Cookie", b"a=b; c=\xe4"),
         ];
         assert_eq!(fields, expected);
-        assert_eq!(head.fields.get("accept"), Some(b"text/html".as_slice()));
+        assert_eq!(
+            head.fields.get("accept").map(|value| value.as_bytes()),
+            Some(b"text/html".as_slice())
+        );
         assert_eq!(head.fields.of_kind(FieldKind::Cookie).count(), 1);
     });
 }
@@ -123,7 +129,7 @@ fn lines_end_with_cr_lf_alone() {
 #[test]
 fn one_empty_line_before_a_request_is_ignored() {
     accept("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", |head| {
-        assert_eq!(head.host, "a");
+        assert_eq!(head.authority.host(), "a");
     });
     for head in [
         "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -160,7 +166,10 @@ fn malformed_fields_are_refused() {
     // A fold before the first field.
     assert_eq!(status("GET / HTTP/1.1\r\n Host: a\r\n\r\n"), Some(400));
     accept(with_field("X: a\tb \u{e4}"), |head| {
-        assert_eq!(head.fields.get("x"), Some("a\tb \u{e4}".as_bytes()));
+        assert_eq!(
+            head.fields.get("x").map(|value| value.as_bytes()),
+            Some("a\tb \u{e4}".as_bytes())
+        );
     });
 }
 
@@ -285,7 +294,7 @@ fn targets_are_read_in_their_forms() {
     ] {
         accept(with_target(target), |head| {
             assert_eq!(
-                (head.target.path, head.target.query),
+                (head.target.path(), head.target.query()),
                 (path, query),
                 "{target}"
             );
@@ -300,7 +309,7 @@ fn targets_are_read_in_their_forms() {
         accept(
             format!("OPTIONS {target} HTTP/1.1\r\nHost: a\r\n\r\n"),
             |head| {
-                assert_eq!((head.target.path, head.target.query), (path, None));
+                assert_eq!((head.target.path(), head.target.query()), (path, None));
             },
         );
     }
@@ -344,7 +353,7 @@ fn other_targets_are_refused() {
     }
     assert_eq!(status(b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n"), Some(400));
     let with_port = "GET http://a:1/ HTTP/1.1\r\nHost: a:1\r\n\r\n";
-    accept(with_port, |head| assert_eq!(head.port, Some(1)));
+    accept(with_port, |head| assert_eq!(head.authority.port(), Some(1)));
 }
 
 #[test]
@@ -379,7 +388,7 @@ fn request_lines_have_three_parts() {
 #[test]
 fn methods_are_tokens_that_end() {
     accept("M-SEARCH / HTTP/1.1\r\nHost: a\r\n\r\n", |head| {
-        assert_eq!(head.method, Method::Other("M-SEARCH"));
+        assert_eq!(head.method, Method::parse("M-SEARCH").unwrap());
         assert!(!head.method.is_idempotent());
     });
     accept("get / HTTP/1.1\r\nHost: a\r\n\r\n", |head| {
@@ -456,7 +465,11 @@ fn fields_of_the_connection_do_not_travel_on() {
         Keep-Alive: timeout=1\r\nTE: trailers\r\nTrailer: x\r\nProxy-Connection: close\r\n\
         Proxy-Authorization: x\r\nUpgrade: h2c\r\nContent-Length: 3\r\nX-Stay: 1";
     accept(with_field(fields), |head| {
-        let stay: Vec<_> = head.fields.end_to_end().map(|field| field.name).collect();
+        let stay: Vec<_> = head
+            .fields
+            .end_to_end()
+            .map(|field| field.name.as_bytes())
+            .collect();
         assert_eq!(stay, [b"Host".as_slice(), b"Content-Length", b"X-Stay"]);
         assert_eq!(head.fields.iter().count(), 12);
     });
@@ -482,11 +495,21 @@ fn an_upgrade_is_named_by_connection() {
         accept(
             format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n"),
             |head| {
-                assert_eq!(head.upgrade, upgrade, "{fields}");
+                assert_eq!(
+                    head.upgrade.map(crate::Protocols::as_str),
+                    upgrade,
+                    "{fields}"
+                );
             },
         );
     }
-    for line in ["Upgrade:", "Upgrade: a\r\nUpgrade: b", "Upgrade: \u{e4}"] {
+    for line in [
+        "Upgrade:",
+        "Upgrade: a\r\nUpgrade: b",
+        "Upgrade: \u{e4}",
+        "Upgrade: a b",
+        "Upgrade: ,",
+    ] {
         assert_eq!(status(with_field(line)), Some(400), "{line}");
     }
 }

@@ -40,14 +40,20 @@ fn is_bad(bytes: impl AsRef<[u8]>) -> bool {
 fn a_common_head_is_read() {
     let bytes = "HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\nSet-Cookie: a=b\r\n\r\n";
     accept(bytes, false, |head| {
-        assert_eq!((head.status, head.reason), (404, "Not Found"));
+        assert_eq!(
+            (head.status, head.reason.as_bytes()),
+            (404, &b"Not Found"[..])
+        );
         assert_eq!(head.version, Version::Http11);
         assert_eq!(
             (head.body, head.content_length),
             (ResponseBody::Length(3), Some(3))
         );
         assert!(head.keep_alive);
-        assert_eq!(head.fields.get("set-cookie"), Some(b"a=b".as_slice()));
+        assert_eq!(
+            head.fields.get("set-cookie").map(|value| value.as_bytes()),
+            Some(b"a=b".as_slice())
+        );
     });
     for end in 0..bytes.len() {
         parse(&bytes.as_bytes()[..end], false, |result| {
@@ -68,7 +74,7 @@ fn status_lines_may_lack_a_reason() {
         ("999 a b\tc", "a b\tc"),
     ] {
         accept(format!("HTTP/1.1 {line}\r\n\r\n"), false, |head| {
-            assert_eq!(head.reason, reason);
+            assert_eq!(head.reason.as_bytes(), reason.as_bytes());
         });
     }
     for line in [
@@ -244,7 +250,11 @@ fn a_101_or_a_426_names_its_upgrade() {
             format!("HTTP/1.1 {status} x\r\n{fields}\r\n"),
             false,
             |head| {
-                assert_eq!(head.upgrade, upgrade, "{status} {fields}");
+                assert_eq!(
+                    head.upgrade.map(crate::Protocols::as_str),
+                    upgrade,
+                    "{status} {fields}"
+                );
             },
         );
     }

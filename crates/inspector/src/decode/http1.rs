@@ -176,9 +176,9 @@ impl Http1 {
         if self.waiting.len() >= WAITING {
             return Err("too many requests wait for their answers");
         }
-        let authority = match head.port {
-            Some(port) => format!("{}:{port}", head.host),
-            None => head.host.to_owned(),
+        let authority = match head.authority.port() {
+            Some(port) => format!("{}:{port}", head.authority.host()),
+            None => head.authority.host().to_owned(),
         };
         let request = Request {
             method: head.method.as_str().to_owned(),
@@ -266,7 +266,7 @@ impl Http1 {
         }
         let response = Response {
             status: head.status,
-            reason: head.reason.to_owned(),
+            reason: String::from_utf8_lossy(&head.reason).into_owned(),
             version: version(head.version),
             fields: fields(&head.fields),
         };
@@ -389,16 +389,16 @@ fn version(version: http1::Version) -> Version {
 }
 
 fn target(read: &http1::Target<'_>) -> String {
-    match read.query {
-        Some(query) => format!("{}?{query}", read.path),
-        None => read.path.to_owned(),
+    match read.query() {
+        Some(query) => format!("{}?{query}", read.path()),
+        None => read.path().to_owned(),
     }
 }
 
 fn fields(read: &http1::Fields<'_>) -> Fields {
     let mut fields = Fields::default();
     for field in read.iter() {
-        fields.push(field.name, field.value);
+        fields.push(&field.name, &field.value);
     }
     fields
 }

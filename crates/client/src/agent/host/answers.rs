@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use http1::{
-    BodyReader, BodyState, Limits, Progress, ResponseHead, Slots, may_complete, parse_response,
+    BodyReader, BodyState, FieldValueBuf, Limits, Progress, ResponseHead, Slots, may_complete,
+    parse_response,
 };
 
 use super::origin::{self, Origin};
@@ -216,8 +217,8 @@ fn relocate(whole: &[u8], head: &ResponseHead<'_>, own: &Origin, public: &str, o
         if !field.is("location") && !field.is("content-location") {
             return None;
         }
-        let rest = own.rest_of(field.value)?;
-        Some([public.as_bytes(), rest].concat().into())
+        let rest = own.rest_of(&field.value)?;
+        FieldValueBuf::parse([public.as_bytes(), rest].concat())
     });
 }
 

@@ -1,8 +1,6 @@
 //! Origins (RFC 6454): what stands before the path of an address, and heads with other ones.
 
-use std::borrow::Cow;
-
-use http1::{Authority, Field, Fields};
+use http1::{Authority, Field, FieldValueBuf, Fields};
 
 /// Scheme, host and port. A port that the scheme implies is the same as none, and the case of a
 /// name does not count.
@@ -41,8 +39,8 @@ impl Origin {
         let authority = Authority::parse(authority)?;
         Some(Self {
             https,
-            host: authority.host.to_ascii_lowercase(),
-            port: authority.port.unwrap_or(if https { 443 } else { 80 }),
+            host: authority.host().to_ascii_lowercase(),
+            port: authority.port().unwrap_or(if https { 443 } else { 80 }),
         })
     }
 }
@@ -62,11 +60,11 @@ fn split_scheme(text: &[u8]) -> Option<(bool, &[u8])> {
 }
 
 /// Writes a head byte for byte, but for values that `new` gives. `fields` were read from `whole`.
-pub(super) fn write_head<'n>(
+pub(super) fn write_head(
     whole: &[u8],
     fields: &Fields<'_>,
     out: &mut Vec<u8>,
-    new: impl Fn(&Field<'_>) -> Option<Cow<'n, [u8]>>,
+    new: impl Fn(&Field<'_>) -> Option<FieldValueBuf>,
 ) {
     let mut copied = 0;
     for field in fields.iter() {
@@ -76,7 +74,7 @@ pub(super) fn write_head<'n>(
         // The value lies in `whole`, from where it was parsed.
         let start = field.value.as_ptr().addr() - whole.as_ptr().addr();
         out.extend_from_slice(whole.get(copied..start).unwrap_or_default());
-        out.extend_from_slice(&new);
+        out.extend_from_slice(&new.as_value());
         copied = start + field.value.len();
     }
     out.extend_from_slice(whole.get(copied..).unwrap_or_default());

@@ -1,8 +1,8 @@
 //! The way of the requests, as a function over bytes.
 
 use http1::{
-    BadBody, BodyReader, BodyState, FieldKind, Limits, Progress, Refusal, RequestHead, Slots,
-    may_complete, parse_request,
+    BadBody, BodyReader, BodyState, FieldKind, FieldValueBuf, Limits, Progress, Refusal,
+    RequestHead, Slots, may_complete, parse_request,
 };
 
 use super::{
@@ -19,9 +19,9 @@ pub(super) struct Requests {
 
 /// Of the service.
 struct Names {
-    host: String,
+    host: FieldValueBuf,
     /// Where its requests come from a page of its own.
-    origin: String,
+    origin: FieldValueBuf,
 }
 
 enum At {
@@ -47,8 +47,9 @@ impl Requests {
     pub(super) fn new(host: &str) -> Self {
         Self {
             names: Names {
-                host: host.to_owned(),
-                origin: format!("http://{host}"),
+                // A host that no field can carry is none: the service refuses such requests.
+                host: FieldValueBuf::parse(host.into()).unwrap_or_default(),
+                origin: FieldValueBuf::parse(format!("http://{host}").into()).unwrap_or_default(),
             },
             at: At::Head { seen: 0 },
             slots: Box::default(),
@@ -130,9 +131,9 @@ impl Requests {
 /// The origin of the page that the visitor has asked for.
 fn public_origin(head: &RequestHead<'_>) -> Option<String> {
     let value = |kind| Some(head.fields.of_kind(kind).next()?.value);
-    let host = str::from_utf8(value(FieldKind::Host)?).ok()?;
+    let host = str::from_utf8(value(FieldKind::Host)?.as_bytes()).ok()?;
     let proto = match value(FieldKind::XForwardedProto) {
-        Some(b"http") => "http",
+        Some(value) if value.as_bytes() == b"http" => "http",
         _ => "https",
     };
     Some(format!("{proto}://{host}"))
@@ -148,13 +149,13 @@ fn rename(
 ) {
     let public = public.and_then(|public| Origin::parse(public.as_bytes()));
     origin::write_head(whole, &head.fields, out, |field| {
-        let is_public = || public.is_some() && Origin::parse(field.value) == public;
+        let is_public = || public.is_some() && Origin::parse(&field.value) == public;
         let new = match field.kind {
             FieldKind::Host => &to.host,
             FieldKind::Other if field.is("origin") && is_public() => &to.origin,
             _ => return None,
         };
-        Some(new.as_bytes().into())
+        Some(new.clone())
     });
 }
 

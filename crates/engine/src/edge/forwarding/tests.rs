@@ -1,4 +1,4 @@
-use http1::{Limits, Progress, Slots, parse_request, parse_response};
+use http1::{Limits, Progress, Protocols, Slots, parse_request, parse_response};
 
 use super::*;
 
@@ -10,13 +10,13 @@ fn onward(request: &str, change: impl FnOnce(&mut Onward<'_>)) -> String {
         panic!("not a request: {request}")
     };
     let mut onward = Onward {
-        method: head.method.as_str(),
+        method: head.method,
         target: head.target,
-        authority: head.host,
+        authority: head.authority,
         source: "192.0.2.7".parse().unwrap(),
-        engine: "svc.example",
+        engine: field_value!("svc.example"),
         body: head.body,
-        upgrade: head.upgrade,
+        upgrade: head.upgrade.and_then(Protocols::only),
         proof: None,
         strip_authorization: false,
         reserved: query_credential::NAMES,

@@ -19,6 +19,7 @@ use types::id::TunnelId;
 
 use super::super::record::{Outcome, Record};
 use super::super::stall;
+use super::super::trailers;
 use super::super::upstream::{self, Http1, Turn};
 use super::upload::Upload;
 use crate::core::Worker;
@@ -195,9 +196,9 @@ fn poll_service(
             let data = unread.get(step.data).unwrap_or_default();
             let data = (!data.is_empty()).then(|| Bytes::copy_from_slice(data));
             let trailers = match &step.state {
-                BodyState::Trailers(range) => {
-                    Some(trailers(unread.get(range.clone()).unwrap_or_default())?)
-                }
+                BodyState::Trailers(range) => Some(read_trailers(
+                    unread.get(range.clone()).unwrap_or_default(),
+                )?),
                 BodyState::More | BodyState::Done => None,
             };
             upstream.consume(step.consumed);
@@ -229,14 +230,14 @@ fn poll_service(
     }
 }
 
-fn trailers(section: &[u8]) -> io::Result<HeaderMap> {
+fn read_trailers(section: &[u8]) -> io::Result<HeaderMap> {
     let mut slots = Slots::new();
     let fields = parse_trailers(section, &mut slots)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     let mut trailers = HeaderMap::new();
     for field in fields.iter() {
-        let name = HeaderName::from_bytes(field.name).map_err(io::Error::other)?;
-        let value = HeaderValue::from_bytes(field.value).map_err(io::Error::other)?;
+        let name = HeaderName::from_bytes(&field.name).map_err(io::Error::other)?;
+        let value = HeaderValue::from_bytes(&field.value).map_err(io::Error::other)?;
         trailers.append(name, value);
     }
     Ok(trailers)
@@ -310,7 +311,9 @@ impl DownBody {
                     None => record.ended(Outcome::Served),
                 }
                 record.bytes_back(*bytes);
-                Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+                Poll::Ready(
+                    frame.map(|frame| frame.map(trailers::filter).map_err(io::Error::other)),
+                )
             }
         }
     }

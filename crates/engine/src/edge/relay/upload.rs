@@ -10,6 +10,7 @@ use http1::BodyLength;
 use hyper::body::Incoming;
 use tokio::io::AsyncWrite as _;
 
+use super::super::trailers;
 use super::super::upstream::UpIo;
 
 /// The request, written as HTTP/1.1: its head, then its body as the visitor sends it.
@@ -160,14 +161,6 @@ impl Upload {
         if !self.chunked {
             return;
         }
-        self.out.extend_from_slice(b"0\r\n");
-        for (name, value) in trailers {
-            let name = name.as_str().as_bytes();
-            let kind = http1::FieldKind::of(name);
-            if kind == http1::FieldKind::Other {
-                http1::write_field(&mut self.out, name, value.as_bytes());
-            }
-        }
-        self.out.extend_from_slice(http1::HEAD_END);
+        trailers::write(&mut self.out, trailers);
     }
 }

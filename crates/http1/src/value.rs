@@ -1,0 +1,330 @@
+//! Names and values of fields that are valid by type.
+//!
+//! A line of a head is written from these types alone ([`write_field`](crate::write_field)), in
+//! every build. They are made by the parsers of this crate, from the types of the `http` crate,
+//! which have the same grammar, from literals that the compiler checks
+//! ([`field_name!`](crate::field_name), [`field_value!`](crate::field_value)), or by looking at
+//! every byte ([`FieldValue::parse`]).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::ops::Deref;
+
+use crate::authority::Authority;
+use crate::protocol::{Protocol, Protocols};
+
+/// The name of a field: a token (RFC 9110 §5.1).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FieldName<'b>(&'b [u8]);
+
+/// The value of a field, or a reason phrase: visible ASCII, spaces, tabs, and bytes from 0x80
+/// (RFC 9110 §5.5).
+///
+/// `Debug` shows nothing of it: values may be credentials.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct FieldValue<'b>(&'b [u8]);
+
+/// A value that is put together.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct FieldValueBuf(Vec<u8>);
+
+impl<'b> FieldName<'b> {
+    /// Reads a name.
+    pub fn parse(bytes: &'b [u8]) -> Option<Self> {
+        is_token(bytes).then_some(Self(bytes))
+    }
+
+    /// A name of the program's own, see [`field_name!`](crate::field_name).
+    ///
+    /// # Panics
+    /// It is not a token. In a constant, that is an error of the compiler.
+    pub const fn from_static(name: &'static str) -> Self
+    where
+        'static: 'b,
+    {
+        assert!(is_token(name.as_bytes()), "a field name is a token");
+        Self(name.as_bytes())
+    }
+
+    /// Bytes that the tokenizer has checked, or that lie in a head where it did.
+    pub(crate) fn parsed(bytes: &'b [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes as sent.
+    pub fn as_bytes(self) -> &'b [u8] {
+        self.0
+    }
+
+    /// Whether it is this name, without regard to case.
+    pub fn is(self, name: &str) -> bool {
+        self.0.eq_ignore_ascii_case(name.as_bytes())
+    }
+}
+
+impl<'b> FieldValue<'b> {
+    /// Reads a value. Whitespace around it stays.
+    pub fn parse(bytes: &'b [u8]) -> Option<Self> {
+        is_value(bytes).then_some(Self(bytes))
+    }
+
+    /// A value of the program's own, see [`field_value!`](crate::field_value).
+    ///
+    /// # Panics
+    /// It has a control character. In a constant, that is an error of the compiler.
+    pub const fn from_static(value: &'static str) -> Self
+    where
+        'static: 'b,
+    {
+        assert!(is_value(value.as_bytes()), "a field value is text");
+        Self(value.as_bytes())
+    }
+
+    /// Bytes that the tokenizer has checked, or that lie in a head where it did.
+    pub(crate) fn parsed(bytes: &'b [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// A part of this value, which is one too. `None` for bytes that lie elsewhere.
+    pub fn part(self, part: &[u8]) -> Option<Self> {
+        let start = part.as_ptr().addr().checked_sub(self.0.as_ptr().addr())?;
+        let end = start.checked_add(part.len())?;
+        self.0.get(start..end).map(Self)
+    }
+
+    /// The bytes as sent.
+    pub fn as_bytes(self) -> &'b [u8] {
+        self.0
+    }
+}
+
+impl FieldValueBuf {
+    /// Begins with nothing.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Reads a value.
+    pub fn parse(bytes: Vec<u8>) -> Option<Self> {
+        is_value(&bytes).then_some(Self(bytes))
+    }
+
+    /// Adds a value behind what there is.
+    pub fn push(&mut self, value: FieldValue<'_>) -> &mut Self {
+        self.0.extend_from_slice(value.0);
+        self
+    }
+
+    /// Adds an address, an IPv6 one without brackets.
+    pub fn push_ip(&mut self, address: IpAddr) -> &mut Self {
+        use std::io::Write as _;
+        // Writing to memory cannot fail.
+        write!(self.0, "{address}").ok();
+        self
+    }
+
+    /// Adds a number in decimal digits.
+    pub fn push_number(&mut self, number: u64) -> &mut Self {
+        use std::io::Write as _;
+        // Writing to memory cannot fail.
+        write!(self.0, "{number}").ok();
+        self
+    }
+
+    /// Forgets what there is and keeps the memory.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The value.
+    pub fn as_value(&self) -> FieldValue<'_> {
+        FieldValue(&self.0)
+    }
+
+    /// Whether there is nothing yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'b> From<&'b http::HeaderName> for FieldName<'b> {
+    fn from(name: &'b http::HeaderName) -> Self {
+        Self(name.as_str().as_bytes())
+    }
+}
+
+impl<'b> From<&'b http::HeaderValue> for FieldValue<'b> {
+    fn from(value: &'b http::HeaderValue) -> Self {
+        Self(value.as_bytes())
+    }
+}
+
+impl<'b> From<&'b FieldValueBuf> for FieldValue<'b> {
+    fn from(value: &'b FieldValueBuf) -> Self {
+        value.as_value()
+    }
+}
+
+impl<'b> From<Authority<'b>> for FieldValue<'b> {
+    fn from(authority: Authority<'b>) -> Self {
+        Self(authority.as_str().as_bytes())
+    }
+}
+
+impl<'b> From<Protocol<'b>> for FieldValue<'b> {
+    fn from(protocol: Protocol<'b>) -> Self {
+        Self(protocol.as_str().as_bytes())
+    }
+}
+
+impl<'b> From<Protocols<'b>> for FieldValue<'b> {
+    fn from(protocols: Protocols<'b>) -> Self {
+        Self(protocols.as_str().as_bytes())
+    }
+}
+
+impl From<FieldValue<'_>> for FieldValueBuf {
+    fn from(value: FieldValue<'_>) -> Self {
+        Self(value.0.to_vec())
+    }
+}
+
+impl Deref for FieldName<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+impl Deref for FieldValue<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+impl fmt::Debug for FieldName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for FieldValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl fmt::Debug for FieldValueBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// A [`FieldName`] literal, checked by the compiler.
+#[macro_export]
+macro_rules! field_name {
+    ($name:literal) => {
+        const { $crate::FieldName::from_static($name) }
+    };
+}
+
+/// A [`FieldValue`] literal, checked by the compiler.
+#[macro_export]
+macro_rules! field_value {
+    ($value:literal) => {
+        const { $crate::FieldValue::from_static($value) }
+    };
+}
+
+/// RFC 9110 §5.6.2.
+pub(crate) const fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        )
+}
+
+pub(crate) const fn is_token(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let [first, after @ ..] = rest {
+        if !is_token_byte(*first) {
+            return false;
+        }
+        rest = after;
+    }
+    !bytes.is_empty()
+}
+
+const fn is_value(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let [first, after @ ..] = rest {
+        if !matches!(*first, b'\t' | b' '..=b'~' | 0x80..) {
+            return false;
+        }
+        rest = after;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The types of the `http` crate are taken as they are, so they must not know more bytes.
+    #[test]
+    fn every_byte_is_judged_as_by_the_http_crate() {
+        for byte in 0..=u8::MAX {
+            let bytes = [b'a', byte, b'b'];
+            let value = http::HeaderValue::from_bytes(&bytes);
+            assert_eq!(FieldValue::parse(&bytes).is_some(), value.is_ok(), "{byte}");
+            let name = http::HeaderName::from_bytes(&bytes);
+            assert!(
+                name.is_err() || FieldName::parse(&bytes).is_some(),
+                "{byte}"
+            );
+            let method = http::Method::from_bytes(&bytes);
+            assert!(method.is_err() || is_token(&bytes), "{byte}");
+        }
+        for bytes in [&b"a\r\nb"[..], b"\n", b"\0", b"a\x7f", b"\r"] {
+            assert_eq!(FieldValue::parse(bytes), None);
+            assert_eq!(FieldValueBuf::parse(bytes.to_vec()), None);
+        }
+        assert_eq!(FieldName::parse(b""), None);
+        assert!(FieldValue::parse(b"").is_some());
+    }
+
+    #[test]
+    fn a_part_of_a_value_is_one_and_other_bytes_are_not() {
+        let whole = FieldValue::parse(b"a=1; b=2").unwrap();
+        let part = whole.part(&whole[5..]).unwrap();
+        assert_eq!(part.as_bytes(), b"b=2");
+        assert_eq!(part.part(whole.as_bytes()), None);
+        assert_eq!(whole.part(&b"a=1"[..].to_vec()), None);
+    }
+
+    #[test]
+    fn values_are_put_together() {
+        let mut value = FieldValueBuf::new();
+        let v6 = "2001:db8::1".parse().unwrap();
+        value.push(field_value!("for=")).push_ip(v6);
+        value.push(field_value!(" ")).push_number(12);
+        assert_eq!(value.as_value().as_bytes(), b"for=2001:db8::1 12");
+    }
+}
