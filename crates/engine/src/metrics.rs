@@ -119,6 +119,7 @@ impl EngineMetrics {
     )]
     pub(crate) fn control_plane(&self, link: &link::Status, reports: link::ReportCounts) {
         gauge!(table::CONTROL_PLANE_CONNECTED).set(f64::from(u8::from(link.is_connected())));
+        gauge!(table::CONTROL_PLANE_SAVED).set(f64::from(u8::from(link.is_saved())));
         gauge!(table::CONTROL_PLANE_SILENCE).set(link.heard().elapsed().as_secs_f64());
         gauge!(table::CONTROL_PLANE_VERSION).set(link.version() as f64);
         counter!(table::CONTROL_PLANE_SNAPSHOTS).absolute(link.snapshots());

@@ -14,6 +14,7 @@ pub(super) const CONTROL_PLANE_CHANGES: &str = "svc_control_plane_changes_total"
 pub(super) const CONTROL_PLANE_CONNECTED: &str = "svc_control_plane_connected";
 pub(super) const CONTROL_PLANE_REPORTS: &str = "svc_control_plane_reports_total";
 pub(super) const CONTROL_PLANE_REPORTS_WAITING: &str = "svc_control_plane_reports_waiting";
+pub(super) const CONTROL_PLANE_SAVED: &str = "svc_control_plane_state_saved";
 pub(super) const CONTROL_PLANE_SILENCE: &str = "svc_control_plane_silence_seconds";
 pub(super) const CONTROL_PLANE_SNAPSHOTS: &str = "svc_control_plane_snapshots_total";
 pub(super) const CONTROL_PLANE_VERSION: &str = "svc_control_plane_version";
@@ -144,6 +145,13 @@ pub(super) const METRICS: &[Metric] = &[
         Kind::Counter,
         &[],
         "Times that the platform told everything from the beginning.",
+    ),
+    metric(
+        CONTROL_PLANE_SAVED,
+        Kind::Gauge,
+        &[],
+        "0 while the state of the platform cannot be written to `control_plane.data_dir`. Writing \
+         is retried; a stored state that lacks a revocation is deleted.",
     ),
     metric(
         CONTROL_PLANE_VERSION,
