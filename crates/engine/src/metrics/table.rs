@@ -18,6 +18,8 @@ pub(super) const CONTROL_PLANE_SAVED: &str = "svc_control_plane_state_saved";
 pub(super) const CONTROL_PLANE_SILENCE: &str = "svc_control_plane_silence_seconds";
 pub(super) const CONTROL_PLANE_SNAPSHOTS: &str = "svc_control_plane_snapshots_total";
 pub(super) const CONTROL_PLANE_VERSION: &str = "svc_control_plane_version";
+pub(super) const BUFFERED: &str = "svc_buffered_bytes";
+pub(super) const GIVEN_UP: &str = "svc_slow_streams_given_up_total";
 pub(super) const EDGE_REQUESTS: &str = "svc_edge_requests_total";
 pub(super) const FIRST_BYTE: &str = "svc_first_byte_seconds";
 pub(super) const JWKS_REFRESHES: &str = "svc_jwks_refreshes_total";
@@ -82,6 +84,13 @@ pub(super) const METRICS: &[Metric] = &[
             ],
         )],
         "Control channels that were refused.",
+    ),
+    metric(
+        BUFFERED,
+        Kind::Gauge,
+        &[],
+        "Bytes that streams hold for readers that do not take them, at most \
+         `limits.max_buffered_bytes`.",
     ),
     metric(
         BUILD_INFO,
@@ -200,6 +209,13 @@ pub(super) const METRICS: &[Metric] = &[
         Kind::Counter,
         &[("outcome", &["accepted", "absent", "malformed"])],
         "Connections from `edge.trusted_proxies`, by the PROXY header that they began with.",
+    ),
+    metric(
+        GIVEN_UP,
+        Kind::Counter,
+        &[],
+        "Streams that ended because their readers took nothing and `limits.max_buffered_bytes`, or \
+         what a lane holds, was reached.",
     ),
     metric(
         STREAM_OPEN_FAILURES,
