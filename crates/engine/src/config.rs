@@ -225,6 +225,8 @@ pub struct Limits {
     pub max_streams_per_client: usize,
     /// Visits under way at once.
     pub max_streams: usize,
+    /// Bytes that all streams together hold for readers that do not take them.
+    pub max_buffered_bytes: usize,
     /// Watchers (SSE and WebSocket) at once.
     pub max_watchers: usize,
     /// What one project of a managed engine may have of clients, tunnels, streams and watchers.

@@ -168,6 +168,7 @@ pub async fn start_with_clock(
         .ok_or_else(|| StartError::Host("it is not ASCII".to_owned()))?;
     // Before anything that is counted: what is said without a recorder is lost.
     let recorder = daemon::metrics::recorder()?;
+    transport::memory::set_limit(config.limits.max_buffered_bytes);
     let readiness = Readiness::default();
     let (tenancy, tokens, managed, browsers) = match &config.auth {
         Auth::Keys(keys) => {

@@ -30,6 +30,8 @@ pub(crate) struct EngineMetrics {
     pool_busy: Gauge,
     pool_lanes: Gauge,
     lane_streams: Gauge,
+    buffered: Gauge,
+    given_up: Counter,
     streams: Family<2>,
     edge_requests: Family<2>,
     proxy_headers: Family<1>,
@@ -61,6 +63,8 @@ impl EngineMetrics {
             pool_busy: gauge!(table::POOL_CONNECTIONS, "state" => "busy"),
             pool_lanes: gauge!(table::POOL_CONNECTIONS, "state" => "lane"),
             lane_streams: gauge!(table::LANE_STREAMS),
+            buffered: gauge!(table::BUFFERED),
+            given_up: counter!(table::GIVEN_UP),
             streams: Family::new(table::STREAMS),
             edge_requests: Family::new(table::EDGE_REQUESTS),
             proxy_headers: Family::new(table::PROXY_HEADERS),
@@ -119,6 +123,7 @@ impl EngineMetrics {
     )]
     pub(crate) fn control_plane(&self, link: &link::Status, reports: link::ReportCounts) {
         gauge!(table::CONTROL_PLANE_CONNECTED).set(f64::from(u8::from(link.is_connected())));
+        gauge!(table::CONTROL_PLANE_SAVED).set(f64::from(u8::from(link.is_saved())));
         gauge!(table::CONTROL_PLANE_SILENCE).set(link.heard().elapsed().as_secs_f64());
         gauge!(table::CONTROL_PLANE_VERSION).set(link.version() as f64);
         counter!(table::CONTROL_PLANE_SNAPSHOTS).absolute(link.snapshots());
@@ -137,6 +142,8 @@ impl EngineMetrics {
         self.watchers.set(number(counts.watchers));
         self.dropped_watchers.absolute(counts.dropped_watchers);
         self.streams_active.set(number(now.streams));
+        self.buffered.set(number(transport::memory::held()));
+        self.given_up.absolute(transport::memory::given_up());
         self.pool_idle.set(number(now.pooled.idle));
         self.pool_busy.set(number(now.pooled.busy));
         self.pool_lanes.set(number(now.pooled.lanes));

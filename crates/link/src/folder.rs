@@ -84,6 +84,15 @@ impl Folder {
         }
     }
 
+    /// Removes a file for good: when this returns it is gone, also after a crash.
+    ///
+    /// # Errors
+    /// Those of the file system; a file that is not there is none.
+    pub(crate) fn remove_durably(&self, name: &str) -> io::Result<()> {
+        self.remove(name)?;
+        File::open(&self.path)?.sync_all()
+    }
+
     /// Names of the files that are whole, with their sizes. What was not finished is removed.
     ///
     /// # Errors

@@ -2,12 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use api::link::{CHANGES, Cursor, Item, Platform};
-use parking_lot::Mutex;
+use api::link::{CHANGES, Item, Platform};
 use reqwest::{Method, Response, StatusCode};
-use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -15,9 +13,10 @@ use tracing::{error, info, warn};
 use crate::endpoint::Endpoint;
 use crate::folder::Folder;
 use crate::pace::{Pace, random, spread};
-use crate::reader::{Garbled, MAX_SNAPSHOT_BYTES, Reader, Step};
-use crate::state::{MAX_FILE_BYTES, State};
+use crate::reader::{Garbled, Reader, Step};
+use crate::state::State;
 use crate::status::Status;
+use crate::storage::Storage;
 
 /// What is done with what the platform says. Called from one task, in order; it must not block.
 pub trait Handler: Send + Sync + 'static {
@@ -36,24 +35,9 @@ pub trait Handler: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Link {
     endpoint: Endpoint,
-    folder: Arc<Folder>,
     pace: Pace,
     status: Arc<Status>,
-    known: Arc<Known>,
-}
-
-/// What is known, shared with the one who writes it to disk.
-#[derive(Debug, Default)]
-struct Known {
-    state: Mutex<Option<State>>,
-    changed: Notify,
-}
-
-impl Known {
-    fn cursor(&self) -> Option<Cursor> {
-        let state = self.state.lock();
-        state.as_ref().and_then(|state| state.cursor().cloned())
-    }
+    known: Arc<Storage>,
 }
 
 /// Why a connection ended, or was not made.
@@ -86,12 +70,17 @@ impl Link {
     /// # Errors
     /// The folder cannot be used, or another process uses it.
     pub fn open(endpoint: Endpoint, folder: &Path, pace: Pace) -> std::io::Result<Self> {
+        let status = Arc::new(Status::new());
+        let known = Storage::new(
+            Folder::open(folder)?,
+            endpoint.address().to_owned(),
+            Arc::clone(&status),
+        );
         Ok(Self {
             endpoint,
-            folder: Arc::new(Folder::open(folder)?),
             pace,
-            status: Arc::new(Status::new()),
-            known: Arc::default(),
+            status,
+            known: Arc::new(known),
         })
     }
 
@@ -103,15 +92,10 @@ impl Link {
     /// Puts in force what an earlier process knew, where its file is whole and of this platform:
     /// then there is something to serve with before the platform answers. Reads a file.
     pub fn restore(&self, handler: &impl Handler) {
-        let read = match self.folder.read(STATE, MAX_FILE_BYTES) {
-            Ok(None) => return,
-            Ok(Some(file)) => {
-                State::from_file(&file, self.endpoint.address()).map_err(|error| error.to_string())
-            }
-            Err(error) => Err(error.to_string()),
+        let Some(read) = self.known.load().transpose() else {
+            return;
         };
-        let restored = read.and_then(|mut state| {
-            state.forget_ended(unix_seconds());
+        let restored = read.and_then(|state| {
             handler.snapshot(state.platform().clone(), state.items())?;
             Ok(state)
         });
@@ -121,7 +105,7 @@ impl Link {
                     self.status.reached(cursor);
                 }
                 info!("serving with what was known when this engine ran last");
-                *self.known.state.lock() = Some(state);
+                self.known.restored(state);
             }
             Err(reason) => warn!(%reason, "what was known is not used"),
         }
@@ -129,7 +113,8 @@ impl Link {
 
     /// Follows the platform until `stop`; then what is known is written once more.
     pub async fn run<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
-        tokio::join!(self.follow(&*handler, &stop), self.keep(&stop));
+        let saving = Arc::clone(&self.known).keep_saved(&self.pace, &stop);
+        tokio::join!(self.follow(&*handler, &stop), saving);
     }
 
     async fn follow<H: Handler>(&self, handler: &H, stop: &CancellationToken) {
@@ -161,10 +146,8 @@ impl Link {
                 _ => {}
             }
             // What cannot be read on is not asked for again.
-            if matches!(lost, Lost::Garbled(_))
-                && let Some(state) = &mut *self.known.state.lock()
-            {
-                state.forget_cursor();
+            if matches!(lost, Lost::Garbled(_)) {
+                self.known.forget_cursor();
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -240,78 +223,14 @@ impl Link {
                 let state = State::new(platform.clone(), &items, cursor.clone());
                 handler.snapshot(platform, items).map_err(Lost::Unfit)?;
                 self.status.snapshot(&cursor);
-                *self.known.state.lock() = Some(state);
+                self.known.replace(state);
             }
             Step::Change { items, cursor } => {
-                if let Some(state) = &mut *self.known.state.lock() {
-                    state.fold(&items, cursor.clone());
-                }
+                self.known.fold(&items, &cursor);
                 handler.change(items);
                 self.status.change(&cursor);
             }
         }
-        self.known.changed.notify_one();
         Ok(())
     }
-
-    /// Writes what is known, soon after it changed, and at the end.
-    async fn keep(&self, stop: &CancellationToken) {
-        loop {
-            let stopped = tokio::select! {
-                // What changed is written first: the end waits for it.
-                biased;
-                () = self.known.changed.notified() => false,
-                () = stop.cancelled() => true,
-            };
-            if stopped {
-                return;
-            }
-            let begun = Instant::now();
-            let (known, folder) = (Arc::clone(&self.known), Arc::clone(&self.folder));
-            let address = self.endpoint.address().to_owned();
-            let saving = tokio::task::spawn_blocking(move || save(&known, &folder, &address));
-            match saving.await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => warn!(%error, "what is known is not written"),
-                Err(error) => warn!(%error, "what is known is not written"),
-            }
-            // A large state that changes all the time must not keep the disk busy.
-            let rest = self.pace.save.max(begun.elapsed() * WRITING_SHARE);
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(rest) => {}
-            }
-        }
-    }
-}
-
-/// Name of the file with the state.
-const STATE: &str = "state";
-/// Writing takes one part of time in so many.
-const WRITING_SHARE: u32 = 20;
-
-/// Writes the state of this moment. Blocks.
-fn save(known: &Known, folder: &Folder, address: &str) -> std::io::Result<()> {
-    let state = {
-        let mut state = known.state.lock();
-        if let Some(state) = &mut *state {
-            state.forget_ended(unix_seconds());
-        }
-        // A copy of references: nobody waits while it is written.
-        state.clone()
-    };
-    let Some(state) = state else {
-        return Ok(());
-    };
-    if state.bytes() > MAX_SNAPSHOT_BYTES {
-        return Err(std::io::ErrorKind::FileTooLarge.into());
-    }
-    folder.write(STATE, &state.to_file(address))
-}
-
-fn unix_seconds() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-    })
 }

@@ -19,6 +19,7 @@ mod reports;
 mod spool;
 mod state;
 mod status;
+mod storage;
 
 pub use endpoint::{BadEndpoint, Endpoint};
 pub use follow::{Handler, Link};

@@ -54,12 +54,27 @@ impl State {
         state
     }
 
-    /// Puts a change on top.
-    pub fn fold(&mut self, items: &[Item], cursor: Cursor) {
+    /// Puts a change on top. True where the change may take something away that was allowed
+    /// before: everything does but an item of a name that was not known.
+    pub fn fold(&mut self, items: &[Item], cursor: Cursor) -> bool {
+        let mut restricts = false;
         for item in items {
-            self.put(item);
+            restricts |= self.put(item);
         }
         self.cursor = Some(cursor);
+        restricts
+    }
+
+    /// Whether this state may allow less than `before`: an item of it is missing or different, or
+    /// something has ended since.
+    pub fn restricts(&self, before: &Self) -> bool {
+        let changed = |(key, item): (&Key, &Kept)| {
+            self.items.get(key).is_none_or(|now| now.line != item.line)
+        };
+        let ended = |key: &Key| matches!(key, Key::Ended(_)) && !before.items.contains_key(key);
+        self.platform != before.platform
+            || before.items.iter().any(changed)
+            || self.items.keys().any(ended)
     }
 
     /// What holds for the whole cluster.
@@ -104,7 +119,8 @@ impl State {
         }
     }
 
-    fn put(&mut self, item: &Item) {
+    /// True where the item may take something away that was allowed before.
+    fn put(&mut self, item: &Item) -> bool {
         let (key, until) = match item {
             Item::Keys(_) => (Key::Keys, None),
             // In a folder that its owner alone can read: a relay starts without the platform, too.
@@ -118,21 +134,26 @@ impl State {
             Item::PersonGone { id } => return self.remove(&Key::Person(id.clone())),
             Item::CredentialGone { id } => return self.remove(&Key::Credential(id.clone())),
             Item::WebttyServerGone { id } => return self.remove(&Key::WebttyServer(id.clone())),
-            Item::Unknown => return,
+            Item::Unknown => return false,
         };
-        self.remove(&key);
+        let ends = matches!(key, Key::Ended(_));
+        let replaces = self.remove(&key);
         // Items came as JSON, so they can be written as JSON.
         if let Ok(line) = serde_json::to_vec(item) {
             self.bytes += line.len() + 1;
             let line = line.into();
             self.items.insert(key, Kept { line, until });
         }
+        replaces || ends
     }
 
-    fn remove(&mut self, key: &Key) {
-        if let Some(gone) = self.items.remove(key) {
+    /// Whether there was one.
+    fn remove(&mut self, key: &Key) -> bool {
+        let gone = self.items.remove(key);
+        if let Some(gone) = &gone {
             self.bytes -= gone.line.len() + 1;
         }
+        gone.is_some()
     }
 }
 

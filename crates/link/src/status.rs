@@ -16,6 +16,7 @@ pub struct Status {
     snapshots: AtomicU64,
     changes: AtomicU64,
     version: watch::Sender<u64>,
+    saved: watch::Sender<bool>,
 }
 
 impl Status {
@@ -26,7 +27,28 @@ impl Status {
             snapshots: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             version: watch::Sender::new(0),
+            saved: watch::Sender::new(true),
         }
+    }
+
+    /// False while the state that is in force cannot be written to disk. It is tried again.
+    pub fn is_saved(&self) -> bool {
+        *self.saved.borrow()
+    }
+
+    /// Waits until writing the state succeeds, or fails.
+    pub async fn becomes_saved(&self, saved: bool) {
+        // Its sender is in this very value.
+        self.saved
+            .subscribe()
+            .wait_for(|now| *now == saved)
+            .await
+            .ok();
+    }
+
+    /// Gives what was set before.
+    pub(crate) fn set_saved(&self, saved: bool) -> bool {
+        self.saved.send_replace(saved)
     }
 
     /// Whether the link stands and everything that was known when it was made has come.

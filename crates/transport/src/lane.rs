@@ -27,21 +27,30 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use parking_lot::Mutex;
-use wire::lane::{MAX_STREAMS, Reading, Sending, Side, StreamOpen, StreamState};
+use wire::lane::{MAX_STREAMS, Reading, Sending, Side, Step, StreamOpen, StreamState};
 
 pub use self::budget::Budget;
 pub use self::carried::{Carried, Connecting, Mover};
 pub use self::driver::Driver;
 pub use self::stream::LaneStream;
 use crate::Stream;
+use crate::memory::{self, Holding};
 
 /// What waits to be written to a lane before its streams have to wait: two answers of the largest
 /// kind. More would only wait longer, in front of those that come later.
 const OUT: usize = 2 * wire::lane::DOWN_LIMIT;
 
-/// What all streams of a lane together may leave unread. Streams are served elsewhere long before
-/// (see [`Lane::has_room`]); whoever brings more loses the stream that it came for.
+/// What all streams of a lane together may leave unread, where the [process](memory) has room for
+/// it. Streams are served elsewhere long before (see [`Lane::has_room`]). Where more comes, streams
+/// whose readers leave it are given up, the one with the most first: the others do not notice.
 const UNREAD: usize = 32 * 1024 * 1024;
+
+/// How exactly what is unread on a lane is counted in the process.
+const COUNTED: usize = 16 * 1024;
+
+/// Turns of the driver after which a stream that has read nothing of what waits for it is slow. Its
+/// reader was woken in the first one, and has run before the next.
+const SLOW: u64 = 2;
 
 /// A lane, for those who open streams on it. Clones are handles of the same lane.
 #[derive(Clone, Debug)]
@@ -58,8 +67,12 @@ struct State {
     out: Vec<u8>,
     /// Bytes that have arrived and that no stream has read.
     unread: usize,
-    /// Those who wait for room in `out`.
-    blocked: Vec<Waker>,
+    /// The same, as the process counts it.
+    holding: Holding,
+    /// Turns of the driver.
+    turn: u64,
+    /// Streams wait for room in `out`, each with its `writer`.
+    is_full: bool,
     driver: Option<Waker>,
     /// No further streams; the lane ends with the last one.
     retiring: bool,
@@ -76,8 +89,10 @@ struct Entry {
     /// What has arrived and has not been read: from `start` on.
     inbox: Vec<u8>,
     start: usize,
+    /// Turn of the driver in which what is unread began to wait, or some of it was read last.
+    turn: u64,
     reader: Option<Waker>,
-    /// Waits for room, where the stream stays on the lane.
+    /// Waits for room: in `out`, or of its own where the stream stays on the lane.
     writer: Option<Waker>,
     /// Waits for the connection that the stream moves to.
     mover: Option<Waker>,
@@ -113,7 +128,9 @@ impl Lane {
             last: 0,
             out: front.to_vec(),
             unread: 0,
-            blocked: Vec::new(),
+            holding: Holding::default(),
+            turn: 0,
+            is_full: false,
             driver: None,
             retiring: false,
             stays: false,
@@ -139,6 +156,15 @@ impl Lane {
         drop(state);
         wake(driver);
         Some(LaneStream::new(self.clone(), number))
+    }
+
+    /// Begins a stream on a lane however much is unread there.
+    #[cfg(test)]
+    fn open_beyond_half(&self, open: &StreamOpen) -> Option<LaneStream> {
+        let held = std::mem::take(&mut self.0.lock().unread);
+        let opened = self.open(open);
+        self.0.lock().unread += held;
+        opened
     }
 
     /// Whether a stream can be begun.
@@ -190,7 +216,41 @@ impl State {
             && self.broken.is_none()
             && self.streams.len() < MAX_STREAMS
             && self.out.len() < OUT
-            && self.unread < UNREAD / 2
+            && self.unread < self.most_unread() / 2
+    }
+
+    /// What may be unread: the more is held in the process, the less of it here.
+    fn most_unread(&self) -> usize {
+        UNREAD.min(memory::free() + self.holding.bytes())
+    }
+
+    /// Tells the process what is unread, where that has changed by much.
+    fn count_unread(&mut self) {
+        if self.unread.abs_diff(self.holding.bytes()) >= COUNTED || self.unread == 0 {
+            self.holding.set(self.unread);
+        }
+    }
+
+    /// Makes room for so many bytes: gives up slow streams, those with the most unread first. Where
+    /// none is slow, whoever has the most.
+    fn make_room(&mut self, bytes: usize, woken: &mut Vec<Waker>) {
+        while self.unread + bytes > self.most_unread() {
+            let turn = self.turn;
+            let unread = |entry: &Entry| (entry.turn + SLOW <= turn, entry.unread());
+            let waiting = self.streams.iter_mut();
+            let waiting = waiting.filter(|(_, entry)| entry.unread() > 0);
+            let Some((number, entry)) = waiting.max_by_key(|(_, entry)| unread(entry)) else {
+                return;
+            };
+            woken.extend(entry.waiting());
+            if entry.state.on_send(Step::Reset).is_ok() {
+                let full = wire::Error::capacity_exhausted("too much of it waits to be read");
+                wire::lane::encode_reset(*number, Some(&full), &mut self.out);
+            }
+            self.unread -= entry.clear();
+            self.count_unread();
+            memory::note_given_up();
+        }
     }
 
     /// Forgets a stream that is over and that nobody holds.
@@ -210,6 +270,7 @@ impl Entry {
             state: StreamState::new(),
             inbox: Vec::new(),
             start: 0,
+            turn: 0,
             reader: None,
             writer: None,
             mover: None,

@@ -10,6 +10,7 @@
 
 mod calm;
 pub mod lane;
+pub mod memory;
 pub mod proxy_protocol;
 mod pump;
 mod scratch;

@@ -2,7 +2,9 @@
 //!
 //! Both directions run in one task, each to its own end, so that a half-closed stream goes on
 //! the other way. A direction holds a buffer only while there are bytes in it; the buffer grows
-//! to 256 KiB when the stream keeps filling it and shrinks again when it does not.
+//! to 256 KiB when the stream keeps filling it and shrinks again when it does not. While a
+//! destination takes nothing, what waits for it counts against the limit of the process
+//! ([`memory`](crate::memory)): at most one buffer and what the destination has accepted of it.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,6 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::ReadBuf;
 
+use crate::memory::{self, Backlog};
 use crate::{Scratch, Stream};
 
 /// How many bytes went which way, and how it ended.
@@ -108,6 +111,9 @@ struct Half {
     size: usize,
     total: u64,
     unflushed: bool,
+    /// Bytes that the destination accepted and may not have sent yet.
+    accepted: usize,
+    backlog: Backlog,
     end: End,
     /// An error met behind bytes that still had to go out. A socket tells it only once.
     failed: Option<io::Error>,
@@ -140,6 +146,8 @@ impl Default for Half {
             // The destination may hold back its own opening until something is sent, and a source
             // that waits to be spoken to sends nothing.
             unflushed: true,
+            accepted: 0,
+            backlog: Backlog::default(),
             end: End::Open,
             failed: None,
         }
@@ -163,9 +171,25 @@ impl Half {
         to: &mut W,
     ) -> Poll<io::Result<()>> {
         loop {
-            if let Err(error) = ready!(self.poll_write(cx, to)) {
-                return Poll::Ready(self.refuse(error));
+            let before = self.total;
+            match self.poll_write(cx, to) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(self.refuse(error)),
+                Poll::Pending => return self.stall(cx, self.total != before),
             }
+            // A destination that still has to send what it accepted gets no more: a TLS session
+            // would take as much again.
+            if self.accepted > 0 {
+                match Pin::new(&mut *to).poll_flush(cx) {
+                    Poll::Ready(Ok(())) => {
+                        self.accepted = 0;
+                        self.unflushed = false;
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(self.refuse(error)),
+                    Poll::Pending => return self.stall(cx, self.total != before),
+                }
+            }
+            self.backlog.clear();
             if let Some(error) = self.failed.take() {
                 return Poll::Ready(Err(error));
             }
@@ -193,7 +217,20 @@ impl Half {
         }
     }
 
+    /// Waits for the destination.
+    fn stall(&mut self, cx: &Context<'_>, progress: bool) -> Poll<io::Result<()>> {
+        let buffer = self.held.as_ref().map_or(0, |held| held.bytes.len());
+        match self.backlog.wait(cx, buffer + self.accepted, progress) {
+            Ok(()) => Poll::Pending,
+            Err(error) => {
+                self.held = None;
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+
     fn refuse(&mut self, error: io::Error) -> io::Result<()> {
+        self.backlog.clear();
         self.end = End::Refused;
         self.held = None;
         Err(error)
@@ -212,6 +249,7 @@ impl Half {
             }
             held.start += taken;
             self.total += taken as u64;
+            self.accepted += taken;
             self.unflushed = true;
         }
         self.held = None;
@@ -220,6 +258,9 @@ impl Half {
 
     /// Reads as much as is there, up to the buffer's size.
     fn poll_fill<R: Stream>(&mut self, cx: &mut Context<'_>, from: &mut R) -> io::Result<Poll<()>> {
+        if memory::is_scarce() {
+            self.size = Scratch::SMALL;
+        }
         let mut bytes = Scratch::take(self.size);
         let mut fill = ReadBuf::new(&mut bytes);
         while fill.remaining() > 0 {

@@ -1,6 +1,6 @@
 //! A TCP socket that reads ahead, remembers what it read, and can change its runtime.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read as _};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::Scratch;
+use crate::memory::{self, Holding};
 
 /// The socket beneath a TLS session (or beneath nothing, on the plain listener).
 ///
@@ -52,6 +53,7 @@ struct Ahead {
     bytes: Scratch,
     start: usize,
     end: usize,
+    _holding: Holding,
 }
 
 impl Socket {
@@ -111,6 +113,7 @@ impl Socket {
         front.copy_from_slice(bytes);
         back.copy_from_slice(rest);
         self.ahead = (end > 0).then_some(Ahead {
+            _holding: Holding::new(joined.len()),
             bytes: joined,
             start: 0,
             end,
@@ -190,23 +193,47 @@ impl Socket {
             }
             return Poll::Ready(Ok(()));
         }
-        let stream = self.attached()?;
         if buf.remaining() >= Scratch::SMALL {
-            return stream.poll_read(cx, buf);
+            return self.poll_system(cx, buf);
         }
-        let mut bytes = Scratch::take(Scratch::MEDIUM);
-        let mut fill = ReadBuf::new(&mut bytes);
-        ready!(stream.poll_read(cx, &mut fill))?;
-        let end = fill.filled().len();
-        let mut ahead = Ahead {
-            bytes,
-            start: 0,
-            end,
+        // Who reads slowly keeps the rest for long.
+        let size = if memory::is_scarce() {
+            Scratch::SMALL
+        } else {
+            Scratch::MEDIUM
         };
-        if !ahead.serve(buf) {
-            self.ahead = Some(ahead);
+        let mut bytes = Scratch::take(size);
+        let mut fill = ReadBuf::new(&mut bytes);
+        ready!(self.poll_system(cx, &mut fill))?;
+        let end = fill.filled().len();
+        let first = end.min(buf.remaining());
+        buf.put_slice(bytes.get(..first).unwrap_or_default());
+        if first < end {
+            self.ahead = Some(Ahead {
+                _holding: Holding::new(bytes.len()),
+                bytes,
+                start: first,
+                end,
+            });
         }
         Poll::Ready(Ok(()))
+    }
+
+    fn poll_system(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // A runtime that has just been told of a socket knows nothing of it until its first event,
+        // and says that nothing has come. So what has come, an end among it, is asked for first.
+        if let Io::Detached(stream) = &self.io {
+            match (&mut &*stream).read(buf.initialize_unfilled()) {
+                Ok(read) => {
+                    buf.advance(read);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        self.attached()?.poll_read(cx, buf)
     }
 }
 

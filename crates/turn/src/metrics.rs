@@ -85,6 +85,12 @@ pub(crate) const METRICS: &[Metric] = &[
         "1 while the link to the platform stands. Only with `turn.control_plane`, as those below.",
     ),
     metric(
+        LINK_SAVED,
+        Kind::Gauge,
+        &[],
+        "0 while the state of the platform cannot be written to `turn.control_plane.data_dir`.",
+    ),
+    metric(
         LINK_VERSION,
         Kind::Gauge,
         &[],
@@ -111,6 +117,7 @@ const DROPPED: &str = "svc_turn_dropped_packets_total";
 const REFUSED: &str = "svc_turn_refused_requests_total";
 const REVOKED: &str = "svc_turn_revoked_allocations_total";
 const LINK_CONNECTED: &str = "svc_turn_control_plane_connected";
+const LINK_SAVED: &str = "svc_turn_control_plane_state_saved";
 const LINK_VERSION: &str = "svc_turn_control_plane_version";
 const REPORTS_WAITING: &str = "svc_turn_control_plane_reports_waiting";
 
@@ -165,6 +172,7 @@ impl TurnMetrics {
 #[expect(clippy::cast_precision_loss, reason = "versions stay below 2^52")]
 pub(crate) fn control_plane(link: &link::Status, reports: link::ReportCounts) {
     gauge!(LINK_CONNECTED).set(f64::from(u8::from(link.is_connected())));
+    gauge!(LINK_SAVED).set(f64::from(u8::from(link.is_saved())));
     gauge!(LINK_VERSION).set(link.version() as f64);
     gauge!(REPORTS_WAITING).set(reports.waiting as f64);
 }

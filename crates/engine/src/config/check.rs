@@ -378,6 +378,12 @@ fn limits(section: &LimitsSection) -> Checked<Limits> {
         max_tunnels_per_client: count("max_tunnels_per_client", section.max_tunnels_per_client)?,
         max_streams_per_client: count("max_streams_per_client", section.max_streams_per_client)?,
         max_streams: count("max_streams", section.max_streams)?,
+        // Below it a few slow downloads are the limit.
+        max_buffered_bytes: limit(
+            "max_buffered_bytes",
+            section.max_buffered_bytes,
+            16 * 1024 * 1024..=u32::MAX,
+        )?,
         max_watchers: count("max_watchers", section.max_watchers)?,
         project_share: Share(limit(
             "project_share_percent",

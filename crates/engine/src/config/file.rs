@@ -279,6 +279,10 @@ pub(super) struct LimitsSection {
     /// Visits (requests, connections, dials) that are under way at once, of all agents; further
     /// ones are 503.
     pub(super) max_streams: u32,
+    /// Bytes that all streams together hold for readers that do not take them. From a half of it
+    /// on buffers are small; beyond it those streams end whose readers have taken nothing for the
+    /// longest. Each of `max_streams` costs some 40 KiB beside it. 16777216 to 4294967295.
+    pub(super) max_buffered_bytes: u32,
     /// Watchers of the Engine API (SSE and WebSocket) at once.
     pub(super) max_watchers: u32,
     /// Percent of `max_clients`, `max_tunnels`, `max_streams` and `max_watchers` that one project
@@ -312,6 +316,8 @@ impl Default for LimitsSection {
             max_streams_per_client: 10_000,
             // At some 20 KiB each where they only wait, 2 GiB.
             max_streams: 100_000,
+            // A thousand downloads over slow links with buffers of the largest size.
+            max_buffered_bytes: 256 * 1024 * 1024,
             // Each holds a queue of events and gets every change.
             max_watchers: 1_000,
             // Far more than a plan should allow, and three that do their worst leave room.

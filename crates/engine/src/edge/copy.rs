@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use http1::{BodyReader, BodyState, LAST_CHUNK, Slots, parse_trailers};
 use tokio::io::{AsyncWrite, ReadBuf};
+use transport::memory::{self, Backlog};
 use transport::{Scratch, Stream};
 
 use super::buffered::Buffered;
@@ -30,6 +31,9 @@ pub(crate) struct BodyCopy {
     /// The source's unread bytes are not enough to go on.
     starved: bool,
     unflushed: bool,
+    /// Bytes that the sink accepted and may not have sent yet.
+    accepted: usize,
+    backlog: Backlog,
     finished: bool,
     written: u64,
     /// Everything that was to be written so far is still in `front`.
@@ -92,6 +96,8 @@ impl BodyCopy {
             size: Scratch::SMALL,
             starved: false,
             unflushed: false,
+            accepted: 0,
+            backlog: Backlog::default(),
             written: 0,
             whole: true,
             failed: None,
@@ -119,6 +125,7 @@ impl BodyCopy {
         self.front_sent < self.front.len()
             || self.held.is_some()
             || self.tail_sent < self.tail.len()
+            || self.accepted >= Scratch::SMALL
     }
 
     /// The whole message, head and body, where it was small enough to be still in memory: then it
@@ -136,7 +143,17 @@ impl BodyCopy {
         sink: &mut W,
     ) -> Poll<Result<(), CopyError>> {
         loop {
-            ready!(self.poll_write(cx, sink)).map_err(|_| CopyError::Sink)?;
+            let before = self.written;
+            if self.poll_sink(cx, sink)?.is_pending() {
+                // What it does not take counts against what the process may hold.
+                let buffer = self.held.as_ref().map_or(0, |held| held.bytes.len());
+                let waits = buffer + self.front.len() + self.accepted;
+                let progress = self.written != before;
+                let waiting = self.backlog.wait(cx, waits, progress);
+                waiting.map_err(|_| CopyError::Sink)?;
+                return Poll::Pending;
+            }
+            self.backlog.clear();
             if let Some(error) = self.failed.take() {
                 return Poll::Ready(Err(error));
             }
@@ -161,6 +178,31 @@ impl BodyCopy {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Writes what there is. A sink that still has to send a buffer of what it accepted gets no more
+    /// than that: a TLS session would take as much again.
+    fn poll_sink<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Result<Poll<()>, CopyError> {
+        let before = self.written;
+        let written = self.poll_write(cx, sink);
+        self.accepted += usize::try_from(self.written - before).unwrap_or(usize::MAX);
+        if written.map_err(|_| CopyError::Sink)?.is_pending() {
+            return Ok(Poll::Pending);
+        }
+        if self.accepted < Scratch::SMALL {
+            return Ok(Poll::Ready(()));
+        }
+        let flushed = Pin::new(&mut *sink).poll_flush(cx);
+        if flushed.map_err(|_| CopyError::Sink)?.is_pending() {
+            return Ok(Poll::Pending);
+        }
+        self.accepted = 0;
+        self.unflushed = false;
+        Ok(Poll::Ready(()))
     }
 
     fn poll_write<W: AsyncWrite + Unpin>(
@@ -260,6 +302,9 @@ impl BodyCopy {
         cx: &mut Context<'_>,
         source: &mut Buffered<R>,
     ) -> io::Result<Poll<()>> {
+        if memory::is_scarce() {
+            self.size = Scratch::SMALL;
+        }
         let mut bytes = Scratch::take(self.size);
         let chunks = self.framing == Framing::Chunks;
         let start = if chunks { CHUNK_HEAD } else { 0 };

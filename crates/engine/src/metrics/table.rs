@@ -14,9 +14,12 @@ pub(super) const CONTROL_PLANE_CHANGES: &str = "svc_control_plane_changes_total"
 pub(super) const CONTROL_PLANE_CONNECTED: &str = "svc_control_plane_connected";
 pub(super) const CONTROL_PLANE_REPORTS: &str = "svc_control_plane_reports_total";
 pub(super) const CONTROL_PLANE_REPORTS_WAITING: &str = "svc_control_plane_reports_waiting";
+pub(super) const CONTROL_PLANE_SAVED: &str = "svc_control_plane_state_saved";
 pub(super) const CONTROL_PLANE_SILENCE: &str = "svc_control_plane_silence_seconds";
 pub(super) const CONTROL_PLANE_SNAPSHOTS: &str = "svc_control_plane_snapshots_total";
 pub(super) const CONTROL_PLANE_VERSION: &str = "svc_control_plane_version";
+pub(super) const BUFFERED: &str = "svc_buffered_bytes";
+pub(super) const GIVEN_UP: &str = "svc_slow_streams_given_up_total";
 pub(super) const EDGE_REQUESTS: &str = "svc_edge_requests_total";
 pub(super) const FIRST_BYTE: &str = "svc_first_byte_seconds";
 pub(super) const JWKS_REFRESHES: &str = "svc_jwks_refreshes_total";
@@ -83,6 +86,13 @@ pub(super) const METRICS: &[Metric] = &[
         "Control channels that were refused.",
     ),
     metric(
+        BUFFERED,
+        Kind::Gauge,
+        &[],
+        "Bytes that streams hold for readers that do not take them, at most \
+         `limits.max_buffered_bytes`.",
+    ),
+    metric(
         BUILD_INFO,
         Kind::Gauge,
         &[("version", &[env!("CARGO_PKG_VERSION")])],
@@ -146,6 +156,13 @@ pub(super) const METRICS: &[Metric] = &[
         "Times that the platform told everything from the beginning.",
     ),
     metric(
+        CONTROL_PLANE_SAVED,
+        Kind::Gauge,
+        &[],
+        "0 while the state of the platform cannot be written to `control_plane.data_dir`. Writing \
+         is retried; a stored state that lacks a revocation is deleted.",
+    ),
+    metric(
         CONTROL_PLANE_VERSION,
         Kind::Gauge,
         &[],
@@ -192,6 +209,13 @@ pub(super) const METRICS: &[Metric] = &[
         Kind::Counter,
         &[("outcome", &["accepted", "absent", "malformed"])],
         "Connections from `edge.trusted_proxies`, by the PROXY header that they began with.",
+    ),
+    metric(
+        GIVEN_UP,
+        Kind::Counter,
+        &[],
+        "Streams that ended because their readers took nothing and `limits.max_buffered_bytes`, or \
+         what a lane holds, was reached.",
     ),
     metric(
         STREAM_OPEN_FAILURES,

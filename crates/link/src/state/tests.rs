@@ -221,3 +221,39 @@ proptest! {
         prop_assert_eq!(State::from_file(&file, ADDRESS).unwrap(), folded);
     }
 }
+
+/// Only an item of a new name adds without taking away: everything else has to be on disk before
+/// a restart may serve from there.
+#[test]
+fn a_change_that_takes_something_away_is_told_from_an_addition() {
+    let ended = || {
+        Item::Ended(Ended {
+            id: "jti".to_owned(),
+            until: 100,
+        })
+    };
+    let gone = |id: &str| Item::CredentialGone { id: id.to_owned() };
+    for (items, restricts) in [
+        (vec![credential("crd_2", 2)], false),
+        (vec![person("usr_2", "wks_1"), Item::Unknown], false),
+        (vec![gone("crd_3")], false),
+        (vec![gone("crd_1")], true),
+        (vec![credential("crd_1", 2)], true),
+        (vec![person("usr_1", "wks_2")], true),
+        (vec![ended()], true),
+        (vec![credential("crd_2", 2), gone("crd_2")], true),
+    ] {
+        let first = [credential("crd_1", 1), person("usr_1", "wks_1")];
+        let before = State::new(platform(), &first, cursor(1));
+        let mut after = before.clone();
+        assert_eq!(after.fold(&items, cursor(2)), restricts, "{items:?}");
+        // The same by a snapshot, which does not say what was added and removed between.
+        let by_snapshot = State::new(platform(), &after.items(), cursor(2));
+        let back_and_forth = items.len() == 2 && restricts;
+        assert_eq!(
+            by_snapshot.restricts(&before),
+            restricts && !back_and_forth,
+            "{items:?}"
+        );
+    }
+}

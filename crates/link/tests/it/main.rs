@@ -10,6 +10,7 @@ mod following;
 mod replay;
 #[cfg(test)]
 mod reporting;
+mod saving;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::ReadBuf;
 use wire::lane::{Decoder, Event, MAX_STREAMS, Received, Side, Step, StreamOpen};
 
-use super::{Entry, Lane, LaneStream, State, UNREAD};
+use super::{Entry, Lane, LaneStream, State};
 use crate::{Scratch, Stream};
 
 /// Serves a lane: reads, hands on, and writes what the streams have queued. Dropping it breaks
@@ -88,6 +88,7 @@ impl<T: Stream> Driver<T> {
         let mut bytes = Scratch::take(Scratch::SMALL);
         let mut buf = ReadBuf::new(&mut bytes);
         let mut reads = 0;
+        self.lane.0.lock().turn += 1;
         while reads < READS {
             buf.clear();
             match Pin::new(&mut self.io).poll_read(cx, &mut buf)? {
@@ -133,6 +134,7 @@ impl<T: Stream> Driver<T> {
                 }
             }
         }
+        state.count_unread();
         Ok(())
     }
 
@@ -162,7 +164,11 @@ impl<T: Stream> Driver<T> {
                 break;
             }
             std::mem::swap(&mut state.out, &mut self.writing);
-            self.woken.append(&mut state.blocked);
+            if std::mem::take(&mut state.is_full) {
+                let writers = state.streams.values_mut();
+                self.woken
+                    .extend(writers.filter_map(|entry| entry.writer.take()));
+            }
             drop(state);
             self.woken.drain(..).for_each(Waker::wake);
         }
@@ -198,8 +204,8 @@ impl Lane {
         let mut state = self.0.lock();
         state.broken.get_or_insert(why);
         state.out = Vec::new();
-        let mut woken = std::mem::take(&mut state.blocked);
-        woken.extend(state.streams.values_mut().flat_map(Entry::waiting));
+        let waiting = state.streams.values_mut().flat_map(Entry::waiting);
+        let woken: Vec<Waker> = waiting.collect();
         drop(state);
         woken.into_iter().for_each(Waker::wake);
     }
@@ -240,6 +246,10 @@ impl State {
         error: Option<wire::Error>,
         woken: &mut Vec<Waker>,
     ) -> io::Result<()> {
+        if step == Step::Data {
+            self.make_room(bytes.len(), woken);
+        }
+        let turn = self.turn;
         let Some(entry) = self.streams.get_mut(&number) else {
             // It crossed our last frame of that stream.
             if matches!(step, Step::Reset | Step::Taken) && number <= self.last {
@@ -249,18 +259,10 @@ impl State {
         };
         let received = entry.state.on_receive(step).map_err(violation)?;
         match received {
-            Received::Data if self.unread + bytes.len() > UNREAD => {
-                let full = wire::Error::capacity_exhausted("too much waits to be read");
-                woken.extend(entry.waiting());
-                if entry.state.on_send(Step::Reset).is_ok() {
-                    wire::lane::encode_reset(number, Some(&full), &mut self.out);
-                }
-                self.unread -= entry.clear();
-            }
             Received::Data => {
                 entry.reading.on_data(bytes.len()).map_err(violation)?;
                 self.unread += bytes.len();
-                woken.extend(entry.deliver(bytes));
+                woken.extend(entry.deliver(bytes, turn));
             }
             Received::Taken => {
                 entry.sending.on_taken().map_err(violation)?;

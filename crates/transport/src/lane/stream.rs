@@ -85,6 +85,7 @@ impl LaneStream {
             buf.put_slice(taken);
             let taken = taken.len();
             entry.start += taken;
+            entry.turn = state.turn;
             state.unread -= taken;
             if entry.unread() == 0 {
                 // What waits holds no buffer.
@@ -92,7 +93,9 @@ impl LaneStream {
             }
             self.budget.hear(taken);
             let told = entry.reading.on_read(taken);
-            if told > 0 && entry.state.on_send(Step::Taken).is_ok() {
+            let says = told > 0 && entry.state.on_send(Step::Taken).is_ok();
+            state.count_unread();
+            if says {
                 for _ in 0..told {
                     encode_empty(FrameType::Taken, self.number, &mut state.out);
                 }
@@ -132,7 +135,8 @@ impl LaneStream {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         if state.out.len() >= OUT {
-            state.blocked.push(cx.waker().clone());
+            state.is_full = true;
+            remember(&mut entry.writer, cx);
             return Poll::Pending;
         }
         let stays = state.stays || self.stays;
@@ -257,6 +261,7 @@ impl State {
         entry.arrived = true;
         self.unread -= entry.clear();
         wire::lane::encode_reset(number, reason, &mut self.out);
+        self.count_unread();
         self.driver.take()
     }
 
@@ -266,6 +271,7 @@ impl State {
             entry.dropped = true;
             drop(entry.waiting());
             self.unread -= entry.clear();
+            self.count_unread();
         }
         self.forget_if_over(number);
         // A lane that retires ends with its last stream.
@@ -295,7 +301,10 @@ fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
 
 impl Entry {
     /// Takes in what has arrived; the reader to wake.
-    pub(super) fn deliver(&mut self, bytes: &[u8]) -> Option<Waker> {
+    pub(super) fn deliver(&mut self, bytes: &[u8], turn: u64) -> Option<Waker> {
+        if self.unread() == 0 {
+            self.turn = turn;
+        }
         self.inbox.extend_from_slice(bytes);
         self.reader.take()
     }

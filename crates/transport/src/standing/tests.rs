@@ -197,3 +197,68 @@ async fn a_closed_connection_is_not_taken_by_a_task_that_has_used_up_its_turn() 
     })
     .await;
 }
+
+/// A connection that was closed while it waited is noticed by the worker that it was handed to, at
+/// the first look: the runtime there has heard nothing of it yet.
+#[tokio::test]
+async fn a_connection_that_was_closed_on_its_way_to_another_runtime_is_not_alive() {
+    use std::os::fd::AsFd as _;
+    use std::time::Duration;
+
+    use tokio::net::{TcpListener, TcpStream};
+
+    use crate::Socket;
+
+    enum Close {
+        Not,
+        Fin,
+        Rst,
+        /// What a TLS session says before it closes, or any other byte.
+        Alert,
+    }
+    for (close, alive) in [
+        (Close::Not, true),
+        (Close::Fin, false),
+        (Close::Rst, false),
+        (Close::Alert, false),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut far = TcpStream::connect(address).await.unwrap();
+        let (near, peer) = listener.accept().await.unwrap();
+        let watch = near.as_fd().try_clone_to_owned().unwrap();
+        let mut near = Socket::new(near, peer);
+        near.detach().unwrap();
+        let mut far = match close {
+            Close::Not => Some(far),
+            Close::Fin => {
+                drop(far);
+                None
+            }
+            Close::Rst => {
+                socket2::SockRef::from(&far)
+                    .set_linger(Some(Duration::ZERO))
+                    .unwrap();
+                drop(far);
+                None
+            }
+            Close::Alert => {
+                far.write_all(&[21]).await.unwrap();
+                Some(far)
+            }
+        };
+        // Until the system knows of it; no runtime is asked.
+        while !alive {
+            let mut byte = [std::mem::MaybeUninit::uninit()];
+            match socket2::SockRef::from(&watch).peek(&mut byte) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::task::yield_now().await;
+                }
+                _ => break,
+            }
+        }
+        let mut standing = Standing::new(near, Side::Engine);
+        assert_eq!(standing.is_alive(), alive);
+        drop(far.take());
+    }
+}

@@ -69,6 +69,9 @@ impl Args {
                 .map_err(|failure| (format!("engines.{name}"), failure))?;
             engines.insert(Some(name.clone()), config);
         }
+        if let Some(bytes) = plan.max_buffered_bytes {
+            transport::memory::set_limit(bytes);
+        }
         for config in engines.values_mut() {
             config.labels.clone_from(&plan.client_labels);
             if let Some(heartbeat) = plan.heartbeat {

@@ -13,6 +13,9 @@ use crate::{
     properties::{complete, speaks_other},
 };
 
+/// The least of `max_buffered_bytes`: with less a few slow downloads are the limit.
+const LEAST_BUFFERED_BYTES: u32 = 16 * 1024 * 1024;
+
 /// What a file asks for.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -24,6 +27,8 @@ pub(super) struct Plan {
     pub(super) client_labels: BTreeMap<String, String>,
     /// The interval of heartbeats; `None`: the library's.
     pub(super) heartbeat: Option<Duration>,
+    /// Bytes that streams hold for slow readers; `None`: the library's.
+    pub(super) max_buffered_bytes: Option<usize>,
     /// The tunnels by their keys.
     pub(super) tunnels: BTreeMap<String, Wanted>,
 }
@@ -47,6 +52,7 @@ impl Plan {
             engines: BTreeMap::new(),
             client_labels: BTreeMap::new(),
             heartbeat: None,
+            max_buffered_bytes: None,
             tunnels: BTreeMap::new(),
         }
     }
@@ -73,6 +79,13 @@ impl Plan {
             heartbeat(&text)
                 .map_err(|message| wrong.push(ConfigError::new("heartbeat", message)))
                 .ok()
+        });
+        let max_buffered_bytes = file.max_buffered_bytes.and_then(|bytes| {
+            if bytes < LEAST_BUFFERED_BYTES {
+                let message = format!("{bytes} is less than {LEAST_BUFFERED_BYTES}");
+                wrong.push(ConfigError::new("max_buffered_bytes", message));
+            }
+            usize::try_from(bytes).ok()
         });
         if let Err(error) = types::client::check_labels(&file.client_labels) {
             let key = error.field.replacen("labels", "client_labels", 1);
@@ -114,6 +127,7 @@ impl Plan {
                 engines: file.engines,
                 client_labels: file.client_labels,
                 heartbeat,
+                max_buffered_bytes,
                 tunnels,
             })
         } else {

@@ -1,0 +1,115 @@
+//! The stored state: it is saved, also after a failure, and never allows what was revoked.
+
+use std::path::{Path, PathBuf};
+
+use api::link::Item;
+use testing::{FakePlatform, within};
+
+use crate::support::{Following, Told, pace};
+
+/// A file system on which the state cannot be written, until this is dropped.
+struct FullDisk(PathBuf);
+
+impl FullDisk {
+    /// A directory in the place of the file that a save begins with: as root, no permission and
+    /// no quota would stop a test from writing.
+    fn under(folder: &Path) -> Self {
+        let place = folder.join("link/state.new");
+        std::fs::create_dir(&place).unwrap();
+        Self(place)
+    }
+}
+
+impl Drop for FullDisk {
+    fn drop(&mut self) {
+        std::fs::remove_dir(&self.0).unwrap();
+    }
+}
+
+fn has_credential(told: &[Told], wanted: &str) -> bool {
+    let Some(Told::Snapshot(items)) = told.first() else {
+        return false;
+    };
+    let is = |item: &Item| matches!(item, Item::Credential(known) if known.id == wanted);
+    items.iter().any(is)
+}
+
+/// The items that a restart without the platform begins with.
+async fn restarted(platform: &FakePlatform, folder: &Path) -> Vec<Told> {
+    platform.set_away(true);
+    let link = Following::start(platform, folder, pace());
+    let told = link.ear.told.borrow().clone();
+    link.stop().await;
+    platform.set_away(false);
+    told
+}
+
+async fn becomes_saved(link: &Following, saved: bool) {
+    within("a save", link.status.becomes_saved(saved)).await;
+}
+
+#[tokio::test]
+async fn a_revocation_that_cannot_be_saved_deletes_the_stored_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let (credential, _) = platform.add_pat("usr_1");
+    let link = Following::start(&platform, folder.path(), pace());
+    link.informed(&platform).await;
+    link.stop().await;
+    assert!(has_credential(
+        &restarted(&platform, folder.path()).await,
+        &credential
+    ));
+
+    let link = Following::start(&platform, folder.path(), pace());
+    link.informed(&platform).await;
+    let full = FullDisk::under(folder.path());
+    platform.revoke(&credential);
+    becomes_saved(&link, false).await;
+    // As a crash would leave it: a link that stops saves once more.
+    assert!(!folder.path().join("link/state").exists());
+    link.stop().await;
+    let told = restarted(&platform, folder.path()).await;
+    assert_eq!(told, [], "nothing is served before the platform answers");
+    drop(full);
+}
+
+#[tokio::test]
+async fn a_save_that_failed_is_retried_without_a_further_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let (credential, _) = platform.add_pat("usr_1");
+    let link = Following::start(&platform, folder.path(), pace());
+    link.informed(&platform).await;
+    let full = FullDisk::under(folder.path());
+    platform.revoke(&credential);
+    platform.add_project("aaaaaaaa");
+    becomes_saved(&link, false).await;
+    drop(full);
+    becomes_saved(&link, true).await;
+    link.stop().await;
+    let told = restarted(&platform, folder.path()).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(!has_credential(&told, &credential));
+}
+
+/// What is only added costs nobody the state that a restart needs.
+#[tokio::test]
+async fn an_addition_that_cannot_be_saved_keeps_the_stored_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let platform = FakePlatform::start().await;
+    let (credential, _) = platform.add_pat("usr_1");
+    let link = Following::start(&platform, folder.path(), pace());
+    link.informed(&platform).await;
+    link.stop().await;
+
+    let link = Following::start(&platform, folder.path(), pace());
+    link.informed(&platform).await;
+    let full = FullDisk::under(folder.path());
+    platform.add_project("aaaaaaaa");
+    becomes_saved(&link, false).await;
+    link.stop().await;
+    drop(full);
+    let told = restarted(&platform, folder.path()).await;
+    assert!(has_credential(&told, &credential));
+}
