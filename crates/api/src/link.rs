@@ -248,6 +248,9 @@ pub struct Credential {
     pub id: String,
     /// Whose it is.
     pub user_id: String,
+    /// The credential at the beginning of the chain of those that issued it; absent: itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
     /// The one workspace that it is for; absent: wherever its user may go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<String>,

@@ -5,6 +5,7 @@ mod tests;
 
 use types::boundary::Boundary;
 use types::permission::{Permission, Permissions};
+use types::root::Root;
 
 use crate::claims::Claims;
 use crate::jws::Compact;
@@ -33,6 +34,9 @@ pub struct Verified {
     /// The stored credential behind it: `token_endpoint`, or `sourceCredentialId` of a delegated
     /// token.
     pub credential_id: Option<String>,
+    /// What stands at the beginning of the chain that the token comes from. Never from claims: here
+    /// it is the token itself, and whoever knows the stored credentials replaces it.
+    pub root: Root,
     /// `jti`, where it has one: its name in lists of what was revoked.
     pub id: Option<String>,
     /// SHA-256 of the token's text: its name in caches and revocation lists.
@@ -84,6 +88,7 @@ pub fn verify(token: &str, keys: &Keyring, now: i64) -> Result<Verified, Refused
     if is_ahead(claims.not_before) || is_ahead(claims.issued_at) {
         return Err(Refused::NotYetValid);
     }
+    let digest = digest(token);
     Ok(Verified {
         kind: claims.kind,
         identity: claims.identity,
@@ -95,7 +100,8 @@ pub fn verify(token: &str, keys: &Keyring, now: i64) -> Result<Verified, Refused
         issued_at: claims.issued_at,
         credential_id: claims.credential_id,
         id: claims.id,
-        digest: digest(token),
+        root: Root::Token(digest),
+        digest,
     })
 }
 

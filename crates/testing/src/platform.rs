@@ -295,6 +295,7 @@ impl FakePlatform {
         let mut credential = Credential {
             id: format!("crd_{number}"),
             user_id: user.to_owned(),
+            root: None,
             workspace_id: None,
             proof,
             permissions: None,

@@ -6,8 +6,13 @@
 //!
 //! - **One types.** Whoever opened the session has control at first. Somebody else gets it when the
 //!   one who has it, or an owner, grants a request; it goes back when it is revoked, runs out, or
-//!   its holder goes. Who opened the session and comes back over another stream is who opened it. What others type does not pass: it is dropped without a word, because who has
-//!   just lost control cannot know yet.
+//!   its holder goes. Who opened the session and comes back with a browser session is who opened it.
+//!   What others type does not pass: it is dropped without a word, because who has just lost control
+//!   cannot know yet.
+//! - **No token is enough to take control.** A token shows whose it is, and not that a person is
+//!   there: a program may have the person's own. Only a stream that is there, or a browser session of
+//!   the person, gets control without being given it, sends others away, and answers for its party.
+//!   Whoever was let in by credentials of one chain ([`Root`](types::root::Root)) is one party.
 //! - **Each key has an owner.** Every input that passes is recorded with its participant.
 //! - **Nobody is slowed by who watches.** A viewer's queue is bounded; one who falls behind loses
 //!   what waits and gets the screen as it is when ready again. Only who has control sets the pace.
@@ -48,8 +53,13 @@ pub const MAX_REQUEST_TTL: Duration = Duration::from_hours(1);
 /// How long a session goes on while nobody has control, so that who opened it can come back.
 pub const ABANDONED: Duration = Duration::from_mins(1);
 
-/// How long the server has to end a session that was terminated.
-pub const TERMINATE_GRACE: Duration = Duration::from_secs(10);
+/// How long a command has between the signals that ask it to end and the one that does not ask: it is
+/// gone within the five seconds of [`STOP_GRACE`](crate::session::STOP_GRACE), the way to the server
+/// included.
+pub const TERMINATE_GRACE: Duration = Duration::from_secs(4);
+
+/// How long the server has to tell of that, before it is hung up to.
+pub const KILL_GRACE: Duration = Duration::from_secs(1);
 
 /// How long the server has to say that the command runs: as long as accounts of a directory take.
 pub const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
@@ -77,6 +87,8 @@ pub const VIEWER_MESSAGES: usize = 4096;
 pub enum Command {
     /// Tell the server.
     ToServer(Kind),
+    /// What was typed and waits for the server is not for it any more.
+    DropInput,
     /// Hang up to the server: then its command ends.
     HangUpServer,
     /// There is something in the queue of this participant ([`Session::take`]).
@@ -165,6 +177,14 @@ pub enum Refused {
     /// Neither the one who has control nor an owner.
     #[error("only the controller or an owner may do this")]
     NotAllowed,
+    /// Who answers is who asks.
+    #[error(
+        "a request is not granted with the credential that made it, nor with one of the same chain"
+    )]
+    OwnRequest,
+    /// What a token alone does not do.
+    #[error("this needs the stream of the participant itself, or a browser session of the person")]
+    NeedsPerson,
     /// A limit.
     #[error("there are too many")]
     TooMany,

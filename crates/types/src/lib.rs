@@ -22,6 +22,7 @@ pub mod pattern;
 pub mod permission;
 pub mod problem;
 pub mod query_credential;
+pub mod root;
 mod timestamp;
 pub mod tunnel;
 pub mod webtty;

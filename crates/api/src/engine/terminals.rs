@@ -140,7 +140,9 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
             )
             .response("409", Ref::from_response_name("Conflict")),
         (Method::Post, shapes::PARTICIPANT) => builder
-            .summary(Some("Leave a session, or have somebody leave as its owner"))
+            .summary(Some(
+                "Leave a session; with a browser session also have somebody leave, as its owner",
+            ))
             .request_body(Some(body("WebttyDetach", false)))
             .response("204", ResponseBuilder::new().description("They are gone."))
             .response("409", Ref::from_response_name("Conflict")),

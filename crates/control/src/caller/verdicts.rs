@@ -100,6 +100,7 @@ mod tests {
             issued_at: None,
             credential_id: None,
             id: None,
+            root: types::root::Root::Token(digest(number)),
             digest: digest(number),
         };
         Verdict {

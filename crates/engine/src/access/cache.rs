@@ -89,6 +89,7 @@ mod tests {
             issued_at: None,
             credential_id: None,
             id: None,
+            root: types::root::Root::Token([0; 32]),
             digest: [0; 32],
         };
         Entry {

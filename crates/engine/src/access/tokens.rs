@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use types::id::SessionId;
+use types::root::Root;
 
 use super::cache::{Cache, Entry};
 use super::changes::{Concern, Concerns, Waiting};
@@ -249,7 +250,8 @@ impl Tokens {
                     if !verified.lives_at_most(MAX_AUTH_SECONDS) {
                         return Err(Unverified::Unbacked("a session's token lives an hour"));
                     }
-                    return Ok((verified, None));
+                    let root = Root::Session(source.into());
+                    return Ok((Verified { root, ..verified }, None));
                 }
                 in_force(directory.credential(source), "its credential is not there")?
             }

@@ -7,6 +7,7 @@ use credentials::{Keyring, Verified};
 use serde_json::json;
 use types::boundary::Boundary;
 use types::permission::{Permission, Permissions};
+use types::root::Root;
 
 use super::authority::Authority;
 use crate::access::Digest;
@@ -19,6 +20,8 @@ pub struct Credential {
     pub id: Arc<str>,
     /// Whose it is.
     pub user_id: Arc<str>,
+    /// The beginning of the chain of credentials that issued it.
+    pub root: Root,
     /// How it is known.
     pub proof: Proof,
     /// `None`: not narrowed.
@@ -90,6 +93,7 @@ impl Credential {
         Self {
             id: told.id.as_str().into(),
             user_id: told.user_id.as_str().into(),
+            root: Root::Credential(told.root.as_deref().unwrap_or(&told.id).into()),
             proof: Proof::compile(&told.proof),
             permissions,
             boundary,
@@ -103,7 +107,8 @@ impl Credential {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// What a token and the credential behind it allow together: never more than either.
+    /// What a token and the credential behind it allow together: never more than either. The
+    /// credential says whose it is and where its chain begins.
     pub fn narrow(&self, token: Verified) -> Verified {
         let permissions = match (token.permissions, self.permissions) {
             (Some(token), Some(own)) => Some(token.intersection(own)),
@@ -111,6 +116,7 @@ impl Credential {
         };
         Verified {
             user_id: Some(self.user_id.to_string()),
+            root: self.root.clone(),
             permissions,
             boundary: token.boundary.and(&self.boundary),
             expires_at: [token.expires_at, self.expires_at]

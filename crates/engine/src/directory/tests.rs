@@ -27,6 +27,7 @@ fn pat(id: &str, byte: u8) -> Credential {
     Credential {
         id: id.to_owned(),
         user_id: "usr_1".to_owned(),
+        root: None,
         workspace_id: None,
         proof: CredentialProof::Pat {
             sha256: format!("{byte:02x}").repeat(32),

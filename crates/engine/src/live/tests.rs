@@ -86,6 +86,7 @@ fn token(resources: Option<&Value>) -> Arc<Verified> {
         issued_at: None,
         credential_id: None,
         id: None,
+        root: types::root::Root::Token([0; 32]),
         digest: [0; 32],
     })
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tty::managed::{self, Command, ControlRequest, Event, Person};
-use tty::message::{Attach, Kind};
+use tty::message::{Attach, Kind, Stream};
 use tty::recording::{Entry, MAX_PAYLOAD};
 use types::id::{ControlRequestId, ParticipantId, WebttySessionId};
 use types::tunnel::Tunnel;
@@ -69,7 +69,8 @@ struct State {
     seats: HashMap<ParticipantId, Arc<Seat>>,
     /// What ends the streams of those who were let in, until these are there.
     lifetimes: HashMap<ParticipantId, Box<Lifetime>>,
-    asked: HashMap<ControlRequestId, Asked>,
+    /// What those who asked for control sent along.
+    asked: HashMap<ControlRequestId, Map<String, Value>>,
     to_server: VecDeque<Kind>,
     to_server_bytes: usize,
     command: Option<String>,
@@ -88,16 +89,6 @@ pub(crate) struct Seat {
     pub(super) wake: Notify,
     /// Cancelled when they are to be hung up to.
     pub(super) over: CancellationToken,
-}
-
-/// What a token is of, so that two tokens of one credential are told from those of two.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Credential(pub(crate) String);
-
-/// With what somebody asked for control, and what they sent along.
-struct Asked {
-    by: Credential,
-    metadata: Option<Map<String, Value>>,
 }
 
 impl Running {
@@ -230,18 +221,18 @@ impl Running {
         Ok((seat, lifetime))
     }
 
-    /// Somebody asks for control with this credential.
+    /// Somebody asks for control.
     pub(crate) fn request_control(
         &self,
         id: ControlRequestId,
         requester: ParticipantId,
         ask: managed::Ask,
-        (by, metadata): (Credential, Option<Map<String, Value>>),
+        metadata: Option<Map<String, Value>>,
     ) -> Result<shapes::ControlRequest, managed::Refused> {
         let now = self.clock.now();
         let mut state = self.state.lock();
         // Before the event that shows it.
-        state.asked.insert(id, Asked { by, metadata });
+        state.asked.extend(metadata.map(|metadata| (id, metadata)));
         let asked = state.session.request_control(id, requester, ask, now);
         let asked = asked.map(drop);
         if asked.is_err() {
@@ -252,15 +243,6 @@ impl Running {
         self.carry_out(&mut state, now);
         asked?;
         state.shown_request(id).ok_or(managed::Refused::NotFound)
-    }
-
-    /// Whether this request was made with this credential.
-    pub(crate) fn was_asked_with(&self, id: &ControlRequestId, credential: &Credential) -> bool {
-        let state = self.state.lock();
-        state
-            .asked
-            .get(id)
-            .is_some_and(|asked| asked.by == *credential)
     }
 
     /// One request.
@@ -403,6 +385,12 @@ impl Running {
                     state.to_server.push_back(kind);
                     self.for_server.notify_one();
                 }
+                Command::DropInput => {
+                    state.to_server.retain(|kind| !is_input(kind));
+                    state.to_server_bytes = state.to_server.iter().map(size_of).sum();
+                    // Who waited for the room of what was forgotten waits no more.
+                    self.release(state);
+                }
                 Command::HangUpServer => self.server_over.cancel(),
                 Command::Wake(id) => {
                     if let Some(seat) = state.seats.get(&id) {
@@ -483,8 +471,7 @@ impl State {
     }
 
     fn show_request(&self, request: &ControlRequest) -> shapes::ControlRequest {
-        let asked = self.asked.get(&request.id);
-        let metadata = asked.and_then(|asked| asked.metadata.clone());
+        let metadata = self.asked.get(&request.id).cloned();
         shown::request(&self.session, request, metadata)
     }
 }
@@ -521,6 +508,10 @@ fn pieces(mut entry: Entry) -> impl Iterator<Item = Entry> {
         }
         Some(entry.clone())
     })
+}
+
+fn is_input(kind: &Kind) -> bool {
+    matches!(kind, Kind::Data(data) if data.r#type() == Stream::Stdin)
 }
 
 fn size_of(kind: &Kind) -> usize {

@@ -78,6 +78,7 @@ impl Opener {
         Self {
             person: Person {
                 user_id,
+                root: proof.map(Proof::root),
                 name: name.unwrap_or_default(),
                 device_id: None,
                 browser_id: None,

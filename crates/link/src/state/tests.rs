@@ -33,6 +33,7 @@ fn credential(id: &str, byte: u8) -> Item {
     Item::Credential(Box::new(Credential {
         id: id.to_owned(),
         user_id: "usr_1".to_owned(),
+        root: None,
         workspace_id: None,
         proof: CredentialProof::Pat {
             sha256: format!("{byte:02x}").repeat(32),

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use types::id::{ControlRequestId, ParticipantId};
+use types::root::Root;
 use types::webtty::{ControlAction, ControlStatus, RecordType, SessionStatus};
 
-use super::participant::{notice, of_kind};
+use super::participant::{Person, notice, of_kind};
 use super::session::Session;
 use super::{Event, MAX_PENDING, MAX_REQUEST_TTL, REQUEST_TTL, Refused, after};
 use crate::message::{Notice, NoticeKind, limits};
@@ -44,6 +45,8 @@ pub struct ControlRequest {
     pub approver: Option<ParticipantId>,
     /// The account of who answered.
     pub approver_user_id: Option<String>,
+    /// What the answer came with.
+    pub(super) approver_root: Option<Root>,
     /// What became of it.
     pub status: ControlStatus,
     /// Why they ask.
@@ -63,13 +66,26 @@ pub struct ControlRequest {
 /// Who answers.
 #[derive(Clone, Debug)]
 pub enum Approver {
-    /// Somebody who takes part: they need to have control, or to have given it.
+    /// Somebody who takes part, on their own stream: they need to have control, or to have given it.
     Participant(ParticipantId),
-    /// Somebody who may by permission, which was judged before.
-    Owner {
-        /// Their account.
-        user_id: Option<String>,
+    /// The same, by a call of the API.
+    Caller {
+        /// For whom they answer, which was judged before.
+        participant: ParticipantId,
+        /// What they came with.
+        caller: Person,
     },
+    /// Somebody who may by permission, which was judged before, by a call of the API.
+    Owner(Person),
+}
+
+/// An answer to a request, by whom and how.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    participant: Option<ParticipantId>,
+    by: Person,
+    /// By a call of the API, which shows a token and no stream.
+    is_call: bool,
 }
 
 /// Who has control.
@@ -136,6 +152,7 @@ impl Session {
                 requester_user_id: person.user_id.clone(),
                 approver: None,
                 approver_user_id: None,
+                approver_root: None,
                 status: ControlStatus::Pending,
                 reason: ask.reason.clone(),
                 limit: ask.limit,
@@ -153,7 +170,7 @@ impl Session {
         );
         if self.controller.is_none() && self.opened_by(requester) {
             // Nobody else is there to ask, and it is theirs.
-            self.give(id, None, None, now);
+            self.give(id, None, now);
         } else if let Some(controller) = self.controller_id() {
             self.tell(
                 controller,
@@ -189,9 +206,16 @@ impl Session {
             return Err(Refused::Expired);
         }
         let (requester, approver) = (request.requester, request.approver);
-        let (participant, user) = match by {
-            Approver::Owner { user_id } => (None, user_id.clone()),
-            Approver::Participant(given) => {
+        let answer = match by {
+            Approver::Owner(person) => Answer {
+                participant: None,
+                by: person.clone(),
+                is_call: true,
+            },
+            Approver::Participant(given)
+            | Approver::Caller {
+                participant: given, ..
+            } => {
                 let person = self.participants.get(given).ok_or(Refused::NotFound)?;
                 if !person.is_connected() {
                     return Err(Refused::NotConnected);
@@ -205,7 +229,15 @@ impl Session {
                 if !allowed {
                     return Err(Refused::NotAllowed);
                 }
-                (Some(*given), person.person.user_id.clone())
+                let (by, is_call) = match by {
+                    Approver::Caller { caller, .. } => (caller, true),
+                    _ => (&person.person, false),
+                };
+                Answer {
+                    participant: Some(*given),
+                    by: by.clone(),
+                    is_call,
+                }
             }
         };
         let status = self.requests.get(&id).map(|request| request.status);
@@ -215,19 +247,21 @@ impl Session {
                     return Err(Refused::NotPending);
                 }
                 self.check_control(requester)?;
-                self.give(id, participant, user, now);
+                self.check_grant(requester, &answer)?;
+                self.give(id, Some(answer), now);
             }
             ControlAction::Refuse => {
                 if status != Some(ControlStatus::Pending) {
                     return Err(Refused::NotPending);
                 }
-                self.answer(id, ControlStatus::Refused, participant, user, now);
+                self.answer(id, ControlStatus::Refused, Some(answer), now);
             }
             ControlAction::Revoke => {
                 let holds = self.controller.as_ref().and_then(|c| c.request) == Some(id);
                 if !holds {
                     return Err(Refused::NotGranted);
                 }
+                self.check_revocation(id, &answer)?;
                 self.take_back(now);
             }
         }
@@ -243,7 +277,7 @@ impl Session {
             .map(|request| request.id)
             .collect();
         for id in late {
-            self.answer(id, ControlStatus::Expired, None, None, now);
+            self.answer(id, ControlStatus::Expired, None, now);
         }
         let over = self
             .controller
@@ -260,7 +294,7 @@ impl Session {
             return;
         };
         if let Some(request) = controller.request {
-            self.answer(request, ControlStatus::Revoked, None, None, now);
+            self.answer(request, ControlStatus::Revoked, None, now);
         }
         let initiator = self.initiator;
         let back = controller.participant != initiator && self.is_connected(initiator);
@@ -286,26 +320,20 @@ impl Session {
     }
 
     /// Control goes to who asked; whoever had it loses it in the same step.
-    fn give(
-        &mut self,
-        id: ControlRequestId,
-        approver: Option<ParticipantId>,
-        approver_user: Option<String>,
-        now: Timestamp,
-    ) {
+    fn give(&mut self, id: ControlRequestId, answer: Option<Answer>, now: Timestamp) {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
         let (participant, limit) = (request.requester, request.limit);
         if let Some(before) = self.controller.take() {
             if let Some(request) = before.request {
-                self.answer(request, ControlStatus::Revoked, None, None, now);
+                self.answer(request, ControlStatus::Revoked, None, now);
             } else {
                 let told = of_kind(NoticeKind::Revoked);
                 self.tell(before.participant, notice(told));
             }
         }
-        self.answer(id, ControlStatus::Granted, approver, approver_user, now);
+        self.answer(id, ControlStatus::Granted, answer, now);
         self.set_controller(
             Some(Controller {
                 participant,
@@ -321,8 +349,7 @@ impl Session {
         &mut self,
         id: ControlRequestId,
         status: ControlStatus,
-        approver: Option<ParticipantId>,
-        approver_user: Option<String>,
+        answer: Option<Answer>,
         now: Timestamp,
     ) {
         let Some(request) = self.requests.get_mut(&id) else {
@@ -331,9 +358,10 @@ impl Session {
         request.status = status;
         request.updated_at = now;
         request.resolved_at = Some(now);
-        if approver.is_some() || approver_user.is_some() {
-            request.approver = approver;
-            request.approver_user_id = approver_user;
+        if let Some(answer) = answer {
+            request.approver = answer.participant;
+            request.approver_user_id = answer.by.user_id;
+            request.approver_root = answer.by.root;
         }
         let requester = request.requester;
         let kind = match status {
@@ -369,6 +397,35 @@ impl Session {
             () if !found.is_connected() => Err(Refused::NotConnected),
             () => Ok(()),
         }
+    }
+
+    /// A party does not grant its own requests: not by a call, and not on the stream of control that
+    /// it has borrowed, which would outlast its limit. The stream that opened the session may, to
+    /// programs that have the person's own token.
+    fn check_grant(&self, requester: ParticipantId, answer: &Answer) -> Result<(), Refused> {
+        let owns = !answer.is_call && answer.participant == Some(self.initiator);
+        if !owns && answer.by.is_party(&self.person(requester)) {
+            return Err(Refused::OwnRequest);
+        }
+        Ok(())
+    }
+
+    /// A call with a token takes control back to the caller's own party only where that party had
+    /// given it, or gives it up: else a program would take it from the person who has it.
+    fn check_revocation(&self, id: ControlRequestId, answer: &Answer) -> Result<(), Refused> {
+        let request = self.requests.get(&id).ok_or(Refused::NotFound)?;
+        let initiator = self.person(self.initiator);
+        let gains = answer.is_call
+            && !answer.by.has_session()
+            && answer.by.is_party(&initiator)
+            && self.is_connected(self.initiator);
+        let gave =
+            request.approver == Some(self.initiator) || request.approver_root == initiator.root;
+        let gives_up = answer.by.is_party(&self.person(request.requester));
+        if gains && !gave && !gives_up {
+            return Err(Refused::NeedsPerson);
+        }
+        Ok(())
     }
 
     /// The oldest that were answered give way; they are in the recording.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use types::id::ParticipantId;
 use types::webtty::{RecordType, SessionStatus};
 
+use super::Command;
 use super::session::Session;
 use crate::message::{Kind, TerminationReason};
 
@@ -45,6 +46,12 @@ impl Ending {
         }
     }
 
+    /// Whether nobody is shown anything from then on: it was taken back, or is not to be seen where it
+    /// is not recorded. The others end as the command wants to.
+    pub fn silences(self) -> bool {
+        matches!(self, Self::Terminated | Self::Revoked | Self::Recording)
+    }
+
     /// The same in a close.
     pub fn reason(self) -> TerminationReason {
         match self {
@@ -63,6 +70,14 @@ impl Session {
             return;
         }
         self.ending.get_or_insert(why);
+        if why.silences() {
+            for participant in self.participants.values_mut() {
+                if let Some(viewer) = &mut participant.viewer {
+                    viewer.forget_output();
+                }
+            }
+            self.commands.push_back(Command::DropInput);
+        }
         self.record(RecordType::Control, by, why.as_str());
         self.begin_by = None;
         self.end_soon(now);

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use subtle::ConstantTimeEq as _;
 use types::id::ParticipantId;
+use types::root::Root;
 
 use super::{VIEWER_MESSAGES, VIEWER_QUEUE};
 use crate::message::{Heartbeat, Kind, Notice, NoticeKind, Stream};
@@ -21,12 +22,32 @@ pub const GRANT_LEN: usize = 32;
 pub struct Person {
     /// Their account.
     pub user_id: Option<String>,
+    /// The beginning of the chain of credentials that let them in; absent where nothing is known of
+    /// it, which is nobody's.
+    pub root: Option<Root>,
     /// What others are shown, at most 256 bytes.
     pub name: String,
     /// Their device.
     pub device_id: Option<String>,
     /// Their browser.
     pub browser_id: Option<String>,
+}
+
+impl Person {
+    /// Whether both were let in by credentials of one chain.
+    pub fn is_party(&self, other: &Self) -> bool {
+        self.root.is_some() && self.root == other.root
+    }
+
+    /// Whether both are of one account.
+    pub fn is_account(&self, other: &Self) -> bool {
+        self.user_id.is_some() && self.user_id == other.user_id
+    }
+
+    /// Whether a browser session of the person let them in.
+    pub fn has_session(&self) -> bool {
+        self.root.as_ref().is_some_and(Root::is_session)
+    }
 }
 
 /// Somebody who will attach.
@@ -136,12 +157,18 @@ impl Viewer {
             return;
         }
         if self.is_full() && !paces {
-            self.queue.retain(|kind| !is_output(kind));
-            self.bytes = self.queue.iter().map(size_of).sum();
+            self.forget_output();
             self.behind = true;
             return;
         }
         self.push(kind.clone());
+    }
+
+    /// What the command wrote and was not taken is not for this one any more; the rest is.
+    pub(super) fn forget_output(&mut self) {
+        self.behind = false;
+        self.queue.retain(|kind| !is_output(kind));
+        self.bytes = self.queue.iter().map(size_of).sum();
     }
 
     /// Adds what is not output; there is little of it. Without room the oldest notice gives way, and

@@ -233,10 +233,11 @@ impl Session {
         if let Some(decision) = &heartbeat.decision
             && let Ok(request) = decision.request_id.parse::<ControlRequestId>()
         {
-            let action = if decision.grant {
-                ControlAction::Grant
-            } else {
-                ControlAction::Refuse
+            let holds = self.controller.as_ref().and_then(|c| c.request) == Some(request);
+            let action = match (decision.grant, holds) {
+                (true, _) => ControlAction::Grant,
+                (false, false) => ControlAction::Refuse,
+                (false, true) => ControlAction::Revoke,
             };
             let answered = self.resolve(request, &Approver::Participant(from), action, now);
             if let Err(refused) = answered.map(drop) {
@@ -272,10 +273,17 @@ impl Session {
             self.commands
                 .push_back(Command::Record(Entry::output(stream, bytes)));
         }
+        if self.ending.is_some_and(Ending::silences) {
+            return;
+        }
         let kind = Kind::Data(data.clone());
         let pace = self.pace();
         let mut lost = Vec::new();
         for (id, participant) in &mut self.participants {
+            // Who has gone may still be being told so.
+            if participant.detached_at.is_some() {
+                continue;
+            }
             let Some(viewer) = participant.viewer.as_mut() else {
                 continue;
             };

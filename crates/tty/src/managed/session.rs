@@ -9,8 +9,8 @@ use types::webtty::{ControlStatus, RecordType, SessionStatus};
 use super::control::{ControlRequest, Controller};
 use super::participant::{Grant, NewParticipant, Participant, Person, Viewer, notice, of_kind};
 use super::{
-    ABANDONED, Command, Ending, Event, GRANT_TTL, MAX_LISTED, MAX_PARTICIPANTS, Refused,
-    TERMINATE_GRACE, after,
+    ABANDONED, Command, Ending, Event, GRANT_TTL, KILL_GRACE, MAX_LISTED, MAX_PARTICIPANTS,
+    Refused, TERMINATE_GRACE, after,
 };
 use crate::message::{Attach, AttachRole, Heartbeat, Kind, Notice, NoticeKind, Signal};
 use crate::recording::Entry;
@@ -41,6 +41,8 @@ pub struct Session {
     pub(super) heartbeat_at: Timestamp,
     pub(super) abandoned_at: Option<Timestamp>,
     pub(super) terminate_at: Option<Timestamp>,
+    /// The command was sent the signal that does not ask.
+    pub(super) killed: bool,
     /// Until when the client says what it wants, and then the server whether it runs.
     pub(super) begin_by: Option<Timestamp>,
     pub(super) ending: Option<Ending>,
@@ -97,6 +99,7 @@ impl Session {
             heartbeat_at: after(now, HEARTBEAT),
             abandoned_at: None,
             terminate_at: None,
+            killed: false,
             begin_by: Some(after(now, OPEN_DEADLINE)),
             ending: None,
             commands: VecDeque::new(),
@@ -279,6 +282,35 @@ impl Session {
         Ok(id)
     }
 
+    /// A call of the API has a participant go: its own person's with a browser session, or an
+    /// owner's with one (`owns`, which was judged before), who is told. With a token alone a party has
+    /// only its own go, who neither opened the session nor have control: a program may have the
+    /// person's own token.
+    ///
+    /// # Errors
+    /// [`Refused::NotFound`] for who is not there; [`Refused::NeedsPerson`],
+    /// [`Refused::NotAllowed`].
+    pub fn dismiss(
+        &mut self,
+        id: ParticipantId,
+        caller: &Person,
+        owns: bool,
+        now: Timestamp,
+    ) -> Result<(), Refused> {
+        let there = self.participants.get(&id).ok_or(Refused::NotFound)?;
+        let theirs = there.person.is_account(caller);
+        let counts = id == self.initiator || self.controller_id() == Some(id);
+        if caller.has_session() && theirs || there.person.is_party(caller) && !counts {
+            self.detach(id, now)
+        } else if !theirs && !owns {
+            Err(Refused::NotAllowed)
+        } else if caller.has_session() {
+            self.kick(id, now)
+        } else {
+            Err(Refused::NeedsPerson)
+        }
+    }
+
     /// A participant goes, by their own word or by an owner's.
     ///
     /// # Errors
@@ -297,6 +329,13 @@ impl Session {
     /// # Errors
     /// [`Refused::NotFound`] for who is not there.
     pub fn kick(&mut self, id: ParticipantId, now: Timestamp) -> Result<(), Refused> {
+        if let Some(viewer) = self
+            .participants
+            .get_mut(&id)
+            .and_then(|p| p.viewer.as_mut())
+        {
+            viewer.forget_output();
+        }
         self.tell(id, notice(of_kind(NoticeKind::Kicked)));
         self.detach(id, now)
     }
@@ -361,9 +400,16 @@ impl Session {
             self.abandoned_at = None;
             self.stop(Ending::Abandoned, None, now);
         }
-        if self.terminate_at.is_some_and(|at| at <= now) {
-            self.terminate_at = None;
-            self.commands.push_back(Command::HangUpServer);
+        if let Some(at) = self.terminate_at.filter(|at| *at <= now) {
+            // A shell that somebody talks to ignores the first signal.
+            self.terminate_at = (!self.killed).then(|| after(at, KILL_GRACE));
+            if !std::mem::replace(&mut self.killed, true) {
+                self.signal(Signal::Kill);
+            }
+            if self.terminate_at.is_none_or(|at| at <= now) {
+                self.terminate_at = None;
+                self.commands.push_back(Command::HangUpServer);
+            }
         }
         if self.heartbeat_at <= now {
             self.heartbeat_at = after(now, HEARTBEAT);
@@ -392,7 +438,7 @@ impl Session {
             .map(|request| request.id)
             .collect();
         for request in waiting {
-            self.answer(request, ControlStatus::Expired, None, None, now);
+            self.answer(request, ControlStatus::Expired, None, now);
         }
         if connected {
             self.commands.push_back(Command::HangUp(id));
@@ -422,6 +468,10 @@ impl Session {
         }
         if self.status == SessionStatus::Active {
             self.signal(Signal::Terminate);
+            if self.terminal {
+                // What talks to a person in a terminal ignores the other one.
+                self.signal(Signal::Hangup);
+            }
             self.terminate_at = Some(after(now, TERMINATE_GRACE));
         } else {
             self.commands.push_back(Command::HangUpServer);
@@ -455,7 +505,7 @@ impl Session {
                 ControlStatus::Granted => ControlStatus::Revoked,
                 _ => ControlStatus::Expired,
             };
-            self.answer(id, status, None, None, now);
+            self.answer(id, status, None, now);
         }
         let present = self.participants.values();
         let present = present.filter(|p| p.detached_at.is_none());
@@ -495,10 +545,12 @@ impl Session {
         participant.is_some_and(Participant::is_connected)
     }
 
-    /// Whether this participant is who opened the session, over whichever stream.
+    /// Whether this participant is who opened the session: over the stream that did, or with a browser
+    /// session of the person. A token alone shows an account, and not who of it is there.
     pub(super) fn opened_by(&self, id: ParticipantId) -> bool {
-        let owner = self.person(self.initiator).user_id;
-        id == self.initiator || (owner.is_some() && self.person(id).user_id == owner)
+        let person = self.person(id);
+        id == self.initiator
+            || person.has_session() && person.is_account(&self.person(self.initiator))
     }
 
     pub(super) fn person(&self, id: ParticipantId) -> Person {

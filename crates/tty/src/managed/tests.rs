@@ -6,6 +6,7 @@ mod ending;
 use bytes::Bytes;
 use jiff::SignedDuration;
 use types::id::WebttySessionId;
+use types::root::Root;
 use types::webtty::{ControlAction, ControlStatus, RecordType, SessionStatus};
 
 use super::*;
@@ -35,15 +36,28 @@ fn who(n: u8) -> Person {
     Person {
         user_id: Some(format!("user-{n}")),
         name: format!("Person {n}"),
+        root: Some(Root::Session(format!("ses_{n}").into())),
         ..Person::default()
     }
 }
 
+/// A program with a token of this person.
+fn program(n: u8, credential: &str) -> Person {
+    Person {
+        root: Some(Root::Credential(credential.into())),
+        ..who(n)
+    }
+}
+
 fn opening() -> Session {
+    begun(who(0))
+}
+
+fn begun(by: Person) -> Session {
     let new = NewSession {
         id: session_id(),
         initiator: person(0),
-        person: who(0),
+        person: by,
         sealed: false,
     };
     Session::new(new, at(0))
@@ -69,7 +83,12 @@ fn open(tty: bool) -> Kind {
 }
 
 fn active() -> Session {
-    let mut session = opening();
+    active_of(who(0))
+}
+
+/// A session that runs, which this person or program opened.
+fn active_of(by: Person) -> Session {
+    let mut session = begun(by);
     session.on_message(person(0), open(true), at(0));
     session.on_server(Kind::Ack(Ack::default()), at(0));
     drain(&mut session);
@@ -78,9 +97,13 @@ fn active() -> Session {
 
 /// Attaches and connects a person with the grant `[n; 32]`.
 fn join(session: &mut Session, n: u8, now: Timestamp) {
+    join_as(session, n, who(n), now);
+}
+
+fn join_as(session: &mut Session, n: u8, as_: Person, now: Timestamp) {
     let new = NewParticipant {
         id: person(n),
-        person: who(n),
+        person: as_,
         grant: [n; GRANT_LEN],
         may_control: true,
     };
@@ -163,7 +186,13 @@ fn resolve(
         .map(|request| request.status)
 }
 
-const OWNER: Approver = Approver::Owner { user_id: None };
+const OWNER: Approver = Approver::Owner(Person {
+    user_id: None,
+    root: None,
+    name: String::new(),
+    device_id: None,
+    browser_id: None,
+});
 
 #[test]
 fn the_server_gets_the_open_without_what_is_between_two_ends_alone() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use credentials::Verified;
 use types::path::NormalPath;
 use types::problem::Problem;
+use types::root::Root;
 
 use super::super::tenancy::Tenancy;
 use super::super::tokens::Tokens;
@@ -91,6 +92,21 @@ impl Proof {
             }
             Self::Session(_) => None,
             Self::Certificate { credential, .. } => Some(&credential.id),
+        }
+    }
+
+    /// The beginning of the chain of credentials that it comes from.
+    pub fn root(&self) -> Root {
+        match self {
+            Self::Token { token, .. } => token.root.clone(),
+            Self::Session(session) => {
+                // A session at a tunnel has no id: whose it is and since when names it.
+                let Session {
+                    user_id, issued_at, ..
+                } = &**session;
+                Root::Session(format!("{user_id}@{issued_at}").into())
+            }
+            Self::Certificate { credential, .. } => credential.root.clone(),
         }
     }
 

@@ -80,6 +80,7 @@ fn certificate(id: &str, user: &str, digest: &Digest) -> Item {
     Item::Credential(Box::new(link::Credential {
         id: id.to_owned(),
         user_id: user.to_owned(),
+        root: None,
         workspace_id: None,
         proof: CredentialProof::Certificate { sha256 },
         permissions: None,

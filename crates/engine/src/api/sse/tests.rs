@@ -32,6 +32,7 @@ async fn a_comment_keeps_the_connection_alive() {
         issued_at: None,
         credential_id: None,
         id: None,
+        root: types::root::Root::Token([0; 32]),
         digest: [0; 32],
     };
     let view = View {

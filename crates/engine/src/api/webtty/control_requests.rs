@@ -17,9 +17,8 @@ use types::filter::ListParams;
 use types::id::{ControlRequestId, ParticipantId};
 use types::permission::Permission;
 use types::problem::Problem;
-use types::webtty::ControlAction;
 
-use super::{Answer, at_most, body, credential_of, json, not_allowed, path, refused};
+use super::{Answer, at_most, body, json, not_allowed, path, person_of, refused};
 use crate::agents::random_bytes;
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
@@ -69,9 +68,8 @@ pub(super) async fn ask<A: Load>(
     let participant = own(&caller, &session, participant)?;
     let now = u64::try_from(api.clock.now().as_millisecond()).unwrap_or(0);
     let request = ControlRequestId::new(now, random_bytes());
-    let with = (credential_of(&caller.token), asked.metadata);
     let request = session
-        .request_control(request, participant, ask, with)
+        .request_control(request, participant, ask, asked.metadata)
         .map_err(refused)?;
     Ok((StatusCode::CREATED, json(request)).into_response())
 }
@@ -100,21 +98,16 @@ pub(super) async fn resolve<A: Load>(
     let request: ControlRequestId = request.parse().map_err(|_| Problem::not_found())?;
     session.request(&request).ok_or_else(Problem::not_found)?;
     let by = match &asked.approver_participant_id {
-        Some(participant) => Approver::Participant(own(&caller, &session, participant)?),
-        None if api.owns(&caller, &session) => Approver::Owner {
-            user_id: caller.token.user_id.clone(),
+        Some(participant) => Approver::Caller {
+            participant: own(&caller, &session, participant)?,
+            caller: person_of(&caller.token),
         },
+        None if api.owns(&caller, &session) => Approver::Owner(person_of(&caller.token)),
         None => {
             let why = "only the controller or an owner answers a request";
             return Err(not_allowed(why).into());
         }
     };
-    // A program that acts for somebody has their rights. It must not be its own judge.
-    let grants = action == ControlAction::Grant;
-    if grants && session.was_asked_with(&request, &credential_of(&caller.token)) {
-        let why = "a request is not granted with the credential that made it";
-        return Err(not_allowed(why).into());
-    }
     session
         .act(|session, now| session.resolve(request, &by, action, now).map(drop))
         .map_err(refused)?;
@@ -122,7 +115,8 @@ pub(super) async fn resolve<A: Load>(
     Ok(json(shown))
 }
 
-/// A participant that is the caller's own.
+/// A participant that is the caller's own: of credentials of the same chain, or of the person whose
+/// browser session it is. Another credential of the account has participants of its own.
 fn own<N>(
     caller: &Caller<N>,
     session: &Running,
@@ -135,11 +129,11 @@ fn own<N>(
     let id: ParticipantId = participant.parse().map_err(|_| not_there())?;
     let own = session.look(|session| {
         let mut all = session.participants();
-        all.any(|one| one.id == id && one.person.user_id == caller.token.user_id)
+        let person = person_of(&caller.token);
+        all.any(|one| {
+            let theirs = person.has_session() && person.is_account(&one.person);
+            one.id == id && (theirs || person.is_party(&one.person))
+        })
     });
-    if own && caller.token.user_id.is_some() {
-        Ok(id)
-    } else {
-        Err(not_there().into())
-    }
+    if own { Ok(id) } else { Err(not_there().into()) }
 }

@@ -26,7 +26,7 @@ use daemon::problem::Refusal;
 use http::header::CACHE_CONTROL;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tty::managed::Refused;
+use tty::managed::{Person, Refused};
 use types::boundary::ListScope;
 use types::json;
 use types::permission::Permission;
@@ -38,7 +38,7 @@ use super::caller::Caller;
 use crate::access::Denied;
 use crate::directory::Project;
 use crate::live::Load;
-use crate::webtty::{Credential, Known, Running};
+use crate::webtty::{Known, Running};
 
 /// The routes.
 pub(super) fn router<A: Load>() -> Router<Arc<Api<A>>> {
@@ -158,14 +158,13 @@ fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), Denied> 
     })
 }
 
-/// What a caller's token is of.
-fn credential_of(token: &Verified) -> Credential {
-    let known = token.credential_id.as_ref().or(token.client_id.as_ref());
-    Credential(
-        known
-            .or(token.id.as_ref())
-            .map_or_else(|| format!("{:?}", token.digest), ToString::to_string),
-    )
+/// Who calls, as sessions know people; without a name.
+fn person_of(token: &Verified) -> Person {
+    Person {
+        user_id: token.user_id.clone(),
+        root: Some(token.root.clone()),
+        ..Person::default()
+    }
 }
 
 /// Reads a body strictly; an empty one says nothing.
@@ -202,7 +201,9 @@ fn refused(refused: Refused) -> Problem {
         Refused::NotAsController => {
             return Problem::invalid_request(refused.to_string()).with_field("role");
         }
-        Refused::NotAllowed | Refused::BadGrant => return not_allowed(refused.to_string()),
+        Refused::NotAllowed | Refused::OwnRequest | Refused::NeedsPerson | Refused::BadGrant => {
+            return not_allowed(refused.to_string());
+        }
         Refused::TooMany => return Problem::too_many_requests().with_detail(refused.to_string()),
         Refused::NotActive => "session_not_active",
         Refused::Sealed => "session_sealed",

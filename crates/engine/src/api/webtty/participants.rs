@@ -18,7 +18,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 use types::webtty::{Role, Transport};
 
-use super::{Answer, body, json, not_allowed, path, refused};
+use super::{Answer, body, json, path, person_of, refused};
 use crate::agents::random_bytes;
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals};
@@ -53,16 +53,15 @@ pub(super) async fn attach<A: Load>(
         .ok_or_else(Problem::unauthenticated)?;
     let grant: [u8; GRANT_LEN] = random_bytes();
     let now = api.clock.now().as_millisecond();
-    let user_id = caller.token.user_id.clone();
-    let name =
-        shown_name(user_id.as_deref(), &api.tenancy).or_else(|| caller.token.client_id.clone());
+    let name = shown_name(caller.token.user_id.as_deref(), &api.tenancy)
+        .or_else(|| caller.token.client_id.clone());
     let new = NewParticipant {
         id: ParticipantId::new(u64::try_from(now).unwrap_or(0), random_bytes()),
         person: Person {
-            user_id,
             name: name.unwrap_or_default(),
             device_id: asked.device_id,
             browser_id: asked.browser_id,
+            ..person_of(&caller.token)
         },
         grant,
         may_control: api
@@ -81,7 +80,8 @@ pub(super) async fn attach<A: Load>(
     Ok(json(participant))
 }
 
-/// Has somebody go: who it is themselves, or an owner of the session.
+/// Has somebody go: their own person with a browser session, an owner of the session with one, or
+/// the credential that attached them, unless they opened the session or have control.
 pub(super) async fn detach<A: Load>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
@@ -100,20 +100,11 @@ pub(super) async fn detach<A: Load>(
     let permission = Permission::WebttySessionsReadOnly;
     let session = api.running_of(&caller, &id, permission)?;
     let participant: ParticipantId = participant.parse().map_err(|_| Problem::not_found())?;
-    let whose = session.look(|session| {
-        let mut all = session.participants();
-        all.find(|one| one.id == participant)
-            .map(|one| one.person.user_id.clone())
-    });
-    let whose = whose.ok_or_else(Problem::not_found)?;
-    let done = if whose.is_some() && whose == caller.token.user_id {
-        session.act(|session, now| session.detach(participant, now))
-    } else if api.owns(&caller, &session) {
-        session.act(|session, now| session.kick(participant, now))
-    } else {
-        return Err(not_allowed("only an owner has somebody else go").into());
-    };
-    done.map_err(refused)?;
+    let owns = api.owns(&caller, &session);
+    let person = person_of(&caller.token);
+    session
+        .act(|session, now| session.dismiss(participant, &person, owns, now))
+        .map_err(refused)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

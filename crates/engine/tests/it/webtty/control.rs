@@ -197,8 +197,8 @@ async fn a_request_is_answered_by_the_controller_or_an_owner_and_not_by_itself()
     assert_eq!((status, &problem["field"]), (400, &json!("participant_id")));
 }
 
-/// Who opened a session and lost the connection comes back as a participant, and has control at once
-/// when they ask.
+/// Who opened a session and lost the connection comes back as a participant with a browser session,
+/// and has control at once when they ask.
 #[tokio::test]
 async fn who_opened_a_session_comes_back_to_it() {
     let mut world = World::start().await;
@@ -209,9 +209,10 @@ async fn who_opened_a_session_comes_back_to_it() {
         .is_so(&id, |shown| shown["live"]["participant_count"] == 0)
         .await;
     assert_eq!(alone["status"], "active");
-    let (mut ann, participant) = world.watches(&id, &world.ann).await;
+    let page = world.platform.mint(json!({"userId": "usr_ann"}));
+    let (mut ann, participant) = world.watches(&id, &page).await;
     ann.sees("working").await;
-    let (status, request) = world.asks(&id, &participant, &world.ann, json!({})).await;
+    let (status, request) = world.asks(&id, &participant, &page, json!({})).await;
     assert_eq!((status, &request["status"]), (201, &json!("granted")));
     ann.types("back\r").await;
     shell.gets("back\r").await;
@@ -234,12 +235,11 @@ async fn control_that_was_lent_comes_back_to_the_stream_that_took_the_first_ones
         world
             .is_so(&id, |shown| shown["live"]["participant_count"] == 1)
             .await;
-        let token = if may {
-            world.ann.clone()
-        } else {
-            let claims = json!({"userId": "usr_ann", "permissions": ["webtty.sessions.read-only"]});
-            world.platform.mint(claims)
-        };
+        let mut claims = json!({"userId": "usr_ann"});
+        if !may {
+            claims["permissions"] = json!(["webtty.sessions.read-only"]);
+        }
+        let token = world.platform.mint(claims);
         let (mut ann, anns) = world.watches(&id, &token).await;
         ann.sees("ready").await;
         drop(bob);

@@ -3,7 +3,7 @@
 use api::link::{Item, WebttyServer};
 use serde_json::json;
 use testing::within;
-use tty::message::{Kind, NoticeKind, Stream, TerminationReason};
+use tty::message::{Kind, NoticeKind, Signal, Stream, TerminationReason};
 
 use super::server::Happened;
 use super::world::{World, record};
@@ -27,6 +27,51 @@ async fn a_session_ends_with_its_openers_token() {
     shell.over().await;
     let ended = world.is_so(&id, |shown| shown["status"] == "closed").await;
     assert_eq!(ended["error_code"], "revoked");
+}
+
+/// EN-8: what is revoked or terminated is seen by nobody from then on, though the command goes on to
+/// write and ends for nothing but KILL, which comes within five seconds.
+#[tokio::test]
+async fn en_8_a_session_that_was_taken_back_shows_nothing_and_is_killed() {
+    for revoked in [true, false] {
+        let mut world = World::start().await;
+        world.platform.add_member("usr_carl", &[super::world::A]);
+        let (credential, carls) = world.platform.add_pat("usr_carl");
+        world.engine.informed().await;
+        let mut carl = world.comes("", &carls).await.unwrap();
+        carl.open(true).await;
+        let mut shell = world.server.shell().await;
+        shell.ignores_signals();
+        let sessions = world.get("/api/webtty/sessions", &world.ann).await.1;
+        let id = sessions[0]["id"].as_str().unwrap().to_owned();
+        let (mut bob, _) = world.watches(&id, &world.bob).await;
+        shell.shows("before");
+        for person in [&mut carl, &mut bob] {
+            person.sees("before").await;
+        }
+        let began = std::time::Instant::now();
+        if revoked {
+            world.platform.revoke(&credential);
+        } else {
+            let path = format!("/api/webtty/sessions/{id}");
+            let (status, _) = world.call("DELETE", &path, &carls, None).await;
+            assert_eq!(status, 204);
+        }
+        while shell.next().await != Happened::Signalled(Signal::Terminate) {}
+        assert!(began.elapsed() < std::time::Duration::from_secs(1));
+        // From here on it writes without end.
+        shell.shows("after");
+        while shell.next().await != Happened::Signalled(Signal::Kill) {
+            shell.shows("after");
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(5));
+        shell.over().await;
+        for person in [&mut carl, &mut bob] {
+            person.ends().await;
+            let shown = String::from_utf8_lossy(&person.shown);
+            assert!(!shown.contains("after"), "{shown}");
+        }
+    }
 }
 
 /// A spectator goes with their token, and the session goes on.

@@ -144,12 +144,16 @@ async fn en_8_participants_are_sent_away_and_go() {
     let (mut bob, bobs) = world.watches(&id, &world.bob).await;
     let path = format!("{sessions}/{bobs}");
     let body = json!({"reason": "thank you"});
-    let (status, _) = world.post(&path, &world.ann, &body).await;
+    // A program may have a token of Ann's; her browser has a session.
+    let (status, problem) = world.post(&path, &world.ann, &body).await;
+    assert_eq!((status, &problem["code"]), (403, &json!("not_allowed")));
+    let page = world.platform.mint(json!({"userId": "usr_ann"}));
+    let (status, _) = world.post(&path, &page, &body).await;
     assert_eq!(status, 204);
     bob.notice(NoticeKind::Kicked).await;
     bob.ends().await;
     ann.notice(NoticeKind::Left).await;
-    let (status, _) = world.post(&path, &world.ann, &body).await;
+    let (status, _) = world.post(&path, &page, &body).await;
     assert_eq!(status, 404, "gone already");
 
     let (mut bob, bobs) = world.watches(&id, &world.bob).await;

@@ -43,6 +43,7 @@ pub(crate) enum Happened {
 enum Order {
     Show(Bytes),
     Hide(bool),
+    Ignore,
     Exit(i32),
     /// Says something that is not its state machine's.
     Say(Kind),
@@ -157,6 +158,11 @@ impl Shell {
         self.orders.send(Order::Hide(hidden)).ok();
     }
 
+    /// Only the signal that nothing ignores ends it from now on.
+    pub(crate) fn ignores_signals(&self) {
+        self.orders.send(Order::Ignore).ok();
+    }
+
     pub(crate) fn exits(&self, code: i32) {
         self.orders.send(Order::Exit(code)).ok();
     }
@@ -205,7 +211,7 @@ async fn serve(
         duration: None,
     };
     let mut server = Server::new(settings, Instant::now());
-    let mut terminal = false;
+    let (mut terminal, mut stubborn) = (false, false);
     loop {
         while let Some(command) = server.command() {
             let now = Instant::now();
@@ -229,7 +235,7 @@ async fn serve(
                 }
                 Command::Signal(signal) => {
                     happens.send(Happened::Signalled(signal)).ok();
-                    let ends = matches!(signal, Signal::Terminate | Signal::Hangup);
+                    let ends = matches!(signal, Signal::Terminate | Signal::Hangup) && !stubborn;
                     if ends || signal == Signal::Kill {
                         ends_with(&mut server, terminal, Exit::Signal(15, "TERM"));
                     }
@@ -257,6 +263,7 @@ async fn serve(
             order = ordered.recv() => match order {
                 Some(Order::Show(bytes)) => server.on_output(Stream::Stdout, bytes, Instant::now()),
                 Some(Order::Hide(hidden)) => server.on_secret_input(hidden),
+                Some(Order::Ignore) => stubborn = true,
                 Some(Order::Exit(code)) => ends_with(&mut server, terminal, Exit::Code(code)),
                 Some(Order::Say(kind)) => drop(link.send(&kind).await),
                 Some(Order::Cut) | None => return,

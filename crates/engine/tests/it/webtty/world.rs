@@ -30,6 +30,7 @@ pub(crate) struct World {
     pub(crate) server: TestServer,
     pub(crate) keys: Keys,
     pub(crate) ann: String,
+    pub(crate) anns: String,
     pub(crate) bob: String,
     pub(crate) bobs: String,
     /// Every answer of the API so far.
@@ -59,7 +60,7 @@ impl World {
         platform.add_project(A);
         platform.add_person("usr_ann", &[(A, MEMBER)]);
         platform.add_person("usr_bob", &[(A, MEMBER)]);
-        let (_, ann) = platform.add_pat("usr_ann");
+        let (anns, ann) = platform.add_pat("usr_ann");
         let (bobs, bob) = platform.add_pat("usr_bob");
         let keys = Keys::new();
         let mut told = record(&keys);
@@ -79,6 +80,7 @@ impl World {
             server,
             keys,
             ann,
+            anns,
             bob,
             bobs,
             answers: Mutex::default(),

@@ -266,6 +266,7 @@ fn what_was_lent_comes_back_to_who_opened_the_session_over_another_stream() {
         ("the same person", 0, true, Some(person(2))),
         ("the same person, who may only watch", 0, false, None),
         ("somebody else", 5, true, None),
+        ("a program of the same person", 9, true, None),
     ] {
         let mut session = active();
         join(&mut session, 1, at(0));
@@ -274,7 +275,11 @@ fn what_was_lent_comes_back_to_who_opened_the_session_over_another_stream() {
         session.on_lost(person(0), at(1));
         let new = NewParticipant {
             id: person(2),
-            person: who(by),
+            person: if by == 9 {
+                program(0, "crd_a")
+            } else {
+                who(by)
+            },
             grant: [2; 32],
             may_control,
         };
@@ -301,4 +306,181 @@ fn what_was_lent_comes_back_to_who_opened_the_session_over_another_stream() {
     resolve(&mut session, 1, &OWNER, ControlAction::Grant, at(0)).unwrap();
     session.on_lost(person(2), at(1));
     assert_eq!(session.controller_id(), Some(person(0)));
+}
+
+/// EN-8: a party neither passes on what it has borrowed to itself, nor answers its own requests by a
+/// call, whatever it calls with; the stream that opened the session answers programs that have the
+/// person's own token.
+#[test]
+fn en_8_a_party_does_not_grant_its_own_requests() {
+    let mut session = active_of(program(0, "crd_own"));
+    join_as(&mut session, 1, program(0, "crd_a"), at(0));
+    join_as(&mut session, 2, program(0, "crd_a"), at(0));
+    join_as(&mut session, 3, program(0, "crd_own"), at(0));
+    let owner = |credential: &str| Approver::Owner(program(0, credential));
+    ask(&mut session, 1, 1, at(0)).unwrap();
+    for by in [
+        owner("crd_a"),
+        Approver::Caller {
+            participant: person(0),
+            caller: program(0, "crd_a"),
+        },
+    ] {
+        let granted = resolve(&mut session, 1, &by, ControlAction::Grant, at(0));
+        assert_eq!(granted, Err(Refused::OwnRequest), "{by:?}");
+    }
+    let granted = resolve(
+        &mut session,
+        1,
+        &owner("crd_own"),
+        ControlAction::Grant,
+        at(0),
+    );
+    assert_eq!(granted, Ok(ControlStatus::Granted));
+    // What it has borrowed it does not lend to itself.
+    ask(&mut session, 2, 2, at(1)).unwrap();
+    let holder = Approver::Participant(person(1));
+    let granted = resolve(&mut session, 2, &holder, ControlAction::Grant, at(1));
+    assert_eq!(granted, Err(Refused::OwnRequest));
+    // Lent by who opened the session, so it comes back by a call as well.
+    let revoked = resolve(
+        &mut session,
+        1,
+        &owner("crd_own"),
+        ControlAction::Revoke,
+        at(2),
+    );
+    assert_eq!(revoked, Ok(ControlStatus::Revoked));
+    assert_eq!(session.controller_id(), Some(person(0)));
+    ask(&mut session, 3, 3, at(3)).unwrap();
+    let granted = resolve(
+        &mut session,
+        3,
+        &owner("crd_own"),
+        ControlAction::Grant,
+        at(3),
+    );
+    assert_eq!(granted, Err(Refused::OwnRequest));
+    let stream = Approver::Participant(person(0));
+    let granted = resolve(&mut session, 3, &stream, ControlAction::Grant, at(3));
+    assert_eq!(granted, Ok(ControlStatus::Granted));
+    // On its own stream it takes back what it has lent.
+    let decision = Decision {
+        request_id: request(3).to_string(),
+        grant: false,
+    };
+    let heartbeat = Heartbeat {
+        decision: Some(decision),
+        ..Heartbeat::default()
+    };
+    session.on_message(person(0), Kind::Heartbeat(heartbeat), at(4));
+    assert_eq!(session.controller_id(), Some(person(0)));
+}
+
+/// EN-8: a program that opened a session does not take control from the person who took it over.
+#[test]
+fn en_8_a_program_does_not_take_control_back_from_a_person() {
+    let mut session = active_of(program(0, "crd_a"));
+    join(&mut session, 1, at(0));
+    ask(&mut session, 1, 1, at(0)).unwrap();
+    let person_ = Approver::Owner(Person {
+        root: Some(Root::Session("ses_other".into())),
+        ..who(0)
+    });
+    resolve(&mut session, 1, &person_, ControlAction::Grant, at(0)).unwrap();
+    let program_ = program(0, "crd_a");
+    for by in [
+        Approver::Owner(program_.clone()),
+        Approver::Caller {
+            participant: person(0),
+            caller: program_.clone(),
+        },
+    ] {
+        let revoked = resolve(&mut session, 1, &by, ControlAction::Revoke, at(1));
+        assert_eq!(revoked, Err(Refused::NeedsPerson), "{by:?}");
+    }
+    let dismissed = session.dismiss(person(1), &program_, true, at(1));
+    assert_eq!(dismissed, Err(Refused::NeedsPerson));
+    assert_eq!(session.controller_id(), Some(person(1)));
+    let revoked = resolve(&mut session, 1, &person_, ControlAction::Revoke, at(2));
+    assert_eq!(revoked, Ok(ControlStatus::Revoked));
+}
+
+/// EN-8: who has whom go.
+#[test]
+fn en_8_a_token_alone_sends_nobody_away_who_counts() {
+    let own = program(0, "crd_own");
+    let session_of = |n: u8| Person {
+        root: Some(Root::Session("ses_other".into())),
+        ..who(n)
+    };
+    // The first opened the session, the second has control, the third only watches.
+    for (name, whom, caller, owns, done) in [
+        (
+            "the opener, by its token",
+            0,
+            own.clone(),
+            true,
+            Err(Refused::NeedsPerson),
+        ),
+        ("the opener, by its person", 0, session_of(0), true, Ok(())),
+        (
+            "the controller, by its token",
+            1,
+            program(1, "crd_b"),
+            false,
+            Err(Refused::NeedsPerson),
+        ),
+        (
+            "the controller, by its person",
+            1,
+            session_of(1),
+            false,
+            Ok(()),
+        ),
+        (
+            "the controller, by an owner",
+            1,
+            session_of(0),
+            true,
+            Ok(()),
+        ),
+        (
+            "the controller, by an owner's token",
+            1,
+            own.clone(),
+            true,
+            Err(Refused::NeedsPerson),
+        ),
+        (
+            "a spectator, by its token",
+            2,
+            program(2, "crd_c"),
+            false,
+            Ok(()),
+        ),
+        (
+            "a spectator, by an owner's token",
+            2,
+            own,
+            true,
+            Err(Refused::NeedsPerson),
+        ),
+        (
+            "a spectator, by a stranger",
+            2,
+            session_of(5),
+            false,
+            Err(Refused::NotAllowed),
+        ),
+        ("nobody", 9, session_of(0), true, Err(Refused::NotFound)),
+    ] {
+        let mut session = active_of(program(0, "crd_own"));
+        join_as(&mut session, 1, program(1, "crd_b"), at(0));
+        join_as(&mut session, 2, program(2, "crd_c"), at(0));
+        ask(&mut session, 1, 1, at(0)).unwrap();
+        resolve(&mut session, 1, &OWNER, ControlAction::Grant, at(0)).unwrap();
+        let dismissed = session.dismiss(person(whom), &caller, owns, at(1));
+        assert_eq!(dismissed, done, "{name}");
+    }
 }

@@ -60,3 +60,63 @@ fn the_reason_is_in_the_close() {
         assert_eq!(session.exit_code(), Some(143));
     }
 }
+
+/// What was let in is taken back: nobody is shown what the command goes on to write, nor what waited
+/// for them, and it is killed within the time that a command has. What ends in order shows its end.
+#[test]
+fn en_8_what_was_taken_back_shows_nothing_more_and_is_killed() {
+    for (why, silent) in [
+        (Ending::Revoked, true),
+        (Ending::Terminated, true),
+        (Ending::Recording, true),
+        (Ending::Drain, false),
+        (Ending::Abandoned, false),
+    ] {
+        let mut session = active();
+        join(&mut session, 1, at(0));
+        session.on_server(Kind::data(Stream::Stdout, "waits"), at(0));
+        drain(&mut session);
+        session.stop(why, None, at(1));
+        let done = drain(&mut session);
+        let signal = |signal: Signal| {
+            Command::ToServer(Kind::Heartbeat(Heartbeat {
+                signal: Some(signal.into()),
+                ..Heartbeat::default()
+            }))
+        };
+        assert!(done.contains(&signal(Signal::Hangup)), "{why:?}: {done:?}");
+        assert_eq!(done.contains(&Command::DropInput), silent, "{why:?}");
+        session.on_server(Kind::data(Stream::Stdout, "goes on"), at(1));
+        for n in [0, 1] {
+            let told: Vec<_> = std::iter::from_fn(|| session.take(person(n))).collect();
+            let shown = told.iter().any(|kind| matches!(kind, Kind::Data(_)));
+            assert_eq!(shown, !silent, "{why:?}: {told:?}");
+        }
+        drain(&mut session);
+        session.on_time(at(5));
+        let killed = drain(&mut session);
+        assert!(killed.contains(&signal(Signal::Kill)), "{why:?}");
+        assert!(!killed.contains(&Command::HangUpServer));
+        session.on_time(at(6));
+        let done = drain(&mut session);
+        assert!(done.contains(&Command::HangUpServer), "{why:?}");
+        assert!(!done.contains(&signal(Signal::Kill)), "once");
+    }
+}
+
+/// Who is sent away gets what is to be said, and nothing of the terminal: neither what waited nor what
+/// comes while their stream is still there.
+#[test]
+fn en_8_who_is_sent_away_is_shown_nothing_more() {
+    let mut session = active();
+    join(&mut session, 1, at(0));
+    session.on_server(Kind::data(Stream::Stdout, "waits"), at(0));
+    session.kick(person(1), at(1)).unwrap();
+    session.on_server(Kind::data(Stream::Stdout, "goes on"), at(1));
+    let told: Vec<_> = std::iter::from_fn(|| session.take(person(1))).collect();
+    assert!(
+        !told.iter().any(|kind| matches!(kind, Kind::Data(_))),
+        "{told:?}"
+    );
+    assert!(!told.is_empty());
+}

@@ -1,0 +1,251 @@
+//! A table of kinds of credential × ways to gain control (EN-8): nothing that acts for a person with
+//! tokens alone gets control that nobody gave it, whichever token of its chain it uses for which step.
+
+use serde_json::{Value, json};
+use tty::message::{Decision, Heartbeat, Kind, NoticeKind};
+
+use super::link::Person;
+use super::server::Shell;
+use super::world::{A, MEMBER, World};
+
+/// Two tokens of one party of Ann's account: with one it takes part, with the other it acts.
+struct Party {
+    kind: &'static str,
+    asks: String,
+    acts: String,
+}
+
+/// Every kind of chain that a program can have. Ann herself came with `world.ann`.
+async fn parties(world: &World) -> Vec<Party> {
+    let platform = &world.platform;
+    let minted = |id: &str| platform.mint(json!({"userId": "usr_ann", "sourceCredentialId": id}));
+    let (id, pat) = platform.add_pat("usr_ann");
+    let issued = |root: &str| {
+        let root = root.to_owned();
+        platform.add_pat_with("usr_ann", |issued| issued.root = Some(root))
+    };
+    let (issued_id, issued_pat) = issued(&id);
+    let app = platform.add_app("usr_ann");
+    let (_, of_app) = issued(&app.id);
+    let claims = |name: &str| json!({"userId": "usr_ann", "jti": name});
+    let party = |kind, asks: &str, acts: &str| Party {
+        kind,
+        asks: asks.to_owned(),
+        acts: acts.to_owned(),
+    };
+    let table = vec![
+        party("one token", &pat, &pat),
+        party("a token minted from it", &pat, &minted(&id)),
+        party("two minted from it", &minted(&id), &minted(&id)),
+        party("a token that it issued", &pat, &issued_pat),
+        party("the other way round", &issued_pat, &pat),
+        party("minted from what it issued", &pat, &minted(&issued_id)),
+        party(
+            "an application",
+            &app.token(claims("a")),
+            &app.token(claims("b")),
+        ),
+        party(
+            "what an application issued",
+            &app.token(claims("c")),
+            &of_app,
+        ),
+        party("the person's own token", &world.ann, &world.ann),
+        party(
+            "minted from the person's own",
+            &world.ann,
+            &minted(&world.anns),
+        ),
+    ];
+    world.engine.informed().await;
+    table
+}
+
+/// A way to gain control. What it does is refused, or changes nothing for the party.
+async fn try_all(world: &World, id: &str, party: &Party, (anns, mine): (&str, &str)) {
+    let kind = party.kind;
+    let base = format!("/api/webtty/sessions/{id}");
+    let (status, request) = world.asks(id, mine, &party.asks, json!({})).await;
+    assert_eq!(
+        (status, &request["status"]),
+        (201, &json!("pending")),
+        "{kind}"
+    );
+    for approver in [None, Some(anns), Some(mine)] {
+        let mut grant = json!({"action": "grant"});
+        if let Some(approver) = approver {
+            grant["approver_participant_id"] = json!(approver);
+        }
+        let (status, problem) = world.resolves(id, &request, &party.acts, grant).await;
+        let case = format!("{kind} grants as {approver:?}: {status} {problem}");
+        assert!(matches!(status, 400 | 403), "{case}");
+    }
+    let path = format!("{base}/participants/{anns}");
+    let (status, problem) = world.post(&path, &party.acts, &json!({})).await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (403, &json!("not_allowed")),
+        "{kind} detaches"
+    );
+    let shown = controller(world, id).await;
+    assert_eq!(shown, json!(anns), "{kind}");
+    let refuse = json!({"action": "refuse"});
+    world.resolves(id, &request, &party.acts, refuse).await;
+}
+
+async fn controller(world: &World, id: &str) -> Value {
+    let (status, shown) = world
+        .get(&format!("/api/webtty/sessions/{id}"), &world.bob)
+        .await;
+    assert_eq!(status, 200);
+    shown["live"]["controller_participant_id"].clone()
+}
+
+fn decision(request: &Value, grant: bool) -> Kind {
+    Kind::Heartbeat(Heartbeat {
+        decision: Some(Decision {
+            request_id: request["id"].as_str().unwrap().to_owned(),
+            grant,
+        }),
+        ..Heartbeat::default()
+    })
+}
+
+/// Control is with Bob, whom Ann's stream gave it; the party revokes that, and gains nothing.
+async fn revokes(
+    world: &World,
+    id: &str,
+    party: &Party,
+    (ann, shell, program, anns): (&mut Person, &mut Shell, &mut Person, &str),
+) {
+    let (mut bob, bobs) = world.watches(id, &world.bob).await;
+    let (_, request) = world.asks(id, &bobs, &world.bob, json!({})).await;
+    ann.send(decision(&request, true)).await;
+    bob.notice(NoticeKind::Granted).await;
+    let revoke = json!({"action": "revoke"});
+    let (status, _) = world.resolves(id, &request, &party.acts, revoke).await;
+    assert_eq!(status, 200, "{}", party.kind);
+    bob.notice(NoticeKind::Revoked).await;
+    assert_eq!(controller(world, id).await, json!(anns), "{}", party.kind);
+    program.types("rm -rf /\r").await;
+    ann.types("ls\r").await;
+    shell.gets("ls\r").await;
+}
+
+/// EN-8: whatever a program of the person's account tries while the person is there, and while not.
+#[tokio::test]
+async fn en_8_no_chain_of_tokens_gains_control_by_itself() {
+    let mut world = World::start().await;
+    for party in parties(&world).await {
+        let kind = party.kind;
+        let (mut ann, mut shell, id) = world.session().await;
+        let path = format!("/api/webtty/sessions/{id}/participants");
+        let (_, all) = world.get(&path, &world.bob).await;
+        let anns = all[0]["id"].as_str().unwrap().to_owned();
+        let (mut program, mine) = world.watches(&id, &party.asks).await;
+        try_all(&world, &id, &party, (&anns, &mine)).await;
+        let there = (&mut ann, &mut shell, &mut program, &*anns);
+        revokes(&world, &id, &party, there).await;
+
+        // While the person is away: who was there asks, and who comes anew.
+        drop(ann);
+        world
+            .is_so(&id, |shown| {
+                shown["live"]["controller_participant_id"].is_null()
+            })
+            .await;
+        let (_again, again) = world.watches(&id, &party.acts).await;
+        for (token, participant) in [(&party.asks, &mine), (&party.acts, &again)] {
+            let (status, asked) = world.asks(&id, participant, token, json!({})).await;
+            assert_eq!(
+                (status, &asked["status"]),
+                (201, &json!("pending")),
+                "{kind}"
+            );
+            let grant = json!({"action": "grant"});
+            let (status, _) = world.resolves(&id, &asked, &party.acts, grant).await;
+            assert_eq!(status, 403, "{kind}");
+        }
+        assert_eq!(controller(&world, &id).await, Value::Null, "{kind}");
+        program.types("rm -rf /\r").await;
+
+        // The person comes back with a browser, and has it.
+        let page = world.platform.mint(json!({"userId": "usr_ann"}));
+        let (mut ann, mine) = world.watches(&id, &page).await;
+        let (status, asked) = world.asks(&id, &mine, &page, json!({})).await;
+        assert_eq!(
+            (status, &asked["status"]),
+            (201, &json!("granted")),
+            "{kind}"
+        );
+        ann.types("whoami\r").await;
+        shell.gets("whoami\r").await;
+        shell.exits(0);
+        ann.ends().await;
+    }
+}
+
+/// EN-8: a program that opened a session does not get it back from the person who took it over.
+#[tokio::test]
+async fn en_8_a_program_does_not_take_its_session_back_from_a_person() {
+    let mut world = World::start().await;
+    let page = world.platform.mint(json!({"userId": "usr_ann"}));
+    let other = world
+        .platform
+        .mint(json!({"userId": "usr_ann", "sourceCredentialId": "ses_01h455vb4pex5vsknk084sn02r"}));
+    for party in parties(&world).await {
+        let kind = party.kind;
+        let mut program = world.comes("", &party.asks).await.unwrap();
+        program.open(true).await;
+        let mut shell = world.server.shell().await;
+        let (_, sessions) = world.get("/api/webtty/sessions", &world.bob).await;
+        let id = sessions[0]["id"].as_str().unwrap().to_owned();
+        let base = format!("/api/webtty/sessions/{id}");
+        let (mut ann, anns) = world.watches(&id, &page).await;
+        let (_, request) = world.asks(&id, &anns, &page, json!({})).await;
+        // As owner, at another of her browsers.
+        let grant = json!({"action": "grant"});
+        let (status, _) = world.resolves(&id, &request, &other, grant).await;
+        assert_eq!(status, 200, "{kind}");
+        ann.notice(NoticeKind::Granted).await;
+        let revoke = json!({"action": "revoke"});
+        let (status, _) = world
+            .resolves(&id, &request, &party.acts, revoke.clone())
+            .await;
+        assert_eq!(status, 403, "{kind} revokes");
+        let path = format!("{base}/participants/{anns}");
+        let (status, _) = world.post(&path, &party.acts, &json!({})).await;
+        assert_eq!(status, 403, "{kind} detaches");
+        program.types("rm -rf /\r").await;
+        ann.types("ls\r").await;
+        shell.gets("ls\r").await;
+        // Her browser may.
+        let (status, _) = world.resolves(&id, &request, &page, revoke).await;
+        assert_eq!(status, 200, "{kind}");
+        let (status, _) = world.post(&path, &page, &json!({})).await;
+        assert_eq!(status, 204, "{kind}");
+        shell.exits(0);
+        program.ends().await;
+    }
+}
+
+/// EN-8: another person's token grants what theirs allows; the chain says who is another.
+#[tokio::test]
+async fn en_8_an_owner_with_another_credential_grants() {
+    let mut world = World::start().await;
+    let mut admin = MEMBER.to_vec();
+    admin.push("webtty.logs.read-only");
+    world.platform.add_person("usr_ada", &[(A, &admin)]);
+    let (_, ada) = world.platform.add_pat("usr_ada");
+    world.engine.informed().await;
+    let (_ann, mut shell, id) = world.session().await;
+    let (mut bob, bobs) = world.watches(&id, &world.bob).await;
+    let (_, request) = world.asks(&id, &bobs, &world.bob, json!({})).await;
+    let (status, _) = world
+        .resolves(&id, &request, &ada, json!({"action": "grant"}))
+        .await;
+    assert_eq!(status, 200);
+    bob.notice(NoticeKind::Granted).await;
+    bob.types("ls\r").await;
+    shell.gets("ls\r").await;
+}
